@@ -4,7 +4,7 @@
 //     1         (none) malloc(800), kept
 //     2     1   grid   malloc(1600)                  10 × 20 of 8 bytes
 //     3     2   row    malloc(400)                   100 of 4 bytes
-//     4     3   row    malloc(400)                   100 of 4 bytes, its label is taken off
+//     4     3   row    malloc(400)                   100 of 4 bytes, its label is removed
 //     5     4   row    malloc(400)                   50 of 8 bytes
 //     6     5   table  static, 100 of 4 bytes        100 of 4 bytes
 //     7     6   cube   malloc(5760)                  2 × 3 × 4 × 5 × 6 of 8 bytes: the last is 30

@@ -1,6 +1,6 @@
 //! Threads that allocate, resize and free, while commands attach and detach at any moment.
 //
-// Each block keeps its contents, no system call ends early, sleeps are as long as asked for, and
+// Each block keeps its contents, no system call ends early, sleeps are as long as requested, and
 // numbers in vector registers stay. With the argument `waits` the first thread waits for events
 // instead of sleeping. With `killed` calls that wait may end by EINTR, as after SIGSTOP: a command
 // that is killed while it stops a thread cannot have the kernel begin that call again. SIGTERM ends

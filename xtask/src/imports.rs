@@ -56,7 +56,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "entry",
         ],
     ),
-    ("crates/control", &["error", "lead", "control", "status", "targets", "snapshots", "mover"]),
+    (
+        "crates/control",
+        &["error", "lead", "control", "status", "actions", "targets", "snapshots", "mover"],
+    ),
     (
         "crates/cli",
         &[
@@ -79,7 +82,14 @@ const LAYERS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("crates/render", &["shared", "text", "json", "export", "chart"]),
+    ("crates/render", &["shared", "text", "json", "export", "chart", "page"]),
+    (
+        "crates/view",
+        &[
+            "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "data",
+            "control", "query", "source", "routes", "server",
+        ],
+    ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 

@@ -3,14 +3,20 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
 
 use heaptide_analysis::model::{End, Process, Recording};
+use heaptide_analysis::profile::reader;
 use heaptide_analysis::recording::running;
 use heaptide_analysis::trace::file::Appender;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
-use heaptide_format::{Mode, PAGE, TRACE_FULL, TRACE_MOVED, TRACE_ON, TRACE_WRITING, TraceStart};
+use heaptide_format::{
+    FileHeader, Mode, PAGE, TRACE_FULL, TRACE_MOVED, TRACE_ON, TRACE_WRITING, TraceStart,
+};
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::IntoBytes;
 
@@ -160,4 +166,30 @@ fn a_lane_between_two_extents_has_all_events_that_it_had() {
     let before = Recording::open(&scratch).unwrap().processes.remove(0);
     assert_eq!(before.lifetime.end, End::Running);
     assert_eq!(ticks(&before), [10, 20, 40, 60]);
+}
+
+/// A recorder first makes the file longer, then says so in its head. A reader that asks for the
+/// length before the head called such a file truncated and left out the newest sites.
+#[test]
+fn profile_that_grows_is_not_truncated() {
+    const GROWS: u64 = 2000;
+    let scratch = Scratch::new("profile-that-grows");
+    let path = scratch.join("app.heaptide");
+    let bytes = profile(1);
+    fs::write(&path, &bytes).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let grow = thread::spawn(move || {
+        for pages in 1..=GROWS {
+            let end = bytes.len() as u64 + pages * PAGE;
+            file.set_len(end).unwrap();
+            file.write_at(&end.to_le_bytes(), offset_of!(FileHeader, file_end) as u64).unwrap();
+        }
+    });
+    let mut reads = 0;
+    while !grow.is_finished() {
+        let notes = reader::read(&path).unwrap().notes;
+        assert!(!notes.iter().any(|note| note.contains("truncated")), "{notes:?} in read {reads}");
+        reads += 1;
+    }
+    grow.join().unwrap();
 }

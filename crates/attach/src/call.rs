@@ -106,7 +106,7 @@ impl<'a> Caller<'a> {
 
     /// Calls a function; what it returns does not matter.
     ///
-    /// Errors: the thread ended, or the call takes too long. It goes on by itself then.
+    /// Errors: the thread ended, or the call takes too long. It continues by itself then.
     pub fn call(&mut self, function: u64, arguments: [u64; 2], within: Duration) -> io::Result<()> {
         let [first, second] = arguments;
         let arguments = [first, second, 0, 0, 0, 0];

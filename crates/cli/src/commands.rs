@@ -21,6 +21,7 @@ mod seal;
 mod timeline;
 mod top;
 mod tree;
+mod view;
 mod write;
 
 use std::ffi::OsString;
@@ -83,6 +84,8 @@ pub enum Command {
     Timeline(timeline::TimelineOptions),
     /// Watch a running program: its memory by owner, growth, allocation rates
     Top(top::TopOptions),
+    /// Show recordings in the browser, live while programs run
+    View(view::ViewOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
     /// Run a CalQL query over recordings or .cali files
@@ -133,6 +136,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Histogram(options) => histogram::histogram(&options),
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Top(options) => top::top(&options),
+        Command::View(options) => view::view(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),

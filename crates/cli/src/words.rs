@@ -18,7 +18,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("leak", "use `heaptide leaks`"),
     ("list", "`heaptide info` lists the processes, modules and snapshots of a recording"),
     ("live", "use `heaptide top`"),
-    ("open", REPORT),
+    ("open", "use `heaptide view`"),
+    ("serve", "use `heaptide view`"),
     ("print", REPORT),
     ("record", "use `heaptide run`"),
     ("show", REPORT),
@@ -29,7 +30,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("status", "use `heaptide ctl REC status`"),
     ("summary", REPORT),
     ("table", "use `heaptide report --by function`"),
-    ("view", REPORT),
 ];
 
 const REPORT: &str = "use `heaptide report`";

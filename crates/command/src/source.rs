@@ -1,6 +1,6 @@
 //! The recording a command reads, named or the newest here, and the selection applied to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::recording::Choice;
@@ -109,13 +109,7 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
     for process in &mut recording.processes {
-        process.select_kind(selection.kind);
-        process.select_python(selection.python);
-    }
-    if selection.fold_recursion {
-        for process in &mut recording.processes {
-            process.fold_scopes();
-        }
+        select_memory(process, selection);
     }
     if is_joined {
         recording.join(view.apart);
@@ -126,26 +120,46 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
         chosen.drop_empty(&mut recording, selection.pid())?;
     }
     for process in &mut recording.processes {
-        if view.reader == Reader::Person {
-            rewrite_languages(process, selection);
-        }
-        if (view.reader == Reader::Person || view.values == Values::Folded)
-            && !selection.unfold_values
-        {
-            let kept = match view.apart {
-                Apart::InScopes(by) => Some(by.name()),
-                Apart::InStacks(_) | Apart::Nowhere => None,
-            };
-            process.fold_values(kept);
-        }
-        if let Some(inside) = view.inside {
-            process.scopes_to_frames(inside);
-        }
-        if let Some(depth) = selection.depth.filter(|_| view.depth == Depth::Stacks) {
-            process.cut_stacks(depth.get());
-        }
+        show(process, selection, view);
     }
     Ok(recording)
+}
+
+/// Applies a selection to a process by itself, as a view needs it; nothing may be left of it.
+pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, view: View) {
+    select_memory(process, selection);
+    chosen.apply_to(process);
+    show(process, selection, view);
+}
+
+/// What of a process there is to filter.
+fn select_memory(process: &mut Process, selection: &Selection) {
+    process.select_kind(selection.kind);
+    process.select_python(selection.python);
+    if selection.fold_recursion {
+        process.fold_scopes();
+    }
+}
+
+/// How what is left of a process is shown.
+fn show(process: &mut Process, selection: &Selection, view: View) {
+    if view.reader == Reader::Person {
+        rewrite_languages(process, selection);
+    }
+    if (view.reader == Reader::Person || view.values == Values::Folded) && !selection.unfold_values
+    {
+        let kept = match view.apart {
+            Apart::InScopes(by) => Some(by.name()),
+            Apart::InStacks(_) | Apart::Nowhere => None,
+        };
+        process.fold_values(kept);
+    }
+    if let Some(inside) = view.inside {
+        process.scopes_to_frames(inside);
+    }
+    if let Some(depth) = selection.depth.filter(|_| view.depth == Depth::Stacks) {
+        process.cut_stacks(depth.get());
+    }
 }
 
 /// Leaves out what people need not see of the languages of a process and their libraries, unless
@@ -168,6 +182,13 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     if let Some(path) = &source.recording {
         return open_named(path, &choice, source.listed);
     }
+    open_named(&newest()?, &choice, source.listed)
+}
+
+/// The newest recording in the current directory, which a message names.
+///
+/// Errors: there is none.
+pub fn newest() -> Result<PathBuf, Error> {
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
         return Err(Error::new(
@@ -175,9 +196,9 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
              `heaptide run -- PROGRAM`",
         ));
     };
-    let path = path.strip_prefix(here).unwrap_or(&path);
+    let path = path.strip_prefix(here).unwrap_or(&path).to_owned();
     message(format_args!("reading {}, the newest recording in this directory", path.display()));
-    open_named(path, &choice, source.listed)
+    Ok(path)
 }
 
 /// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 mod control;
 mod error;
 mod lead;
@@ -11,6 +12,7 @@ mod snapshots;
 pub mod status;
 pub mod targets;
 
+pub use actions::{Action, Outcome};
 pub use control::{Answer, Control, Threshold, Wait};
 pub use error::Error;
 pub use lead::Lead;

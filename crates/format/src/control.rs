@@ -19,7 +19,7 @@ pub const CONTROL_FEWER: u32 = 8;
 pub const CONTROL_BY_SIZE: u32 = 16;
 /// Snapshots are taken at an interval, so each event looks at the clock.
 pub const CONTROL_TIMED: u32 = 32;
-/// Sites are told apart by the function called.
+/// Each kind of function called has sites of its own.
 pub const CONTROL_BY_CALL: u32 = 64;
 /// One pause of the whole process by the program; they nest.
 pub const CONTROL_PAUSE: u32 = 1 << 16;

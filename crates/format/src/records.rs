@@ -371,8 +371,7 @@ pub struct Key {
     pub lent_bytes: u64,
 }
 
-/// What a label said of the memory that it was given to: an array of elements. Labels without
-/// dimensions have none.
+/// The shape of labelled memory: an array of elements. Labels without dimensions have none.
 pub struct Shape {
     /// Name of the label.
     pub label: u32,

@@ -91,7 +91,7 @@ settings! {
     /// Whether sites are told apart by the requested size.
     BySize = "BY_SIZE", ["--by-size"], "the library",
         "`on`: a separate site for each requested size (`--by-size`)", "`off`";
-    /// Whether sites are told apart by the function called.
+    /// Whether each kind of function called has sites of its own.
     ByCall = "BY_CALL", ["--by-call"], "the library",
         "`on`: a separate site for each kind of function called (`--by-call`)", "`off`";
     /// Whether events of frees have stacks.

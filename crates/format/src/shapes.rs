@@ -1,4 +1,4 @@
-//! Bounds of what labels say of memory.
+//! Bounds of the shapes of labelled memory.
 
 /// Dimensions of a [`crate::Shape`]; further ones are multiplied into the last.
 pub const DIMENSIONS: usize = 4;

@@ -69,7 +69,7 @@ pub extern "C" fn heaptide_release() {
     }
 }
 
-/// Tells the command where everything is.
+/// Notes for the command where everything is.
 fn describe(outcome: u32) {
     let p = process();
     // SAFETY: this thread is the one in which the command calls.

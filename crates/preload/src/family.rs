@@ -221,7 +221,7 @@ pub struct Function {
     pub usable: Option<extern "C" fn(Address, usize) -> usize>,
     pub sizes: Sizes,
     pub shape: Shape,
-    /// What it is to those who count by call.
+    /// Its kind, where sites are recorded by call.
     pub kind: Call,
 }
 

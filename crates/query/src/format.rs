@@ -8,6 +8,7 @@ use crate::table::Table;
 mod cali;
 mod cells;
 mod columns;
+mod csv;
 mod json;
 mod lines;
 mod split;
@@ -33,6 +34,7 @@ pub fn write(
 ) -> io::Result<()> {
     match format.layout {
         Layout::Cali => cali::write(out, query, answer),
+        Layout::Csv => csv::write(out, query, answer),
         Layout::Expand => lines::expand(out, query, answer),
         Layout::Format => lines::format(out, query, format, answer),
         Layout::Json => json::write(out, query, format, answer),

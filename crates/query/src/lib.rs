@@ -18,6 +18,7 @@ mod filter;
 mod fixtures;
 pub mod format;
 mod groups;
+pub mod hints;
 mod lexer;
 mod order;
 mod parser;

@@ -405,6 +405,8 @@ pub struct Format {
 pub enum Layout {
     /// Caliper's own records.
     Cali,
+    /// Comma-separated values.
+    Csv,
     /// `name=value,…` lines.
     Expand,
     /// An object for each record.
@@ -421,7 +423,7 @@ pub enum Layout {
 
 impl Layout {
     /// Every formatter: name, arguments in order, and how many must be given.
-    pub const ALL: [(Layout, &'static str, &'static [&'static str], usize); 7] = [
+    pub const ALL: [(Layout, &'static str, &'static [&'static str], usize); 8] = [
         (Layout::Cali, "cali", &[], 0),
         (
             Layout::Json,
@@ -434,5 +436,6 @@ impl Layout {
         (Layout::Table, "table", &["column-width", "print-globals", EXACT], 0),
         (Layout::Tree, "tree", &["path-attributes", "column-width", "print-globals", EXACT], 0),
         (Layout::JsonSplit, "json-split", &[], 0),
+        (Layout::Csv, "csv", &[], 0),
     ];
 }

@@ -38,7 +38,7 @@ const CLAUSES: [&str; 26] = [
     "WHERE b=one ",
 ];
 
-const FORMATS: [&str; 14] = [
+const FORMATS: [&str; 15] = [
     "table",
     "table(1)",
     "table(0,print-globals)",
@@ -49,6 +49,7 @@ const FORMATS: [&str; 14] = [
     "json(object,pretty)",
     "json(split,quote-all,separate-nested)",
     "json-split",
+    "csv",
     "expand",
     "cali",
     "format(\"%[99999999999,r]x%%%[c]name%[\")",

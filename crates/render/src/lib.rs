@@ -7,5 +7,6 @@
 pub mod chart;
 pub mod export;
 pub mod json;
+pub mod page;
 pub mod shared;
 pub mod text;

@@ -131,7 +131,7 @@ struct Shown {
     drawn_ns: Arc<AtomicU64>,
 }
 
-/// Whether the main loop goes on.
+/// Whether the main loop continues.
 enum Next {
     Continue,
     Leave(Result<(), Error>),

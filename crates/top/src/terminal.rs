@@ -122,7 +122,7 @@ impl Screen {
     }
 
     /// Has everything drawn anew the next time. (`Terminal::clear` asks the terminal where its
-    /// cursor is; the answer is read by the thread that reads keys.)
+    /// cursor is; the thread that reads keys would take the answer.)
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))

@@ -1,7 +1,7 @@
 //! What is missing in the tables of a process, and how exact its numbers are.
 
 /// What is missing in the tables, and how exact the numbers are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Completeness {
     /// What the figures are of, where it is not the whole run: a snapshot, the time since a reset.
     pub part: Option<String>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Which process image this is: its program, and its place among the others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     /// The profile file.
     pub file: PathBuf,
@@ -84,7 +84,7 @@ pub struct Run {
 }
 
 /// When a process image ran, and how it ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lifetime {
     /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,

@@ -12,7 +12,7 @@ use super::tables::{Shape, Tables};
 use super::time::TimeTables;
 
 /// One process image: from its start (or fork, or exec) to its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Process {
     /// Which process image it is.
     pub identity: Identity,
@@ -62,7 +62,7 @@ pub struct UnwinderStats {
 }
 
 impl Process {
-    /// By label what it says of the memory that has it, in order of first use.
+    /// By label the shapes of the memory that has it, in order of first use.
     pub fn shapes_by_label(&self) -> Vec<Vec<&Shape>> {
         let mut by_label = vec![Vec::new(); self.tables.labels.len()];
         for shape in &self.tables.shapes {

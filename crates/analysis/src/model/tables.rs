@@ -9,7 +9,7 @@ use super::mapping::Mapping;
 use super::measure::Measures;
 
 /// The tables of a process: sites, what they refer to, and counts by size class.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// The facts.
     pub sites: Vec<Site>,
@@ -100,6 +100,16 @@ impl SiteKind {
         match self {
             SiteKind::Mapped(mapping) => Some(mapping),
             _ => None,
+        }
+    }
+
+    /// Whether its live bytes are part of the totals.
+    pub const fn is_in_totals(self) -> bool {
+        match self {
+            SiteKind::Heap | SiteKind::Mapped(_) | SiteKind::PoolBlock | SiteKind::PoolChunk => {
+                true
+            }
+            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => false,
         }
     }
 
@@ -280,7 +290,7 @@ pub struct Label {
     pub pool: bool,
 }
 
-/// An array, as a label says it of memory: a label may have several, one or none.
+/// An array, as described by a label: a label may have several, one or none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
     /// The label.

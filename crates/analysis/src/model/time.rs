@@ -10,7 +10,7 @@ use super::site_rows::SiteRows;
 use super::trace::Trace;
 
 /// What is known by time: samples, windows, marks and events.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TimeTables {
     /// Samples in order of time.
     pub samples: Vec<Sample>,

@@ -36,7 +36,7 @@ pub struct Scope {
     pub counters: format::Scope,
 }
 
-/// What a label says of memory.
+/// The shape of labelled memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The record's id in the file.

@@ -27,28 +27,30 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
     let damage = read.as_ref().err().filter(|error| !error.is_missing()).map(Error::to_string);
     let read = read.map_err(|error| error.to_string());
     match read.and_then(|before| matching(before, &baseline, profile)) {
-        Ok(before) => {
-            take_off_scopes(profile, &before);
-            take_off_shapes(profile, &before);
-            let unmatched = &mut profile.header.unmatched_frees;
-            *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
-            let mapped = before.mapped.map(|mapped| *mapped).unwrap_or_default();
-            let sites = before.sites.into_iter().chain(mapped.sites);
-            let by_index = |lanes: Vec<format::Lane>| {
-                lanes.into_iter().map(|lane| (lane.index, lane)).collect()
-            };
-            profile.before = Some(Box::new(Before {
-                since_s: at,
-                sites: sites.map(|site| (site.id, site)).collect(),
-                lanes: by_index(before.lanes),
-                mapped_lanes: by_index(mapped.lanes),
-            }));
-        }
+        Ok(before) => take_off(profile, before, format!("the reset at {at:.3} s")),
         Err(why) => profile.notes.push(format!(
             "counts are from the start: counts before the reset at {at:.3} s are unknown ({why})"
         )),
     }
     damage.map(|reason| DamagedFile { path: baseline, reason })
+}
+
+/// Notes in a profile what an earlier copy of it counted, which counts are then `since`.
+pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
+    take_off_scopes(profile, &before);
+    take_off_shapes(profile, &before);
+    let unmatched = &mut profile.header.unmatched_frees;
+    *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
+    let mapped = before.mapped.map(|mapped| *mapped).unwrap_or_default();
+    let sites = before.sites.into_iter().chain(mapped.sites);
+    let by_index =
+        |lanes: Vec<format::Lane>| lanes.into_iter().map(|lane| (lane.index, lane)).collect();
+    profile.before = Some(Box::new(Before {
+        since,
+        sites: sites.map(|site| (site.id, site)).collect(),
+        lanes: by_index(before.lanes),
+        mapped_lanes: by_index(mapped.lanes),
+    }));
 }
 
 /// The baseline of a profile or snapshot; none for what is neither.

@@ -186,8 +186,8 @@ pub struct Site {
 /// What had been counted at the last reset.
 #[derive(Debug)]
 pub struct Before {
-    /// When that was, seconds from the start.
-    pub(super) since_s: f64,
+    /// What that was: a reset or a snapshot, and when.
+    pub(super) since: String,
     pub(super) sites: FxHashMap<u32, Site>,
     pub(super) lanes: FxHashMap<u32, format::Lane>,
     /// Lanes of mappings.
@@ -197,14 +197,14 @@ pub struct Before {
 impl Before {
     /// What the figures are of, for a person.
     pub(crate) fn says(&self) -> String {
-        format!("since the reset at {:.3} s", self.since_s)
+        format!("since {}", self.since)
     }
 
     /// The same of mappings, whose sites have ids of their own.
     pub(crate) fn of_mappings(&self) -> Before {
         let lanes = self.mapped_lanes.clone();
         let mapped_lanes = FxHashMap::default();
-        Before { since_s: self.since_s, sites: self.sites.clone(), lanes, mapped_lanes }
+        Before { since: self.since.clone(), sites: self.sites.clone(), lanes, mapped_lanes }
     }
 
     /// Takes off what a site had counted; `measures_of` makes its row of its record.

@@ -57,9 +57,11 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
 pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
-    let size = file.metadata().map_err(io)?.len();
     let mut bytes = Vec::new();
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
+    // Asked for after the head is read: a file that grows meanwhile is no shorter than its head
+    // says.
+    let size = file.metadata().map_err(io)?.len();
     let too_large = |size| Error::TooLarge { path: path.to_owned(), size, limit: FILE_LIMIT };
     if pack::is_packed(&bytes) {
         return if size > FILE_LIMIT {

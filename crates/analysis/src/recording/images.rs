@@ -11,6 +11,7 @@ use super::running;
 use crate::error::Error;
 use crate::files::directory::list;
 use crate::files::input;
+use crate::model::Mode;
 use crate::profile::header::header;
 use crate::profile::pack;
 use crate::text;
@@ -29,6 +30,12 @@ pub struct ImageSummary {
     pub image: u32,
     /// The path of the program; empty if it is not known.
     pub program: String,
+    /// Its arguments, as far as they are near the header; empty otherwise.
+    pub command: Vec<String>,
+    /// What was recorded.
+    pub mode: Mode,
+    /// Whether its events were recorded.
+    pub has_trace: bool,
     /// Whether a process writes to the profile.
     pub is_running: bool,
     /// Highest live bytes.
@@ -88,6 +95,13 @@ fn of_profile(file: PathBuf) -> Option<ImageSummary> {
         pid: header.pid,
         image: header.image,
         program: string(&bytes, header.program).unwrap_or_default(),
+        command: arguments(&bytes, header.command),
+        mode: match header.mode {
+            mode if mode == format::Mode::Counters as u32 => Mode::Counters,
+            mode if mode == format::Mode::Scopes as u32 => Mode::Scopes,
+            _ => Mode::Stacks,
+        },
+        has_trace: header.trace != 0,
         is_running: false,
         peak_bytes: header.peak_bytes,
         start_realtime_ns: header.start_realtime_ns,
@@ -101,6 +115,13 @@ fn string(bytes: &[u8], reference: u32) -> Option<String> {
     let (head, rest) = StringHeader::read_from_prefix(bytes.get(at..)?).ok()?;
     let length = usize::try_from(head.length).ok().filter(|&l| l <= format::STRING_MAX)?;
     (reference != 0).then(|| rest.get(..length).map(text::from_bytes))?
+}
+
+/// The words of a string in which each ends with a zero byte.
+fn arguments(bytes: &[u8], reference: u32) -> Vec<String> {
+    let joined = string(bytes, reference).unwrap_or_default();
+    let words = joined.strip_suffix('\0').unwrap_or(&joined);
+    if words.is_empty() { Vec::new() } else { words.split('\0').map(str::to_owned).collect() }
 }
 
 #[cfg(test)]
@@ -118,7 +139,7 @@ mod tests {
         let images = of_recording(directory).expect("a recording");
         let [image] = &images[..] else { panic!("{images:?}") };
         assert_eq!((&image.file, image.image, image.is_running), (&file, 0, false));
-        assert_eq!(image.program, "app");
+        assert_eq!((&*image.program, image.mode, image.has_trace), ("app", Mode::Stacks, false));
         assert!(newest_running(directory).expect("readable").is_none());
     }
 }

@@ -14,19 +14,26 @@ use crate::tables::process;
 /// Reads the tables of a process image.
 pub struct LiveTables {
     profile: PathBuf,
+    /// Whether every site has a row, and counts from the start of the program.
+    is_followed: bool,
     /// Names that were looked up; none before the first reading.
     symbols: Option<Symbols>,
 }
 
 impl LiveTables {
-    /// Of the image with this profile.
+    /// Of the image with this profile, for readers that follow its counters: counted from the start
+    /// of the program, with [`crate::model::TimeTables::site_rows`].
     pub fn new(profile: &Path) -> LiveTables {
-        LiveTables { profile: profile.to_owned(), symbols: None }
+        LiveTables { profile: profile.to_owned(), is_followed: true, symbols: None }
     }
 
-    /// Reads them as they are now, counted from the start of the program, with
-    /// [`crate::model::TimeTables::site_rows`]. `progress` gets the addresses that were looked up
-    /// and their number.
+    /// The same as [`crate::model::Recording::open`] reads it: counted from the last reset.
+    pub fn as_opened(profile: &Path) -> LiveTables {
+        LiveTables { profile: profile.to_owned(), is_followed: false, symbols: None }
+    }
+
+    /// Reads them as they are now. `progress` gets the addresses that were looked up and their
+    /// number.
     ///
     /// Errors: the profile cannot be read.
     ///
@@ -36,7 +43,7 @@ impl LiveTables {
     /// assert!(tables.read(&mut |_, _| {}).is_err());
     /// ```
     pub fn read(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<Process, Error> {
-        let choice = Choice { snapshot: None, from_start: true };
+        let choice = Choice { snapshot: None, from_start: self.is_followed };
         let mut parts = Parts::read(&self.profile, &choice)?;
         if let Some(known) = self.symbols.take() {
             parts.symbols = known;
@@ -52,7 +59,7 @@ impl LiveTables {
         let (Some(ending), Some(mut profile)) = (ending, profile) else {
             return Err(Error::Missing { path: self.profile.clone() });
         };
-        profile.is_followed = true;
+        profile.is_followed = self.is_followed;
         let process = process::process(profile, &parts.symbols, ending);
         self.symbols = Some(parts.symbols);
         Ok(process)

@@ -1,6 +1,7 @@
 //! Recordings: opening, sealing and merging them, their snapshots and metadata, which of their
 //! processes still run, and joining their processes to one.
 
+pub mod between;
 pub(crate) mod directory;
 pub(crate) mod ending;
 pub mod fresh_account;

@@ -107,6 +107,28 @@ pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
     Ok(snapshots)
 }
 
+/// The readable snapshots in a recording's directory by the profile that they are of, of each the
+/// number, with names. Profiles that have snapshots without a name of their own are read for it.
+///
+/// ```
+/// use heaptide_analysis::recording::snapshot;
+/// assert!(snapshot::by_profile("src".as_ref(), &["12-0.profile".into()]).is_empty());
+/// ```
+pub fn by_profile(directory: &Path, profiles: &[PathBuf]) -> FxHashMap<PathBuf, Vec<Snapshot>> {
+    let mut all = copies(directory);
+    let mut found = FxHashMap::default();
+    for profile in profiles {
+        let Some(copies) = all.remove(&file_names::image_name(profile)) else { continue };
+        let mut own = named(profile, copies);
+        own.retain(|snapshot| snapshot.damaged.is_none());
+        own.sort_by_key(|snapshot| snapshot.number);
+        if !own.is_empty() {
+            found.insert(profile.clone(), own);
+        }
+    }
+    found
+}
+
 /// Gives snapshots that the program took the names and times of their marks, in a profile or in the
 /// tables made of it: of each mark its kind, number, name and time.
 ///

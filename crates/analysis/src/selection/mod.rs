@@ -1,8 +1,9 @@
 //! Selections map the tables of a process to tables: filters, hidden names, rules that rewrite
-//! names and stacks, scopes as frames.
+//! names and stacks, scopes as frames, spans of time.
 
 pub mod brackets;
 pub(crate) mod builtin_sets;
+pub(crate) mod during;
 pub mod filter;
 pub(crate) mod fold_scopes;
 pub(crate) mod fold_values;

@@ -56,7 +56,7 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
             sums.live_as(&Scope { peak_bytes, active_bytes, ..scope(parent, name) });
         }
     }
-    // Who is in a scope is in those around it.
+    // A thread in a scope is in those around it, too.
     for index in (1..scopes.len()).rev() {
         let (peak_bytes, around) = (scopes[index].peak_bytes, scopes[index].parent.0 as usize);
         scopes[around].peak_bytes = scopes[around].peak_bytes.max(peak_bytes);

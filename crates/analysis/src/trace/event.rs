@@ -88,7 +88,7 @@ pub struct Event {
     /// (`heaptide_resolve`), of a change of label the new one, of `Unlabel` the one that ended. Of
     /// other memory that of the block, behind those of all labels of the process; 0 without one.
     pub uid: u64,
-    /// What the label says of it: index into [`crate::model::Tables::shapes`].
+    /// The shape that its label describes: index into [`crate::model::Tables::shapes`].
     pub shape: Option<u32>,
     /// Where it begins.
     pub address: u64,

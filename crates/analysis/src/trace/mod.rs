@@ -15,6 +15,7 @@ mod disk;
 mod event;
 pub mod file;
 mod lanes;
+pub(crate) mod lending;
 pub mod live;
 mod replay;
 mod table;

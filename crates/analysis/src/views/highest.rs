@@ -4,11 +4,10 @@
 //! The bytes are those of sums: labelled memory that is not from the allocator is left out, and a
 //! block of a pool has its bytes in the place of its chunk.
 
-use std::collections::BTreeMap;
-
 use crate::error::Error;
 use crate::model::{Process, Site, SiteKind};
-use crate::trace::{Event, Operation};
+use crate::trace::Event;
+use crate::trace::lending::{Block, Lending, signed};
 
 /// Usable and requested bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -196,19 +195,9 @@ fn not_negative(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(0)
 }
 
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
 /// Whether a site's live bytes are part of the sums of stacks, lanes and scopes.
 pub const fn is_in_sums(kind: SiteKind) -> bool {
-    use SiteKind::{
-        Heap, Mapped, Outside, OutsidePoolBlock, OutsidePoolChunk, PoolBlock, PoolChunk,
-    };
-    match kind {
-        Heap | Mapped(_) | PoolBlock | PoolChunk => true,
-        Outside | OutsidePoolBlock | OutsidePoolChunk => false,
-    }
+    kind.is_in_totals()
 }
 
 /// What is live, and was at most. Below zero for a moment at most: where a free comes before its
@@ -229,35 +218,6 @@ impl Level {
 /// Usable and requested bytes.
 type Levels = [Level; 2];
 
-/// A chunk of a pool, from the allocator.
-#[derive(Clone, Copy, Debug)]
-struct Chunk {
-    end: u64,
-    site: u32,
-    /// What the pool's blocks in it have.
-    lent: Block,
-}
-
-/// Bytes of a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    usable: u64,
-    /// Requested of the allocator.
-    asked: u64,
-    /// Requested, as its site counts it.
-    counted: u64,
-}
-
-impl Block {
-    fn with(self, of: impl Fn(u64, u64) -> u64, other: Block) -> Block {
-        Block {
-            usable: of(self.usable, other.usable),
-            asked: of(self.asked, other.asked),
-            counted: of(self.counted, other.counted),
-        }
-    }
-}
-
 /// The sums as events are added.
 struct Pass<'a> {
     process: &'a Process,
@@ -266,8 +226,8 @@ struct Pass<'a> {
     parts: [Vec<Levels>; 3],
     /// What is live of each site: usable bytes, and requested ones as it counts them.
     sites: Vec<[i64; 2]>,
-    /// By address.
-    chunks: BTreeMap<u64, Chunk>,
+    /// What chunks of pools have lent.
+    lending: Lending,
 }
 
 impl Pass<'_> {
@@ -280,7 +240,7 @@ impl Pass<'_> {
             all: Levels::default(),
             parts,
             sites: vec![[0; 2]; tables.sites.len()],
-            chunks: BTreeMap::new(),
+            lending: Lending::default(),
         }
     }
 
@@ -292,70 +252,12 @@ impl Pass<'_> {
     }
 
     fn event(&mut self, event: &Event) {
-        let Event { operation, site, site_before, address, usable, .. } = *event;
-        let asked = event.allocated_requested;
-        let now = Block { usable, asked, counted: event.requested };
-        let before = Block { counted: event.requested_before, ..now };
-        match operation {
-            Operation::Allocate => self.enter(site, address, now),
-            Operation::Free => self.leave(site, address, before),
-            Operation::Relabel | Operation::Unlabel => {
-                self.leave(site_before, address, before);
-                self.enter(site, address, now);
-            }
-            Operation::Fail | Operation::Begin | Operation::End => {}
-        }
-    }
-
-    fn kind(&self, site: u32) -> Option<SiteKind> {
-        self.process.tables.sites.get(site as usize).map(|site| site.kind)
-    }
-
-    /// A block comes to a site.
-    fn enter(&mut self, site: u32, address: u64, block: Block) {
-        match self.kind(site) {
-            Some(SiteKind::PoolChunk) => {
-                let (end, lent) = (address.saturating_add(block.usable), Block::default());
-                self.chunks.insert(address, Chunk { end, site, lent });
-            }
-            Some(SiteKind::PoolBlock) => {
-                if let Some(chunk) = self.chunk(address) {
-                    chunk.lent = chunk.lent.with(u64::saturating_add, block);
-                    let lender = chunk.site;
-                    self.add(lender, block, -1);
-                }
-            }
-            _ => {}
-        }
-        self.add(site, block, 1);
-    }
-
-    /// A block leaves a site.
-    fn leave(&mut self, site: u32, address: u64, block: Block) {
-        self.add(site, block, -1);
-        match self.kind(site) {
-            Some(SiteKind::PoolChunk) => {
-                // What it lent was taken off already.
-                if let Some(chunk) = self.chunks.remove(&address) {
-                    self.add(chunk.site, chunk.lent, 1);
-                }
-            }
-            Some(SiteKind::PoolBlock) => {
-                if let Some(chunk) = self.chunk(address) {
-                    let back = chunk.lent.with(u64::min, block);
-                    chunk.lent = chunk.lent.with(u64::saturating_sub, back);
-                    let lender = chunk.site;
-                    self.add(lender, back, 1);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The chunk that an address is in.
-    fn chunk(&mut self, address: u64) -> Option<&mut Chunk> {
-        let below = self.chunks.range_mut(..=address).next_back();
-        below.map(|(_, chunk)| chunk).filter(|chunk| address < chunk.end)
+        let mut lending = std::mem::take(&mut self.lending);
+        let sites = &self.process.tables.sites;
+        lending.event(sites, event, &mut |change| {
+            self.add(change.site, change.block, change.sign);
+        });
+        self.lending = lending;
     }
 
     /// Adds a block to a site and to all that it is part of, or takes it off.

@@ -108,7 +108,7 @@ Blocks that the program allocated before are unknown: their frees are counted, b
 #[derive(Args, Debug)]
 #[command(after_help = DETACH_EXAMPLE)]
 pub struct DetachOptions {
-    /// Process whose recording ends
+    /// Process to stop recording
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
     /// Give up if no safe moment was found in this time

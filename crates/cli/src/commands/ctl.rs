@@ -4,12 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use heaptide_analysis::text::of_path;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::{error, output, values};
-use heaptide_control::{Answer, Control, Error, Threshold, Wait, status, targets};
-use heaptide_format::Request;
+use heaptide_control::{Threshold, targets};
 
 /// `heaptide ctl`.
 #[derive(Args, Debug)]
@@ -72,21 +70,13 @@ pub enum Action {
 /// Processes that are asked at the same time: each may take its time to answer.
 const PROCESSES_AT_ONCE: usize = 64;
 
-/// What is to be printed.
-#[derive(Default)]
-struct Said {
-    /// On standard output.
-    done: String,
-    /// What is still to come, on standard error.
-    later: Option<String>,
-}
-
 /// Does it with each process asked for.
 pub fn ctl(options: &CtlOptions) -> Outcome {
     let found = targets::find(&options.target, options.pid).map_err(error::Error::library)?;
+    let asked = options.action.asked();
     let (mut all_done, mut printed) = (true, Ok(()));
     for some in found.chunks(PROCESSES_AT_ONCE) {
-        for said in targets::control_all(some, |control| act(control, &options.action)) {
+        for said in targets::control_all(some, |control| control.perform(&asked)) {
             match said {
                 Ok(said) => {
                     // The other processes are asked, too, if nobody reads the answers.
@@ -109,53 +99,20 @@ pub fn ctl(options: &CtlOptions) -> Outcome {
     printed.map_err(Stop::from)
 }
 
-fn act(control: &Control, action: &Action) -> Result<Said, Error> {
-    let pid = control.running().pid;
-    let ask = |kind, value, text: &str, what: &'static str, done: &str| {
-        let answer = control.request(kind, value, text, Wait::Patiently)?;
-        told(pid, answer, what, format!("pid {pid}: {done}\n"))
-    };
-    match action {
-        Action::On | Action::Off => {
-            control.turn(matches!(action, Action::On))?;
-            let is = status::on_or_off(&control.header()?);
-            Ok(Said { done: format!("pid {pid}: recording {is}\n"), later: None })
+impl Action {
+    /// The same, as the library takes it.
+    fn asked(&self) -> heaptide_control::Action {
+        use heaptide_control::Action as Asked;
+        match self {
+            Action::On => Asked::On,
+            Action::Off => Asked::Off,
+            Action::Snapshot { name } => Asked::Snapshot(name.clone().unwrap_or_default()),
+            Action::Mark { name } => Asked::Mark(name.clone()),
+            Action::Threshold { bytes, below: true } => Asked::Threshold(Threshold::Below(*bytes)),
+            Action::Threshold { bytes, below: false } => Asked::Threshold(Threshold::From(*bytes)),
+            Action::Reset => Asked::Reset,
+            Action::Flush => Asked::Flush,
+            Action::Status => Asked::Status,
         }
-        Action::Snapshot { name } => {
-            let name = name.as_deref().unwrap_or_default();
-            // The copy has its name and time in it. The program only adds its mark, when it likes.
-            let (number, file, _) = control.snapshot(name, Wait::Briefly)?;
-            let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
-            Ok(Said { done, later: None })
-        }
-        Action::Mark { name } => ask(Request::Mark, 0, name, "the mark", "marked"),
-        Action::Threshold { bytes, below } => {
-            let threshold = if *below { Threshold::Below(*bytes) } else { Threshold::From(*bytes) };
-            ask(
-                Request::Threshold,
-                threshold.to_value(),
-                "",
-                "the threshold",
-                "stack threshold set",
-            )
-        }
-        Action::Reset => ask(Request::Reset, 0, "", "the reset", "counters reset"),
-        Action::Flush => ask(Request::Flush, 0, "", "the flush", "flushed"),
-        Action::Status => Ok(Said { done: status::describe(control)?, later: None }),
-    }
-}
-
-/// What became of a request.
-fn told(pid: u32, answer: Answer, what: &'static str, done: String) -> Result<Said, Error> {
-    match answer {
-        Answer::Done => Ok(Said { done, later: None }),
-        Answer::Waits => {
-            let later = format!(
-                "pid {pid}: no allocation since the request; {what} is pending until the next one"
-            );
-            Ok(Said { done: String::new(), later: Some(later) })
-        }
-        Answer::Behind => Err(Error::Busy { pid, what }),
-        Answer::Ended => Err(Error::Ended { pid, what }),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptide_analysis::files::input;
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
@@ -17,7 +17,7 @@ use heaptide_query::query::{EXACT, Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::tables::{self, Wanted};
-use heaptide_query::{QueryError, cali, format, parse, parse_format, run};
+use heaptide_query::{QueryError, cali, format, hints, parse, parse_format, run};
 
 use crate::sql;
 
@@ -42,7 +42,7 @@ pub struct QueryOptions {
     /// List the columns of this table
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["query", "tables"])]
     pub describe: Option<String>,
-    /// Output format, overriding the query: table, tree, json, json-split, expand, cali or
+    /// Output format, overriding the query: table, tree, json, json-split, csv, expand, cali or
     /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
@@ -123,9 +123,7 @@ fn answer(options: &QueryOptions, text: &str) -> Outcome {
     let stream = read(options, &query, &format, &mut recordings)?;
     let notes = stream.notes();
     let answer = run(&query, stream);
-    for note in notes.all() {
-        message(format_args!("query: {note}"));
-    }
+    report(&notes.all());
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let content = match format.layout {
         Layout::Json | Layout::JsonSplit | Layout::Cali => Content::Data,
@@ -169,12 +167,11 @@ fn read<'a>(
             None => &tables::Source::all()[0],
         };
         *recordings = source::open_all(&options.sources(), &options.selection)?;
-        note_missing(query, source, recordings);
-        note_missing_trace(query, source, recordings);
+        report(&hints::missing(query, source, recordings));
         let wanted = Wanted::of(query, format);
         if let Some(stream) = source.filled(recordings, &wanted) {
             recordings.clear(); // which may hold a gigabyte
-            note_unknown_columns(query, source, &stream);
+            report(&hints::unknown_columns(query, source, &stream));
             return Ok(stream);
         }
         let stream = match source.stream(recordings, &wanted) {
@@ -190,7 +187,7 @@ fn read<'a>(
             }
             Err(error) => return Err(Error::new(error.to_string()).into()),
         };
-        note_unknown_columns(query, source, &stream);
+        report(&hints::unknown_columns(query, source, &stream));
         return Ok(stream);
     }
     if let Some(other) = options.recordings.iter().find(|path| !is_cali(path)) {
@@ -205,8 +202,13 @@ fn read<'a>(
     for path in files {
         read_cali(path, &mut table)?;
     }
-    note_unknown(query, &table, "`SELECT * FORMAT expand` shows the columns");
+    report(&hints::unknown(query, &table, "`SELECT * FORMAT expand` shows the columns"));
     Ok(Stream::of(table))
+}
+
+/// Reports what there is to know of a query beside its answer.
+fn report(hints: &[String]) {
+    hints.iter().for_each(|hint| message(format_args!("query: {hint}")));
 }
 
 /// Whether a file is one of Caliper's: by its name or by its first bytes.
@@ -227,82 +229,4 @@ fn read_cali(path: &Path, table: &mut Table) -> Result<(), Error> {
     let file = input::open_up_to(path, cali::FILE_LIMIT);
     let file = file.map_err(|error| Error::file(path, "read it", error))?;
     cali::read(BufReader::with_capacity(1 << 18, file), table).map_err(failed)
-}
-
-/// Attributes of single events, which Caliper's users may ask for.
-const OF_EVENTS: [&str; 3] = ["mem.free", "alloc.uid", "alloc.address"];
-
-/// Those of them that scopes have, too.
-const OF_SCOPES: [&str; 2] = ["mem.active", "alloc.region.highwatermark"];
-
-/// The names of the column with exact sizes, which only some recordings have in `sites`.
-const SIZES: [&str; 2] = ["size", "alloc.total_size"];
-
-/// The column with the functions called, which only some recordings have.
-const CALL: &str = "call";
-
-/// Reports that a query names sizes or calls which no recording has, and how to record them.
-fn note_missing(query: &Query, source: &tables::Source, recordings: &[Recording]) {
-    let names = query.names().unwrap_or_else(|| query.read_names());
-    let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
-    let mut sites = processes.clone().flat_map(|process| &process.tables.sites);
-    let is_named = |word: &str| names.iter().any(|name| name.text == word);
-    let has_calls = source.columns().iter().any(|info| info.name == CALL);
-    if is_named(CALL) && has_calls && sites.clone().all(|site| site.call.is_none()) {
-        message(format_args!(
-            "query: `{CALL}`: recorded without the functions called; record with \
-             `heaptide run --by-call`"
-        ));
-    }
-    let Some(word) = SIZES.into_iter().find(|word| is_named(word)) else { return };
-    if source.name != tables::Source::all()[0].name || sites.any(|site| site.size.is_some()) {
-        return;
-    }
-    let how = if processes.any(Process::has_trace) {
-        "`FROM events` has the size of each event, and recordings of `heaptide run --by-size` have \
-         sizes without a trace"
-    } else {
-        "record with `heaptide run --by-size`, or with `--mode trace` and query `FROM events`"
-    };
-    message(format_args!("query: `{word}`: recorded without exact sizes; {how}"));
-}
-
-/// Reports that a query names columns that need a trace, of recordings without one.
-fn note_missing_trace(query: &Query, source: &tables::Source, recordings: &[Recording]) {
-    let names = query.names().unwrap_or_else(|| query.read_names());
-    let is_of_trace = |name: &str| source.needs_trace(name);
-    let Some(word) = names.into_iter().find(|word| is_of_trace(&word.text)) else { return };
-    let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
-    if !processes.any(Process::has_trace) {
-        let name = &word.text;
-        message(format_args!(
-            "query: `{name}`: recorded without a trace; record with `heaptide run --mode trace`"
-        ));
-    }
-}
-
-/// Says what the query names that is not there; the answer is that of nothing being called so.
-fn note_unknown(query: &Query, table: &Table, hint: &str) {
-    for word in tables::unknown(query, table) {
-        let name = &word.text;
-        if OF_SCOPES.contains(&&**name) {
-            message(format_args!(
-                "query: `{name}` is a column of scopes, query them with `FROM scopes`, and of \
-                 single events of a recording of `heaptide run --mode trace`, with `FROM events`"
-            ))
-        } else if OF_EVENTS.contains(&&**name) {
-            message(format_args!(
-                "query: `{name}` is a column of single events; query a recording of \
-             `heaptide run --mode trace` with `FROM events`"
-            ))
-        } else {
-            message(format_args!("query: unknown column `{name}`; {hint}"))
-        }
-    }
-}
-
-/// The same of a table of recordings.
-fn note_unknown_columns(query: &Query, source: &tables::Source, stream: &Stream) {
-    let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
-    note_unknown(query, stream.template(), &hint);
 }

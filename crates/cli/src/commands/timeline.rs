@@ -119,7 +119,7 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
     Ok(())
 }
 
-/// What can be said before the recording is read.
+/// Checks the options, before the recording is read.
 fn check(options: &TimelineOptions) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::new(reason));
     if options.accounts && options.format != TimelineFormat::Csv {

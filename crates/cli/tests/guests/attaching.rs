@@ -1,4 +1,4 @@
-//! Programs that a command attaches to while they run: what is counted, and that they go on.
+//! Programs that a command attaches to while they run: what is counted, and that they continue.
 
 use crate::expectations::evaluate;
 use crate::harness::{

@@ -155,6 +155,7 @@ const LAYOUTS: &[&str] = &[
     "json(pretty,split)",
     "json(object)",
     "json-split",
+    "csv",
     "cali",
 ];
 

@@ -67,4 +67,5 @@ mod trace_model;
 mod trace_sums;
 mod unrecorded;
 mod unwritable;
+mod view;
 mod views;

@@ -200,7 +200,7 @@ fn report_without_a_command() {
     }
 }
 
-/// Of an unknown format the command says nothing to the program's streams.
+/// An unknown format is not reported on the program's streams.
 #[test]
 fn report_in_an_unknown_format() {
     let place = scratch("report-in-an-unknown-format");

@@ -92,10 +92,10 @@ fn tool(program: &str, arguments: &[&str], place: &Path) -> String {
     outcome.stdout
 }
 
-/// The browser on a file, without a window.
-fn browse(file: &Path, place: &Path, options: &[&str]) -> String {
+/// The browser on a page, without a window; `words` are what the page shows, as its address has it.
+pub fn browse(file: &Path, place: &Path, words: &str, options: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", place.join("browser").display());
-    let address = format!("file://{}", file.display());
+    let address = format!("file://{}#{words}", file.display());
     let mut arguments = vec!["--headless", "--no-sandbox", "--disable-gpu", &profile];
     arguments.extend(["--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,2000"]);
     arguments.extend(["--force-device-scale-factor=1", "--virtual-time-budget=5000"]);
@@ -156,7 +156,7 @@ fn a_page_of_known_numbers() {
         let text = text.replace("http://www.w3.org/2000/svg", "");
         assert!(!text.contains(outside), "the page goes out by {outside}");
     }
-    let dom = browse(&page, &of.place, &["--dump-dom"]);
+    let dom = browse(&page, &of.place, "", &["--dump-dom"]);
     let totals = &of.largest()["totals"];
     let commas = |n: i128| {
         let digits = n.to_string();
@@ -183,7 +183,7 @@ fn a_page_of_known_numbers() {
     }
     assert!(dom.contains("&lt;/script&gt;&lt;u&gt;mark") && dom.contains(">window<"));
     let shot = of.place.join("a.png");
-    browse(&page, &of.place, &[&format!("--screenshot={}", shot.display())]);
+    browse(&page, &of.place, "", &[&format!("--screenshot={}", shot.display())]);
     look_at(&Picture::open(&shot));
 }
 
@@ -209,11 +209,11 @@ fn pages_of_real_programs() {
         let page = of.store("html", "a.html");
         let size = fs::metadata(&page).expect("a page").len();
         assert!((100_000..4_000_000).contains(&size), "{size} bytes");
-        let dom = browse(&page, &of.place, &["--dump-dom"]);
+        let dom = browse(&page, &of.place, "", &["--dump-dom"]);
         let rows = dom.matches("<tr>").count();
-        assert!(rows >= 40 && dom.contains("branches too small to draw"), "{rows} rows");
+        assert!(rows >= 40 && dom.contains("Show more of"), "{rows} rows");
         let shot = of.place.join("a.png");
-        browse(&page, &of.place, &[&format!("--screenshot={}", shot.display())]);
+        browse(&page, &of.place, "", &[&format!("--screenshot={}", shot.display())]);
         let shot = Picture::open(&shot);
         let coloured = (0..shot.height).filter(|&y| shot.boxes(y).iter().sum::<usize>() > 400);
         assert!(coloured.count() > 80 && shot.colours() > 150);
@@ -233,7 +233,7 @@ fn a_page_on_a_phone() {
         least: Math.min(...cells.map((cell) => cell.clientWidth)) }));
         found.id = 'found'; document.body.append(found); }, 500)</script></html>";
     fs::write(&page, text.replace("</html>", script)).expect("a page");
-    let dom = browse(&page, &of.place, &["--window-size=500,800", "--dump-dom"]);
+    let dom = browse(&page, &of.place, "", &["--window-size=500,800", "--dump-dom"]);
     let found = dom.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split('<').next());
     let found: Value = serde_json::from_str(found.expect("numbers")).expect("JSON");
     let [screen, wide, high, rows, least] =
@@ -252,14 +252,14 @@ fn a_page_of_resident_memory() {
     run(recorded(&recording, &[]).arg(program).arg("growing"), &place);
     let of = Recorded { place, recording };
     let page = of.store("html", "a.html");
-    let dom = browse(&page, &of.place, &["--dump-dom"]);
+    let dom = browse(&page, &of.place, "", &["--dump-dom"]);
     let areas = dom.matches("class=\"area\"").count();
     assert!((5..=13).contains(&areas), "{areas} areas");
     for name in ["live requested", "other mappings", "modules", "recorder"] {
         assert!(dom.contains(&format!("</i>{name}</span>")), "{name}");
     }
     let shot = of.place.join("a.png");
-    browse(&page, &of.place, &[&format!("--screenshot={}", shot.display())]);
+    browse(&page, &of.place, "", &[&format!("--screenshot={}", shot.display())]);
     // Two thirds of the memory at the end are live blocks: a triangle of some 1000 by 150.
     let shot = Picture::open(&shot);
     let is_live = |[r, g, b]: &[u8; 3]| b > r && b - r > 120 && g > r;
@@ -279,7 +279,7 @@ fn a_page_of_counters_and_of_scopes() {
         run(recorded(&recording, &["--mode", mode]).arg(program), &place);
         let of = Recorded { place, recording };
         let page = of.store("html", "a.html");
-        let dom = browse(&page, &of.place, &["--dump-dom"]);
+        let dom = browse(&page, &of.place, "", &["--dump-dom"]);
         assert!(dom.contains(has) && !dom.contains(lacks), "{mode}");
         assert!(dom.contains(&format!("Recorded with --mode {mode}")));
     }

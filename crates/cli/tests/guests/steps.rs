@@ -20,12 +20,12 @@ pub struct Steps {
 
 impl Steps {
     /// Starts it under `heaptide run OPTIONS`.
-    pub fn start(name: &str, options: &[&str]) -> Steps {
-        Steps::start_in(&scratch(name), options)
+    pub fn named(name: &str, options: &[&str]) -> Steps {
+        Steps::start(&scratch(name), options)
     }
 
     /// The same in a directory that is there.
-    pub fn start_in(place: &Path, options: &[&str]) -> Steps {
+    pub fn start(place: &Path, options: &[&str]) -> Steps {
         let recording = place.join("a.heaptide");
         let mut command = recorded(&recording, options);
         command.arg(program());

@@ -1,5 +1,5 @@
-//! `heaptide top` in a terminal, which tmux plays: known numbers of a program that does what it is
-//! told, and a terminal that works again afterwards.
+//! `heaptide top` in a terminal, which tmux plays: known numbers of a program that obeys its input,
+//! and a terminal that works again afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn has(lines: &[String], row: &str) -> bool {
 
 #[test]
 fn a_running_program_is_watched_marked_and_left() {
-    let mut guest = Steps::start("top-live", &[]);
+    let mut guest = Steps::named("top-live", &[]);
     let place = guest.place.clone();
     guest.steps("ab");
     let Some(terminal) = Terminal::start(&place, (120, 40), &script("top a.heaptide")) else {
@@ -171,7 +171,7 @@ fn a_running_program_is_watched_marked_and_left() {
 
 #[test]
 fn the_terminal_works_again_after_signals() {
-    let mut guest = Steps::start("top-signals", &[]);
+    let mut guest = Steps::named("top-signals", &[]);
     let place = guest.place.clone();
     guest.steps("a");
     for (signal, status) in [("-TERM", "status 143"), ("-HUP", "status 129")] {
@@ -188,7 +188,7 @@ fn the_terminal_works_again_after_signals() {
 
 #[test]
 fn it_stops_and_continues_as_shells_want_it() {
-    let mut guest = Steps::start("top-stops", &[]);
+    let mut guest = Steps::named("top-stops", &[]);
     let place = guest.place.clone();
     guest.steps("a");
     let shell = "PS1='ready> ' exec bash --norc --noprofile -i";
@@ -212,7 +212,7 @@ fn it_stops_and_continues_as_shells_want_it() {
 
 #[test]
 fn small_terminals_and_other_sizes_are_no_trouble() {
-    let mut guest = Steps::start("top-sizes", &[]);
+    let mut guest = Steps::named("top-sizes", &[]);
     let place = guest.place.clone();
     guest.steps("ab");
     let Some(terminal) = Terminal::start(&place, (40, 10), &script("top a.heaptide")) else {
@@ -332,7 +332,7 @@ fn without_a_terminal_or_a_program_there_is_one_line() {
     refused(&["--replay"], "no *.heaptide in the current directory");
     refused(&["missing.heaptide"], "missing.heaptide: no such recording");
     refused(&["4294967295"], "4294967295: no such process, and no recording of this name");
-    let mut guest = Steps::start_in(&place, &[]);
+    let mut guest = Steps::start(&place, &[]);
     guest.steps("a");
     refused(&[], "top needs a terminal to write to and to read keys from; use `heaptide report`");
     refused(&["a.heaptide", "--process", "1"], "a.heaptide: no process 1; available: ");

@@ -1,7 +1,7 @@
 //! A trace added up event by event: it gives the figures that the recorder counted, to the byte.
 
 use heaptide_analysis::model::{
-    LaneId, Measures, Moved, Process, Recording, Site, SiteKind, SizeClass,
+    LaneId, Measures, Moved, Process, Recording, Site, SiteKind, SizeClass, Sum,
 };
 use heaptide_analysis::trace::{Event, Operation};
 use std::path::Path;
@@ -202,5 +202,40 @@ fn of_process(process: &Process) -> u64 {
     let counted: Vec<_> = counted.map(|of| (of.frees_here, of.freed_here_bytes)).collect();
     assert_eq!(sums.lanes, counted, "{program}: frees by lane");
     assert_eq!(sums.histogram, process.tables.histogram, "{program}: sizes");
+    assert_spans(process);
     sums.events
+}
+
+/// All of the run as a span of time has the totals of the process, and so do two halves of it.
+fn assert_spans(process: &Process) {
+    let program = &process.identity.program;
+    let during = |from, to| {
+        let part = process.during(from, to).expect("a trace");
+        let sums = Measures { peak_bytes: part.totals.peak_bytes, ..Sum::over(&part.tables.sites) };
+        assert_eq!(part.totals, sums, "{program}: {from} to {to}");
+        assert!(part.totals.peak_bytes >= part.totals.live_bytes, "{program}: {from} to {to}");
+        let lanes = part.tables.lanes.iter().map(|lane| lane.measures.allocations).sum::<u64>();
+        assert_eq!(lanes, part.totals.allocations, "{program}: {from} to {to}");
+        part
+    };
+    // What moved into a label counts as freed by the other lane once more than it is undone.
+    let counted = |totals: &Measures| Measures {
+        peak_bytes: 0,
+        at_peak_blocks: 0,
+        at_peak_bytes: 0,
+        cross_thread_frees: 0,
+        ..*totals
+    };
+    let whole = during(0, u64::MAX);
+    assert_eq!(counted(&whole.totals), counted(&process.totals), "{program}: the whole span");
+    assert_eq!(whole.tables.histogram, process.tables.histogram, "{program}: sizes");
+    let middle = process.lifetime.duration_ns / 2;
+    let (first, second) = (during(0, middle), during(middle, u64::MAX));
+    let mut both = first.totals;
+    both.add(&second.totals);
+    let Measures { live_blocks, live_bytes, .. } = second.totals;
+    let both = counted(&Measures { live_blocks, live_bytes, ..both });
+    assert_eq!(both, counted(&process.totals), "{program}: halves");
+    let peak = first.totals.peak_bytes.max(second.totals.peak_bytes);
+    assert_eq!(peak, whole.totals.peak_bytes, "{program}: the peak of halves");
 }

@@ -121,7 +121,7 @@ fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).split_whitespace().collect()
 }
 
-/// What comes behind the heading of a thread, whose number is not known.
+/// The part behind the heading of a thread: its number varies.
 fn below_thread<'a>(tree: &'a str, heading: &str) -> (&'a str, &'a str) {
     let (before, rest) = tree.split_once(heading).unwrap_or_else(|| panic!("{heading}: {tree}"));
     (before, rest.split_once('\n').expect("rows").1)

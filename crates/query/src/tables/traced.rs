@@ -333,7 +333,7 @@ impl Known {
         self.labels[site as usize].or(Some(self.malloc))
     }
 
-    /// What the label of an event's memory says of it. Hidden labels have none.
+    /// The shape of an event's memory. Hidden labels have none.
     fn shape(&self, event: &Event) -> Option<(Bits, Bits)> {
         let is_unlabelled = event.operation == Operation::Unlabel;
         let site = if is_unlabelled { event.site_before } else { event.site };

@@ -66,7 +66,7 @@ fn trace_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heapt
     heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
 
-/// A label as it is given: the name, what it says of the memory, and the number that it gets.
+/// A label as it is given: its name, the shape of the memory, and the number that it gets.
 struct Labelling {
     name: NameId,
     array: Array,

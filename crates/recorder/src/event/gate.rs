@@ -13,7 +13,7 @@ pub struct Gate {
     /// Zero, as wiped memory reads: the lane is of the process that this one is a fork of.
     state: Cell<u32>,
     /// The [`Call`] by which it came in, noted once it is inside; 0 for malloc, whose entry notes
-    /// nothing. Looked at only while sites are told apart by it.
+    /// nothing. Read only while sites are recorded by call.
     call: Cell<u8>,
     /// Stack pointer at the entry of the hook that the thread is in.
     sp: Cell<u64>,

@@ -325,13 +325,13 @@ impl LaneState {
         self.words().0 & CONTROL_BY_SIZE != 0
     }
 
-    /// Whether sites are told apart by the size requested or by the function called.
+    /// Whether sites are recorded by the size requested or by the function called.
     #[inline(always)]
     pub fn is_by_request(&self) -> bool {
         self.words().0 & (CONTROL_BY_SIZE | CONTROL_BY_CALL) != 0
     }
 
-    /// Whether sites are told apart by the function called.
+    /// Whether sites are recorded by the function called.
     pub fn is_by_call(&self) -> bool {
         self.words().0 & CONTROL_BY_CALL != 0
     }

@@ -69,7 +69,7 @@ pub struct List {
     used: u32,
     free: u32,
     pub uids: u64,
-    /// The shapes that labels have said.
+    /// The shapes of labelled memory.
     pub shapes: Shapes,
     /// The longest region so far: how far back from an address to look.
     longest: u64,

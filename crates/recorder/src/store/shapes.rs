@@ -17,7 +17,7 @@ pub struct Shapes {
 /// Words of a shape: its label, its number of dimensions, the size of an element, the dimensions.
 const WORDS: usize = 4 + 2 * DIMENSIONS;
 
-/// An array, as a label says it of memory.
+/// An array, as described by a label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Array {
     pub element_bytes: u64,

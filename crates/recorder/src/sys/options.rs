@@ -51,7 +51,7 @@ pub struct Options {
     pub max_size: u64,
     /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
     pub by_size: bool,
-    /// `HEAPTIDE_BY_CALL=on`: sites are told apart by the function called.
+    /// `HEAPTIDE_BY_CALL=on`: sites are recorded by the function called.
     pub by_call: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
     pub snapshot_every_ns: u64,

@@ -20,7 +20,7 @@ pub enum Format {
     Png,
 }
 
-/// Pixels that a chart is wide unless another number is asked for.
+/// Default width of a chart in pixels.
 pub const WIDTH: u32 = 1200;
 /// The least and most pixels of the width.
 pub const WIDTHS: (u32, u32) = (400, 10_000);

@@ -1,4 +1,4 @@
-//! Axes in units that people read: round numbers of MiB are no round numbers of bytes.
+//! Axes in readable units: a round number of MiB is not a round number of bytes.
 
 /// A unit for values up to the largest of an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -52,7 +52,7 @@ pub fn write(
     super::write(out, format, &Picture { process, timeline, snapshots, subtitle, letters, width })
 }
 
-/// Writes the chart of what matches `site`, over the moments at which it is known.
+/// Writes the chart of what matches `site`, over the snapshots and the end.
 ///
 /// Errors: those of `out`.
 pub fn write_site(

@@ -1,4 +1,4 @@
-//! Formats of other tools, CSV, flame graphs and the page for a browser: one format per file.
+//! Formats of other tools, CSV and flame graphs: one format per file.
 
 pub mod callgrind;
 pub mod chrome;
@@ -11,7 +11,6 @@ mod flame_style;
 pub mod flamegraph;
 pub mod folded;
 mod folded_lines;
-pub mod html;
 pub mod malloc_profiler;
 pub mod malloc_tag;
 pub mod massif;

@@ -42,7 +42,7 @@ pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
     lent
 }
 
-/// What a label says of its memory, in words: dimensions and bytes of an element.
+/// A shape in words: dimensions and bytes of an element.
 pub(crate) fn shapes_say(shapes: &[&Shape]) -> String {
     let Some((first, others)) = shapes.split_first() else {
         return String::new();

@@ -220,7 +220,7 @@ impl<const N: usize> Branches<N> {
     }
 
     /// The same with what has less than these values of every measure, or is deeper than so many
-    /// levels, put together.
+    /// levels, merged.
     pub(crate) fn cut_below(&self, least: &[u64; N], levels: usize) -> Branches<N> {
         let mut cut = Branches { measures: self.measures, all: vec![self.all[0]] };
         // Of each branch: where it came to be, and its level; of those not shown, nothing.

@@ -16,10 +16,19 @@ fn title<'a>(word: &'a str, program: &str) -> Option<&'a str> {
 
 /// The command as one would type it, as far as it fits.
 pub fn command_line(process: &Process, width: usize) -> String {
-    let joined = process.identity.images > 1;
+    let identity = &process.identity;
+    typed(&identity.command, &identity.program, identity.images > 1, width)
+}
+
+/// The same of a process whose tables were not read.
+pub fn command_line_of(command: &[String], program: &str, width: usize) -> String {
+    typed(command, program, false, width)
+}
+
+fn typed(command: &[String], program: &str, joined: bool, width: usize) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-+./=:,@%^".contains(c);
-    let quoted = process.identity.command.iter().enumerate().map(|(i, word)| {
-        let title = (i == 0).then(|| title(word, &process.identity.program)).flatten();
+    let quoted = command.iter().enumerate().map(|(i, word)| {
+        let title = (i == 0).then(|| title(word, program)).flatten();
         if let Some(title) = title {
             return title.to_owned();
         }
@@ -31,7 +40,7 @@ pub fn command_line(process: &Process, width: usize) -> String {
         }
     });
     let line = quoted.collect::<Vec<_>>().join(" ");
-    let line = if line.is_empty() { file_name(&process.identity.program).to_owned() } else { line };
+    let line = if line.is_empty() { file_name(program).to_owned() } else { line };
     let line = printable(&line);
     if line.chars().count() > width {
         line.chars().take(width.saturating_sub(1)).chain(['…']).collect()

@@ -121,7 +121,7 @@ pub(crate) fn label_rows(
     Ok(groups.len())
 }
 
-/// The name of a label, and what it says of its memory.
+/// The name of a label, and the shapes of its memory.
 fn label_with_shapes(out: &Screen, name: &str, shapes: &str) -> String {
     let room = out.fit(NAME).saturating_sub(shapes.len()).max(NAME_LEAST);
     let name = elide_middle(name, room);

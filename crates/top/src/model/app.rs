@@ -567,7 +567,7 @@ impl App {
         self.sort_by(Column::ALL[(at as isize + by).rem_euclid(count) as usize]);
     }
 
-    /// Orders by a column; by the same one again, the other way round.
+    /// Orders by a column; by the same one again, in the opposite order.
     fn sort_by(&mut self, column: Column) {
         if self.column == column {
             self.turn_order();

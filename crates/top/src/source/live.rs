@@ -98,14 +98,14 @@ impl Live {
     }
 }
 
-/// What a program is asked for.
+/// A request to a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Mark,
     Snapshot,
 }
 
-/// Asks the program, and says what became of it.
+/// Sends the request to the program, and returns its outcome.
 fn answer(running: &Running, what: Asked) -> String {
     let asked = Control::open(running).and_then(|control| match what {
         Asked::Mark => {

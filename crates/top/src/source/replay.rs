@@ -43,7 +43,7 @@ pub(crate) struct Replay {
     pub(crate) has_rows: bool,
 }
 
-/// Rows whose counts differ from those at the stop before, and their counts.
+/// Rows with other counts than at the stop before, and these counts.
 type Changes = Vec<(u32, Counts)>;
 
 impl Replay {

@@ -28,7 +28,7 @@ pub(crate) enum Update {
     Failed(String),
 }
 
-/// Reports to the screen. Those of a source that is not shown any more are told by their number.
+/// Reports to the screen. Those of a source that is no longer shown are recognised by their number.
 pub(crate) struct Reports<T> {
     sender: Sender<T>,
     wrap: fn(u32, Update) -> T,

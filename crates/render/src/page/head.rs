@@ -1,30 +1,34 @@
-//! What the page is made of, as one value for its script: the facts of the process, its timeline,
-//! and the rest.
+//! The head of the page's data: the facts of the process, its timeline, sizes, and where each
+//! column is.
 
 use std::collections::BTreeMap;
 
-use heaptide_analysis::attribution::Owners;
-use heaptide_analysis::model::{Measure, Mode, Process, Sample};
+use heaptide_analysis::attribution::{FunctionId, Functions};
+use heaptide_analysis::model::{Measure, Mode, Process, Sample, SizeClass};
 use serde::Serialize;
 
-use super::flames::{Flames, MEASURES, Name, Names};
-use super::tables::Tables;
+use super::columns::Column;
+use super::tables::MEASURES;
 use heaptide_analysis::views::memory::{Memory, parts};
+use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
+use crate::shared::frames;
 use crate::shared::heading::ended;
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
 
 /// Samples that the chart has room for.
 const SAMPLES: usize = 1500;
+/// Characters of an owner's name in the chart.
+const OWNER: usize = 60;
 /// Windows and marks of the chart.
 const MOMENTS: usize = 300;
 
 /// All of it.
 #[derive(Serialize)]
-pub(super) struct Page {
+pub(super) struct Head {
     version: &'static str,
     title: String,
     facts: Vec<(&'static str, String)>,
@@ -41,9 +45,57 @@ pub(super) struct Page {
     measures: Vec<Shown>,
     /// The name of that which is shown first.
     first: &'static str,
-    names: Vec<Name>,
-    flames: Flames,
-    tables: Tables,
+    sizes: Vec<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owners: Option<Consumed>,
+    columns: Vec<Column>,
+}
+
+/// Live bytes over time by owner.
+#[derive(Serialize)]
+pub(super) struct Consumed {
+    time_ns: Vec<u64>,
+    owners: Vec<Owner>,
+}
+
+#[derive(Serialize)]
+struct Owner {
+    name: String,
+    /// Bytes at each moment.
+    values: Vec<u64>,
+}
+
+impl Consumed {
+    pub(super) fn of(process: &Process, over_time: &OwnersOverTime) -> Consumed {
+        let functions = Functions::of(process);
+        let name = |function: &Option<FunctionId>| match function {
+            Some(function) => {
+                let frame = functions.first_frame(*function);
+                frames::label(process, &process.tables.frames[frame.0 as usize], OWNER)
+            }
+            None => "(no stack)".to_owned(),
+        };
+        let owners = over_time.owners.iter();
+        let owners = owners.map(|(of, values)| Owner { name: name(of), values: values.clone() });
+        let others = Owner { name: "all others".to_owned(), values: over_time.others.clone() };
+        Consumed { time_ns: over_time.times_ns.clone(), owners: owners.chain([others]).collect() }
+    }
+}
+
+/// A class of sizes.
+#[derive(Serialize)]
+struct Size {
+    min: u64,
+    max: u64,
+    requested: u64,
+    usable: u64,
+    freed: u64,
+}
+
+impl Size {
+    fn of(&SizeClass { size_min, size_max, requested, usable, freed }: &SizeClass) -> Size {
+        Size { min: size_min, max: size_max, requested, usable, freed }
+    }
 }
 
 /// A measure that can be chosen.
@@ -52,6 +104,7 @@ struct Shown {
     name: &'static str,
     bytes: bool,
     total: u64,
+    description: &'static str,
 }
 
 #[derive(Serialize, Default)]
@@ -93,20 +146,22 @@ struct Mark {
     live_bytes: u64,
 }
 
-impl Page {
-    /// Of a process.
-    pub(super) fn of(process: &Process, measure: Measure) -> Page {
-        let owners = Owners::of(process);
-        let mut names = Names::new(process, &owners.functions);
-        let flames = Flames::of(process, &owners, &mut names);
-        let tables = Tables::of(process, &owners, &mut names);
+impl Head {
+    /// Of a process, whose columns these are.
+    pub(super) fn of(
+        process: &Process,
+        measure: Measure,
+        columns: Vec<Column>,
+        over_time: Option<&OwnersOverTime>,
+    ) -> Head {
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
             bytes: measure.is_bytes(),
             total: measure.of(&process.totals),
+            description: measure.description(),
         });
-        Page {
+        Head {
             version: env!("CARGO_PKG_VERSION"),
             title: command_line(process, 160),
             facts: facts(process),
@@ -125,9 +180,9 @@ impl Page {
             marks: marks(process),
             measures: shown.into(),
             first: measure.of_sites().name(),
-            flames,
-            tables,
-            names: names.into_list(),
+            sizes: process.tables.histogram.iter().map(Size::of).collect(),
+            owners: over_time.map(|over_time| Consumed::of(process, over_time)),
+            columns,
         }
     }
 }

@@ -1,21 +1,4 @@
-// What all parts of the page share: the data, numbers as people read them, elements, the tooltip.
-
-const data = JSON.parse(document.getElementById("data").textContent);
-
-/** What is shown: an index into the measures, and what is searched for. */
-const state = { measure: 0, search: null };
-const listeners = [];
-
-/** Calls a function now and whenever what is shown changes. */
-function onChange(listener) {
-  listeners.push(listener);
-  listener();
-}
-
-function change(news) {
-  Object.assign(state, news);
-  for (const listener of listeners) listener();
-}
+// What all parts of the page share: numbers as people read them, elements, the tooltip.
 
 /** An element; attributes that are functions are listeners, children are elements or text. */
 function element(tag, attributes = {}, ...children) {
@@ -89,52 +72,6 @@ function percent(part, whole) {
   if (part === whole) return "100%";
   if (share < 0.05) return "<0.1%";
   return share >= 99.95 ? ">99.9%" : `${share.toFixed(1)}%`;
-}
-
-/** A value of a measure. */
-function amount(measure, value) {
-  return data.measures[measure].bytes ? bytes(value) : shortCount(value);
-}
-
-/** The same to the last byte. */
-function exactly(measure, value) {
-  return data.measures[measure].bytes ? `${count(value)} bytes` : count(value);
-}
-
-const wordsOf = {
-  at_peak_bytes: "at peak", live_bytes: "live at the end", usable_bytes: "allocated bytes",
-  allocations: "allocations", temporary: "temporary",
-};
-
-function words(measure) {
-  return wordsOf[data.measures[measure].name];
-}
-
-/** What a number of a name says: an object with `short`, and what else is known. */
-function named(number) {
-  if (number >= 0) return data.names[number];
-  const branches = -number;
-  return { short: branches === 1 ? "1 smaller branch" : `${count(branches)} smaller branches` };
-}
-
-function wholeName(name) {
-  return name.whole ?? name.short;
-}
-
-/** Where the code is: file and line, or the module. */
-function place(name) {
-  const place = name.file ? name.file + (name.line ? `:${name.line}` : "") : "";
-  return [place, name.module ?? ""].filter((part) => part !== "").join("  ·  ");
-}
-
-/** Of each name, whether it is searched for; null without a search. */
-function searchedNames() {
-  if (searchedNames.of !== state.search) {
-    searchedNames.of = state.search;
-    const test = state.search;
-    searchedNames.found = test && data.names.map((name) => test(wholeName(name)));
-  }
-  return searchedNames.found ?? null;
 }
 
 /** A test of names for what somebody typed: a regular expression, or the text as it is. */

@@ -5,22 +5,23 @@ const areaColours = ["#1f6feb", "#7fb0f7", "#9fd4c4", "#5b8a8f", "#f2b134", "#d9
   "#c3a6ee", "#d1431f", "#0f9d7a", "#8d99a8", "#c9d0d8", "#6b4e00"];
 
 function memoryOverTime(section) {
-  const { time_ns: times, parts } = data.memory;
-  if (times.length < 2) {
-    section.remove();
-    return;
-  }
+  const { time_ns: times, parts } = shown.model.head.memory;
+  section.replaceChildren();
+  areas.watch?.disconnect();
+  section.hidden = times.length < 2;
+  if (section.hidden) return;
   const svg = element("svg", { id: "memory-chart", role: "img",
     "aria-label": "Resident memory over time" });
-  const shown = parts.map((part, index) =>
+  const there = parts.map((part, index) =>
     ({ ...part, colour: areaColours[index % areaColours.length] }))
     .filter((part) => part.values.some((value) => value > 0));
-  const legend = shown.map((part) => element("span", { class: "legend" },
+  const legend = there.map((part) => element("span", { class: "legend" },
     element("i", { style: `background: ${part.colour}; height: 10px` }), part.name));
   section.append(element("div", { class: "row" }, element("h2", {}, "Resident memory"), ...legend),
     svg);
-  const draw = () => drawAreas(svg, times, shown);
-  new ResizeObserver(draw).observe(section);
+  const draw = () => drawAreas(svg, times, there);
+  areas.watch = new ResizeObserver(draw);
+  areas.watch.observe(section);
   draw();
 }
 
@@ -36,7 +37,7 @@ function stacked(times, parts) {
 
 function drawAreas(svg, times, parts) {
   const width = Math.max(320, svg.parentNode.clientWidth - 32);
-  const end = Math.max(data.duration_ns, times[times.length - 1], 1);
+  const end = Math.max(shown.model.head.duration_ns, times[times.length - 1], 1);
   const layers = stacked(times, parts);
   const top = layers[layers.length - 1].to.reduce((a, b) => Math.max(a, b), 1) * 1.06;
   const bottom = areas.top + areas.height;

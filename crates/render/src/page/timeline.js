@@ -1,16 +1,19 @@
 // The chart of live and resident bytes over time, with windows, marks and the rate of allocations.
 
-const chart = { height: 230, rate: 46, left: 72, right: 14, top: 22, gap: 22 };
+const chart = { height: 150, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
 
 function timeline(section) {
-  const { time_ns: times } = data.timeline;
+  const { head } = shown.model;
+  const { time_ns: times } = head.timeline;
+  section.replaceChildren();
+  chart.watch?.disconnect();
   section.append(element("div", { class: "row" }, element("h2", {}, "Over time")));
   if (times.length < 2) {
     const why = "The program ended before the second sample of its memory was taken.";
     section.append(element("p", { class: "soft" }, why));
     return;
   }
-  const series = seriesOf(data.timeline);
+  const series = seriesOf(head);
   const svg = element("svg", { id: "chart", role: "img", "aria-label": "Memory over time" });
   const draw = () => drawChart(svg, series);
   const legend = series.map((one) => {
@@ -24,17 +27,60 @@ function timeline(section) {
     });
     return button;
   });
-  section.firstChild.append(...legend);
+  section.firstChild.append(...legend, ...ownersLegend(draw));
   section.append(svg);
-  new ResizeObserver(draw).observe(section);
+  section.append(element("p", { id: "range", class: "soft small" }));
+  chart.watch = new ResizeObserver(draw);
+  chart.watch.observe(section);
+  timeline.draw = draw;
   draw();
 }
 
-function seriesOf(samples) {
+/** Live bytes by owner, as areas on top of each other. */
+function drawnOwners(x, y) {
+  const { owners } = shown.model.head;
+  if (!owners || !chart.byOwner) return [];
+  const { time_ns: times } = owners;
+  return stacked(times, owners.owners).map((layer, i) => {
+    const at = (value, j) => `${x(times[j]).toFixed(1)},${y(value).toFixed(1)}`;
+    const back = layer.from.map(at).reverse();
+    return element("path", { d: `M${layer.to.map(at).join("L")}L${back.join("L")}Z`,
+      fill: ownerColour(owners, i), "fill-opacity": 0.8, class: "owner" });
+  });
+}
+
+/** The last one is of all others. */
+function ownerColour({ owners }, i) {
+  return i === owners.length - 1 ? "var(--rest)" : areaColours[i % areaColours.length];
+}
+
+/** A button for the owners, and their names in colours while they are shown. */
+function ownersLegend(draw) {
+  const { owners } = shown.model.head;
+  if (!owners) return [];
+  chart.byOwner ??= true;
+  const names = element("span", { class: "row small", id: "owners" });
+  const button = choice("By owner", { class: "plain small" }, () => {
+    chart.byOwner = !chart.byOwner;
+    show();
+    draw();
+  });
+  const show = () => {
+    button.setAttribute("aria-pressed", chart.byOwner);
+    const one = (owner, i) => element("span", { class: "legend", title: owner.name },
+      element("i", { style: `background: ${ownerColour(owners, i)}; height: 10px` }),
+      owner.name.length > 34 ? `${owner.name.slice(0, 33)}…` : owner.name);
+    names.replaceChildren(...(chart.byOwner ? owners.owners.map(one) : []));
+  };
+  show();
+  return [button, names];
+}
+
+function seriesOf({ timeline: samples, totals }) {
   const most = (values) => values.reduce((a, b) => Math.max(a, b), 0);
   const live = { name: "live", colour: "live", values: samples.live_bytes, shown: true, area: true };
   // Beside what is resident, the heap of a small program would be a line on the ground.
-  const peak = Math.max(most(live.values), data.totals.peak_bytes);
+  const peak = Math.max(most(live.values), totals.peak_bytes);
   const resident = {
     name: "resident", colour: "resident", values: samples.resident_bytes, area: false,
     shown: most(samples.resident_bytes) <= 4 * peak,
@@ -55,11 +101,11 @@ function ticks(limit, wanted, base) {
 
 function drawChart(svg, series) {
   const width = Math.max(320, svg.parentNode.clientWidth - 32);
-  const times = data.timeline.time_ns;
-  const end = Math.max(data.duration_ns, times[times.length - 1], 1);
-  const shown = series.filter((one) => one.shown);
-  const highest = shown.flatMap((one) => one.values).reduce((a, b) => Math.max(a, b), 1);
-  const top = Math.max(highest, series[0].shown ? data.totals.peak_bytes : 1) * 1.06;
+  const times = shown.model.head.timeline.time_ns;
+  const end = Math.max(shown.model.head.duration_ns, times[times.length - 1], 1);
+  const lines = series.filter((one) => one.shown);
+  const highest = lines.flatMap((one) => one.values).reduce((a, b) => Math.max(a, b), 1);
+  const top = Math.max(highest, series[0].shown ? shown.model.head.totals.peak_bytes : 1) * 1.06;
   const bottom = chart.top + chart.height;
   const height = bottom + chart.gap + chart.rate + 22;
   const x = (time) => chart.left + (time / end) * (width - chart.left - chart.right);
@@ -67,11 +113,82 @@ function drawChart(svg, series) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
   svg.replaceChildren(
-    ...grid(x, y, width, bottom, height, end, top), ...drawnWindows(x, bottom),
-    ...shown.flatMap((one) => drawnSeries(one, times, x, y, bottom)), ...drawnPeak(x, y, series),
+    ...grid(x, y, width, bottom, height, end, top), ...drawnOwners(x, y), ...drawnRange(x, bottom),
+    ...drawnWindows(x, bottom),
+    ...lines.flatMap((one) => drawnSeries(one, times, x, y, bottom)), ...drawnPeak(x, y, series),
     ...drawnRate(x, bottom + chart.gap, end), ...drawnMarks(x, bottom),
   );
-  hover(svg, x, y, shown, height, end);
+  hover(svg, x, y, lines, height, end);
+  brush(svg, x, end);
+  rangeText();
+}
+
+/** The range that is chosen. */
+function drawnRange(x, bottom) {
+  if (state.from === null || state.to === null) return [];
+  const [left, right] = [x(state.from), x(state.to)];
+  return [element("rect", { x: left, width: Math.max(1, right - left), y: chart.top,
+    height: bottom - chart.top + chart.gap + chart.rate, class: "range" })];
+}
+
+/** What is said of the range below the chart, and a button that takes it back. */
+function rangeText() {
+  const line = byId("range");
+  if (state.from === null || state.to === null) {
+    line.replaceChildren("Drag over the chart to choose a range of time.");
+    return;
+  }
+  const { timeline: samples } = shown.model.head;
+  const at = (time) => {
+    const next = samples.time_ns.findIndex((t) => t > time);
+    return next < 0 ? samples.time_ns.length - 1 : Math.max(0, next - 1);
+  };
+  const [first, last] = [at(state.from), at(state.to)];
+  const grown = samples.live_bytes[last] - samples.live_bytes[first];
+  const made = samples.allocations[last] - samples.allocations[first];
+  const { model } = shown;
+  const exact = { trace: "Below is what was allocated in it, from the trace.",
+    snapshots: `Below is what was allocated from ${duration(model.from ?? 0)} to ${
+      duration(model.to ?? 0)}: between snapshots.` }[model.exact]
+    ?? "Flame graph and tables are of the whole run.";
+  line.replaceChildren(
+    element("b", {}, `${duration(state.from)} to ${duration(state.to)}`),
+    ` (${duration(state.to - state.from)}): live ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}, ${
+      counted(Math.max(0, made), "allocation")}. ${exact} `,
+    element("button", { type: "button", class: "plain small",
+      click: () => change({ from: null, to: null }) }, "Whole run"));
+}
+
+/** Dragging chooses a range; what is shown changes when the pointer is released. */
+function brush(svg, x, end) {
+  const timeAt = (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
+    return Math.round(Math.min(end, Math.max(0, ((at - x(0)) / (x(end) - x(0))) * end)));
+  };
+  svg.onpointerdown = (event) => {
+    if (event.button !== 0) return;
+    const start = timeAt(event);
+    const box = element("rect", { class: "range", y: chart.top, height: chart.height });
+    const place = (to) => {
+      const [left, right] = [x(Math.min(start, to)), x(Math.max(start, to))];
+      box.setAttribute("x", left);
+      box.setAttribute("width", right - left);
+    };
+    svg.append(box);
+    svg.setPointerCapture(event.pointerId);
+    const move = (news) => place(timeAt(news));
+    svg.addEventListener("pointermove", move);
+    const done = (news) => {
+      svg.removeEventListener("pointermove", move);
+      box.remove();
+      const to = timeAt(news);
+      const [from, until] = [Math.min(start, to), Math.max(start, to)];
+      if (until - from > end / 400) change({ from, to: until });
+    };
+    svg.addEventListener("pointerup", done, { once: true });
+    svg.addEventListener("pointercancel", () => box.remove(), { once: true });
+  };
 }
 
 function grid(x, y, width, bottom, height, end, top) {
@@ -108,27 +225,27 @@ function drawnSeries(one, times, x, y, bottom) {
 
 /** What is known of live bytes beside the samples: the peak, and the end where all is of one run. */
 function knownOf(samples) {
-  const known = [[data.peak_time_ns, data.totals.peak_bytes]];
-  const whole = !data.facts.some(([name]) => name === "figures");
-  const later = samples[samples.length - 1][0] < data.duration_ns;
-  if (whole && later) known.push([data.duration_ns, data.totals.live_bytes]);
-  return data.totals.peak_bytes > 0 ? known : [];
+  const known = [[shown.model.head.peak_time_ns, shown.model.head.totals.peak_bytes]];
+  const whole = !shown.model.head.facts.some(([name]) => name === "counts");
+  const later = samples[samples.length - 1][0] < shown.model.head.duration_ns;
+  if (whole && later) known.push([shown.model.head.duration_ns, shown.model.head.totals.live_bytes]);
+  return shown.model.head.totals.peak_bytes > 0 ? known : [];
 }
 
 function drawnPeak(x, y, [live]) {
-  if (!live.shown || data.totals.peak_bytes === 0) return [];
-  const [at, height] = [x(data.peak_time_ns), y(data.totals.peak_bytes)];
-  const late = data.peak_time_ns > data.duration_ns * 0.75;
+  if (!live.shown || shown.model.head.totals.peak_bytes === 0) return [];
+  const [at, height] = [x(shown.model.head.peak_time_ns), y(shown.model.head.totals.peak_bytes)];
+  const late = shown.model.head.peak_time_ns > shown.model.head.duration_ns * 0.75;
   const text = { x: at + (late ? -8 : 8), y: height - 6, "text-anchor": late ? "end" : "start" };
   return [
     element("circle", { cx: at, cy: height, r: 3.5, fill: "var(--peak)" }),
     element("text", { ...text, style: "fill: var(--peak); font-weight: 600" },
-      `peak ${bytes(data.totals.peak_bytes)}`),
+      `peak ${bytes(shown.model.head.totals.peak_bytes)}`),
   ];
 }
 
 function drawnWindows(x, bottom) {
-  return data.windows.flatMap((window) => {
+  return shown.model.head.windows.flatMap((window) => {
     const [left, right] = [x(window.begin_ns), x(window.end_ns)];
     const wide = Math.max(1.5, right - left);
     const box = { x: left, y: chart.top, width: wide, height: bottom - chart.top };
@@ -141,7 +258,7 @@ function drawnWindows(x, bottom) {
 /** Marks as lines, and the names of those that have room. */
 function drawnMarks(x, bottom) {
   let free = 0;
-  return data.marks.flatMap((mark) => {
+  return shown.model.head.marks.flatMap((mark) => {
     const at = x(mark.time_ns);
     const line = element("line", {
       x1: at, x2: at, y1: chart.top - 4, y2: bottom, stroke: "var(--soft)",
@@ -150,7 +267,7 @@ function drawnMarks(x, bottom) {
     if (at < free) return [line];
     const wide = mark.name.length * 6.4;
     free = at + wide + 10;
-    const late = at + wide > x(data.duration_ns) + chart.right;
+    const late = at + wide > x(shown.model.head.duration_ns) + chart.right;
     const anchor = late ? "end" : "start";
     return [line, element("text", { x: at, y: chart.top - 8, "text-anchor": anchor }, mark.name)];
   });
@@ -158,7 +275,7 @@ function drawnMarks(x, bottom) {
 
 /** Allocations a second, as bars of the columns of the chart. */
 function drawnRate(x, top, end) {
-  const { time_ns: times, allocations } = data.timeline;
+  const { time_ns: times, allocations } = shown.model.head.timeline;
   const columns = 160;
   const rates = new Array(columns).fill(0);
   for (let i = 1; i < times.length; i += 1) {
@@ -186,11 +303,11 @@ function drawnRate(x, top, end) {
 }
 
 /** What was at a moment, beside the pointer. */
-function hover(svg, x, y, shown, height, end) {
-  const times = data.timeline.time_ns;
+function hover(svg, x, y, lines, height, end) {
+  const times = shown.model.head.timeline.time_ns;
   const line = element("line", { y1: chart.top, y2: height - 18, stroke: "var(--ink)",
     "stroke-opacity": 0.5, visibility: "hidden" });
-  const dots = shown.map((one) => element("circle",
+  const dots = lines.map((one) => element("circle",
     { r: 3.5, fill: `var(--${one.colour})`, visibility: "hidden" }));
   svg.append(line, ...dots);
   svg.onpointermove = (event) => {
@@ -205,10 +322,10 @@ function hover(svg, x, y, shown, height, end) {
     line.setAttribute("x2", x(times[nearest]));
     dots.forEach((dot, i) => {
       dot.setAttribute("cx", x(times[nearest]));
-      dot.setAttribute("cy", y(shown[i].values[nearest]));
+      dot.setAttribute("cy", y(lines[i].values[nearest]));
     });
     [line, ...dots].forEach((part) => part.setAttribute("visibility", "visible"));
-    showTip(event, ...momentLines(nearest, time, shown));
+    showTip(event, ...momentLines(nearest, time, lines));
   };
   svg.onpointerleave = () => {
     [line, ...dots].forEach((part) => part.setAttribute("visibility", "hidden"));
@@ -216,15 +333,26 @@ function hover(svg, x, y, shown, height, end) {
   };
 }
 
-function momentLines(index, time, shown) {
+/** What owners had at a time, the most first. */
+function ownersAt(time) {
+  const { owners } = shown.model.head;
+  if (!owners || !chart.byOwner || owners.time_ns.length === 0) return [];
+  const next = owners.time_ns.findIndex((t) => t > time);
+  const at = next < 0 ? owners.time_ns.length - 1 : Math.max(0, next - 1);
+  const pairs = owners.owners.map(({ name, values }) => [name, values[at]]);
+  return pairs.filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).slice(0, 6);
+}
+
+function momentLines(index, time, lines) {
   const row = (name, value) => element("div", {}, `${name}: `, element("b", {}, value));
-  const near = data.duration_ns / 150;
-  const windows = data.windows.filter((w) => w.begin_ns - near <= time && time <= w.end_ns + near);
-  const marks = data.marks.filter((mark) => Math.abs(mark.time_ns - time) <= near);
+  const near = shown.model.head.duration_ns / 150;
+  const windows = shown.model.head.windows.filter((w) => w.begin_ns - near <= time && time <= w.end_ns + near);
+  const marks = shown.model.head.marks.filter((mark) => Math.abs(mark.time_ns - time) <= near);
   return [
-    row("at", duration(data.timeline.time_ns[index])),
-    ...shown.map((one) => row(one.name, bytes(one.values[index]))),
-    row("allocations so far", count(data.timeline.allocations[index])),
+    row("at", duration(shown.model.head.timeline.time_ns[index])),
+    ...lines.map((one) => row(one.name, bytes(one.values[index]))),
+    ...ownersAt(time).map(([name, value]) => row(name, bytes(value))),
+    row("allocations so far", count(shown.model.head.timeline.allocations[index])),
     ...windows.map((w) => row(`window ${w.name}`,
       `${count(w.allocations)} allocations, live ${bytes(w.live_bytes)}, peak ${bytes(w.peak_bytes)}`)),
     ...marks.map((mark) => row(`mark ${mark.name}`, bytes(mark.live_bytes))),

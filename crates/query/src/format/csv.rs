@@ -1,0 +1,45 @@
+//! `csv`: a line of titles and a line for each record, as spreadsheets read them.
+
+use std::io::{self, Write};
+
+use super::columns::{Column, columns};
+use crate::query::Query;
+use crate::table::Table;
+
+/// Writes the lines; a record has an empty cell where it has no value. Numbers have all digits.
+pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::Result<()> {
+    let columns = columns(query, answer);
+    let columns: Vec<Column> =
+        columns.iter().map(|column| Column::exact(column.title, column.source)).collect();
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(columns.iter().map(|column| column.title))?;
+    for row in 0..answer.rows() {
+        let cells = columns.iter().map(|column| column.text(answer, row).unwrap_or_default());
+        rows.write_record(cells)?;
+    }
+    rows.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::table;
+    use crate::parse;
+
+    #[test]
+    fn texts_are_quoted_where_needed_and_missing_values_are_empty() {
+        let records = [
+            "function=main/parse,name=say \"a;b\",n=-12",
+            "function=main,x=2.5",
+            "name=two\nlines",
+        ];
+        let query = parse("SELECT name AS \"name, first\",n,x,path,missing").expect("a query");
+        let mut out = Vec::new();
+        write(&mut out, &query, &table(&records)).expect("memory");
+        let expected = "\"name, first\",n,x,path,missing\n\
+            \"say \"\"a;b\"\"\",-12,,main/parse,\n\
+            ,,2.500000,main,\n\
+            two\\x0alines,,,,\n";
+        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+}

@@ -1,0 +1,290 @@
+// A process: its tables as columns, and sums over them.
+
+/** Kinds of memory, as the column `site.kind` numbers them. */
+const kinds = ["heap", "pool chunk", "mapped", "pool block", "outside", "outside pool block",
+  "outside pool chunk"];
+const [POOL_CHUNK, POOL_BLOCK] = [1, 3];
+const [OWN, INLINED] = [1, 1];
+
+/** Running sums of distances to earlier rows, as rows. */
+function earlier(distances) {
+  return Uint32Array.from(distances, (distance, i) => i - distance);
+}
+
+class Model {
+  constructor(head, bytes) {
+    this.head = head;
+    this.measures = head.measures;
+    const columns = columnsOf(head.columns, bytes);
+    this.columns = columns;
+    this.text = textsOf(columns);
+    this.functions = columns["function.short"].length;
+    this.sites = columns["site.stack"].length;
+    this.extras = [];
+    this.cached = new Map();
+    this.setStacks(columns);
+    this.measures.forEach((measure) => this.setValues(columns, measure));
+  }
+
+  /** Stacks by lines, and branches: stacks by functions. */
+  setStacks(columns) {
+    const frame = columns["stack.frame"];
+    const distance = columns["stack.branch"];
+    this.stackParent = earlier(columns["stack.parent"]);
+    this.stackOwner = earlier(columns["stack.owner"]);
+    this.branchOf = new Uint32Array(distance.length);
+    const parent = new Uint32Array(distance.length);
+    const called = new Int32Array(distance.length);
+    let next = 0;
+    for (let stack = 0; stack < distance.length; stack += 1) {
+      if (distance[stack] > 0) {
+        this.branchOf[stack] = next - distance[stack];
+        continue;
+      }
+      this.branchOf[stack] = next;
+      if (stack > 0) {
+        parent[next] = this.branchOf[this.stackParent[stack]];
+        called[next] = columns["frame.function"][frame[stack]];
+      }
+      next += 1;
+    }
+    this.branchParent = parent.subarray(0, next);
+    this.branchFunction = called.subarray(0, next);
+    this.branchFunction[0] = -1;
+    this.ownerBranch = new Uint32Array(next);
+    for (let stack = 0; stack < distance.length; stack += 1) {
+      this.ownerBranch[this.branchOf[stack]] = this.branchOf[this.stackOwner[stack]];
+    }
+  }
+
+  /** What each site adds to sums: a block that was labelled is one block, memory that is not from
+   * the allocator is in no sum, and blocks of a pool have only live bytes there. */
+  setValues(columns, measure) {
+    const raw = columns[measure.name];
+    const moved = {
+      allocations: "site.moved_blocks", usable_bytes: "site.moved_usable_bytes",
+      requested_bytes: "site.moved_requested_bytes",
+    }[measure.name];
+    const kind = columns["site.kind"];
+    const inPools = measure.name === "live_bytes" || measure.name === "at_peak_bytes";
+    const isPlain = (k) => k < POOL_BLOCK || (k === POOL_BLOCK && inPools);
+    const values = raw.slice();
+    for (let site = 0; site < values.length; site += 1) {
+      if (!isPlain(kind[site])) values[site] = 0;
+      else if (moved) values[site] = Math.max(0, raw[site] - columns[moved][site]);
+    }
+    measure.values = values;
+  }
+
+  /** Computes something once. */
+  once(key, compute) {
+    if (!this.cached.has(key)) this.cached.set(key, compute());
+    return this.cached.get(key);
+  }
+
+  // Items: what boxes and rows stand for. Functions by their numbers, and others after them.
+
+  /** The number of an item that is no function, such as a thread. */
+  extra(kind, id, short, name) {
+    return this.once(`item ${kind} ${id}`, () =>
+      this.functions + this.extras.push({ kind, id, short, name }) - 1);
+  }
+
+  item(number) {
+    if (number >= this.functions) return this.extras[number - this.functions];
+    return this.once(number, () => {
+      const of = (column) => this.columns[`function.${column}`][number];
+      return {
+        kind: "function", id: number, short: this.text(of("short")), name: this.text(of("name")),
+        module: this.text(of("module")), own: (of("flags") & OWN) !== 0,
+      };
+    });
+  }
+
+  /** A word for an item that is the same whenever the recording is opened. */
+  wordOf(number) {
+    if (number < this.functions) return String(number);
+    const { kind, id } = this.extras[number - this.functions];
+    return `${kind}-${id}`;
+  }
+
+  /** The item of a word; −2, which is none, if there is no such item yet. */
+  itemOf(word) {
+    const [kind, id] = word.split("-");
+    if (id === undefined) return Number(word);
+    const make = { scope: "scopeItem", thread: "laneItem", label: "labelItem", type: "typeItem" }[kind];
+    const known = this.cached.get(`item ${kind} ${id}`);
+    return known ?? (make && /^[0-9]+$/.test(id) ? this[make](Number(id)) : -2);
+  }
+
+  /** Of each item, whether a test of names is true; null without a test. */
+  found(test) {
+    if (!test) return null;
+    if (this.foundOf !== test) {
+      this.foundOf = test;
+      this.foundItems = [];
+    }
+    for (let i = this.foundItems.length; i < this.functions + this.extras.length; i += 1) {
+      this.foundItems.push(test(this.item(i).name));
+    }
+    return this.foundItems;
+  }
+
+  scopeItem(scope) {
+    const name = this.text(this.columns["scope.name"][scope]);
+    return this.extra("scope", scope, name, name);
+  }
+
+  laneItem(lane) {
+    const name = this.text(this.columns["lane.name"][lane]);
+    return this.extra("thread", lane, name, name);
+  }
+
+  labelItem(label) {
+    const name = label === 0 ? "(no label)" : this.text(this.columns["label.name"][label - 1]);
+    return this.extra("label", label, name, name);
+  }
+
+  typeItem(type) {
+    const name = type === 0 ? "(type not known)" : this.text(this.columns["type.name"][type - 1]);
+    return this.extra("type", type, name, name);
+  }
+
+  /** The scopes of a path, outermost first. */
+  scopePath(scope) {
+    const path = [];
+    const parents = this.once("scope parents", () => earlier(this.columns["scope.parent"]));
+    for (let at = scope; at !== 0; at = parents[at]) path.unshift(at);
+    return path;
+  }
+
+  scopeText(scope) {
+    const names = this.scopePath(scope).map((at) => this.text(this.columns["scope.name"][at]));
+    return names.length === 0 ? "(no scope)" : names.join(" / ");
+  }
+
+  /** The frames of a stack, innermost first: function, file, line and whether it is inlined. */
+  framesOf(stack) {
+    const frames = [];
+    for (let at = stack; at !== 0; at = this.stackParent[at]) {
+      const frame = this.columns["stack.frame"][at];
+      frames.push({
+        frame, function: this.columns["frame.function"][frame],
+        file: this.text(this.columns["frame.file"][frame]), line: this.columns["frame.line"][frame],
+        inlined: (this.columns["frame.flags"][frame] & INLINED) !== 0, stack: at,
+      });
+    }
+    return frames;
+  }
+
+  ownerOf(stack) {
+    const owner = this.stackOwner[stack];
+    return owner === 0 ? -1 : this.columns["frame.function"][this.columns["stack.frame"][owner]];
+  }
+
+  /** Values of sites that a selection has, summed by branch. */
+  ownByBranch(selection, m) {
+    return this.once(`own ${selection.key} ${m}`, () => {
+      const sums = new Float64Array(this.branchParent.length);
+      const { values } = this.measures[m];
+      const stacks = this.columns["site.stack"];
+      for (let site = 0; site < values.length; site += 1) {
+        if (values[site] !== 0 && selection.has(site)) {
+          sums[this.branchOf[stacks[site]]] += values[site];
+        }
+      }
+      return sums;
+    });
+  }
+
+  total(selection, m) {
+    return this.once(`total ${selection.key} ${m}`, () =>
+      this.ownByBranch(selection, m).reduce((sum, value) => sum + value, 0));
+  }
+
+  /** The sites of a selection; with nothing selected all of them. */
+  select({ focus, thread, scope, label, type }) {
+    const key = JSON.stringify([focus, thread, scope, label, type]);
+    return this.once(`selection ${key}`, () => {
+      const tests = [];
+      const { columns } = this;
+      const named = (column, id) => this.text(columns[column][id]);
+      if (thread) tests.push((i) => named("lane.name", columns["site.lane"][i]) === thread);
+      if (label) tests.push((i) => this.item(this.labelItem(columns["site.label"][i])).name === label);
+      if (type) {
+        const types = columns["stack.type"];
+        tests.push((i) => this.item(this.typeItem(types[columns["site.stack"][i]])).name === type);
+      }
+      if (scope) {
+        const inside = new Uint8Array(columns["scope.name"].length);
+        const parents = earlier(columns["scope.parent"]);
+        for (let at = 0; at < inside.length; at += 1) {
+          inside[at] = (at > 0 && inside[parents[at]]) || this.scopeText(at) === scope ? 1 : 0;
+        }
+        tests.push((i) => inside[columns["site.scope"][i]] === 1);
+      }
+      if (focus) {
+        const through = this.through((f) => this.item(f).name === focus);
+        tests.push((i) => through[this.branchOf[columns["site.stack"][i]]] === 1);
+      }
+      if (tests.length === 0) return { key: "", has: () => true };
+      const mask = new Uint8Array(this.sites);
+      for (let i = 0; i < mask.length; i += 1) mask[i] = tests.every((test) => test(i)) ? 1 : 0;
+      return { key, has: (site) => mask[site] === 1 };
+    });
+  }
+
+  /** Of each branch, whether it or one around it is of a function with a property. */
+  through(test) {
+    const is = new Int8Array(this.functions).fill(-1);
+    const inside = new Uint8Array(this.branchParent.length);
+    for (let at = 1; at < inside.length; at += 1) {
+      const called = this.branchFunction[at];
+      if (is[called] < 0) is[called] = test(called) ? 1 : 0;
+      inside[at] = inside[this.branchParent[at]] | is[called];
+    }
+    return inside;
+  }
+
+  /** Whether a branch is the outermost of its function on its way. */
+  outermost() {
+    return this.once("outermost", () => {
+      const { list, start } = childrenOf(this.branchParent);
+      const open = new Uint32Array(this.functions);
+      const is = new Uint8Array(this.branchParent.length);
+      const todo = [0];
+      const next = start.slice();
+      while (todo.length > 0) {
+        const at = todo[todo.length - 1];
+        if (next[at] === start[at + 1]) {
+          todo.pop();
+          if (at > 0) open[this.branchFunction[at]] -= 1;
+          continue;
+        }
+        const child = list[next[at]++];
+        is[child] = open[this.branchFunction[child]]++ === 0 ? 1 : 0;
+        todo.push(child);
+      }
+      return is;
+    });
+  }
+}
+
+/** The children of each node of a tree whose nodes come after their parents: those of node n are
+ * `list` from `start[n]` to `start[n + 1]`. */
+function childrenOf(parent) {
+  const start = new Uint32Array(parent.length + 1);
+  for (let i = 1; i < parent.length; i += 1) start[parent[i] + 1] += 1;
+  for (let i = 0; i < parent.length; i += 1) start[i + 1] += start[i];
+  const list = new Uint32Array(Math.max(0, parent.length - 1));
+  const next = start.slice();
+  for (let i = 1; i < parent.length; i += 1) list[next[parent[i]]++] = i;
+  return { list, start };
+}
+
+/** Sums of a tree whose nodes come after their parents, from what each has itself. */
+function summed(parent, own) {
+  const sum = own.slice();
+  for (let i = parent.length - 1; i > 0; i -= 1) sum[parent[i]] += sum[i];
+  return sum;
+}

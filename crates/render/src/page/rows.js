@@ -1,0 +1,147 @@
+// The rows of the tables. A table has `length` rows, of each a value by `own(m)` and, where it makes
+// sense, `inclusive(m)`; `item(row)` names it.
+
+/** Computes an array by measure once. */
+function byMeasure(compute) {
+  const known = [];
+  return (m) => (known[m] ??= compute(m));
+}
+
+/** Sums of the selected sites by a key. */
+function grouped(model, key, length, item) {
+  const selection = selectionOf(model);
+  const own = byMeasure((m) => {
+    const sum = new Float64Array(length);
+    const { values } = model.measures[m];
+    for (let site = 0; site < values.length; site += 1) {
+      if (values[site] !== 0 && selection.has(site)) sum[key(site)] += values[site];
+    }
+    return sum;
+  });
+  return { length, own, item };
+}
+
+/** Of each function what it owns, and what goes through it. */
+function functionRows(model) {
+  const selection = selectionOf(model);
+  const stacks = model.columns["site.stack"];
+  const none = model.functions;
+  const nothing = () => model.extra("none", 0, "(no stack)", "(no stack)");
+  const key = (site) => {
+    const owner = model.ownerOf(stacks[site]);
+    return owner < 0 ? none : owner;
+  };
+  const inclusive = byMeasure((m) => {
+    const outermost = model.outermost();
+    const own = model.ownByBranch(selection, m);
+    const sum = summed(model.branchParent, own);
+    const all = new Float64Array(none + 1);
+    for (let at = 1; at < sum.length; at += 1) {
+      if (outermost[at]) all[model.branchFunction[at]] += sum[at];
+    }
+    all[none] = own[0];
+    return all;
+  });
+  return { ...grouped(model, key, none + 1, (f) => (f === none ? nothing() : f)), inclusive };
+}
+
+function ownerItem(model, stack) {
+  if (stack === 0) return model.extra("none", 0, "(no stack)", "(no stack)");
+  const owner = model.ownerOf(stack);
+  return owner >= 0 ? owner : model.branchFunction[model.branchOf[stack]];
+}
+
+function stackRows(model) {
+  const stacks = model.columns["site.stack"];
+  return {
+    ...grouped(model, (site) => stacks[site], model.stackParent.length,
+      (stack) => ownerItem(model, stack)),
+    stack: (row) => row,
+  };
+}
+
+/** Stacks of a thread, scope and label each. */
+function siteRows(model) {
+  const { columns } = model;
+  const stacks = columns["site.stack"];
+  const facts = (site) => [
+    ["thread", model.item(model.laneItem(columns["site.lane"][site])).name],
+    ["scope", model.scopeText(columns["site.scope"][site])],
+    ["label", model.item(model.labelItem(columns["site.label"][site])).name],
+    ["memory", kinds[columns["site.kind"][site]]],
+  ].filter(([, value]) => !value.startsWith("(no ") && value !== "heap");
+  return {
+    ...grouped(model, (site) => site, model.sites, (site) => ownerItem(model, stacks[site])),
+    stack: (site) => stacks[site], facts,
+  };
+}
+
+/** Scopes with what is allocated in them, and in those inside them. */
+function scopeRows(model) {
+  const { columns } = model;
+  const item = (scope) => {
+    const path = model.scopeText(scope);
+    return model.extra("scope path", scope, path, path);
+  };
+  const rows = grouped(model, (site) => columns["site.scope"][site], columns["scope.name"].length,
+    item);
+  const parents = earlier(columns["scope.parent"]);
+  return {
+    ...rows, inclusive: byMeasure((m) => summed(parents, rows.own(m))),
+    times: (scope) => columns["scope.entered"][scope],
+  };
+}
+
+/** Labels by the memory they are of: a label has what it says of its blocks, not what sums have. */
+function labelRows(model) {
+  const { columns } = model;
+  const selection = selectionOf(model);
+  const many = kinds.length;
+  const length = (columns["label.name"].length + 1) * many;
+  const own = byMeasure((m) => {
+    const sum = new Float64Array(length);
+    const [values, raw] = [model.measures[m].values, columns[model.measures[m].name]];
+    for (let site = 0; site < raw.length; site += 1) {
+      const label = columns["site.label"][site];
+      const value = (label === 0 ? values : raw)[site];
+      if (value !== 0 && selection.has(site)) sum[label * many + columns["site.kind"][site]] += value;
+    }
+    return sum;
+  });
+  return {
+    length, own, item: (row) => model.labelItem(Math.floor(row / many)),
+    facts: (row) => (row % many === 0 ? [] : [["memory", kinds[row % many]]]),
+  };
+}
+
+function typeRows(model) {
+  const { columns } = model;
+  const type = (site) => columns["stack.type"][columns["site.stack"][site]];
+  return grouped(model, type, columns["type.name"].length + 1, (of) => model.typeItem(of));
+}
+
+function threadRows(model) {
+  const { columns } = model;
+  const lane = (site) => columns["site.lane"][site];
+  return {
+    ...grouped(model, lane, columns["lane.name"].length, (of) => model.laneItem(of)),
+    times: (of) => columns["lane.threads"][of],
+  };
+}
+
+const hasStacks = (model) => model.head.mode === "stacks";
+const tableKinds = [
+  { kind: "functions", title: "Functions", text: "function", rows: functionRows, there: hasStacks },
+  { kind: "stacks", title: "Stacks", text: "owner, and its stack", rows: stackRows, there: hasStacks },
+  { kind: "sites", title: "Sites", text: "owner, stack, thread, scope and label", rows: siteRows,
+    there: hasStacks },
+  { kind: "types", title: "Types", text: "allocated type", only: "type", rows: typeRows,
+    there: (model) => model.columns["type.name"].length > 0 },
+  { kind: "scopes", title: "Scopes", text: "scope", times: "entered", only: "scope",
+    rows: scopeRows, there: (model) => model.columns["scope.name"].length > 1 },
+  { kind: "labels", title: "Labels", text: "label", only: "label", rows: labelRows,
+    there: (model) => model.columns["label.name"].length > 0 },
+  { kind: "threads", title: "Threads", text: "thread", times: "threads", only: "thread",
+    rows: threadRows, there: (model) => model.sites > 0 },
+  { kind: "sizes", title: "Sizes", there: (model) => model.head.sizes.length > 0 },
+];

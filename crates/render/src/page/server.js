@@ -1,0 +1,272 @@
+// What a server adds: other processes and moments, ranges of time, running programs, queries, source.
+
+const server = { there: false, recordings: [], control: false, live: true };
+
+/** Where something is asked for. */
+server.address = (what, parameters) => {
+  const query = new URLSearchParams({ token: server.token });
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== "" && value !== undefined) query.set(name, value);
+  }
+  return `api/${what}?${query}`;
+};
+
+/** Asks the server. Errors have its own words. */
+server.ask = async (what, parameters, options = {}) => {
+  let answer;
+  try {
+    answer = await fetch(server.address(what, parameters), options);
+  } catch {
+    throw new Error("The server does not answer: `heaptide view` has ended.");
+  }
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `The server says ${answer.status}.`);
+  return answer;
+};
+server.json = async (what, parameters) => (await server.ask(what, parameters)).json();
+
+/** The data of a process, at a moment, of a range. */
+server.model = async (parameters) => {
+  const answer = await server.ask("data", parameters);
+  const model = dataFrom(await answer.arrayBuffer());
+  const said = (name) => answer.headers.get(`x-heaptide-${name}`);
+  const [from, to] = [said("from"), said("to")].map((ns) => (ns === null ? null : Number(ns)));
+  Object.assign(model, { number: Number(said("version")), exact: said("exact"), from, to });
+  return model;
+};
+
+/** What of the process shown a request is about. */
+server.part = () => {
+  const { process, snapshot, filter, from, to } = state;
+  const range = from === null || to === null ? {} : { from, to };
+  return { process, snapshot, filter, ...range };
+};
+
+/** All processes of all recordings. */
+function processes() {
+  return server.recordings.flatMap((recording) =>
+    recording.processes.map((process) => ({ ...process, recording })));
+}
+
+async function startServer() {
+  server.there = true;
+  server.token = new URLSearchParams(location.search).get("token") ?? "";
+  const { recordings, control, version, moments } = await server.json("recordings", {});
+  Object.assign(server, { recordings, control, version });
+  // The command line names what was before first.
+  const [now, before] = moments.slice(0, 2).reverse();
+  if (state.process === null) {
+    Object.assign(state, { process: now?.process ?? processes()[0]?.number ?? null,
+      snapshot: now?.snapshot ?? null });
+    if (before) state.compare = `${before.process}@${before.snapshot ?? ""}`;
+  }
+  await load();
+  watchChanges();
+}
+
+/** Loads what the address names, and draws it. */
+async function load() {
+  const number = (load.count = (load.count ?? 0) + 1);
+  document.body.classList.add("loading");
+  try {
+    const model = await server.model(server.part());
+    const [other, moment] = (state.compare ?? "").split("@");
+    const before = other
+      ? await server.model({ process: other, snapshot: moment, filter: state.filter }) : null;
+    if (number !== load.count) return;
+    Object.assign(shown, { model, other: before });
+    drawAll();
+    loadOwners(model);
+  } catch (error) {
+    if (number === load.count) problem(error.message);
+  } finally {
+    if (number === load.count) document.body.classList.remove("loading");
+  }
+}
+
+/** Live bytes by owner take a pass over the trace: they come when all else is drawn. */
+async function loadOwners(model) {
+  const process = processes().find((one) => one.number === state.process);
+  if (!process?.has_trace || process.running || state.snapshot !== null || state.filter !== "") return;
+  try {
+    server.owners ??= new Map();
+    if (!server.owners.has(state.process)) {
+      server.owners.set(state.process, await server.json("owners", { process: state.process }));
+    }
+    model.head.owners = server.owners.get(state.process);
+    if (shown.model === model) timeline(byId("timeline"));
+  } catch { /* the chart has no owners then */ }
+}
+
+/** Says what went wrong at the top of the page. */
+function problem(text) {
+  byId("problem")?.remove();
+  byId("head").append(element("p", { id: "problem", class: "warnings", role: "alert" }, text));
+}
+
+/** The choice of process, moment and what it is compared with. */
+function drawSources() {
+  const nav = byId("sources");
+  const all = processes();
+  nav.hidden = !server.there;
+  if (nav.hidden) return;
+  const current = all.find((one) => one.number === state.process) ?? all[0];
+  const many = server.recordings.length > 1;
+  const title = (one) => `${many ? `${one.recording.name}: ` : ""}${one.title}${one.running ? " (running)" : ""}`;
+  const moments = (one) => [["", one.running ? "now" : "the end"],
+    ...one.snapshots.map((of) => [String(of.number), `${of.name || `snapshot ${of.number}`}, ${duration(of.time_ns)}`])];
+  const option = (chosen) => ([value, text]) =>
+    element("option", { value, selected: String(chosen ?? "") === value }, text);
+  const select = (name, chosen, options, act) => element("label", {}, `${name} `,
+    element("select", { change: (event) => act(event.target.value) }, ...options.map(option(chosen))));
+  const others = all.flatMap((one) => moments(one).map(([moment, text]) =>
+    [`${one.number}@${moment}`, `${all.length > 1 ? `${title(one)}, ` : ""}${text}`]))
+    .filter(([value]) => value !== `${state.process}@${state.snapshot ?? ""}`);
+  const parts = [];
+  if (all.length > 1) {
+    parts.push(select("Process", state.process, all.map((one) => [String(one.number), title(one)]),
+      (value) => change({ process: Number(value), snapshot: null, from: null, to: null, zoom: "" })));
+  }
+  if (current && current.snapshots.length > 0) {
+    parts.push(select("At", state.snapshot, moments(current),
+      (value) => change({ snapshot: value === "" ? null : Number(value), from: null, to: null })));
+  }
+  if (others.length > 0) {
+    parts.push(select("Compare with", state.compare ?? "", [["", "nothing"], ...others],
+      (value) => change({ compare: value === "" ? null : value, zoom: "", view: "calls" })));
+  }
+  parts.push(filterBox());
+  if (current?.running) parts.push(liveButton());
+  if (current?.running && server.control) parts.push(...controlButtons(current));
+  nav.replaceChildren(...parts);
+}
+
+/** Filters in the words of the command line. */
+function filterBox() {
+  const input = element("input", { type: "text", value: state.filter, spellcheck: "false",
+    placeholder: "--only parse --thread worker", id: "filter" });
+  const form = element("form", { class: "filter", submit: (event) => {
+    event.preventDefault();
+    change({ filter: input.value.trim(), zoom: "" });
+  } }, element("label", {}, "Filters ", input));
+  return form;
+}
+
+function liveButton() {
+  const button = element("button", { type: "button", class: "plain", "aria-pressed": String(server.live),
+    title: "Whether the page follows the program" }, server.live ? "Pause" : "Follow");
+  button.addEventListener("click", () => {
+    server.live = !server.live;
+    drawSources();
+    if (server.live) load();
+  });
+  return button;
+}
+
+/** What a running program can be asked for; with --control only. */
+function controlButtons(process) {
+  const actions = [["mark", "Mark…", "Sets a mark with a name"],
+    ["snapshot", "Snapshot…", "Takes a snapshot with a name"], ["stop", "Off", "Stops recording"],
+    ["start", "On", "Records again"], ["reset", "Reset", "Counts from here on"]];
+  const act = async (action) => {
+    const asks = action === "mark" || action === "snapshot";
+    const text = asks ? prompt(`Name of the ${action}`, "") : "";
+    if (text === null) return;
+    const body = JSON.stringify({ process: process.number, action, text });
+    try {
+      const answer = await server.ask("control", {}, { method: "POST", body,
+        headers: { "content-type": "application/json" } });
+      say((await answer.json()).done);
+      await load();
+    } catch (error) {
+      problem(error.message);
+    }
+  };
+  return [element("span", { class: "group" }, ...actions.map(([action, title, meaning]) =>
+    choice(title, { title: meaning }, () => act(action))))];
+}
+
+/** Follows running programs. */
+function watchChanges() {
+  const source = new EventSource(server.address("changes", {}));
+  const isShown = (news) => news.process === state.process && state.snapshot === null;
+  source.addEventListener("live", (event) => {
+    const news = JSON.parse(event.data);
+    if (server.live && isShown(news)) addSample(news);
+  });
+  source.addEventListener("tables", (event) => {
+    if (server.live && isShown(JSON.parse(event.data)) && state.from === null) load();
+  });
+  source.addEventListener("recordings", async () => {
+    server.recordings = (await server.json("recordings", {})).recordings;
+    drawSources();
+  });
+  source.addEventListener("error", () => {
+    if (source.readyState === EventSource.CLOSED) problem("The server has ended: this is what it sent last.");
+  });
+}
+
+/** Puts a moment of a running program to the timeline. */
+function addSample(news) {
+  const { head } = shown.model;
+  const { timeline: samples, totals } = head;
+  const last = samples.time_ns.at(-1) ?? 0;
+  if (news.time_ns <= last) return;
+  samples.time_ns.push(news.time_ns);
+  for (const name of ["live_bytes", "resident_bytes", "allocations"]) samples[name].push(news[name] ?? 0);
+  head.duration_ns = Math.max(head.duration_ns, news.time_ns);
+  totals.live_bytes = news.live_bytes;
+  totals.allocations = news.allocations;
+  totals.peak_bytes = Math.max(totals.peak_bytes, news.live_bytes);
+  drawTotals();
+  timeline(byId("timeline"));
+}
+
+const exampleQuery = "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20";
+
+/** A box for queries in CalQL, with the answer as a table or a file. */
+function queryBox(section) {
+  section.hidden = !server.there;
+  if (section.hidden) return;
+  const input = element("textarea", { id: "q", rows: 2, spellcheck: "false", "aria-label": "Query in CalQL",
+    placeholder: exampleQuery });
+  input.value = state.q;
+  const answer = element("div", { class: "scroll", "aria-live": "polite" });
+  const file = element("a", { class: "plain", hidden: true, download: "query.csv" }, "CSV");
+  const ask = async () => {
+    change({ q: input.value.trim() });
+    if (state.q === "") return answer.replaceChildren();
+    try {
+      answer.replaceChildren(answerTable(await server.json("query",
+        { ...server.part(), q: state.q, format: "json" })));
+      file.href = server.address("query", { ...server.part(), q: state.q, format: "csv" });
+      file.hidden = false;
+    } catch (error) {
+      answer.replaceChildren(element("p", { class: "warnings", role: "alert" }, error.message));
+      file.hidden = true;
+    }
+    return null;
+  };
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
+  });
+  section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"),
+    element("span", { class: "soft small" }, "CalQL, as heaptide query takes it; Ctrl+Enter answers"),
+    element("button", { type: "button", class: "plain push", click: ask }, "Answer"), file),
+  input, answer);
+  if (state.q !== "") ask();
+}
+
+/** Rows of an answer: a list of objects, or columns and rows. */
+function answerTable(answer) {
+  const rows = Array.isArray(answer) ? answer : answer.rows;
+  const names = answer.columns ?? [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const cells = (row) => (Array.isArray(row) ? row : names.map((name) => row[name]));
+  const isNumber = (value) => typeof value === "number";
+  const cell = (value) => element("td", { class: isNumber(value) || value === null ? null : "text" },
+    value === null || value === undefined ? "" : isNumber(value) ? count(value) : String(value));
+  const cut = answer.cut > 0 ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
+  return element("div", {}, element("table", {},
+    element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th",
+      { class: rows.some((row) => typeof cells(row)[i] === "string") ? "text" : null }, name)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells(row).map(cell))))), cut);
+}

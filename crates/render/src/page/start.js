@@ -1,0 +1,155 @@
+// Puts the page together: heading, totals, choices, and the parts of the other files.
+
+function card(name, value, exact, more) {
+  return element("div", { class: "card", title: exact },
+    element("span", {}, name), element("b", {}, value), element("span", {}, more));
+}
+
+/** What a card says below its value: of a comparison what it was before. */
+function before(text, more) {
+  return shown.other ? `was ${text(shown.other.head.totals)}` : more;
+}
+
+function drawTotals() {
+  const { head } = shown.model;
+  const t = head.totals;
+  const size = (n) => `${count(n)} bytes`;
+  const slack = Math.max(0, t.usable_bytes - t.requested_bytes);
+  const cards = [
+    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes), before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
+    card("Live at the end", bytes(t.live_bytes), size(t.live_bytes),
+      before((of) => bytes(of.live_bytes), counted(t.live_blocks, "block"))),
+    card("Allocations", count(t.allocations), count(t.allocations),
+      before((of) => count(of.allocations), counted(t.frees, "free"))),
+    card("Temporary", percent(t.temporary, t.allocations), count(t.temporary),
+      before((of) => percent(of.temporary, of.allocations), `${shortCount(t.temporary)} blocks`)),
+    card("Allocated", bytes(t.usable_bytes), size(t.usable_bytes),
+      before((of) => bytes(of.usable_bytes), `${bytes(t.requested_bytes)} requested`)),
+    card("Slack", percent(slack, t.usable_bytes), size(slack), bytes(slack)),
+    card("Largest", bytes(t.largest_bytes), size(t.largest_bytes), "one request"),
+    card("Freed elsewhere", shortCount(t.cross_thread_frees), count(t.cross_thread_frees),
+      "by another thread"),
+  ];
+  byId("totals").replaceChildren(...cards);
+}
+
+function drawHead() {
+  const { head } = shown.model;
+  const fact = ([name, value]) => element("span", {}, `${name} `, element("b", {}, value));
+  const parts = [element("h1", {}, head.title),
+    element("p", { class: "facts" }, ...head.facts.map(fact))];
+  if (head.warnings.length > 0) {
+    const lines = head.warnings.map((warning) => element("li", {}, warning));
+    parts.push(element("ul", { class: "warnings" }, ...lines));
+  }
+  if (head.mode !== "stacks") {
+    const lacks = { scopes: "there are no stacks", counters: "there are no stacks and no scopes" };
+    parts.push(element("p", { class: "soft" },
+      `Recorded with --mode ${head.mode}: ${lacks[head.mode]}.`));
+  }
+  byId("head").replaceChildren(...parts);
+  const loads = server.there ? "This page loads from heaptide view on this machine only."
+    : "This page loads nothing from anywhere.";
+  byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;
+}
+
+/** Measures, and the search. */
+function drawChoices() {
+  const { measures } = shown.model;
+  const usual = measures.slice(0, usualColumns);
+  const buttons = usual.map((measure, m) => choice(words(m),
+    { title: `${measure.name}, ${measure.description}: ${exactly(m, measure.total)}`,
+      disabled: measure.total === 0, "aria-pressed": String(m === measureShown()) },
+    () => change({ measure: measure.name })));
+  const others = element("select", { "aria-label": "Other measures",
+    change: (event) => change({ measure: event.target.value }) },
+  element("option", { value: "", selected: measureShown() < usualColumns, disabled: true }, "other"),
+  ...measures.slice(usualColumns).map((measure, i) => element("option", { value: measure.name,
+    disabled: measure.total === 0, selected: measureShown() === i + usualColumns },
+  words(i + usualColumns))));
+  const search = byId("search") ?? element("input", { type: "search", id: "search", spellcheck: "false",
+    placeholder: "Search functions and scopes", "aria-label": "Search functions and scopes",
+    input: (event) => change({ search: event.target.value.trim() }) });
+  if (document.activeElement !== search) search.value = state.search;
+  const group = element("span", { class: "group", id: "measures" }, ...buttons);
+  const row = byId("choices");
+  if (search.isConnected) row.replaceChild(group, byId("measures"));
+  else row.replaceChildren(group, others, search);
+}
+
+/** Draws everything of the process that is shown. */
+function drawAll() {
+  document.title = `${shown.model.head.title} · Heaptide`;
+  drawHead();
+  drawSources();
+  drawTotals();
+  timeline(byId("timeline"));
+  memoryOverTime(byId("memory"));
+  drawChoices();
+  flames(byId("flames"));
+  tables(byId("tables"));
+}
+
+/** Draws what a change of the address is about. */
+function drawChange(news) {
+  const isOf = (...names) => names.some((name) => name in news);
+  if (isOf("process", "snapshot", "compare", "filter", "from", "to") && server.there) {
+    load();
+    return;
+  }
+  if (isOf("from", "to")) timeline.draw?.();
+  if (isOf("q")) return;
+  if (Object.keys(news).length === 1 && isOf("zoom")) {
+    flames.draw?.();
+    return;
+  }
+  drawChoices();
+  const isOfTable = isOf("table", "sort", "order", "columns") && !isOf("search");
+  if (!isOfTable) flames.draw?.();
+  if (isOf("table", "search", "measure")) table.rows = 40;
+  tables.draw?.();
+}
+
+/** Says something to screen readers. */
+function say(text) {
+  byId("said").textContent = text;
+}
+
+function keys() {
+  addEventListener("keydown", (event) => {
+    const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+    if (event.key === "Escape" && menu.hidden && state.zoom !== "") change({ zoom: "" });
+    if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      byId("search")?.focus();
+    }
+  });
+}
+
+async function start() {
+  stateFromAddress();
+  onChange(drawChange);
+  keys();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => flames.draw?.());
+  addEventListener("hashchange", () => {
+    const before = { ...state };
+    stateFromAddress();
+    const news = Object.fromEntries(Object.entries(state).filter(([name, value]) => before[name] !== value));
+    if (Object.keys(news).length > 0) drawChange(news);
+  });
+  try {
+    const model = await dataInside();
+    if (model === null) {
+      await startServer();
+    } else {
+      shown.model = model;
+      drawAll();
+    }
+    queryBox(byId("query"));
+  } catch (error) {
+    problem(error.message);
+    throw error;
+  }
+}
+
+start();

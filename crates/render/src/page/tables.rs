@@ -1,0 +1,176 @@
+//! The tables of a process as columns: sites, and what they refer to. The page computes sums, trees
+//! and differences from them itself.
+
+use heaptide_analysis::attribution::{FunctionId, Owners, Types, is_own};
+use heaptide_analysis::collections::trie::Trie;
+use heaptide_analysis::model::{
+    Frame, FrameId, Lane, LaneId, Measure, Mode, Moved, Process, ScopeId, Site, SiteKind, StackId,
+};
+
+use super::columns::{Column, Columns, Texts};
+use crate::shared::frames;
+use crate::shared::names::{elide_middle, printable};
+
+/// The measures of a site, in the order of the page's columns. Those of [`SUMS`] come first.
+pub(super) const MEASURES: [Measure; 9] = [
+    Measure::AtPeakBytes,
+    Measure::LiveBytes,
+    Measure::UsableBytes,
+    Measure::Allocations,
+    Measure::Temporary,
+    Measure::AtPeakBlocks,
+    Measure::LiveBlocks,
+    Measure::RequestedBytes,
+    Measure::CrossThreadFrees,
+];
+/// Characters of a name in a box or table, and of the whole name.
+const NAME: usize = 120;
+const WHOLE_NAME: usize = 1500;
+
+/// A function is of the program's own code.
+const OWN: u64 = 1;
+/// A frame is inlined into its caller; its code is Python's.
+const INLINED: u64 = 1;
+
+/// The columns of a process. Indices are from 0; those that may be none are one more, with 0 for
+/// none. Parents and owners are given as the distance to them, which is small.
+pub(super) fn columns(process: &Process) -> (Vec<u8>, Vec<Column>) {
+    let owners = Owners::of(process);
+    let types = Types::of(process, &owners);
+    let (mut columns, mut texts) = (Columns::default(), Texts::new());
+    functions(process, &owners, &mut columns, &mut texts);
+    frames_and_stacks(process, &owners, &types, &mut columns, &mut texts);
+    names(process, &types, &mut columns, &mut texts);
+    sites(process, &mut columns);
+    columns.add_texts(&texts);
+    columns.finish()
+}
+
+fn functions(process: &Process, owners: &Owners, columns: &mut Columns, texts: &mut Texts) {
+    let mut rows = Vec::with_capacity(owners.functions.len());
+    for function in (0..owners.functions.len() as u32).map(FunctionId) {
+        let id = owners.functions.first_frame(function);
+        let frame = &process.tables.frames[id.0 as usize];
+        let whole = elide_middle(&process.label(id), WHOLE_NAME);
+        let module = elide_middle(frames::module_path(process, frame), WHOLE_NAME);
+        let own = if is_own(process, frame) { OWN } else { 0 };
+        rows.push([
+            texts.number(&frames::label(process, frame, NAME)).into(),
+            texts.number(&whole).into(),
+            texts.number(&module).into(),
+            own,
+        ]);
+    }
+    let column = |column: usize| rows.iter().map(move |row: &[u64; 4]| row[column]);
+    columns.add("function.short", column(0));
+    columns.add("function.name", column(1));
+    columns.add("function.module", column(2));
+    columns.add("function.flags", column(3));
+}
+
+fn frames_and_stacks(
+    process: &Process,
+    owners: &Owners,
+    types: &Types,
+    columns: &mut Columns,
+    texts: &mut Texts,
+) {
+    let tables = &process.tables;
+    let frames = || tables.frames.iter().zip(0..);
+    let file = |frame: &Frame| match frame.file.as_deref() {
+        Some(file) => elide_middle(file, WHOLE_NAME),
+        None => String::new(),
+    };
+    let function = |frame| owners.functions.of_frame(FrameId(frame)).0.into();
+    columns.add("frame.function", frames().map(|(_, frame)| function(frame)));
+    columns.add("frame.file", frames().map(|(frame, _)| texts.number(&file(frame)).into()));
+    columns.add("frame.line", frames().map(|(frame, _)| frame.line.unwrap_or(0).into()));
+    columns.add("frame.flags", frames().map(|(f, _)| if f.inlined { INLINED } else { 0 }));
+    // A branch is a stack by functions, whatever the lines.
+    let mut known = Trie::with_room(tables.stacks.len());
+    let (mut branches, mut of_stack) = (1, vec![0]);
+    for stack in tables.stacks.iter().skip(1) {
+        let parent = of_stack[stack.parent.0 as usize];
+        let branch = known.child(parent, owners.functions.of_frame(stack.frame).0);
+        branches = branches.max(branch + 1);
+        of_stack.push(branch);
+    }
+    drop(known);
+    let mut next = 0;
+    let branch = of_stack.iter().map(|&branch| {
+        // 0: one that is new.
+        let is_new = branch == next;
+        next += u32::from(is_new);
+        if is_new { 0 } else { u64::from(next - branch) }
+    });
+    columns.add("stack.branch", branch);
+    let stacks = || tables.stacks.iter().zip(0u32..);
+    columns.add("stack.parent", stacks().map(|(stack, i)| u64::from(i - stack.parent.0)));
+    columns.add("stack.frame", stacks().map(|(stack, _)| stack.frame.0.into()));
+    columns.add("stack.owner", stacks().map(|(_, i)| u64::from(i - owners.stack(StackId(i)).0)));
+    let type_of = |i| types.of_stack(StackId(i)).map_or(0, |id| u64::from(id.0) + 1);
+    columns.add("stack.type", stacks().map(|(_, i)| type_of(i)));
+}
+
+/// Scopes, labels, types and lanes.
+fn names(process: &Process, types: &Types, columns: &mut Columns, texts: &mut Texts) {
+    let tables = &process.tables;
+    let mut text = |name: &str| u64::from(texts.number(&elide_middle(name, WHOLE_NAME)));
+    let scopes = || tables.scopes.iter().zip(0u32..);
+    columns.add("scope.parent", scopes().map(|(scope, i)| u64::from(i - scope.parent.0)));
+    columns.add("scope.name", scopes().map(|(scope, _)| text(&scope.name())));
+    columns.add("scope.entered", scopes().map(|(scope, _)| scope.entered));
+    let peak = |peak: Option<u64>| peak.map_or(0, |bytes| bytes.saturating_add(1));
+    columns.add("scope.peak_bytes", scopes().map(|(scope, _)| peak(scope.peak_bytes)));
+    columns.add("label.name", tables.labels.iter().map(|label| text(&label.name)));
+    columns.add("label.pool", tables.labels.iter().map(|label| label.pool.into()));
+    columns.add("type.name", types.names.iter().map(|name| text(name)));
+    columns.add("lane.name", tables.lanes.iter().map(|lane| text(&printable(&lane.name))));
+    columns.add("lane.threads", tables.lanes.iter().map(|lane| lane.threads.into()));
+}
+
+/// Where counters were recorded, each lane has a site of its sums.
+fn sites(process: &Process, columns: &mut Columns) {
+    let of_lane = |(lane, id): (&Lane, u32)| Site {
+        stack: StackId(0),
+        scope: ScopeId(0),
+        label: None,
+        lane: LaneId(id),
+        size: None,
+        call: None,
+        kind: SiteKind::Heap,
+        measures: lane.measures,
+        moved: Moved::default(),
+        lent_bytes: 0,
+    };
+    let of_lanes: Vec<Site> = match process.mode {
+        Mode::Counters => process.tables.lanes.iter().zip(0..).map(of_lane).collect(),
+        Mode::Stacks | Mode::Scopes => Vec::new(),
+    };
+    let sites = || process.tables.sites.iter().chain(&of_lanes);
+    columns.add("site.stack", sites().map(|site| site.stack.0.into()));
+    columns.add("site.scope", sites().map(|site| site.scope.0.into()));
+    let label = |site: &Site| site.label.map_or(0, |label| u64::from(label.0) + 1);
+    columns.add("site.label", sites().map(label));
+    columns.add("site.lane", sites().map(|site| site.lane.0.into()));
+    columns.add("site.kind", sites().map(|site| kind(site.kind)));
+    columns.add("site.moved_blocks", sites().map(|site| site.moved.blocks));
+    columns.add("site.moved_usable_bytes", sites().map(|site| site.moved.usable_bytes));
+    columns.add("site.moved_requested_bytes", sites().map(|site| site.moved.requested_bytes));
+    for measure in MEASURES {
+        columns.add(measure.name(), sites().map(|site| measure.of(&site.measures)));
+    }
+}
+
+/// The number of a kind of memory.
+fn kind(kind: SiteKind) -> u64 {
+    match kind {
+        SiteKind::Heap => 0,
+        SiteKind::PoolChunk => 1,
+        SiteKind::Mapped(_) => 2,
+        SiteKind::PoolBlock => 3,
+        SiteKind::Outside => 4,
+        SiteKind::OutsidePoolBlock => 5,
+        SiteKind::OutsidePoolChunk => 6,
+    }
+}

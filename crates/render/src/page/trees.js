@@ -1,0 +1,297 @@
+// Trees for the flame graph. A tree has nodes that come after their parents; `item` says what each
+// stands for, `own(m)` and `sum(m)` what it has by a measure.
+
+/** A node that stands for this many branches too small to see has the number below zero as item. */
+const ROOT = -1;
+
+class Tree {
+  constructor(parent, item, own) {
+    this.parent = parent;
+    this.item = item;
+    this.computeOwn = own;
+    this.owns = [];
+    this.sums = [];
+    this.orders = [];
+  }
+
+  own(m) {
+    this.owns[m] ??= this.computeOwn(m);
+    return this.owns[m];
+  }
+
+  sum(m) {
+    this.sums[m] ??= summed(this.parent, this.own(m));
+    return this.sums[m];
+  }
+
+  /** How wide a node is by a measure. */
+  width(m) {
+    return this.sum(m);
+  }
+
+  /** The children of a node, the largest first. */
+  children(node, m) {
+    this.below ??= childrenOf(this.parent);
+    const { list, start } = this.below;
+    const children = list.subarray(start[node], start[node + 1]);
+    if (this.orders[node] !== m) {
+      const width = this.width(m);
+      const last = (i) => (this.item[i] < ROOT ? -1 : width[i]);
+      children.sort((a, b) => last(b) - last(a));
+      this.orders[node] = m;
+    }
+    return children;
+  }
+
+  /** The node that a path of items leads to, as far as there is one. */
+  at(path) {
+    let node = 0;
+    for (const item of path) {
+      const child = [...this.children(node, 0)].find((at) => this.item[at] === item);
+      if (child === undefined) return node;
+      this.orders[node] = undefined;
+      node = child;
+    }
+    return node;
+  }
+
+  /** The items from the outermost to a node. */
+  path(node) {
+    const path = [];
+    for (let at = node; at !== 0; at = this.parent[at]) path.unshift(this.item[at]);
+    return path;
+  }
+}
+
+/** Makes nodes by parent and item. */
+class Nodes {
+  constructor() {
+    this.parent = [0];
+    this.item = [ROOT];
+    this.known = new Map();
+  }
+
+  child(parent, item) {
+    const key = parent * 4294967296 + item;
+    let node = this.known.get(key);
+    if (node === undefined) {
+      node = this.parent.length;
+      this.parent.push(parent);
+      this.item.push(item);
+      this.known.set(key, node);
+    }
+    return node;
+  }
+}
+
+/** The functions that the flame graph leaves out: none, those hidden, or all that are not own. */
+function leftOut(model) {
+  const names = new Set(hidden());
+  if (names.size === 0 && state.own === "") return null;
+  const out = new Uint8Array(model.functions);
+  for (let f = 0; f < out.length; f += 1) {
+    const item = model.item(f);
+    out[f] = names.has(item.name) || (state.own !== "" && !item.own) ? 1 : 0;
+  }
+  return out;
+}
+
+/** The items that a site is below: of its thread, scope path, label or type. */
+function rootsOf(model, by) {
+  const { columns } = model;
+  switch (by) {
+    case "thread": return (site) => [model.laneItem(columns["site.lane"][site])];
+    case "scope": return (site) =>
+      model.scopePath(columns["site.scope"][site]).map((scope) => model.scopeItem(scope));
+    case "label": return (site) => [model.labelItem(columns["site.label"][site])];
+    case "type": return (site) =>
+      [model.typeItem(columns["stack.type"][columns["site.stack"][site]])];
+    default: return () => [];
+  }
+}
+
+/** Callers above what they call. */
+function callTree(model) {
+  const out = leftOut(model);
+  const selection = selectionOf(model);
+  if (state.by === "" && out === null) {
+    return model.once(`calls ${selection.key}`, () => new Tree(model.branchParent,
+      model.branchFunction, (m) => model.ownByBranch(selection, m)));
+  }
+  const key = `calls ${selection.key} ${state.by} ${state.hide} ${state.own}`;
+  return model.once(key, () => {
+    const nodes = new Nodes();
+    const nodeOf = siteNodes(model, selection, out, nodes);
+    return new Tree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
+      (m) => ownOfNodes(model, m, nodeOf, nodes.parent.length));
+  });
+}
+
+function ownOfNodes(model, m, nodeOf, length) {
+  const own = new Float64Array(length);
+  const { values } = model.measures[m];
+  nodeOf.forEach((node, site) => { if (node >= 0) own[node] += values[site]; });
+  return own;
+}
+
+/** Of each site the node it ends at, below what it is grouped by; −1 of those not selected. */
+function siteNodes(model, selection, out, nodes) {
+  const roots = rootsOf(model, state.by);
+  const stacks = model.columns["site.stack"];
+  const nodeOf = new Int32Array(model.sites).fill(-1);
+  const nodesOf = new Map(); // by root, of each branch
+  for (let site = 0; site < nodeOf.length; site += 1) {
+    if (!selection.has(site)) continue;
+    const root = roots(site).reduce((at, item) => nodes.child(at, item), 0);
+    let known = nodesOf.get(root);
+    if (!known) nodesOf.set(root, known = new Map([[0, root]]));
+    const way = [];
+    let at = model.branchOf[stacks[site]];
+    for (; !known.has(at); at = model.branchParent[at]) way.push(at);
+    let node = known.get(at);
+    while (way.length > 0) {
+      at = way.pop();
+      const called = model.branchFunction[at];
+      if (!out?.[called]) node = nodes.child(node, called);
+      known.set(at, node);
+    }
+    nodeOf[site] = node;
+  }
+  return nodeOf;
+}
+
+/** Parts of the whole below which callers are put together. */
+const PARTS_OF_CALLERS = 4000;
+const LEVELS_OF_CALLERS = 400;
+
+/** Functions that allocate at the top, their callers below: what is small is put together, relative
+ * to what is zoomed to, so that the tree stays small. */
+function callerTree(model, m) {
+  const calls = callTree(model);
+  const own = calls.own(m);
+  const ways = [];
+  const owner = ownersIn(model, calls);
+  for (let i = 0; i < own.length; i += 1) if (own[i] > 0) ways.push({ at: owner[i], own: i });
+  const build = { calls, m, parent: [0], item: [ROOT], owns: [[]] };
+  const path = zoomPath();
+  climb(build, 0, ways.filter((way) => way.at !== 0), path, 0, 0);
+  build.owns[0] = ways.filter((way) => way.at === 0).map((way) => way.own);
+  return new Tree(Uint32Array.from(build.parent), Int32Array.from(build.item), (measure) => {
+    const values = calls.own(measure);
+    return Float64Array.from(build.owns, (ends) => ends.reduce((sum, i) => sum + values[i], 0));
+  });
+}
+
+/** Of each node that of its owner: the function that allocates, without what it does that by. */
+function ownersIn(model, calls) {
+  if (calls.parent === model.branchParent) return model.ownerBranch;
+  const owns = new Uint8Array(model.functions);
+  model.ownerBranch.forEach((branch) => { if (branch > 0) owns[model.branchFunction[branch]] = 1; });
+  const owner = new Uint32Array(calls.parent.length);
+  for (let i = 1; i < owner.length; i += 1) {
+    const item = calls.item[i];
+    const isOwner = item >= model.functions || owns[item] === 1;
+    const above = owner[calls.parent[i]];
+    owner[i] = isOwner || above === 0 || calls.item[above] >= model.functions ? i : above;
+  }
+  return owner;
+}
+
+/** Adds the callers of ways that share what is inside: of each way the node it has come to, and the
+ * node whose own value it carries. */
+function climb(build, parent, ways, path, depth, inherited) {
+  const own = build.calls.own(build.m);
+  const valueOf = (group) => group.reduce((sum, way) => sum + own[way.own], 0);
+  const onPath = path.length >= depth;
+  const least = onPath && depth <= path.length ? valueOf(ways) / PARTS_OF_CALLERS : inherited;
+  const groups = new Map();
+  for (const way of ways) {
+    const item = build.calls.item[way.at];
+    if (!groups.has(item)) groups.set(item, []);
+    groups.get(item).push(way);
+  }
+  const small = [];
+  let branches = 0;
+  for (const [item, group] of groups) {
+    const isNext = onPath && path[depth] === item;
+    if (!isNext && (valueOf(group) < least || depth > LEVELS_OF_CALLERS)) {
+      small.push(...group.map((way) => way.own));
+      branches += 1;
+      continue;
+    }
+    const node = build.parent.length;
+    build.parent.push(parent);
+    build.item.push(item);
+    const above = (way) => ({ at: build.calls.parent[way.at], own: way.own });
+    const next = group.map(above);
+    build.owns.push(next.filter((way) => way.at === 0).map((way) => way.own));
+    climb(build, node, next.filter((way) => way.at !== 0), isNext ? path : [], depth + 1, least);
+  }
+  if (branches > 0) {
+    build.parent.push(parent);
+    build.item.push(ROOT - branches);
+    build.owns.push(small);
+  }
+}
+
+/** Two processes in one tree: what either has, as wide as the larger of both. */
+class ComparedTree extends Tree {
+  constructor(parent, item, now, before) {
+    super(parent, item, null);
+    this.now = now;
+    this.before = before;
+    this.sides = [];
+  }
+
+  side(m) {
+    this.sides[m] ??= (() => {
+      const [now, before] = [this.now(m), this.before(m)];
+      const wide = now.map((value, i) => Math.max(value, before[i]));
+      return [now, before, wide].map((own) => summed(this.parent, own));
+    })();
+    return this.sides[m];
+  }
+
+  own(m) { return this.now(m); }
+
+  sum(m) { return this.side(m)[0]; }
+
+  sumBefore(m) { return this.side(m)[1]; }
+
+  width(m) { return this.side(m)[2]; }
+}
+
+/** Calls of the model shown and of the one that it is compared with, by the names of functions. */
+function comparedTree(model, other) {
+  const [now, before] = [callTree(model), callTree(other)];
+  const nodes = new Nodes();
+  const place = (tree, item) => {
+    const at = new Uint32Array(tree.parent.length);
+    for (let i = 1; i < at.length; i += 1) at[i] = nodes.child(at[tree.parent[i]], item(tree.item[i]));
+    return at;
+  };
+  const numbers = itemNumbers(model);
+  const atNow = place(now, (item) => item);
+  const atBefore = place(before, (item) => {
+    const of = other.item(item);
+    return numbers.get(of.kind + of.name) ?? model.extra(of.kind, `gone${item}`, of.short, of.name);
+  });
+  const length = nodes.parent.length;
+  const sums = (tree, at) => (m) => model.once(`compared ${m} ${at.key ??= Math.random()}`, () => {
+    const own = new Float64Array(length);
+    tree.own(m).forEach((value, i) => { own[at[i]] += value; });
+    return own;
+  });
+  return new ComparedTree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
+    sums(now, atNow), sums(before, atBefore));
+}
+
+/** The items of a model by kind and name. */
+function itemNumbers(model) {
+  const numbers = new Map();
+  for (let i = 0; i < model.functions + model.extras.length; i += 1) {
+    const { kind, name } = model.item(i);
+    numbers.set(kind + name, i);
+  }
+  return numbers;
+}

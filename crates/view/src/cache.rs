@@ -1,0 +1,140 @@
+//! A bounded number of things that take long to make, each made by one thread whoever asks for it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::watch;
+use tokio::task;
+
+use crate::refusal::Refusal;
+
+/// What was made, or why it cannot be.
+type Made<V> = Result<Arc<V>, Refusal>;
+
+/// Things by key, the one that was asked for last first.
+pub(crate) struct Cache<K, V> {
+    entries: Mutex<Vec<Entry<K, V>>>,
+    room: usize,
+}
+
+struct Entry<K, V> {
+    key: K,
+    /// None as long as it is being made.
+    made: watch::Receiver<Option<Made<V>>>,
+}
+
+impl<K: Clone + PartialEq, V: Send + Sync + 'static> Cache<K, V> {
+    /// Room for so many.
+    pub(crate) fn new(room: usize) -> Cache<K, V> {
+        Cache { entries: Mutex::default(), room }
+    }
+
+    /// The thing of a key. It is made, on a thread for that, if it is not there or not fresh;
+    /// several that ask meanwhile wait for the same. It is made to its end, even if nobody waits
+    /// any more.
+    pub(crate) async fn get(
+        &self,
+        key: K,
+        is_fresh: impl Fn(&V) -> bool,
+        make: impl FnOnce() -> Result<V, Refusal> + Send + 'static,
+    ) -> Made<V> {
+        let mut made = self.entry(key, is_fresh, make);
+        let unknown = || Refusal::failed("the server has a fault: see standard error");
+        let made = made.wait_for(Option::is_some).await.map_err(|_| unknown())?;
+        made.as_ref().cloned().unwrap_or_else(|| Err(unknown()))
+    }
+
+    /// The thing of a key if it is there.
+    pub(crate) fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
+        self.lock().iter().find_map(|entry| match &*entry.made.borrow() {
+            Some(Ok(value)) if is_it(&entry.key, value) => Some(value.clone()),
+            _ => None,
+        })
+    }
+
+    fn entry(
+        &self,
+        key: K,
+        is_fresh: impl Fn(&V) -> bool,
+        make: impl FnOnce() -> Result<V, Refusal> + Send + 'static,
+    ) -> watch::Receiver<Option<Made<V>>> {
+        let mut entries = self.lock();
+        let is_usable = |made: &Option<Made<V>>| match made {
+            None => true,
+            Some(Ok(value)) => is_fresh(value),
+            Some(Err(_)) => false,
+        };
+        if let Some(at) = entries.iter().position(|entry| entry.key == key) {
+            let entry = entries.remove(at);
+            let is_usable = is_usable(&entry.made.borrow());
+            if is_usable {
+                let made = entry.made.clone();
+                entries.insert(0, entry);
+                return made;
+            }
+        }
+        let (sender, made) = watch::channel(None);
+        entries.insert(0, Entry { key, made: made.clone() });
+        while entries.len() > self.room {
+            let is_made = |entry: &Entry<K, V>| entry.made.borrow().is_some();
+            let Some(last) = entries.iter().rposition(is_made) else { break };
+            entries.remove(last);
+        }
+        drop(entries);
+        task::spawn_blocking(move || {
+            let value = make().map(Arc::new);
+            let _ = sender.send(Some(value)); // nobody waits any more
+        });
+        made
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry<K, V>>> {
+        self.entries.lock().unwrap_or_else(|error| error.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_is_made_once_and_the_oldest_goes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let cache: Arc<Cache<u32, u32>> = Arc::new(Cache::new(2));
+            let made = Arc::new(AtomicU32::new(0));
+            let get = |key: u32| {
+                let (cache, made) = (cache.clone(), made.clone());
+                async move {
+                    let make = move || {
+                        std::thread::sleep(Duration::from_millis(20));
+                        made.fetch_add(1, Ordering::Relaxed);
+                        if key == 9 { Err(Refusal::missing("nine")) } else { Ok(key * 10) }
+                    };
+                    cache.get(key, |_| true, make).await
+                }
+            };
+            let mut all: Vec<_> = (0..50).map(|_| tokio::spawn(get(1))).collect();
+            for answer in &mut all {
+                assert_eq!(answer.await.expect("no panic").as_deref(), Ok(&10));
+            }
+            assert_eq!(made.load(Ordering::Relaxed), 1);
+            assert_eq!(get(2).await.as_deref(), Ok(&20));
+            assert_eq!(get(1).await.as_deref(), Ok(&10));
+            assert_eq!(get(3).await.as_deref(), Ok(&30));
+            assert_eq!(made.load(Ordering::Relaxed), 3);
+            assert_eq!(get(1).await.as_deref(), Ok(&10));
+            assert_eq!(made.load(Ordering::Relaxed), 3, "2 was the oldest");
+            assert_eq!(get(2).await.as_deref(), Ok(&20));
+            assert_eq!(made.load(Ordering::Relaxed), 4);
+            for _ in 0..2 {
+                assert_eq!(get(9).await.err(), Some(Refusal::missing("nine")));
+            }
+            assert_eq!(made.load(Ordering::Relaxed), 6, "errors are not kept");
+            let stale = cache.get(1, |_| false, || Ok(11)).await;
+            assert_eq!(stale.as_deref(), Ok(&11));
+        });
+    }
+}

@@ -1,0 +1,250 @@
+//! What changes while the page is open: a thread looks at running processes as long as anybody
+//! listens, and sends what it finds to all who do.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use nix::time::{ClockId, clock_gettime};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::{Stream, StreamExt};
+
+use crate::catalog::{Catalog, Listed, Numbered};
+use crate::live::Live;
+use crate::routes::App;
+use crate::store::Store;
+
+/// Processes are looked at so often, at most.
+const PERIOD: Duration = Duration::from_millis(250);
+/// The longest time between two looks.
+const PERIOD_MAX: Duration = Duration::from_secs(10);
+/// They are looked at again after this many times the processor time that it took: at most 1.2 % of
+/// a core.
+const REST: u32 = 80;
+/// A process that does nothing is reported so often.
+const IDLE: Duration = Duration::from_secs(1);
+/// Whether processes came or ended is looked at so often.
+const CHECK: Duration = Duration::from_secs(1);
+/// Events that a slow client may be behind.
+const BEHIND: usize = 256;
+
+/// What has changed, as it is sent.
+#[derive(Clone)]
+struct Change {
+    event: &'static str,
+    data: Arc<str>,
+}
+
+/// The state of a process.
+#[derive(Serialize)]
+struct LiveData {
+    process: u32,
+    time_ns: u64,
+    live_bytes: u64,
+    resident_bytes: u64,
+    allocations: u64,
+    /// How it ended; none if it runs.
+    ended: Option<String>,
+}
+
+/// The process of tables that are out of date.
+#[derive(Serialize)]
+struct TablesData {
+    process: u32,
+}
+
+/// Reports what changes.
+pub(crate) struct Changes {
+    sender: broadcast::Sender<Change>,
+    /// Whether the thread runs.
+    is_looking: Mutex<bool>,
+    catalog: Arc<Catalog>,
+    store: Arc<Store>,
+}
+
+impl Changes {
+    /// Nobody listens yet.
+    pub(crate) fn new(catalog: Arc<Catalog>, store: Arc<Store>) -> Changes {
+        let (sender, _) = broadcast::channel(BEHIND);
+        Changes { sender, is_looking: Mutex::default(), catalog, store }
+    }
+
+    /// Listens from now on.
+    fn listen(self: &Arc<Self>) -> broadcast::Receiver<Change> {
+        let receiver = self.sender.subscribe();
+        let mut is_looking = self.is_looking.lock().unwrap_or_else(|error| error.into_inner());
+        if !*is_looking {
+            let own = self.clone();
+            *is_looking = thread::Builder::new().spawn(move || own.look()).is_ok();
+        }
+        receiver
+    }
+
+    /// Looks as long as anybody listens.
+    fn look(&self) {
+        let mut looker =
+            Looker { changes: self, live: FxHashMap::default(), told: Told::default() };
+        loop {
+            {
+                let mut is_looking =
+                    self.is_looking.lock().unwrap_or_else(|error| error.into_inner());
+                if self.sender.receiver_count() == 0 {
+                    *is_looking = false;
+                    return;
+                }
+            }
+            let begin = thread_time();
+            looker.look();
+            let took = thread_time().saturating_sub(begin);
+            thread::sleep((took * REST).clamp(PERIOD, PERIOD_MAX));
+        }
+    }
+
+    fn send(&self, event: &'static str, data: &impl Serialize) {
+        let data: Arc<str> = serde_json::to_string(data).unwrap_or_default().into();
+        let _ = self.sender.send(Change { event, data }); // the last listener has left
+    }
+}
+
+/// Answers with events until the client leaves.
+pub(crate) async fn changes(
+    State(app): State<Arc<App>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let events = BroadcastStream::new(app.changes.listen()).map(|change| {
+        let event = match change {
+            Ok(Change { event, data }) => Event::default().event(event).data(&*data),
+            // What a slow client has missed is found out by looking at everything again.
+            Err(_) => Event::default().event("recordings").data("{}"),
+        };
+        Ok(event)
+    });
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+/// When something was sent last, by process.
+#[derive(Default)]
+struct Told {
+    live: FxHashMap<u32, Instant>,
+    tables: FxHashMap<u32, Instant>,
+    checked: Option<Instant>,
+}
+
+/// Looks at all that runs.
+struct Looker<'a> {
+    changes: &'a Changes,
+    live: FxHashMap<u32, Live>,
+    told: Told,
+}
+
+impl Looker<'_> {
+    fn look(&mut self) {
+        if self.told.checked.is_none_or(|checked| checked.elapsed() >= CHECK) {
+            self.check();
+            self.told.checked = Some(Instant::now());
+        }
+        let mut numbers: Vec<u32> = self.live.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            self.look_at(number);
+        }
+    }
+
+    /// Looks whether processes came or ended.
+    fn check(&mut self) {
+        let catalog = &self.changes.catalog;
+        if self.told.checked.is_some() && !catalog.is_outdated() {
+            return;
+        }
+        let before = summary(&catalog.listed());
+        let Ok(listed) = catalog.refresh() else { return };
+        let running: Vec<Numbered> =
+            listed.iter().flat_map(|listed| &listed.images).cloned().collect();
+        for numbered in &running {
+            if let Some(running) = numbered.running()
+                && let std::collections::hash_map::Entry::Vacant(entry) =
+                    self.live.entry(numbered.number)
+                && let Ok(live) = Live::open(&running)
+            {
+                entry.insert(live);
+            }
+        }
+        let is_over = |number: &u32| {
+            let found = running.iter().find(|numbered| numbered.number == *number);
+            found.is_none_or(|numbered| !numbered.image.is_running)
+        };
+        let over: Vec<u32> = self.live.keys().copied().filter(is_over).collect();
+        for number in over {
+            self.end(number);
+        }
+        if self.told.checked.is_some() || before != summary(&listed) {
+            self.changes.send("recordings", &serde_json::Map::new());
+        }
+    }
+
+    /// Reports a process for the last time.
+    fn end(&mut self, number: u32) {
+        let Some(mut live) = self.live.remove(&number) else { return };
+        let _ = live.look(); // what was read before is as good
+        let ended = Some(live.ending());
+        self.report(number, &live, ended);
+        if self.changes.store.last_read(number).is_some() {
+            self.changes.send("tables", &TablesData { process: number });
+        }
+    }
+
+    fn look_at(&mut self, number: u32) {
+        let Some(mut live) = self.live.remove(&number) else { return };
+        let has_changed = live.look();
+        let is_due = || {
+            let last = self.told.live.get(&number);
+            last.is_none_or(|last| last.elapsed() >= IDLE)
+        };
+        if matches!(has_changed, Ok(true)) || is_due() {
+            self.report(number, &live, None);
+            self.told.live.insert(number, Instant::now());
+        }
+        self.report_tables(number, &live);
+        self.live.insert(number, live);
+    }
+
+    /// Reports that tables are out of date, no sooner than they are read again.
+    fn report_tables(&mut self, number: u32, live: &Live) {
+        let Some(loaded) = self.changes.store.last_read(number) else { return };
+        let rest = Store::rest(&loaded);
+        let last = self.told.tables.get(&number);
+        let is_outdated = live.changed > loaded.read_at && loaded.read_at.elapsed() >= rest;
+        if is_outdated && last.is_none_or(|last| last.elapsed() >= rest) {
+            self.changes.send("tables", &TablesData { process: number });
+            self.told.tables.insert(number, Instant::now());
+        }
+    }
+
+    fn report(&self, number: u32, live: &Live, ended: Option<String>) {
+        let data = LiveData {
+            process: number,
+            time_ns: live.now_ns(),
+            live_bytes: live.state.live_bytes,
+            resident_bytes: live.resident_bytes(),
+            allocations: live.state.allocations,
+            ended,
+        };
+        self.changes.send("live", &data);
+    }
+}
+
+/// What of the recordings is worth an event.
+fn summary(listed: &[Listed]) -> Vec<(u32, bool)> {
+    let images = listed.iter().flat_map(|listed| &listed.images);
+    images.map(|numbered| (numbered.number, numbered.image.is_running)).collect()
+}
+
+/// Processor time of the calling thread.
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}

@@ -1,0 +1,32 @@
+//! `heaptide view`: a server on loopback that answers a page in the browser.
+//!
+//! ```text
+//! browser ──▶ server ─▶ access ─▶ routes ─▶ store ─▶ recordings, live profiles
+//!                                   │  ▲
+//!                                   │  └─ changes: a thread that looks at running processes
+//!                                   └─▶ control ─▶ running programs, with `--control` only
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout)] // a failed write would end the command
+
+mod access;
+mod cache;
+mod catalog;
+mod changes;
+mod control;
+mod data;
+mod error;
+mod live;
+mod owners;
+mod query;
+mod refusal;
+mod routes;
+mod server;
+mod source;
+mod store;
+
+pub use catalog::Opened;
+pub use error::Error;
+pub use server::{Options, Server};
+pub use store::{For, Prepare, Words};

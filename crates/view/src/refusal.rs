@@ -1,0 +1,65 @@
+//! Requests that get no answer, and the line that explains it.
+
+use std::fmt::Display;
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+/// The content type of lines.
+pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// A request that gets no answer, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    /// The status of the response.
+    pub(crate) status: StatusCode,
+    /// The reason, one line or an error of a query with its place below.
+    pub(crate) line: String,
+}
+
+impl Refusal {
+    /// The request makes no sense.
+    pub(crate) fn bad(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::BAD_REQUEST, line: line.to_string() }
+    }
+
+    /// The client may not do this.
+    pub(crate) fn forbidden(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::FORBIDDEN, line: line.to_string() }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn missing(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::NOT_FOUND, line: line.to_string() }
+    }
+
+    /// The recording has no answer, or not any more.
+    pub(crate) fn conflict(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::CONFLICT, line: line.to_string() }
+    }
+
+    /// A file cannot be read, or the server has a fault.
+    pub(crate) fn failed(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, line: line.to_string() }
+    }
+}
+
+impl From<heaptide_analysis::Error> for Refusal {
+    fn from(error: heaptide_analysis::Error) -> Refusal {
+        use heaptide_analysis::Error::{
+            Missing, NoProfiles, NoSnapshot, NoTrace, NoTraceInSnapshot,
+        };
+        match error {
+            Missing { .. } | NoProfiles { .. } | NoSnapshot { .. } => Refusal::missing(error),
+            NoTrace { .. } | NoTraceInSnapshot { .. } => Refusal::conflict(error),
+            error => Refusal::failed(error),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, [(CONTENT_TYPE, PLAIN)], format!("{}\n", self.line)).into_response()
+    }
+}

@@ -1,0 +1,131 @@
+//! The connections: a bounded number, each with a bounded time for its requests.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+use crate::access::Access;
+use crate::catalog::{Catalog, Opened};
+use crate::changes::Changes;
+use crate::error::Error;
+use crate::routes::{self, App};
+use crate::store::{Store, Words};
+
+/// Connections at the same time; more wait.
+const CONNECTIONS: usize = 512;
+/// How long a client may take to send the head of a request, and to be idle before it.
+const HEAD: Duration = Duration::from_secs(10);
+/// Bytes of the head of a request.
+const HEAD_MAX: usize = 64 << 10;
+/// Threads that read recordings.
+const READERS: usize = 4;
+/// How long nothing is accepted after the system had no room for a connection.
+const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// What is served, and where.
+pub struct Options {
+    /// The recordings.
+    pub recordings: Vec<Opened>,
+    /// A loopback address; port 0 is any that is free.
+    pub address: SocketAddr,
+    /// Whether programs may be controlled.
+    pub has_control: bool,
+    /// Reads options of the command line.
+    pub words: Words,
+    /// The version of the command.
+    pub version: &'static str,
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    app: Arc<App>,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Opens the recordings, and listens.
+    ///
+    /// Errors: the address is not a loopback address or is in use, or a recording cannot be read.
+    pub fn start(options: Options) -> Result<Server, Error> {
+        let Options { recordings, address, has_control, words, version } = options;
+        if !address.ip().is_loopback() {
+            return Err(Error::NotLoopback { address });
+        }
+        let catalog = Arc::new(Catalog::open(recordings)?);
+        let listen = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let access = Access::new(address)?;
+        let store = Arc::new(Store::new(catalog.clone(), words));
+        let changes = Arc::new(Changes::new(catalog.clone(), store.clone()));
+        let app = Arc::new(App { access, catalog, store, changes, has_control, version });
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(READERS).build();
+        Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })
+    }
+
+    /// The address of the page, which lets whoever knows it in.
+    pub fn url(&self) -> String {
+        format!("http://{}/?{}", self.address, self.app.access.query())
+    }
+
+    /// An address that opens the page once, for command lines that others can read.
+    pub fn url_once(&self) -> String {
+        format!("http://{}/?{}", self.address, self.app.access.query_once())
+    }
+
+    /// Answers until Ctrl-C.
+    ///
+    /// Errors: there can be no server.
+    pub fn run(self) -> Result<(), Error> {
+        let Server { listener, app, runtime, .. } = self;
+        let served = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Start)?;
+            let routes = routes::routes(app);
+            tokio::spawn(serve(listener, routes));
+            tokio::signal::ctrl_c().await.map_err(Error::Start)
+        });
+        // What is being read is of no use to anybody.
+        runtime.shutdown_background();
+        served
+    }
+}
+
+async fn serve(listener: tokio::net::TcpListener, routes: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let routes = routes.clone();
+                tokio::spawn(async move {
+                    answer(stream, routes).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(NO_ROOM).await,
+        }
+    }
+}
+
+/// Answers the requests of a connection.
+async fn answer(stream: TcpStream, routes: Router) {
+    let _ = stream.set_nodelay(true); // an answer is late otherwise, and the same
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let _ = connection.await; // the client sent nonsense, or left
+}

@@ -1,0 +1,361 @@
+//! Processes as they were read last, and the tables that the page gets of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use heaptide_analysis::model::{Measure, Process, Recording};
+use heaptide_analysis::recording::Choice;
+use heaptide_analysis::recording::between::{self, Stop};
+use heaptide_analysis::recording::live_tables::LiveTables;
+use heaptide_analysis::recording::snapshot::Reference;
+use heaptide_render::page;
+use nix::time::{ClockId, clock_gettime};
+use rustc_hash::FxHashMap;
+
+use crate::cache::Cache;
+use crate::catalog::{Catalog, Numbered};
+use crate::refusal::Refusal;
+
+/// Processes that are kept: two that are compared, each for the page and for queries.
+const PROCESSES: usize = 4;
+/// Tables for the page that are kept.
+const TABLES: usize = 4;
+/// A process that runs is read again after this many times the processor time that it took: at most
+/// 1.7 % of a core.
+const REST: u32 = 60;
+/// It is read again no sooner than this.
+const REST_MIN: Duration = Duration::from_secs(2);
+
+/// For whom names and stacks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum For {
+    /// The page, which a person reads.
+    Page,
+    /// Queries, which see what was recorded.
+    Query,
+}
+
+/// Applies a selection to a process.
+pub type Prepare = Box<dyn FnOnce(&mut Process) + Send>;
+
+/// Reads options of the command line that select and name: the text of them, and for whom.
+///
+/// Errors: the line that the command prints.
+pub type Words = Arc<dyn Fn(&str, For) -> Result<Prepare, String> + Send + Sync>;
+
+/// What of a process is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// The number of the process.
+    pub(crate) process: u32,
+    /// The snapshot; none for the end.
+    pub(crate) snapshot: Option<u32>,
+    /// Times that it is about, nanoseconds from the start.
+    pub(crate) span: Option<(u64, u64)>,
+    /// Options as they are typed.
+    pub(crate) filter: String,
+}
+
+/// What a process is read for, and in which way.
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    process: u32,
+    choice: Choosing,
+    filter: String,
+    reader: For,
+}
+
+/// Which counts are read.
+#[derive(Clone, PartialEq, Eq)]
+enum Choosing {
+    /// Those of the whole run, or of a snapshot.
+    Whole(Option<u32>),
+    /// What was counted from one snapshot, or the start, to another, or the end.
+    Between(Option<u32>, Option<u32>),
+}
+
+/// A process that was read.
+pub(crate) struct Loaded {
+    /// A number that no other has.
+    pub(crate) version: u64,
+    /// It has one process.
+    pub(crate) recording: Recording,
+    /// When reading began.
+    pub(crate) read_at: Instant,
+    /// The processor time that reading took.
+    pub(crate) cost: Duration,
+    was_running: bool,
+}
+
+impl Loaded {
+    /// The process.
+    ///
+    /// Errors: there is none, which does not happen.
+    pub(crate) fn process(&self) -> Result<&Process, Refusal> {
+        self.recording.processes.first().ok_or_else(|| Refusal::missing("no such process"))
+    }
+}
+
+/// How exact what a span of time has is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exact {
+    /// By the events of a trace.
+    Trace,
+    /// By snapshots, of a span around the one that was asked for.
+    Snapshots,
+    /// It is of the whole run.
+    Whole,
+}
+
+impl Exact {
+    /// Its name in a header.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Exact::Trace => "trace",
+            Exact::Snapshots => "snapshots",
+            Exact::Whole => "whole",
+        }
+    }
+}
+
+/// Part of a process, ready for a view.
+pub(crate) struct Chosen {
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) exact: Exact,
+    /// The times that it is about, where that is not all of the run.
+    pub(crate) span: Option<(u64, u64)>,
+}
+
+/// Tables as the page gets them.
+pub(crate) struct Tables {
+    pub(crate) bytes: axum::body::Bytes,
+}
+
+/// What is kept.
+pub(crate) struct Store {
+    catalog: Arc<Catalog>,
+    words: Words,
+    processes: Cache<Key, Loaded>,
+    tables: Cache<(u64, Option<(u64, u64)>), Tables>,
+    /// Readers of processes that run, which keep the names that they looked up.
+    readers: Arc<Mutex<FxHashMap<u32, LiveTables>>>,
+    versions: Arc<AtomicU64>,
+}
+
+impl Store {
+    /// One that has nothing.
+    pub(crate) fn new(catalog: Arc<Catalog>, words: Words) -> Store {
+        Store {
+            catalog,
+            words,
+            processes: Cache::new(PROCESSES),
+            tables: Cache::new(TABLES),
+            readers: Arc::default(),
+            versions: Arc::new(AtomicU64::new(1)),
+        }
+    }
+
+    /// What of a process a request is about.
+    ///
+    /// Errors: there is no such process, snapshot or span; the filter is none; it cannot be read.
+    pub(crate) async fn chosen(&self, part: &Part, reader: For) -> Result<Chosen, Refusal> {
+        let catalog = self.catalog.clone();
+        let number = part.process;
+        let found = tokio::task::spawn_blocking(move || catalog.process(number)).await;
+        let (recording, numbered) = found.map_err(Refusal::failed)??;
+        let whole =
+            self.loaded(part, reader, Choosing::Whole(part.snapshot), &numbered, &recording);
+        let Some((from, to)) = part.span else {
+            let loaded = whole.await?;
+            return Ok(Chosen { loaded, exact: Exact::Whole, span: None });
+        };
+        if from >= to {
+            return Err(Refusal::bad(format_args!("from={from}&to={to}: expected from < to")));
+        }
+        if part.snapshot.is_some() {
+            return Err(Refusal::bad("snapshot= and from=: a snapshot has no time; omit one"));
+        }
+        let loaded = whole.await?;
+        let process = loaded.process()?;
+        if from == 0 && to >= process.lifetime.duration_ns {
+            return Ok(Chosen { loaded, exact: Exact::Whole, span: None });
+        }
+        if process.has_trace() {
+            return Ok(Chosen { loaded, exact: Exact::Trace, span: Some((from, to)) });
+        }
+        let file = numbered.image.file.clone();
+        let stops = tokio::task::spawn_blocking(move || between::stops(&file)).await;
+        let stops = stops.map_err(Refusal::failed)?;
+        let end = Stop { snapshot: None, time_ns: process.lifetime.duration_ns };
+        let Some((first, last)) = around(&stops, end, (from, to)) else {
+            return Err(Refusal::conflict(format_args!(
+                "{}: without a trace or snapshots, nothing is known of a part of the run; record \
+                 with `heaptide run --mode trace` or `--snapshot-every 1s`",
+                recording.display()
+            )));
+        };
+        if first.snapshot.is_none() && last.snapshot.is_none() {
+            return Ok(Chosen { loaded, exact: Exact::Whole, span: None });
+        }
+        let choice = Choosing::Between(first.snapshot, last.snapshot);
+        let loaded = self.loaded(part, reader, choice, &numbered, &recording).await?;
+        let span = Some((first.time_ns, last.time_ns));
+        Ok(Chosen { loaded, exact: Exact::Snapshots, span })
+    }
+
+    /// The tables for the page.
+    ///
+    /// Errors: the trace cannot be read.
+    pub(crate) async fn tables(&self, chosen: &Chosen) -> Result<Arc<Tables>, Refusal> {
+        let span = chosen.span.filter(|_| chosen.exact == Exact::Trace);
+        let loaded = chosen.loaded.clone();
+        let make = move || {
+            let process = loaded.process()?;
+            let of_span = span.map(|(from, to)| process.during(from, to)).transpose()?;
+            let process = of_span.as_ref().unwrap_or(process);
+            let bytes = page::data(process, Measure::AtPeakBytes).map_err(Refusal::failed)?;
+            Ok(Tables { bytes: bytes.into() })
+        };
+        self.tables.get((chosen.loaded.version, span), |_| true, make).await
+    }
+
+    /// The last reading of a process for the page, whatever was selected of it.
+    pub(crate) fn last_read(&self, process: u32) -> Option<Arc<Loaded>> {
+        let is_it = |key: &Key, _: &Loaded| {
+            let is_end = key.choice == Choosing::Whole(None);
+            key.process == process && key.reader == For::Page && is_end
+        };
+        self.processes.found(is_it)
+    }
+
+    /// How long what was read of a process that runs is good enough.
+    pub(crate) fn rest(loaded: &Loaded) -> Duration {
+        (loaded.cost * REST).max(REST_MIN)
+    }
+
+    async fn loaded(
+        &self,
+        part: &Part,
+        reader: For,
+        choice: Choosing,
+        numbered: &Numbered,
+        recording: &Path,
+    ) -> Result<Arc<Loaded>, Refusal> {
+        let is_running = numbered.image.is_running && choice.has_end();
+        let key = Key {
+            process: part.process,
+            choice: choice.clone(),
+            filter: part.filter.clone(),
+            reader,
+        };
+        let is_fresh = |loaded: &Loaded| {
+            let is_young = || loaded.read_at.elapsed() < Store::rest(loaded);
+            loaded.was_running == is_running && (!is_running || is_young())
+        };
+        let prepare = (self.words)(&part.filter, reader).map_err(Refusal::bad)?;
+        let reading = Reading {
+            file: numbered.image.file.clone(),
+            number: part.process,
+            is_running,
+            choice,
+            readers: self.readers.clone(),
+        };
+        let (path, version) = (recording.to_owned(), self.versions.clone());
+        let make = move || {
+            let (read_at, begin) = (Instant::now(), process_time());
+            let mut process = reading.read()?;
+            prepare(&mut process);
+            Ok(Loaded {
+                version: version.fetch_add(1, Ordering::Relaxed),
+                recording: Recording { path, processes: vec![process], ..Recording::default() },
+                read_at,
+                cost: process_time().saturating_sub(begin),
+                was_running: is_running,
+            })
+        };
+        self.processes.get(key, is_fresh, make).await
+    }
+}
+
+impl Choosing {
+    /// Whether it is of what the process counts now.
+    fn has_end(&self) -> bool {
+        matches!(self, Choosing::Whole(None) | Choosing::Between(_, None))
+    }
+}
+
+/// The last stop before a span and the first one behind it. None if there are no stops between
+/// start and end.
+fn around(stops: &[Stop], end: Stop, (from, to): (u64, u64)) -> Option<(Stop, Stop)> {
+    let start = Stop { snapshot: None, time_ns: 0 };
+    if stops.is_empty() {
+        return None;
+    }
+    let first = stops.iter().rfind(|stop| stop.time_ns <= from).copied().unwrap_or(start);
+    let last = stops.iter().find(|stop| stop.time_ns >= to).copied().unwrap_or(end);
+    Some((first, last))
+}
+
+/// How a process is read.
+struct Reading {
+    file: PathBuf,
+    number: u32,
+    is_running: bool,
+    choice: Choosing,
+    readers: Arc<Mutex<FxHashMap<u32, LiveTables>>>,
+}
+
+impl Reading {
+    fn read(&self) -> Result<Process, Refusal> {
+        match self.choice {
+            Choosing::Whole(None) if self.is_running => {
+                let known = self.readers().remove(&self.number);
+                let mut reader = known.unwrap_or_else(|| LiveTables::as_opened(&self.file));
+                let process = reader.read(&mut |_, _| {});
+                self.readers().insert(self.number, reader);
+                Ok(process?)
+            }
+            Choosing::Whole(snapshot) => {
+                self.readers().remove(&self.number);
+                let snapshot = snapshot.map(Reference::Number);
+                let choice = Choice { snapshot, from_start: false };
+                let read = Recording::open_of(&self.file, &choice)?;
+                let mut processes = read.processes.into_iter();
+                processes.next().ok_or_else(|| Refusal::missing("nothing was recorded"))
+            }
+            Choosing::Between(from, to) => Ok(between::open(&self.file, from, to)?),
+        }
+    }
+
+    fn readers(&self) -> MutexGuard<'_, FxHashMap<u32, LiveTables>> {
+        self.readers.lock().unwrap_or_else(|error| error.into_inner())
+    }
+}
+
+/// Processor time of the whole command: names are looked up by several threads.
+fn process_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_grow_to_the_stops_around_them() {
+        let stop = |number, time_ns| Stop { snapshot: Some(number), time_ns };
+        let stops = [stop(1, 10), stop(2, 20), stop(3, 30)];
+        let end = Stop { snapshot: None, time_ns: 40 };
+        let around = |from, to| {
+            let (first, last) = around(&stops, end, (from, to)).expect("stops");
+            (first.snapshot, first.time_ns, last.snapshot, last.time_ns)
+        };
+        assert_eq!(around(12, 18), (Some(1), 10, Some(2), 20));
+        assert_eq!(around(10, 20), (Some(1), 10, Some(2), 20));
+        assert_eq!(around(5, 21), (None, 0, Some(3), 30));
+        assert_eq!(around(25, 99), (Some(2), 20, None, 40));
+        assert_eq!(super::around(&[], end, (1, 2)), None);
+    }
+}
