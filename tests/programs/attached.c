@@ -4,11 +4,14 @@
 //      from before are resized to 300 bytes and kept
 //   m: 100 texts of 5000 bytes with their ends (strdup), all freed
 //   p: 100 blocks of 48 bytes by pointers to malloc and free that were taken before
+//   l: limits its address space to 512 MB by setrlimit64, and allocates 64 MiB below that
+//   t: writes the title "name *:1" over its arguments, where name is that of its first argument
 //   e: ends with status 7
 //
 // `amp` after a first attach: 1203 allocations (three of them by realloc), 1190 frees, 13 frees of
 // blocks from before, 13 blocks live with 1900 bytes requested, the highest 1000 of them.
 #include "guest.h"
+#include <sys/resource.h>
 #include <unistd.h>
 
 static void *before[10], *kept[10], *resized[3];
@@ -45,8 +48,30 @@ static NOINLINE void pointed(void)
         give(take(48));
 }
 
-int main(void)
+static NOINLINE void limited(void)
 {
+    struct rlimit64 limit = {512000000, RLIM64_INFINITY}, set;
+    CHECK(setrlimit64(RLIMIT_AS, &limit) == 0);
+    CHECK(getrlimit64(RLIMIT_AS, &set) == 0 && set.rlim_cur == limit.rlim_cur);
+    void *block = keep(malloc(64 << 20));
+    CHECK(block != NULL);
+    free(block);
+}
+
+static void set_title(char *first)
+{
+    size_t length = strlen(first);
+    const char *name = strrchr(first, '/') + 1;
+    char title[256];
+    snprintf(title, sizeof title, "%s *:1", name);
+    CHECK(strlen(title) <= length);
+    memset(first, 0, length);
+    strcpy(first, title);
+}
+
+int main(int count, char **words)
+{
+    CHECK(count == 1);
     for (int i = 0; i < 10; i++)
         before[i] = calloc(1, 64 + i);
     for (int i = 0; i < 3; i++)
@@ -60,6 +85,10 @@ int main(void)
             imported();
         if (step == 'p')
             pointed();
+        if (step == 't')
+            set_title(words[0]);
+        if (step == 'l')
+            limited();
         if (step == 'e')
             return 7;
         CHECK(write(1, &step, 1) == 1);

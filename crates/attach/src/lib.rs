@@ -20,4 +20,4 @@ mod threads;
 mod view;
 
 pub use error::Error;
-pub use session::{Request, attach, detach};
+pub use session::{Detached, Pause, Request, attach, detach};

@@ -38,28 +38,63 @@ const JUMP_BYTES: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The library.
-    pub library: PathBuf,
+    pub recorder: PathBuf,
     /// Settings as in the environment, each ended by a zero byte, but for the recording.
     pub settings: Vec<u8>,
+    /// What programs need as well that the process starts by exec, in the same form. They are
+    /// recorded if the process sees the files of this command, else counted.
+    pub handed_on: Vec<u8>,
     /// The recording's directory.
     pub recording: PathBuf,
     /// How long to look for a safe moment.
     pub patience: Duration,
 }
 
+/// How long all threads of a process were stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause {
+    /// In all, also in attempts that came at a bad moment.
+    pub total: Duration,
+    /// At a time.
+    pub longest: Duration,
+}
+
+impl Pause {
+    fn add(&mut self, time: Duration) {
+        self.total += time;
+        self.longest = self.longest.max(time);
+    }
+}
+
 /// Has a process begin a recording.
 ///
 /// Errors: why not. The process runs as before.
-pub fn attach(pid: Pid, request: Request) -> Result<(), Error> {
-    apart(move || Session::new(pid, request.patience)?.attach(&request))
+pub fn attach(pid: Pid, request: Request) -> Result<Pause, Error> {
+    apart(move || {
+        let mut session = Session::new(pid, request.patience)?;
+        session.attach(&request)?;
+        Ok(session.pause)
+    })
 }
 
-/// Ends the recording of a process that a command attached to. Returns the path of its profile, as
-/// the process names it.
+/// A recording that was ended.
+#[derive(Clone, Debug)]
+pub struct Detached {
+    /// The path of the profile, as the process names it.
+    pub profile: PathBuf,
+    /// What it took.
+    pub pause: Pause,
+}
+
+/// Ends the recording of a process that a command attached to.
 ///
 /// Errors: why not. The process is recorded as before.
-pub fn detach(pid: Pid, patience: Duration) -> Result<String, Error> {
-    apart(move || Session::new(pid, patience)?.detach())
+pub fn detach(pid: Pid, patience: Duration) -> Result<Detached, Error> {
+    apart(move || {
+        let mut session = Session::new(pid, patience)?;
+        let profile = PathBuf::from(session.detach()?);
+        Ok(Detached { profile, pause: session.pause })
+    })
 }
 
 /// Does it in a thread of its own: when that ends, the kernel lets all threads go that it traces.
@@ -75,6 +110,7 @@ struct Session {
     pid: Pid,
     patience: Duration,
     until: Instant,
+    pause: Pause,
 }
 
 /// A stopped thread and its frames.
@@ -86,13 +122,14 @@ struct Seen {
 impl Session {
     fn new(pid: Pid, patience: Duration) -> Result<Session, Error> {
         let process = Process::open(pid)?;
-        Ok(Session { process, pid, patience, until: Instant::now() + patience })
+        let until = Instant::now() + patience;
+        Ok(Session { process, pid, patience, until, pause: Pause::default() })
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
         match self.process.loaded()? {
             Some(loaded) => self.check(&loaded.state)?,
-            None => self.load(&request.library)?,
+            None => self.load(&request.recorder)?,
         }
         self.prepare(request)?;
         self.begin()
@@ -156,6 +193,20 @@ impl Session {
             }
             thread::sleep(PAUSE);
         }
+    }
+
+    /// The same of work that stops all threads while it lasts.
+    fn patiently_stopped<T>(
+        &mut self,
+        why: &str,
+        mut work: impl FnMut(&mut Session) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        self.patiently(why, |session| {
+            let start = Instant::now();
+            let done = work(session);
+            session.pause.add(start.elapsed());
+            done
+        })
     }
 
     /// Has a thread at a safe point load the library.
@@ -318,7 +369,7 @@ impl Session {
     /// Has the library prepare a recording, while all threads are stopped but the one that does it.
     fn prepare(&mut self, request: &Request) -> Result<(), Error> {
         let why = "a thread was in the loader or the recorder each time";
-        let outcome = self.patiently(why, |session| session.try_to_prepare(request))?;
+        let outcome = self.patiently_stopped(why, |session| session.try_to_prepare(request))?;
         match outcome {
             OUTCOME_PREPARED => Ok(()),
             OUTCOME_NO_PROFILE => Err(Error::new(format!(
@@ -354,7 +405,10 @@ impl Session {
             output = format!("/proc/self/fd/{}", number.map_err(failed)?).into_bytes();
         }
         let variable = Setting::Output.variable().as_bytes();
-        let settings = [&request.settings, variable, b"=", &output, b"\0"].concat();
+        let mut settings = [&request.settings, variable, b"=", &output, b"\0"].concat();
+        if view::is_shared(self.pid, &request.recorder) {
+            settings.extend_from_slice(&request.handed_on);
+        }
         caller.put(&settings).map_err(failed)?;
         let arguments = [caller.arguments(), settings.len() as u64];
         caller.call(entry, arguments, PREPARES_WITHIN).map_err(failed)?;
@@ -386,7 +440,7 @@ impl Session {
     /// Changes the code of allocators and lets the recording begin, while all threads are stopped.
     fn begin(&mut self) -> Result<(), Error> {
         let why = "a thread was at the beginning of a function of the allocator each time";
-        self.patiently(why, Session::try_to_begin)
+        self.patiently_stopped(why, Session::try_to_begin)
     }
 
     fn try_to_begin(&mut self) -> Result<Option<()>, Error> {
@@ -453,13 +507,19 @@ impl Session {
         let not_attached =
             || Error::new(format!("process {pid} is not recorded by `heaptide attach`"));
         let loaded = self.process.loaded()?.ok_or_else(not_attached)?;
+        if loaded.state.link == LINK_PRELOADED {
+            return Err(Error::new(format!(
+                "process {pid} was started with the recorder, or has executed another program since \
+                 it was attached to; control it with `heaptide ctl {pid}`"
+            )));
+        }
         let is_attached = loaded.state.link == LINK_ATTACHED && loaded.state.is_used != 0;
         if !is_attached || self.state_word(&loaded.state)? != STATE_ACTIVE {
             return Err(not_attached());
         }
         let recording = self.recording(&loaded.state);
         let why = "a thread was in the recorder each time";
-        self.patiently(why, Session::try_to_detach)?;
+        self.patiently_stopped(why, Session::try_to_detach)?;
         Ok(recording)
     }
 

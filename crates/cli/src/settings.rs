@@ -163,7 +163,7 @@ impl<'a> Settings<'a> {
 /// The library that records.
 ///
 /// Errors: there is none, or what is named by `HEAPTIDE_LIBRARY` is something else.
-fn recorder() -> Result<PathBuf, Error> {
+pub fn recorder() -> Result<PathBuf, Error> {
     let path = library::path()?;
     let refuse = |why: &str| Error::new(format!("{}: {why}", path.display()));
     let elf = check_library(&path).map_err(|why| refuse(&why))?;

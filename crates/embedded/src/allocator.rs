@@ -96,7 +96,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
             if is(Choice::Forward) {
                 return self.0.alloc(layout);
             }
-            allocate((&raw const self.0).cast(), layout.size(), layout.align(), alloc_by::<A>)
+            allocate::<false>(
+                (&raw const self.0).cast(),
+                layout.size(),
+                layout.align(),
+                alloc_by::<A>,
+            )
         }
     }
 
@@ -107,7 +112,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
             if is(Choice::Forward) {
                 return self.0.alloc_zeroed(layout);
             }
-            allocate_zeroed(
+            allocate::<true>(
                 (&raw const self.0).cast(),
                 layout.size(),
                 layout.align(),
@@ -177,21 +182,17 @@ unsafe fn realloc_by<A: GlobalAlloc>(
 
 /// Hands the caller's stack pointer and frame pointer on and jumps, as the entry of a hook does.
 #[unsafe(naked)]
-unsafe extern "C" fn allocate(_: *const c_void, _: usize, _: usize, _: Allocate) -> Address {
+unsafe extern "C" fn allocate<const ZEROED: bool>(
+    _: *const c_void,
+    _: usize,
+    _: usize,
+    _: Allocate,
+) -> Address {
     naked_asm!(
 ".cfi_startproc",
         "mov r8, rsp", "mov r9, rbp", "jmp {body}",
         ".cfi_endproc",
-body = sym allocate_body)
-}
-
-#[unsafe(naked)]
-unsafe extern "C" fn allocate_zeroed(_: *const c_void, _: usize, _: usize, _: Allocate) -> Address {
-    naked_asm!(
-".cfi_startproc",
-        "mov r8, rsp", "mov r9, rbp", "jmp {body}",
-        ".cfi_endproc",
-body = sym allocate_zeroed_body)
+body = sym allocate_body::<ZEROED>)
 }
 
 #[unsafe(naked)]
@@ -203,38 +204,13 @@ unsafe extern "C" fn reallocate(_: &Reallocation) -> Address {
 body = sym reallocate_body)
 }
 
-unsafe extern "C" fn allocate_body(
+unsafe extern "C" fn allocate_body<const ZEROED: bool>(
     allocator: *const c_void,
     size: usize,
     align: usize,
     call: Allocate,
     sp: u64,
     bp: u64,
-) -> Address {
-    // SAFETY: passed on.
-    unsafe { allocate_as(Call::Malloc, (allocator, size, align), call, Entry { sp, bp }) }
-}
-
-unsafe extern "C" fn allocate_zeroed_body(
-    allocator: *const c_void,
-    size: usize,
-    align: usize,
-    call: Allocate,
-    sp: u64,
-    bp: u64,
-) -> Address {
-    // SAFETY: passed on.
-    unsafe { allocate_as(Call::Calloc, (allocator, size, align), call, Entry { sp, bp }) }
-}
-
-/// # Safety
-/// An allocator, and the size and alignment that are requested of it.
-#[inline(always)]
-unsafe fn allocate_as(
-    kind: Call,
-    (allocator, size, align): (*const c_void, usize, usize),
-    call: Allocate,
-    entry: Entry,
 ) -> Address {
     if !records() {
         // SAFETY: the inner function's contract.
@@ -246,11 +222,11 @@ unsafe fn allocate_as(
         Some(layout) => unsafe { call(allocator, layout.size(), layout.align()) },
         None => core::ptr::null_mut(),
     };
-    let Some(mut inside) = Inside::enter::<Embedded>(entry) else {
+    let Some(mut inside) = Inside::enter::<Embedded>(Entry { sp, bp }) else {
         return call();
     };
-    if kind != Call::Malloc {
-        inside.lane().gate.note_call(kind);
+    if ZEROED {
+        inside.lane().gate.note_call(Call::Calloc);
     }
     let block = call();
     if block.is_null() {

@@ -13,7 +13,7 @@ use crate::{Preload, imports, next_symbol};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 use heaptide_format::attachment::{
-    LINK_ATTACHED, Memory, OUTCOME_NO_PROFILE, OUTCOME_NOTED, OUTCOME_PREPARED,
+    LINK_ATTACHED, LINK_IDLE, Memory, OUTCOME_NO_PROFILE, OUTCOME_NOTED, OUTCOME_PREPARED,
 };
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::start::{Prepared, prepare_attached};
@@ -37,11 +37,21 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
         imports::take_over(&NAMES);
     }
     attachment::collect_changes(false);
+    if prepared != Prepared::Ready {
+        attachment::link().store(LINK_IDLE, Release);
+    }
     describe(match prepared {
         Prepared::Ready => OUTCOME_PREPARED,
         Prepared::NoProfile => OUTCOME_NO_PROFILE,
         Prepared::Noted => OUTCOME_NOTED,
     });
+}
+
+/// Notes whether the program runs already, before anything else of this library does.
+pub fn note_loading() {
+    if next_symbol::is_late() {
+        attachment::link().store(LINK_IDLE, Release);
+    }
 }
 
 /// Gives back the memory of a recording whose state the command has wiped.

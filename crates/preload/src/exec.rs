@@ -4,16 +4,18 @@
 //! A program may clear its environment, or start another one with an environment made anew. What
 //! the recorder needs was kept when it started ([`heaptide_recorder::sys::options`]) and is added
 //! to what is handed over. Where the recorder would do harm (a sanitizer's runtime refuses to start
-//! behind it, the loader complains of a library that it cannot read) it is taken out instead.
+//! behind it, the loader complains of a library that it cannot read) it is taken out instead. A
+//! program that a command attached to has it from that command, as long as it is recorded.
 //!
 //! All of it is done without allocating, also in a child of vfork, which shares the memory of its
 //! parent: what is built for an exec that succeeds there is used again by the parent's thread.
 
+use crate::attachment;
 use crate::exec_target::{self, Room};
 use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
 use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
-use heaptide_recorder::event::process::{count_unrecorded, discount_unrecorded};
+use heaptide_recorder::event::process::{State, count_unrecorded, discount_unrecorded, process};
 use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
@@ -71,10 +73,13 @@ impl Plan {
     unsafe fn made(target: &Target<'_>, environment: Strings) -> Option<Plan> {
         let options = Options::known().filter(|options| options.is_wanted())?;
         let handed_on = &options.handed_on;
-        let has_say = !handed_on.preload.is_empty()
-            && handed_on.preload.is_whole()
-            && handed_on.variables.is_whole();
-        if !has_say || !confined::may_call() {
+        // Without a library to load, programs that an attached one starts are counted only.
+        let is_of_concern = match attachment::is_wanted() {
+            None => !handed_on.preload.is_empty(),
+            Some(is_wanted) => is_wanted && process().state() != State::Off,
+        };
+        let is_whole = handed_on.preload.is_whole() && handed_on.variables.is_whole();
+        if !is_of_concern || !is_whole || !confined::may_call() {
             return None;
         }
         // SAFETY: as the caller promises.

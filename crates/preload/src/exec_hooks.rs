@@ -80,26 +80,37 @@ real! {
         extern "C" fn(i32, *const c_char, Strings, Strings, i32) -> i32;
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn execve(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+// A hook that called another one by its symbol would reach the C library's, where this library was
+// loaded into a program that runs.
+
+fn execute_path(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
     let call = |environment| call_real!(REAL_EXECVE, (file, argv, environment), -1);
     execute(&by_path(file), environment, call)
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn execv(file: *const c_char, argv: Strings) -> i32 {
-    execve(file, argv, environ())
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+fn execute_name(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
     let call = |environment| call_real!(REAL_EXECVPE, (file, argv, environment), -1);
     execute(&by_name(file), environment, call)
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn execve(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+    execute_path(file, argv, environment)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn execv(file: *const c_char, argv: Strings) -> i32 {
+    execute_path(file, argv, environ())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
+    execute_name(file, argv, environment)
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn execvp(file: *const c_char, argv: Strings) -> i32 {
-    execvpe(file, argv, environ())
+    execute_name(file, argv, environ())
 }
 
 #[unsafe(no_mangle)]
@@ -127,9 +138,14 @@ pub extern "C" fn execveat(
 type Spawn =
     extern "C" fn(*mut i32, *const c_char, *const c_void, *const c_void, Strings, Strings) -> i32;
 
+real! {
+    pub static REAL_POSIX_SPAWN = "posix_spawn", Spawn;
+    static REAL_POSIX_SPAWNP = "posix_spawnp", Spawn;
+}
+
 /// What both forms of posix_spawn do.
 macro_rules! spawn {
-    ($name:ident, $target:path) => {
+    ($name:ident, $real:ident, $target:path) => {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(
             pid: *mut i32,
@@ -139,13 +155,10 @@ macro_rules! spawn {
             argv: Strings,
             environment: Strings,
         ) -> i32 {
-            real! {
-                static REAL = stringify!($name), Spawn;
-            }
             // SAFETY: the function's contract, which the program keeps.
             let plan = unsafe { Plan::new(&$target(file), environment) };
             let given = plan.environment;
-            let status = call_real!(REAL, (pid, file, actions, attributes, argv, given), ENOSYS);
+            let status = call_real!($real, (pid, file, actions, attributes, argv, given), ENOSYS);
             if status == 0 {
                 plan.ended();
             } else {
@@ -158,8 +171,8 @@ macro_rules! spawn {
 
 const ENOSYS: i32 = 38;
 
-spawn!(posix_spawn, by_path);
-spawn!(posix_spawnp, by_name);
+spawn!(posix_spawn, REAL_POSIX_SPAWN, by_path);
+spawn!(posix_spawnp, REAL_POSIX_SPAWNP, by_name);
 
 /// Makes an array of arguments that come one by one: those in registers are put in front of those
 /// on the stack, in the place of the return address.
@@ -194,11 +207,11 @@ listed!(execlp = execlp_body);
 listed!(execle = execle_body);
 
 extern "C" fn execl_body(file: *const c_char, argv: Strings) -> i32 {
-    execv(file, argv)
+    execute_path(file, argv, environ())
 }
 
 extern "C" fn execlp_body(file: *const c_char, argv: Strings) -> i32 {
-    execvp(file, argv)
+    execute_name(file, argv, environ())
 }
 
 extern "C" fn execle_body(file: *const c_char, argv: Strings) -> i32 {
@@ -210,5 +223,5 @@ extern "C" fn execle_body(file: *const c_char, argv: Strings) -> i32 {
         }
         *end.add(1) as Strings
     };
-    execve(file, argv, environment)
+    execute_path(file, argv, environment)
 }

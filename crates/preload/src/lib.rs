@@ -22,7 +22,6 @@ mod hooks;
 mod imports;
 mod intercept;
 mod jemalloc;
-mod late;
 mod limits;
 mod malloc;
 mod mappings;
@@ -40,7 +39,7 @@ struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
-    late::note_loading();
+    attaching::note_loading();
     start::start_early::<Preload>();
     exit::register();
 }

@@ -118,21 +118,27 @@ real! {
     static REAL_PRLIMIT = "prlimit", extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
+// Both names of each function are hooks of their own: a call by a symbol would reach the C library's,
+// where this library was loaded into a program that runs.
+
+fn set_own(resource: i32, given: *const Limit) -> i32 {
     let call = |given| call_real!(REAL_SETRLIMIT, (resource, given), -1);
     // SAFETY: setrlimit's contract: null or a limit.
     set(resource, unsafe { given.as_ref() }, call)
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
+    set_own(resource, given)
+}
+
 /// The same function on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn setrlimit64(resource: i32, given: *const Limit) -> i32 {
-    setrlimit(resource, given)
+    set_own(resource, given)
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
+fn read_own(resource: i32, read: *mut Limit) -> i32 {
     let status = call_real!(REAL_GETRLIMIT, (resource, read), -1);
     // SAFETY: getrlimit's contract: null or a limit.
     if let (0, Some(raise), Some(read)) = (status, raise_of(resource), unsafe { read.as_mut() }) {
@@ -141,15 +147,19 @@ pub extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
     status
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
+    read_own(resource, read)
+}
+
 /// The same function on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
-    getrlimit(resource, read)
+    read_own(resource, read)
 }
 
 /// What is read is the limit from before.
-#[unsafe(no_mangle)]
-pub extern "C" fn prlimit(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
+fn set_of(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
     let call = |given| call_real!(REAL_PRLIMIT, (pid, resource, given, read), -1);
     if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
         return call(given);
@@ -164,8 +174,13 @@ pub extern "C" fn prlimit(pid: i32, resource: i32, given: *const Limit, read: *m
     status
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn prlimit(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
+    set_of(pid, resource, given, read)
+}
+
 /// The same function on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn prlimit64(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
-    prlimit(pid, resource, given, read)
+    set_of(pid, resource, given, read)
 }

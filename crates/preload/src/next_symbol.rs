@@ -189,6 +189,11 @@ impl<F> Real<F> {
         found.address
     }
 
+    /// Has it called by another address from now on: a jump to its hook stands at its beginning.
+    pub fn move_to(&self, address: usize) {
+        self.address.store(address, Relaxed);
+    }
+
     /// Whether a return address is inside the function.
     pub fn holds(&self, pc: u64) -> bool {
         let found = self.get() != 0;

@@ -14,7 +14,7 @@ use heaptide_format::settings::Setting;
 /// begins with so many bytes of this fingerprint, in hexadecimal digits.
 const CHANGES: &str = Setting::Run.variable();
 /// The libraries that the loader loads first.
-const PRELOAD: &str = "LD_PRELOAD";
+pub const PRELOAD: &str = "LD_PRELOAD";
 
 /// Entries of an environment, whatever they look like.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Stdout};
 use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -142,8 +143,13 @@ impl Drop for Screen {
     }
 }
 
+/// Whether the terminal shows the screen. Given back twice, it would move its cursor to where that
+/// was before, and what was written since would be written over.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
 fn take() -> io::Result<()> {
     enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::Relaxed);
     let taken = execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture);
     if taken.is_err() {
         give_back();
@@ -153,6 +159,9 @@ fn take() -> io::Result<()> {
 
 /// Does as much as it can: where the terminal is gone there is nothing to give back.
 fn give_back() {
+    if !IS_TAKEN.swap(false, Ordering::Relaxed) {
+        return;
+    }
     let _ = execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
@@ -209,4 +218,67 @@ pub(crate) fn mouse(mouse: MouseEvent, places: &Places) -> Option<Input> {
         MouseEventKind::Down(MouseButton::Left) => places.click(mouse.column, mouse.row),
         _ => None,
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+    use std::{env, fs};
+
+    use heaptide_fixtures::Scratch;
+    use heaptide_fixtures::skips::skip;
+
+    use super::*;
+
+    /// Runs in a terminal, as a program of its own.
+    #[test]
+    #[ignore = "it panics: `a_panic_gives_the_terminal_back` runs it"]
+    fn a_screen_that_panics() {
+        assert!(is_there(), "a terminal");
+        let (sender, _receiver) = mpsc::channel();
+        let _screen = Screen::enter(&sender, |heard| heard).expect("the terminal");
+        panic!("a mistake of ours");
+    }
+
+    fn tmux(socket: &Path, words: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(socket).args(["-f", "/dev/null"]).args(words);
+        let output = command.env("TERM", "xterm-256color").env_remove("TMUX").output();
+        String::from_utf8_lossy(&output.expect("tmux").stdout).into_owned()
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            return skip("tmux");
+        }
+        let place = Scratch::new("top-panics");
+        let (socket, left) = (place.join("socket"), place.join("left"));
+        let own = env::current_exe().expect("this program");
+        let test = "terminal::tests::a_screen_that_panics";
+        let script = format!(
+            "'{}' --ignored --exact --nocapture {test}; echo status $?; \
+             stty -a | grep -o -E -e '-?(icanon|echo)\\b' | sort > '{}'; exec sleep 1000",
+            own.display(),
+            left.display()
+        );
+        let size = ["-x", "150", "-y", "50"];
+        let words = [&["new-session", "-d"], &size[..], &["sh", "-c", &script]].concat();
+        tmux(&socket, &words);
+        let start = Instant::now();
+        while fs::read(&left).unwrap_or_default().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", tmux(&socket, &CAPTURE));
+            thread::sleep(Duration::from_millis(20));
+        }
+        let screen = tmux(&socket, &CAPTURE);
+        tmux(&socket, &["kill-server"]);
+        assert_eq!(fs::read_to_string(&left).expect("its modes"), "echo\nicanon\n");
+        // On the screen of the shell, not on the one that was taken away.
+        assert!(screen.contains("a mistake of ours") && screen.contains("status 101"), "{screen}");
+    }
+
+    const CAPTURE: [&str; 2] = ["capture-pane", "-p"];
 }

@@ -112,7 +112,7 @@ impl Filter {
 
     fn fits(&self, site: &Site, sized: bool) -> bool {
         let m = &site.measures;
-        let size = if sized { site.size } else { mean_request(site) };
+        let size = if sized { site.size } else { mean_request(site).or_else(|| mean_live(site)) };
         let in_range = |size: u64| {
             self.min_size.is_none_or(|min| min <= size)
                 && self.max_size.is_none_or(|max| size <= max)
@@ -194,6 +194,11 @@ impl Process {
 
 fn mean_request(site: &Site) -> Option<u64> {
     site.measures.requested_bytes.checked_div(site.measures.allocations)
+}
+
+/// Of blocks from before a reset, what each was given.
+fn mean_live(site: &Site) -> Option<u64> {
+    site.measures.live_bytes.checked_div(site.measures.live_blocks)
 }
 
 /// The size classes of sites, each with all its blocks in one: that of their size, or of its mean.
@@ -306,6 +311,22 @@ mod tests {
         let requested: Vec<_> =
             process.tables.histogram.iter().map(|c| (c.size_min, c.requested, c.usable)).collect();
         assert_eq!(requested, [(8, 0, 1), (16, 1, 1), (32, 0, 1), (64, 2, 0)]);
+    }
+
+    /// They were allocated before: the size that each was given is known.
+    #[test]
+    fn blocks_that_outlived_a_reset_have_a_size() {
+        let mut process = stacks();
+        for site in &mut process.tables.sites[4..] {
+            (site.measures.allocations, site.measures.requested_bytes) = (0, 0);
+        }
+        let large = Filter { min_size: Some(16), ..Filter::default() };
+        let all = ["main;parse 16", "main;parse;load 32"];
+        assert_eq!(lines(&applied(&large, process)), all);
+        let mut process = stacks();
+        let freed = &mut process.tables.sites[4].measures;
+        (freed.allocations, freed.requested_bytes, freed.live_blocks) = (0, 0, 0);
+        assert_eq!(lines(&applied(&large, process)), ["main;parse;load 32"]);
     }
 
     #[test]

@@ -1,33 +1,35 @@
 //! `heaptide attach` and `heaptide detach`: recording of a program that already runs.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use heaptide_analysis::quantity::duration;
 use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_analysis::recording::running;
-use heaptide_attach::{Request, attach as begin, detach as end};
+use heaptide_attach::{Detached, Pause, Request, attach as begin, detach as end};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
 use heaptide_control::{Lead, Mover};
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
-use heaptide_supervise::environment::Environment;
+use heaptide_supervise::environment::{Environment, PRELOAD};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, Uid};
 
 use crate::finish::{How, seal_apart};
-use crate::library;
 use crate::options::{Mode, NameOptions};
 use crate::output_name::{Names, expand};
 use crate::place::{Place, Recorded};
-use crate::settings::name_of;
+use crate::settings::{self, name_of};
 
 /// The heading of options that select which requests get a stack, and of traces.
 const STACKS: &str = "Stacks and traces";
@@ -62,6 +64,9 @@ pub struct AttachOptions {
     /// Print no summary and no progress
     #[arg(short, long)]
     quiet: bool,
+    /// Record only the process itself, not its child processes
+    #[arg(long)]
+    no_follow: bool,
     /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
     #[arg(long, help_heading = STACKS, value_name = "BYTES", value_parser = values::bytes)]
     stacks_from: Option<u64>,
@@ -128,23 +133,28 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     check(options)?;
     let pid = Pid::from_raw(options.pid);
     let signals = Ending::block()?;
-    let library = library::path()?;
+    let recorder = settings::recorder()?;
     let recorded = make(options)?;
+    let settings = variables(options, recorded.path(), &recorder);
     let request = Request {
-        library,
-        settings: settings(options),
+        recorder,
+        settings: settings.own,
+        handed_on: settings.handed_on,
         recording: recorded.path().to_owned(),
         patience: options.patience,
     };
-    if let Err(error) = begin(pid, request) {
-        recorded.remove_if_empty();
-        return Err(Error::library(error).into());
-    }
+    let begun = begin(pid, request);
+    let pause = match begun {
+        Ok(pause) => stopped_for(pause),
+        Err(error) => {
+            recorded.remove_if_empty();
+            return Err(Error::library(error).into());
+        }
+    };
     let shown = recorded.path().display();
     if options.background {
-        message(format_args!(
-            "recording process {pid} into {shown}; `heaptide detach {pid}` ends it"
-        ));
+        let end = format_args!("`heaptide detach {pid}` ends it");
+        message(format_args!("recording process {pid} into {shown}; {pause}; {end}"));
         return Ok(());
     }
     if !options.quiet {
@@ -152,45 +162,71 @@ pub fn attach(options: &AttachOptions) -> Outcome {
             Some(time) => format!("for {time:?}"),
             None => "until Ctrl-C".to_owned(),
         };
-        message(format_args!("recording process {pid} into {shown} {until}"));
+        message(format_args!("recording process {pid} into {shown} {until}; {pause}"));
     }
     let is_traced = options.mode == Some(Mode::Trace);
     let mover = is_traced.then(|| Mover::start(recorded.path(), Lead::alone().into()));
     stay(pid, options.duration, &signals);
-    let ended = if is_there(pid) { end(pid, options.patience).map(|_| ()) } else { Ok(()) };
+    let ended = is_there(pid).then(|| end(pid, options.patience));
     if let Some(Err(error)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{error}; reading the remaining events from the profile"));
     }
-    // A program that ended meanwhile has ended its recording, too.
-    if let Err(error) = ended
-        && is_there(pid)
-    {
-        return Err(Error::library(error).into());
+    match ended {
+        Some(Ok(detached)) if !options.quiet => {
+            message(format_args!("detached from process {pid}; {}", stopped_for(detached.pause)));
+        }
+        // A program that ended meanwhile has ended its recording, too, and one that has executed
+        // another file is recorded like those that it started.
+        Some(Err(error)) if is_there(pid) && !is_recorded(pid, recorded.path()) => {
+            return Err(Error::library(error).into());
+        }
+        _ => {}
     }
-    let how = How { names: &options.names, quiet: options.quiet, python_objects: false };
-    seal_apart(recorded.path(), how);
+    close(recorded.path(), &options.names, options.quiet);
     Ok(())
+}
+
+/// How long a program was stopped, for a message.
+fn stopped_for(Pause { total, longest }: Pause) -> String {
+    let shown = |time: Duration| duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let (total, longest) = (shown(total), shown(longest));
+    if total == longest {
+        return format!("its threads were stopped for {total}");
+    }
+    format!("its threads were stopped for {total}, at most {longest} at a time")
+}
+
+/// Whether a process writes to a recording.
+fn is_recorded(pid: Pid, recording: &Path) -> bool {
+    let running = running::of_recording(recording).unwrap_or_default();
+    running.iter().any(|running| i64::from(running.pid) == i64::from(pid.as_raw()))
+}
+
+/// Seals a recording, unless programs that the process started are still recorded into it.
+fn close(recording: &Path, names: &NameOptions, quiet: bool) {
+    if running::of_recording(recording).is_ok_and(|running| running.is_empty()) {
+        seal_apart(recording, How { names, quiet, python_objects: false });
+        return;
+    }
+    message(format_args!(
+        "{}: child processes are still being recorded; `heaptide seal` looks up symbols later",
+        recording.display()
+    ));
 }
 
 /// Ends the recording of a program.
 pub fn detach(options: &DetachOptions) -> Outcome {
     options.names.check()?;
     let pid = Pid::from_raw(options.pid);
-    let profile = end(pid, options.patience).map_err(Error::library)?;
-    let profile = PathBuf::from(profile);
+    let Detached { profile, pause } = end(pid, options.patience).map_err(Error::library)?;
+    if !options.quiet {
+        message(format_args!("detached from process {pid}; {}", stopped_for(pause)));
+    }
     let Some(recording) = profile.parent().filter(|path| path.is_dir()) else {
         message(format_args!("process {pid} is no longer recorded; its recording was removed"));
         return Ok(());
     };
-    let how = How { names: &options.names, quiet: options.quiet, python_objects: false };
-    if running::of_recording(recording).is_ok_and(|running| running.is_empty()) {
-        seal_apart(recording, how);
-    } else {
-        message(format_args!(
-            "{}: child processes are still being recorded; `heaptide seal` looks up symbols later",
-            recording.display()
-        ));
-    }
+    close(recording, &options.names, options.quiet);
     Ok(())
 }
 
@@ -216,7 +252,8 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
 /// Makes the directory of the recording, so that the process can write to it.
 fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     let pid = options.pid;
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = executed(pid).or_else(|| fs::read_link(format!("/proc/{pid}/exe")).ok());
+    let program = program.unwrap_or_default();
     let name = program.file_name().unwrap_or_default();
     let path = match &options.output {
         None => PathBuf::from(format!("heaptide-{}-{pid}.heaptide", name.to_string_lossy())),
@@ -250,6 +287,27 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     Ok(draft.keep())
 }
 
+/// The path by which a process was executed, a link's perhaps; none if it does not lead to its file
+/// any more.
+fn executed(pid: i32) -> Option<PathBuf> {
+    const AT_EXECFN: u64 = 31;
+    let auxiliary = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let mut entries = auxiliary.chunks_exact(16);
+    let entry = entries.find(|entry| word(&entry[..8]) == Some(AT_EXECFN))?;
+    let mut path = [0; 4096];
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let read = memory.read_at(&mut path, word(&entry[8..])?).ok()?;
+    let end = path[..read].iter().position(|&byte| byte == 0)?;
+    let path = Path::new(OsStr::from_bytes(&path[..end]));
+    // Relative to its root, or to the directory in which it is now.
+    let absolute = path.strip_prefix("/").map(|path| Path::new("root").join(path));
+    let seen = absolute.unwrap_or_else(|_| Path::new("cwd").join(path));
+    let place = PathBuf::from(format!("/proc/{pid}"));
+    let of = |path: &Path| fs::metadata(place.join(path)).map(|file| (file.dev(), file.ino())).ok();
+    (of(&seen)? == of(Path::new("exe"))?).then(|| path.to_owned())
+}
+
 /// What a process calls itself: in a container that is another number.
 fn own_pid(pid: i32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -268,8 +326,16 @@ fn give(path: &Path, pid: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// The settings of the recorder, as variables.
-fn settings(options: &AttachOptions) -> Vec<u8> {
+/// Settings of the recorder, `NAME=VALUE` each ended by a zero byte.
+struct Variables {
+    /// Those of the process, but for the recording.
+    own: Vec<u8>,
+    /// What programs need as well that it starts.
+    handed_on: Vec<u8>,
+}
+
+/// The settings that the options stand for.
+fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Variables {
     let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
     let mode = options.mode.unwrap_or(Mode::Stacks);
     let all = [
@@ -282,20 +348,29 @@ fn settings(options: &AttachOptions) -> Vec<u8> {
         (Setting::ByCall, switch(options.by_call, ON)),
         (Setting::FreeStacks, switch(options.free_stacks, ON)),
         (Setting::MaxSize, options.max_trace_size.map(|bytes| bytes.to_string())),
+        (Setting::Follow, options.no_follow.then(|| own_pid(options.pid).to_string())),
     ];
-    let mut text = Vec::new();
-    let mut put = |setting: Setting, value: &[u8]| {
-        text.extend_from_slice(setting.variable().as_bytes());
-        text.push(b'=');
-        text.extend_from_slice(value);
-        text.push(0);
-    };
+    // A `heaptide run` in a program that this one starts takes off what was set here.
+    let mut environment = Environment::new(&[]);
     for (setting, value) in all {
         if let Some(value) = value {
-            put(setting, value.as_bytes());
+            environment.set(setting.variable(), OsStr::new(&value));
         }
     }
-    text
+    environment.set(Setting::Output.variable(), recording.as_os_str());
+    environment.preload(recorder.as_os_str());
+    let mut variables = Variables { own: Vec::new(), handed_on: Vec::new() };
+    for entry in environment.finish() {
+        let is_of = |name: &str| entry.as_bytes().starts_with(name.as_bytes());
+        let place = match () {
+            () if is_of(Setting::Output.variable()) => continue,
+            () if is_of(Setting::Run.variable()) || is_of(PRELOAD) => &mut variables.handed_on,
+            () => &mut variables.own,
+        };
+        place.extend_from_slice(entry.as_bytes());
+        place.push(0);
+    }
+    variables
 }
 
 /// Signals that end the recording: they are read, so that the program is let go first.

@@ -1,6 +1,9 @@
 //! Programs that a command attaches to while they run: what is counted, and that they continue.
 
-use crate::harness::{Guest, NOBODY, Outcome, heaptide, library, preloaded, report, run, scratch};
+use crate::expectations::evaluate;
+use crate::harness::{
+    Guest, NOBODY, Outcome, clean, heaptide, library, preloaded, profiles, report, run, scratch,
+};
 use crate::recording::{list, number};
 use heaptide_attach::{Request, attach, detach};
 use heaptide_fixtures::Random;
@@ -10,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -134,6 +138,33 @@ fn what_a_program_does_between_attach_and_detach_is_counted() {
 }
 
 #[test]
+fn limits_that_an_attached_program_sets_are_its_own() {
+    let mut target = Target::waiting("attach_limits");
+    target.attach("a.heaptide", &[]);
+    target.steps("l");
+    target.detach();
+    assert_eq!(number(&target.process("a.heaptide")["totals"], "allocations"), 1);
+}
+
+/// As redis-server is of Debian, which is a link.
+#[test]
+fn a_program_is_named_by_the_link_that_it_was_executed_by() {
+    let link = scratch("attach_link").join("linked");
+    symlink(program("attached.c"), &link).expect("a link");
+    let mut target = Target::start("attach_title", Command::new(&link));
+    target.steps("t");
+    let outcome = target.command(&["attach", "-q", "--for", "10ms"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let name = format!("heaptide-linked-{}.heaptide", target.pid());
+    let process = target.process(&name);
+    assert_eq!(process["command"], serde_json::json!(["linked", "*:1"]));
+    let text = heaptide().arg("report").arg(target.recording(&name)).output().expect("it");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let named = format!("linked ({})", program("attached.c").display());
+    assert!(text.contains(&named), "{text}");
+}
+
+#[test]
 fn each_attachment_has_a_recording_of_its_own() {
     let mut target = Target::waiting("attach_again");
     target.attach("first.heaptide", &["--mode", "scopes"]);
@@ -212,6 +243,67 @@ fn what_cannot_be_attached_to_is_refused_in_one_line() {
     refused(run(&mut none, &target.place), "there is no process 2000000000");
 }
 
+/// `attached_starts.c`, which is given a command to start.
+fn starting(name: &str, given: &str) -> Target {
+    let mut command = Command::new(program("attached_starts.c"));
+    command.arg(given);
+    Target::start(name, clean(command))
+}
+
+/// How often programs that another one started allocated, in all processes of a recording.
+fn started(target: &Target, name: &str) -> i128 {
+    let report = report(&target.recording(name), &target.place);
+    evaluate(&report, "function:started", "allocations")
+}
+
+#[test]
+fn programs_started_by_an_attached_one_are_recorded() {
+    let mut target = starting("attach_starts", "");
+    target.steps("soep");
+    target.attach("a.heaptide", &["--mode", "scopes"]);
+    target.detach();
+    target.attach("b.heaptide", &[]);
+    target.steps("soep");
+    target.detach();
+    target.steps("soep");
+    assert_eq!(started(&target, "b.heaptide"), 4);
+    assert_eq!(profiles(&target.recording("a.heaptide")).len(), 1);
+    target.attach("alone.heaptide", &["--no-follow"]);
+    target.steps("soep");
+    target.detach();
+    assert_eq!(profiles(&target.recording("alone.heaptide")).len(), 1);
+}
+
+#[test]
+fn a_run_in_an_attached_program_has_its_own_settings() {
+    let inner = scratch("attach_inner_run").join("inner.heaptide");
+    let words = [env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"].join(" ");
+    let program = program("attached_starts.c");
+    let given = format!("{words} {} -- {} -started || true", inner.display(), program.display());
+    let mut target = starting("attach_run", &given);
+    target.attach("a.heaptide", &["--mode", "scopes"]);
+    target.steps("c");
+    target.detach();
+    let report = report(&inner, &target.place);
+    assert_eq!(evaluate(&report, "function:started", "allocations"), 1, "with stacks");
+}
+
+#[test]
+fn a_program_that_executes_another_file_is_recorded_on() {
+    let mut target = starting("attach_executes", "");
+    target.attach("a.heaptide", &[]);
+    target.child.stdin.as_mut().expect("its input").write_all(b"x").expect("a step");
+    assert_eq!(target.answer(), b'r');
+    target.steps("s");
+    let outcome = target.command(&["detach"]);
+    assert_eq!(outcome.status, 2);
+    assert!(outcome.stderr.contains("has executed another program"), "{}", outcome.stderr);
+    let recording = target.recording("a.heaptide");
+    assert_eq!(target.end(), None);
+    let report = report(&recording, recording.parent().expect("its place"));
+    assert_eq!(evaluate(&report, "function:started", "allocations"), 1);
+}
+
 fn rounds() -> u64 {
     let set = std::env::var("HEAPTIDE_ATTACH_ROUNDS").ok();
     set.and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
@@ -226,8 +318,9 @@ fn attach_often(target: &Target, rounds: u64) {
         fs::create_dir(&recording).expect("a recording");
         let mode = ["stacks", "scopes", "trace"][random.below(3) as usize];
         let request = Request {
-            library: library(),
+            recorder: library(),
             settings: format!("HEAPTIDE_MODE={mode}\0").into_bytes(),
+            handed_on: Vec::new(),
             recording,
             patience: Duration::from_secs(30),
         };
@@ -291,18 +384,47 @@ fn a_process_of_another_user_is_given_the_library_and_the_recording() {
     if !is_root() {
         return skip(ROOT);
     }
-    let copied = open_to_all("attach_user");
-    let mut command = Command::new(copied.join("attached"));
-    command.uid(NOBODY).gid(NOBODY);
-    let mut target = Target::start("attach_user", command);
-    // Directories of the tests may be closed to other users.
-    target.place = copied.join("recordings");
-    fs::create_dir(&target.place).expect("a directory");
+    let (mut target, copied) = of_another_user("attach_user", "attached.c");
     target.attach("a.heaptide", &[]);
     target.steps("amp");
     target.detach();
     assert_known(&target.process("a.heaptide"));
     let _ = fs::remove_dir_all(copied);
+}
+
+/// Programs that it starts could not load the library, which lies among files of this user.
+#[test]
+fn programs_out_of_reach_of_the_library_are_counted() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    let (mut target, copied) = of_another_user("attach_counted", "attached_starts.c");
+    target.attach("a.heaptide", &[]);
+    target.steps("soep");
+    target.detach();
+    target.steps("soep");
+    let process = target.process("a.heaptide");
+    let started = list(&process, "unrecorded_programs");
+    let of = |program: &str| {
+        let counts = started.iter().filter(|one| one["path"].as_str() == Some(program));
+        counts.map(|one| number(one, "count")).sum::<i128>()
+    };
+    let itself = copied.join("attached").display().to_string();
+    assert_eq!([of("/bin/sh"), of(&itself)], [2, 2], "{started:?}");
+    assert!(started.iter().all(|one| one["reason"] == "child_library"), "{started:?}");
+    let _ = fs::remove_dir_all(copied);
+}
+
+/// A program of another user, and the directory of it and its recordings: those of the tests may be
+/// closed to others.
+fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
+    let copied = open_to_all(name, source);
+    let mut command = Command::new(copied.join("attached"));
+    command.uid(NOBODY).gid(NOBODY);
+    let mut target = Target::start(name, command);
+    target.place = copied.join("recordings");
+    fs::create_dir(&target.place).expect("a directory");
+    (target, copied)
 }
 
 #[test]
@@ -313,7 +435,7 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
     if !may_make_namespaces("attach_container") {
         return skip(NAMESPACES);
     }
-    let copied = open_to_all("attach_container");
+    let copied = open_to_all("attach_container", "attached.c");
     // Other mounts, another pid namespace, and the place of the recording hidden in it.
     let script = format!(
         "mount -t tmpfs none {} && mount -t proc none /proc && exec {}",
@@ -339,10 +461,10 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
 }
 
 /// A directory that all users can search, with the program.
-fn open_to_all(name: &str) -> PathBuf {
+fn open_to_all(name: &str, source: &str) -> PathBuf {
     let place = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);
     fs::create_dir(&place).expect("a directory");
-    fs::copy(program("attached.c"), place.join("attached")).expect("the program");
+    fs::copy(program(source), place.join("attached")).expect("the program");
     place
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::harness::{Guest, check_with, heaptide, recorded, report, run, scratch};
+use crate::harness::{Guest, check_all_with, heaptide, recorded, report, run, scratch};
 use crate::recording::{list, number};
 
 /// By call: allocations and failures.
@@ -49,9 +49,7 @@ fn known_numbers_stay() {
         "fork_threads.c",
         "rlimit_as.c",
     ];
-    for guest in guests {
-        check_with(guest, &format!("{guest}-by-call"), &[], &[("HEAPTIDE_BY_CALL", "on")]);
-    }
+    check_all_with(&guests, "by-call", "HEAPTIDE_BY_CALL");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sizes as a dimension of sites: the known numbers of guests stay what they are, and each size of
 //! a place is a site of its own.
 
-use crate::harness::{Guest, check_with, heaptide, recorded, report, run, scratch};
+use crate::harness::{Guest, check_all_with, heaptide, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, number};
 use std::collections::BTreeMap;
 
@@ -22,9 +22,7 @@ fn known_numbers_stay() {
         "rlimit_as.c",
         "rlimit_fsize.c",
     ];
-    for guest in guests {
-        check_with(guest, &format!("{guest}-by-size"), &[], &[("HEAPTIDE_BY_SIZE", "on")]);
-    }
+    check_all_with(&guests, "by-size", "HEAPTIDE_BY_SIZE");
 }
 
 #[test]

@@ -2,124 +2,14 @@
 //! thresholds, resets; and monitors that are loaded into them.
 
 use crate::expectations::evaluate;
-use crate::harness::{
-    Guest, Looping, Outcome, clean, heaptide, library, profiles, recorded, run, scratch, until,
-};
+use crate::harness::{Looping, Outcome, clean, heaptide, library, recorded, run, scratch, until};
 use crate::recording::{list, number};
+use crate::steps::{Steps, read};
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// `ctl_steps.c`, recorded, which does a step when it is told to.
-struct Steps {
-    child: Child,
-    tell: Option<ChildStdin>,
-    answers: ChildStdout,
-    recording: PathBuf,
-    place: PathBuf,
-}
-
-impl Steps {
-    /// Starts it under `heaptide run OPTIONS`.
-    fn start(name: &str, options: &[&str]) -> Steps {
-        let place = scratch(name);
-        let recording = place.join("a.heaptide");
-        let mut command = recorded(&recording, options);
-        command.arg(program());
-        Steps::spawn(command, recording, place)
-    }
-
-    /// Starts it without the command, with these variables.
-    fn preload(place: &Path, variables: &[(&str, &str)]) -> Steps {
-        let mut command = clean(Command::new(program()));
-        let recording = place.join("a.heaptide");
-        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
-        command.envs(variables.iter().copied());
-        Steps::spawn(command, recording, place.to_owned())
-    }
-
-    fn spawn(mut command: Command, recording: PathBuf, place: PathBuf) -> Steps {
-        command.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("heaptide");
-        let tell = child.stdin.take();
-        let answers = child.stdout.take().expect("its answers");
-        Steps { child, tell, answers, recording, place }
-    }
-
-    /// Has it do these steps, and waits for each.
-    fn steps(&mut self, letters: &str) {
-        for letter in letters.bytes() {
-            self.tell.as_mut().expect("its input").write_all(&[letter]).expect("tell a step");
-            let mut answer = [0];
-            self.answers.read_exact(&mut answer).expect("the step is done");
-            assert_eq!(answer[0], letter);
-        }
-    }
-
-    /// The program's pid; it runs once it has done a step.
-    fn pid(&self) -> String {
-        let found = profiles(&self.recording);
-        let name = found[0].file_name().expect("a name").to_string_lossy().into_owned();
-        name.split('-').next().expect("a pid").to_owned()
-    }
-
-    /// `heaptide ctl RECORDING WORDS`.
-    fn ctl(&self, words: &[&str]) -> Outcome {
-        run(heaptide().arg("ctl").arg(&self.recording).args(words), &self.place)
-    }
-
-    /// The same, for what the program does at its next allocation: it allocates meanwhile.
-    fn ctl_while_it_allocates(&mut self, words: &[&str]) {
-        let mut command = heaptide();
-        command.arg("ctl").arg(&self.recording).args(words);
-        let mut child = command.stdout(Stdio::null()).spawn().expect("heaptide ctl");
-        let status = loop {
-            self.steps("t");
-            if let Some(status) = child.try_wait().expect("wait for heaptide ctl") {
-                break status;
-            }
-        };
-        assert!(status.success(), "ctl {words:?}: {status}");
-    }
-
-    /// Ends it, and reads the whole recording.
-    fn end(mut self) -> Value {
-        self.finish();
-        self.report(&[])
-    }
-
-    fn finish(&mut self) {
-        self.tell.take();
-        assert_eq!(self.child.wait().expect("wait for heaptide").into_raw(), 0);
-    }
-
-    fn report(&self, options: &[&str]) -> Value {
-        read(&self.recording, options, &self.place)
-    }
-}
-
-impl Drop for Steps {
-    /// A test that failed leaves nothing behind.
-    fn drop(&mut self) {
-        self.tell.take();
-        let _ = self.child.wait();
-    }
-}
-
-fn program() -> PathBuf {
-    Guest::read("ctl_steps.c").build("ctl_steps.c", &[])
-}
-
-fn read(path: &Path, options: &[&str], place: &Path) -> Value {
-    let mut command = heaptide();
-    let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);
-    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    serde_json::from_str(&outcome.stdout).expect("JSON")
-}
 
 /// What a function allocated.
 fn allocations(report: &Value, function: &str) -> i128 {
@@ -136,7 +26,7 @@ fn assert_refused(outcome: &Outcome, says: &str) {
 
 #[test]
 fn off_and_on_from_outside() {
-    let mut guest = Steps::start("ctl-off-and-on", &[]);
+    let mut guest = Steps::named("ctl-off-and-on", &[]);
     guest.steps("a");
     let outcome = guest.ctl(&["off"]);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
@@ -153,7 +43,7 @@ fn off_and_on_from_outside() {
 
 #[test]
 fn a_process_is_steered_by_its_pid() {
-    let mut guest = Steps::start("ctl-by-pid", &[]);
+    let mut guest = Steps::named("ctl-by-pid", &[]);
     guest.steps("a");
     let (pid, place) = (guest.pid(), guest.place.clone());
     assert_eq!(run(heaptide().args(["ctl", &pid, "off"]), &place).status, 0);
@@ -169,7 +59,7 @@ fn a_process_is_steered_by_its_pid() {
 /// something has that name.
 #[test]
 fn a_recording_is_read_by_the_pid_of_its_program() {
-    let mut guest = Steps::start("ctl-read-by-pid", &[]);
+    let mut guest = Steps::named("ctl-read-by-pid", &[]);
     guest.steps("a");
     let (pid, place) = (guest.pid(), guest.place.clone());
     let counts = |given: &str| {
@@ -251,7 +141,7 @@ fn snapshots_at_an_interval_by_variable() {
 
 #[test]
 fn the_last_word_counts() {
-    let mut guest = Steps::start("ctl-last-word", &[]);
+    let mut guest = Steps::named("ctl-last-word", &[]);
     guest.steps("0");
     assert_eq!(guest.ctl(&["on"]).status, 0);
     guest.steps("a1a");
@@ -267,7 +157,7 @@ fn the_last_word_counts() {
 /// did.
 #[test]
 fn a_command_keeps_what_the_program_turned_on() {
-    let mut guest = Steps::start("ctl-at-the-same-time", &[]);
+    let mut guest = Steps::named("ctl-at-the-same-time", &[]);
     guest.steps("a");
     assert_eq!(guest.ctl(&["off"]).status, 0);
     let shim = guest.place.join("libctl_delayed.so");
@@ -296,7 +186,7 @@ fn a_command_that_was_killed_is_made_up_for() {
     use heaptide_format::{FileHeader, Request};
     use std::mem::offset_of;
     use std::os::unix::fs::FileExt;
-    let mut guest = Steps::start("ctl-killed", &[]);
+    let mut guest = Steps::named("ctl-killed", &[]);
     guest.steps("a");
     let profile = guest.recording.join(format!("{}-0.profile", guest.pid()));
     let file = fs::OpenOptions::new().write(true).open(profile).expect("the profile");
@@ -334,7 +224,7 @@ fn snapshots_of_a_busy_program() {
 
 #[test]
 fn snapshot_by_the_program() {
-    let mut guest = Steps::start("ctl-own-snapshot", &[]);
+    let mut guest = Steps::named("ctl-own-snapshot", &[]);
     guest.steps("asb");
     assert!(guest.ctl(&["status"]).stdout.contains("  from inside\n"));
     assert!(guest.ctl(&["snapshot"]).stdout.contains("snapshot 2: "));
@@ -359,7 +249,7 @@ fn snapshot_by_the_program() {
 
 #[test]
 fn begun_off() {
-    let mut guest = Steps::start("ctl-start-off", &["--start-off"]);
+    let mut guest = Steps::named("ctl-start-off", &["--start-off"]);
     guest.steps("a");
     assert_eq!(guest.ctl(&["on"]).stdout, format!("pid {}: recording on\n", guest.pid()));
     guest.steps("b");
@@ -370,7 +260,7 @@ fn begun_off() {
 
 #[test]
 fn marks_from_outside() {
-    let mut guest = Steps::start("ctl-marks", &[]);
+    let mut guest = Steps::named("ctl-marks", &[]);
     guest.steps("a");
     let long = "x".repeat(300);
     guest.ctl_while_it_allocates(&["mark", "half way"]);
@@ -384,7 +274,7 @@ fn marks_from_outside() {
 
 #[test]
 fn an_idle_program_is_marked_later() {
-    let mut guest = Steps::start("ctl-idle", &[]);
+    let mut guest = Steps::named("ctl-idle", &[]);
     guest.steps("a");
     // The copy needs no answer of the program: it took two seconds before, to wait for one.
     let start = Instant::now();
@@ -410,7 +300,7 @@ fn an_idle_program_is_marked_later() {
 
 #[test]
 fn snapshot_of_a_stopped_program() {
-    let mut guest = Steps::start("ctl-stopped", &[]);
+    let mut guest = Steps::named("ctl-stopped", &[]);
     guest.steps("a");
     let pid = guest.pid();
     let send = |signal: &str| {
@@ -457,7 +347,7 @@ fn snapshot_of_a_stopped_program() {
 
 #[test]
 fn snapshots_at_an_interval() {
-    let mut guest = Steps::start("ctl-interval", &["--snapshot-every", "20ms"]);
+    let mut guest = Steps::named("ctl-interval", &["--snapshot-every", "20ms"]);
     guest.steps("a");
     let snapshot = |n: u32| format!("{}-0.{n}.snapshot", guest.pid());
     let here = |n: u32| guest.recording.join(snapshot(n));
@@ -475,7 +365,7 @@ fn snapshots_at_an_interval() {
 
 #[test]
 fn snapshot_at_a_signal() {
-    let mut guest = Steps::start("ctl-signal", &["--snapshot-on", "usr2"]);
+    let mut guest = Steps::named("ctl-signal", &["--snapshot-on", "usr2"]);
     guest.steps("auab");
     guest.finish();
     let report = guest.report(&["--snapshot", "1"]);
@@ -491,7 +381,7 @@ fn stacks_of_some_sizes_only() {
         (["--stacks-below", "1K"], 10, 0),
         (["--stacks-from", "0"], 10, 5),
     ] {
-        let mut guest = Steps::start("ctl-threshold-run", &options);
+        let mut guest = Steps::named("ctl-threshold-run", &options);
         guest.steps("ab");
         let report = guest.end();
         let found = (allocations(&report, "small"), allocations(&report, "large"));
@@ -502,7 +392,7 @@ fn stacks_of_some_sizes_only() {
 
 #[test]
 fn threshold_from_outside() {
-    let mut guest = Steps::start("ctl-threshold", &[]);
+    let mut guest = Steps::named("ctl-threshold", &[]);
     guest.steps("ab");
     guest.ctl_while_it_allocates(&["threshold", "1K"]);
     assert!(guest.ctl(&["status"]).stdout.contains("stacks of requests of at least 1024 bytes"));
@@ -519,7 +409,7 @@ fn threshold_from_outside() {
 
 #[test]
 fn figures_since_a_reset() {
-    let mut guest = Steps::start("ctl-reset", &[]);
+    let mut guest = Steps::named("ctl-reset", &[]);
     guest.steps("aab");
     guest.ctl_while_it_allocates(&["reset"]);
     let touched = allocations(&guest.report(&[]), "touch");
@@ -563,7 +453,7 @@ fn figures_since_a_reset() {
 #[test]
 fn counters_since_a_reset() {
     for mode in ["counters", "scopes"] {
-        let mut guest = Steps::start("ctl-reset-counters", &["--mode", mode]);
+        let mut guest = Steps::named("ctl-reset-counters", &["--mode", mode]);
         guest.steps("aab");
         guest.ctl_while_it_allocates(&["reset"]);
         guest.steps("ab");
@@ -589,7 +479,7 @@ fn counters_since_a_reset() {
 #[test]
 fn scopes_since_a_reset() {
     for mode in ["stacks", "scopes"] {
-        let mut guest = Steps::start("ctl-reset-scopes", &["--mode", mode]);
+        let mut guest = Steps::named("ctl-reset-scopes", &["--mode", mode]);
         guest.steps("aww");
         guest.ctl_while_it_allocates(&["reset"]);
         guest.steps("www");
@@ -616,7 +506,7 @@ fn a_monitor_of_ones_own() {
     assert!(compiler.status().expect("cc").success());
     let out = place.join("counted");
     let option = format!("{}:{}", monitor.display(), out.display());
-    let mut guest = Steps::start("ctl-monitor-run", &["--monitor", &option]);
+    let mut guest = Steps::named("ctl-monitor-run", &["--monitor", &option]);
     guest.steps("aabaf");
     guest.finish();
     let counted = fs::read_to_string(out).expect("what the monitor wrote");
@@ -676,7 +566,7 @@ fn bad_values_are_one_line() {
 
 #[test]
 fn who_cannot_be_steered() {
-    let mut guest = Steps::start("ctl-not-there", &[]);
+    let mut guest = Steps::named("ctl-not-there", &[]);
     guest.steps("a");
     let pid = guest.pid();
     guest.finish();
@@ -690,7 +580,7 @@ fn who_cannot_be_steered() {
 
 #[test]
 fn damaged_snapshots_are_told() {
-    let mut guest = Steps::start("ctl-damaged", &[]);
+    let mut guest = Steps::named("ctl-damaged", &[]);
     guest.steps("a");
     assert_eq!(guest.ctl(&["snapshot"]).status, 0);
     guest.finish();

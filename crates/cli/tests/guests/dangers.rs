@@ -114,10 +114,11 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 54] = [
+const ELSEWHERE: [&str; 55] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
+    "attached_starts.c",
     "attached_threads.c",
     "backtrace.cpp",
     "by_call.cpp",

@@ -211,6 +211,13 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     }
 }
 
+/// [`check`] of several programs with a variable of the recorder, which changes no known number.
+pub fn check_all_with(names: &[&str], option: &str, variable: &str) {
+    for name in names {
+        check_with(name, &format!("{name}-{option}"), &[], &[(variable, "on")]);
+    }
+}
+
 /// A program, and how it runs bare.
 pub struct Trial<'a> {
     guest: Guest,

@@ -1,54 +1,132 @@
-//! `ctl_steps.c`, recorded, which does a step when it is told to.
+//! `ctl_steps.c`, a program that does a step when it is told to, recorded while others watch it.
 
+use crate::harness::{Guest, Outcome, clean, heaptide, library, profiles, recorded, run, scratch};
+use serde_json::Value;
 use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::harness::{Guest, recorded};
-
-/// The program, recorded into `a.heaptide`.
+/// `ctl_steps.c`, recorded, which does a step when it is told to.
 pub struct Steps {
-    child: Child,
+    pub child: Child,
     tell: Option<ChildStdin>,
     answers: ChildStdout,
+    /// Its recording, `a.heaptide` in `place`.
+    pub recording: PathBuf,
+    /// Where it runs.
+    pub place: PathBuf,
 }
 
 impl Steps {
-    /// Starts it, recorded with these options.
-    pub fn start(place: &Path, options: &[&str]) -> Steps {
-        let program = Guest::read("ctl_steps.c").build("ctl_steps.c", &[]);
-        let mut command = recorded(&place.join("a.heaptide"), options);
-        command.arg(program).current_dir(place);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        Steps::of(child.expect("heaptide"))
+    /// Starts it under `heaptide run OPTIONS`.
+    pub fn named(name: &str, options: &[&str]) -> Steps {
+        Steps::start(&scratch(name), options)
     }
 
-    /// One that was started with pipes.
-    pub fn of(mut child: Child) -> Steps {
+    /// The same in a directory that is there.
+    pub fn start(place: &Path, options: &[&str]) -> Steps {
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, options);
+        command.arg(program());
+        Steps::spawn(command, recording, place.to_owned())
+    }
+
+    /// Starts it without the command, with these variables.
+    pub fn preload(place: &Path, variables: &[(&str, &str)]) -> Steps {
+        let mut command = clean(Command::new(program()));
+        let recording = place.join("a.heaptide");
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
+        command.envs(variables.iter().copied());
+        Steps::spawn(command, recording, place.to_owned())
+    }
+
+    /// Starts a command that records it.
+    pub fn spawn(mut command: Command, recording: PathBuf, place: PathBuf) -> Steps {
+        command.current_dir(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("heaptide");
         let tell = child.stdin.take();
         let answers = child.stdout.take().expect("its answers");
-        Steps { child, tell, answers }
+        Steps { child, tell, answers, recording, place }
     }
 
-    /// Has it do steps, and waits for each.
+    /// Writes to its input.
+    pub fn tell(&mut self, text: &str) {
+        let tell = self.tell.as_mut().expect("its input");
+        tell.write_all(text.as_bytes()).expect("tell a step");
+    }
+
+    /// Has it do these steps, and waits for each.
     pub fn steps(&mut self, letters: &str) {
         for letter in letters.bytes() {
-            self.tell.as_mut().expect("its input").write_all(&[letter]).expect("tell a step");
+            self.tell(char::from(letter).encode_utf8(&mut [0; 4]));
             let mut answer = [0];
             self.answers.read_exact(&mut answer).expect("the step is done");
             assert_eq!(answer[0], letter);
         }
     }
 
-    /// Ends it, and waits for its recording.
-    pub fn end(&mut self) {
+    /// The program's pid; it runs once it has done a step.
+    pub fn pid(&self) -> String {
+        let found = profiles(&self.recording);
+        let name = found[0].file_name().expect("a name").to_string_lossy().into_owned();
+        name.split('-').next().expect("a pid").to_owned()
+    }
+
+    /// `heaptide ctl RECORDING WORDS`.
+    pub fn ctl(&self, words: &[&str]) -> Outcome {
+        run(heaptide().arg("ctl").arg(&self.recording).args(words), &self.place)
+    }
+
+    /// The same, for what the program does at its next allocation: it allocates meanwhile.
+    pub fn ctl_while_it_allocates(&mut self, words: &[&str]) {
+        let mut command = heaptide();
+        command.arg("ctl").arg(&self.recording).args(words);
+        let mut child = command.stdout(Stdio::null()).spawn().expect("heaptide ctl");
+        let status = loop {
+            self.steps("t");
+            if let Some(status) = child.try_wait().expect("wait for heaptide ctl") {
+                break status;
+            }
+        };
+        assert!(status.success(), "ctl {words:?}: {status}");
+    }
+
+    /// Ends it, and reads the whole recording.
+    pub fn end(mut self) -> Value {
+        self.finish();
+        self.report(&[])
+    }
+
+    /// Ends it.
+    pub fn finish(&mut self) {
         self.tell.take();
-        self.child.wait().expect("wait for heaptide");
+        assert_eq!(self.child.wait().expect("wait for heaptide").into_raw(), 0);
+    }
+
+    /// What `heaptide report OPTIONS` has of the recording.
+    pub fn report(&self, options: &[&str]) -> Value {
+        read(&self.recording, options, &self.place)
     }
 }
 
 impl Drop for Steps {
+    /// A test that failed leaves nothing behind.
     fn drop(&mut self) {
-        self.end();
+        self.tell.take();
+        let _ = self.child.wait();
     }
+}
+
+/// The program.
+pub fn program() -> PathBuf {
+    Guest::read("ctl_steps.c").build("ctl_steps.c", &[])
+}
+
+/// What `heaptide report` has of a recording.
+pub fn read(path: &Path, options: &[&str], place: &Path) -> Value {
+    let mut command = heaptide();
+    let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
 }

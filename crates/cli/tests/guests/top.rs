@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use heaptide_fixtures::skips::skip;
 
 use crate::harness::{Guest, clean, heaptide, recorded, run, scratch};
 use crate::real::is_installed;
-use crate::steps::Steps;
+use crate::steps::{Steps, program};
 
 /// How long a screen is waited for, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -119,8 +119,8 @@ fn has(lines: &[String], row: &str) -> bool {
 
 #[test]
 fn a_running_program_is_watched_marked_and_left() {
-    let place = scratch("top-live");
-    let mut guest = Steps::start(&place, &[]);
+    let mut guest = Steps::named("top-live", &[]);
+    let place = guest.place.clone();
     guest.steps("ab");
     let Some(terminal) = Terminal::start(&place, (120, 40), &script("top a.heaptide")) else {
         return;
@@ -160,7 +160,7 @@ fn a_running_program_is_watched_marked_and_left() {
         lines.iter().any(|line| line.contains("running peak 26.4 KiB ctl_steps-c"))
     });
     terminal.keys(&["Escape"]);
-    guest.end();
+    guest.finish();
     let lines = terminal.until_line("exited with status 0");
     assert!(has(&lines, "24.4 KiB 5 0 24.4 KiB large [ctl_steps-c]"), "{lines:?}");
     terminal.keys(&["q"]);
@@ -171,8 +171,8 @@ fn a_running_program_is_watched_marked_and_left() {
 
 #[test]
 fn the_terminal_works_again_after_signals() {
-    let place = scratch("top-signals");
-    let mut guest = Steps::start(&place, &[]);
+    let mut guest = Steps::named("top-signals", &[]);
+    let place = guest.place.clone();
     guest.steps("a");
     for (signal, status) in [("-TERM", "status 143"), ("-HUP", "status 129")] {
         let Some(terminal) = Terminal::start(&place, (80, 24), &script("top a.heaptide")) else {
@@ -188,8 +188,8 @@ fn the_terminal_works_again_after_signals() {
 
 #[test]
 fn it_stops_and_continues_as_shells_want_it() {
-    let place = scratch("top-stops");
-    let mut guest = Steps::start(&place, &[]);
+    let mut guest = Steps::named("top-stops", &[]);
+    let place = guest.place.clone();
     guest.steps("a");
     let shell = "PS1='ready> ' exec bash --norc --noprofile -i";
     let Some(terminal) = Terminal::start(&place, (80, 24), shell) else { return };
@@ -212,8 +212,8 @@ fn it_stops_and_continues_as_shells_want_it() {
 
 #[test]
 fn small_terminals_and_other_sizes_are_no_trouble() {
-    let place = scratch("top-sizes");
-    let mut guest = Steps::start(&place, &[]);
+    let mut guest = Steps::named("top-sizes", &[]);
+    let place = guest.place.clone();
     guest.steps("ab");
     let Some(terminal) = Terminal::start(&place, (40, 10), &script("top a.heaptide")) else {
         return;
@@ -235,13 +235,11 @@ fn small_terminals_and_other_sizes_are_no_trouble() {
 #[test]
 fn processes_of_a_recording_are_listed_and_switched() {
     let place = scratch("top-processes");
-    let program = Guest::read("ctl_steps.c").build("ctl_steps.c", &[]);
+    let program = program();
     let mut command = recorded(&place.join("a.heaptide"), &[]);
     let script_of_shell = format!("'{}'; true", program.display());
-    command.args(["sh", "-c", &script_of_shell]).current_dir(&place);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let child = child.expect("heaptide");
-    let mut guest = Steps::of(child);
+    command.args(["sh", "-c", &script_of_shell]);
+    let mut guest = Steps::spawn(command, place.join("a.heaptide"), place.clone());
     guest.steps("b");
     let Some(terminal) = Terminal::start(&place, (120, 30), &script("top a.heaptide")) else {
         return;
@@ -257,6 +255,27 @@ fn processes_of_a_recording_are_listed_and_switched() {
     terminal.keys(&[way, "Enter"]);
     let lines = terminal.until("the shell", |lines| lines[0].starts_with("sh "));
     assert!(!lines.join("\n").contains("large"), "{lines:?}");
+}
+
+/// A shell that becomes another program: its pid has another image then.
+#[test]
+fn the_screen_follows_an_exec() {
+    let place = scratch("top-exec");
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    command.args(["sh", "-c", &format!("read go; exec '{}'", program().display())]);
+    let mut guest = Steps::spawn(command, place.join("a.heaptide"), place.clone());
+    crate::harness::until("the shell", || crate::harness::profiles(&guest.recording).len() == 1);
+    let Some(terminal) = Terminal::start(&place, (120, 30), &script("top a.heaptide")) else {
+        return;
+    };
+    let shell = terminal.until("the shell", |lines| lines[0].starts_with("sh "));
+    guest.tell("\n");
+    guest.steps("b");
+    let large = "24.4 KiB 5 24.4 KiB large [ctl_steps-c]";
+    let lines = terminal.until("the program", |lines| has(lines, large));
+    assert!(lines[0].starts_with("ctl_steps-c ") && lines[0].contains(" running "), "{lines:?}");
+    let pid = |line: &str| line.split(" pid ").nth(1)?.split(' ').next().map(str::to_owned);
+    assert!(pid(&lines[0]).is_some() && pid(&lines[0]) == pid(&shell[0]), "{lines:?}");
 }
 
 /// `over_time.c`: snapshots of 50 blocks of 10,000 bytes, of 100 and of 20.
@@ -318,6 +337,6 @@ fn without_a_terminal_or_a_program_there_is_one_line() {
     refused(&[], "top needs a terminal to write to and to read keys from; use `heaptide report`");
     refused(&["a.heaptide", "--process", "1"], "a.heaptide: no process 1; available: ");
     refused(&["--focus", "("], "--focus `(`: unclosed group, at character 1");
-    guest.end();
+    guest.finish();
     refused(&["a.heaptide"], "a.heaptide: no process is recording into it any more");
 }

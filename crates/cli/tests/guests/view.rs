@@ -164,7 +164,7 @@ fn encoded(value: &str) -> String {
 fn finished(place: &Path, steps: &str) -> PathBuf {
     let mut guest = Steps::start(place, &[]);
     guest.steps(steps);
-    guest.end();
+    guest.finish();
     place.join("a.heaptide")
 }
 
@@ -306,7 +306,7 @@ fn with_snapshots(place: &Path, options: &[&str]) -> Viewer {
     guest.steps("tb");
     snapshot("second");
     guest.steps("tf");
-    guest.end();
+    guest.finish();
     viewer
 }
 
@@ -562,7 +562,7 @@ fn a_running_program_is_followed_to_its_end() {
     let evil = viewer.post(&json!({"process": 0, "action": "reset"}), &["Origin: http://evil"]);
     assert_eq!(evil.status, 403);
 
-    guest.end();
+    guest.finish();
     let last = events.until("live", |data| data["ended"] != Value::Null);
     assert_eq!(last["ended"], "exited with status 0");
     events.until("tables", |_| true);
@@ -582,9 +582,8 @@ fn processes_that_come_are_reported() {
     let program = Guest::read("ctl_steps.c").build("ctl_steps.c", &[]);
     let mut command = recorded(&place.join("a.heaptide"), &[]);
     let script = format!("read x; echo $x; '{}'; true", program.display());
-    command.args(["sh", "-c", &script]).current_dir(&place);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("heaptide");
-    let mut guest = Steps::of(child);
+    command.args(["sh", "-c", &script]);
+    let mut guest = Steps::spawn(command, place.join("a.heaptide"), place.clone());
     crate::harness::until("the shell", || {
         !crate::harness::profiles(&place.join("a.heaptide")).is_empty()
     });

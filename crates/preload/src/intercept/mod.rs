@@ -5,6 +5,9 @@
 //! functions behind them are those whose beginnings were moved. What finds our functions by
 //! `dlsym(RTLD_NEXT)`, the allocator itself perhaps, wants those of the C library: ours jump there,
 //! and the hooks are entered by their own moved beginnings.
+//!
+//! Where a command attached, the C library's allocator is intercepted as well, and the function by
+//! which it starts programs.
 
 pub mod families;
 mod island;
@@ -12,6 +15,7 @@ mod kept;
 pub mod notice;
 pub mod outcome;
 mod patch;
+mod spawn;
 mod symbol_table;
 
 use crate::attachment;
@@ -42,6 +46,9 @@ pub fn prepare() {
         } else {
             outcome::note_malloc(done, note);
         }
+    }
+    if attachment::is_attached() {
+        spawn::intercept();
     }
 }
 

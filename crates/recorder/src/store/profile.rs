@@ -13,7 +13,7 @@ use crate::sys::memory::{self, InChild};
 use crate::sys::options::{Options, PATH_MAX, file_of};
 use crate::sys::text::Text;
 use crate::sys::wiped::Wiped;
-use crate::sys::{confined, front, maps, own_stack};
+use crate::sys::{confined, executed, front, maps, own_stack};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
@@ -491,7 +491,9 @@ fn write_header(
     }
 }
 
-/// The arguments, as the kernel has them.
+/// The arguments, as the kernel has them. A title (`redis-server *:6379`) has words, too, if the
+/// first of them is the name by which the program was executed: it is a link's, and a program is
+/// named by its first argument.
 fn command() -> StringId {
     let memory = kernel::map_private(STRING_MAX);
     if memory.is_null() {
@@ -504,13 +506,24 @@ fn command() -> StringId {
         // A program that wrote a title over them leaves zeros behind it.
         Some(Ok(arguments)) => {
             let end = arguments.iter().rposition(|&b| b != 0).map_or(0, |last| last + 2);
-            string(&arguments[..end.min(arguments.len())])
+            let bytes = end.min(arguments.len());
+            let arguments = &mut buffer[..bytes];
+            split_title(arguments);
+            string(arguments)
         }
         _ => StringId::NONE,
     };
     // SAFETY: nothing refers to it any more.
     unsafe { kernel::unmap(memory, STRING_MAX) };
     id
+}
+
+fn split_title(arguments: &mut [u8]) {
+    let Some(space) = arguments.iter().position(|&b| b == b' ' || b == 0) else { return };
+    let mut path = [0; PATH_MAX];
+    if arguments[space] == b' ' && executed::name(&mut path) == Some(file_of(&arguments[..space])) {
+        arguments[space] = 0;
+    }
 }
 
 /// Strings are few and share a cursor.

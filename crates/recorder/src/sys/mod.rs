@@ -5,6 +5,7 @@ pub mod child;
 pub mod clock;
 pub mod confined;
 pub mod exec_calls;
+pub mod executed;
 pub mod front;
 pub mod kernel;
 pub mod libc;

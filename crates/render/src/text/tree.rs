@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{Functions, Owners, is_own};
 use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::quantity::count;
 use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
 use crate::shared::frames;
@@ -85,6 +86,13 @@ struct Todo {
     branch: Branch,
 }
 
+/// Branches below the limit, without those inside of them.
+#[derive(Clone, Copy, Default)]
+struct Smaller {
+    branches: u64,
+    value: u64,
+}
+
 /// How a node hangs on the one above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Branch {
@@ -107,8 +115,8 @@ impl Printer<'_> {
         } else {
             INDENT_MAX
         };
-        let mut todo = Vec::new();
-        self.push_children(&mut todo, 0, 0, String::new());
+        let (mut todo, mut smaller) = (Vec::new(), Smaller::default());
+        self.push_children(&mut todo, &mut smaller, (0, 0), String::new());
         while let Some(next) = todo.pop() {
             self.line(out, &next)?;
             let deep = next.guides.chars().count() >= indent_max;
@@ -118,8 +126,13 @@ impl Printer<'_> {
                 _ => next.guides,
             };
             if next.depth < self.view.depth {
-                self.push_children(&mut todo, next.node, next.depth, under);
+                self.push_children(&mut todo, &mut smaller, (next.node, next.depth), under);
             }
+        }
+        if smaller.branches > 0 {
+            let plural = if smaller.branches == 1 { "" } else { "es" };
+            let name = format!("… {} smaller branch{plural}", count(smaller.branches));
+            self.row(out, smaller.value, 0, &name, "")?;
         }
         if root.own >= self.least {
             let name = if self.view.bottom_up { "(no stack, or too small)" } else { "(no stack)" };
@@ -129,10 +142,21 @@ impl Printer<'_> {
     }
 
     /// What is printed first comes last.
-    fn push_children(&self, todo: &mut Vec<Todo>, node: u32, depth: usize, guides: String) {
-        let shown = |n: &&u32| self.tree.nodes[**n as usize].inclusive >= self.least;
-        let mut children: Vec<u32> =
-            self.tree.children(node).iter().filter(shown).copied().collect();
+    fn push_children(
+        &self,
+        todo: &mut Vec<Todo>,
+        smaller: &mut Smaller,
+        (node, depth): (u32, usize),
+        guides: String,
+    ) {
+        let value = |node: u32| self.tree.nodes[node as usize].inclusive;
+        let (mut children, small): (Vec<u32>, Vec<u32>) =
+            self.tree.children(node).iter().partition(|&&node| value(node) >= self.least);
+        let combine = self.tree.measure.combine();
+        for node in small.into_iter().filter(|&node| value(node) > 0) {
+            smaller.branches += 1;
+            smaller.value = combine.of(smaller.value, value(node));
+        }
         if self.view.order == BranchOrder::First {
             children.sort_unstable(); // nodes are in the order in which stacks were first seen
         }

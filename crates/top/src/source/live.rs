@@ -14,7 +14,7 @@ use heaptide_analysis::recording::live::{Counts, Look, Observer};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::running::Running;
 use heaptide_control::{Answer, Control, Wait};
-use heaptide_format::{End, FileHeader, Mode, Request};
+use heaptide_format::{End, Mode, Request};
 use nix::time::{ClockId, clock_gettime};
 
 use super::images::{self, Prepare};
@@ -30,6 +30,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 const SHOWN_REST: u32 = 45;
 /// The longest time between two readings.
 const PERIOD_MAX: Duration = Duration::from_secs(10);
+/// How long a program that a process has executed may take until it has a profile.
+const BEGINS_WITHIN: Duration = Duration::from_secs(2);
 /// Looks between two at whether the process is still there.
 const LOOKS_A_CHECK: u32 = 4;
 /// Tables are read again after this many times the processor time that it took: at most 0.7 % of a
@@ -159,7 +161,7 @@ impl<T: Send + 'static> Followed<T> {
         };
         let mut counts = Arc::new(Vec::new());
         let (mut sites, mut peak_bytes, mut looks, mut is_there) = (0, 0, 0u32, true);
-        let mut start_ns = None;
+        let (mut start_ns, mut is_exec, mut gone) = (None, false, None::<Instant>);
         loop {
             let begin = thread_time();
             if looks.is_multiple_of(LOOKS_A_CHECK) {
@@ -175,13 +177,18 @@ impl<T: Send + 'static> Followed<T> {
                 }
                 (counts, sites, peak_bytes) = (Arc::new(now), there, header.peak_bytes);
                 self.reports.send(Update::Samples(samples));
-                if header.end_kind != End::Unknown as u32 && !is_there && self.replaced(&header) {
+                is_exec = header.end_kind == End::Exec as u32;
+            }
+            if is_exec && !is_there {
+                if self.replaced() {
                     return Ok(());
                 }
+                gone = gone.or_else(|| Some(Instant::now()));
             }
             self.read_tables(&mut reading, &observer, (sites, is_there))?;
             self.reports.send(Update::Moment(self.moment(&counts, peak_bytes, start_ns)));
-            if !is_there && reading.thread.is_none() && reading.sites >= sites {
+            let may_begin = gone.is_some_and(|at| at.elapsed() < BEGINS_WITHIN);
+            if !is_there && !may_begin && reading.thread.is_none() && reading.sites >= sites {
                 self.reports.send(Update::Ended(self.ending(&observer)));
                 return Ok(());
             }
@@ -260,11 +267,8 @@ impl<T: Send + 'static> Followed<T> {
         Ok(())
     }
 
-    /// Whether the process has become another program, which is reported.
-    fn replaced(&self, header: &FileHeader) -> bool {
-        if header.end_kind != End::Exec as u32 {
-            return false;
-        }
+    /// Whether the process has become another program that is recorded, which is reported.
+    fn replaced(&self) -> bool {
         let images = images::list(&self.recording).unwrap_or_default();
         let is_next = |image: &Image| image.is_running && image.pid == self.running.pid;
         match images.into_iter().rfind(is_next) {

@@ -1,0 +1,54 @@
+//! The path by which the process was executed: a link's, where its file was reached through one.
+
+use crate::sys::kernel::{self, Fd, Path};
+use crate::sys::options::file_of;
+
+/// Bytes of `/proc/self/auxv` that are read: there are some 25 entries of 16 bytes.
+const AUXILIARY_MAX: usize = 1024;
+/// The entry of the address of the path.
+const AT_EXECFN: u64 = 31;
+
+/// The file name of that path, if it leads to the executable still. `buffer` has room for a path.
+pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
+    let at = address()?;
+    let memory = open(b"/proc/self/mem\0")?;
+    let read = kernel::read_at(memory, buffer, at);
+    kernel::close(memory);
+    let end = buffer[..read.ok()?].iter().position(|&byte| byte == 0)?;
+    let path = &buffer[..=end];
+    (identity(path)? == identity(b"/proc/self/exe\0")?).then(|| file_of(&path[..end]))
+}
+
+/// Where the path is in memory.
+fn address() -> Option<u64> {
+    let mut buffer = [0u8; AUXILIARY_MAX];
+    let entries = kernel::read_file(Path::new(b"/proc/self/auxv\0")?, &mut buffer).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let entry = entries.chunks_exact(16).find(|entry| word(&entry[..8]) == Some(AT_EXECFN))?;
+    word(&entry[8..])
+}
+
+fn open(path: &[u8]) -> Option<Fd> {
+    kernel::open(Path::new(path)?, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()
+}
+
+/// Device and inode.
+fn identity(path: &[u8]) -> Option<(u64, u64)> {
+    let fd = open(path)?;
+    let identity = kernel::identity(fd).ok();
+    kernel::close(fd);
+    identity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_this_process() {
+        let mut buffer = [0; 4096];
+        let own = std::env::current_exe().expect("an executable");
+        let file = own.file_name().expect("its name").as_encoded_bytes();
+        assert_eq!(name(&mut buffer), Some(file));
+    }
+}

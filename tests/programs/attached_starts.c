@@ -1,0 +1,70 @@
+//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
+// Each step but the last starts this program again, which then allocates once in `started`: 1000
+// bytes.
+//
+//   s: by system, with the environment of this program
+//   o: by popen, likewise
+//   e: by execve in a child of vfork, with an empty environment
+//   p: by posix_spawn, with an empty environment
+//   c: runs the command that is its first argument, by system
+//   x: executes this program anew, which goes on with the next step
+//
+// `soep` while it is recorded: 4 allocations in `started`.
+#include "guest.h"
+#include <spawn.h>
+#include <sys/wait.h>
+
+static NOINLINE void *started(void) { return keep(malloc(1000)); }
+
+static char self[4096], start[4200];
+static char *none[1];
+
+static void is_done(pid_t pid)
+{
+    int status = 0;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+static void do_step(char step, char **words)
+{
+    char name[] = "x", word[] = "-started";
+    char *arguments[] = {name, word, NULL};
+    pid_t pid = 0;
+    switch (step) {
+    case 's': CHECK(WEXITSTATUS(system(start)) == 7); break;
+    case 'o': CHECK(WEXITSTATUS(pclose(popen(start, "r"))) == 7); break;
+    case 'e':
+        pid = vfork();
+        if (pid == 0) {
+            execve(self, arguments, none);
+            _exit(97);
+        }
+        is_done(pid);
+        break;
+    case 'p':
+        CHECK(posix_spawn(&pid, self, NULL, NULL, arguments, none) == 0);
+        is_done(pid);
+        break;
+    case 'c': CHECK(system(words[1]) == 0); break;
+    case 'x': execv(self, words); break;
+    default: break;
+    }
+}
+
+int main(int count, char **words)
+{
+    if (count > 1 && strcmp(words[1], "-started") == 0) {
+        started();
+        return 7;
+    }
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(start, sizeof start, "'%s' -started", self);
+    char step;
+    CHECK(write(1, "r", 1) == 1);
+    while (read(0, &step, 1) == 1) {
+        do_step(step, words);
+        CHECK(write(1, &step, 1) == 1);
+    }
+    return 0;
+}
