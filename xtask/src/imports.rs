@@ -87,7 +87,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "crates/view",
         &[
             "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "app",
-            "data", "control", "query", "source", "events", "routes", "server",
+            "data", "owners", "control", "query", "source", "events", "routes", "server",
         ],
     ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
+use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{LaneId, Process, Recording, ScopeId, StackId};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::trace::file::Appender;
 use heaptide_analysis::trace::{Event, Operation, Unpaired};
+use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format::{
     EXTENT_MAGIC, ExtentHeader, Kind, Mode, PAGE, TRACE_FREE_STACKS, TRACE_FULL, TRACE_MOVED,
@@ -222,6 +224,26 @@ fn labels_give_numbers_and_shapes() {
     assert_eq!(events, expected);
     let live: Vec<_> = replay.into_live().iter().map(|b| (b.uid, b.block, b.shape)).collect();
     assert_eq!(live, [(10, 3, None)]);
+}
+
+/// The owners that had most at the peak, and all others together; of each part of the run the moment
+/// with most.
+#[test]
+fn owners_over_time() {
+    let mut t = Traced::new(3);
+    t.profile.header.end_time_ns = 300 * TICK;
+    let sites = t.sites.clone();
+    t.events(0, &[(10, allocated(0x100, sites[0], 92)), (20, allocated(0x200, sites[1], 192))]);
+    t.events(0, &[(21, freed(0x100)), (40, allocated(0x300, sites[2], 992)), (41, freed(0x200))]);
+    let (_scratch, process) = t.read("owners-over-time");
+    let owners = Owners::of(&process);
+    let found = OwnersOverTime::of(&process, &owners, 2).unwrap();
+    let times: Vec<u64> = found.times_ns.iter().map(|time| time / TICK).collect();
+    assert_eq!(times, [10, 20, 21, 40, 41]);
+    let (first, others): (Vec<_>, _) =
+        (found.owners.iter().map(|of| &of.1).collect(), &found.others);
+    assert_eq!(first, [&[100, 100, 0, 0, 0], &[0, 200, 200, 200, 0]]);
+    assert_eq!(others, &[0, 0, 0, 1000, 1000]);
 }
 
 #[test]

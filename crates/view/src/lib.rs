@@ -20,6 +20,7 @@ mod data;
 mod error;
 mod events;
 mod live;
+mod owners;
 mod query;
 mod refusal;
 mod routes;

@@ -7,6 +7,7 @@ pub mod diff;
 pub mod highest;
 pub mod leaks;
 pub mod memory;
+pub mod owners_over_time;
 pub mod peak;
 pub mod scopes;
 pub mod sizes;

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Combine, Measure, Mode, Process, Recording};
 use heaptide_analysis::views::highest::Highest;
+use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::replayed::replayed;
+use heaptide_command::replayed::{owners_over_time, replayed};
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Reader, Values, View};
@@ -160,11 +161,19 @@ pub fn export(options: &ExportOptions) -> Outcome {
     };
     require(options, metric, &selected, process)?;
     let highest = if has_highest(options.format) { replayed(process) } else { None };
-    let write = |out: &mut dyn Write| {
-        write(out, options, metric, &selected.recording, process, highest.as_ref())
-    };
+    let over_time =
+        if options.format == ExportFormat::Html { owners_over_time(process) } else { None };
+    let traced = Traced { highest, over_time };
+    let write =
+        |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
     Ok(())
+}
+
+/// What a trace says beyond the tables, as far as the format has it.
+struct Traced {
+    highest: Option<Highest>,
+    over_time: Option<OwnersOverTime>,
 }
 
 /// Whether the format has the highest live bytes of stacks.
@@ -247,8 +256,9 @@ fn write(
     measure: Measure,
     recording: &Recording,
     process: &Process,
-    highest: Option<&Highest>,
+    traced: &Traced,
 ) -> io::Result<()> {
+    let highest = traced.highest.as_ref();
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
     match options.format {
         ExportFormat::Callgrind => callgrind::write(out, process, measure),
@@ -289,11 +299,11 @@ fn write(
             let state = options.malloc_tag_state.clone().unwrap_or_default();
             malloc_tag::write(out, process, form, &state)
         }
+        ExportFormat::Html => page::write(out, process, measure, traced.over_time.as_ref()),
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure, highest),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
-        ExportFormat::Html => page::write(out, process, measure),
         ExportFormat::Json => {
             let choice =
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };

@@ -1,6 +1,7 @@
 // The flame graph: outermost at the top, drawn to a canvas so that any number of boxes moves.
 
-const flame = { row: 19, least: 0.5, boxes: [], levels: [], hovered: null, chosen: null, tree: null };
+/** Boxes narrower than `least` pixels are merged. */
+const flame = { row: 19, least: 1, boxes: [], levels: [], hovered: null, chosen: null, tree: null };
 
 const flameViews = [
   ["calls", "Calls", "callers above what they call"],
@@ -110,12 +111,13 @@ function drawChips() {
 function listenToFlames(canvas) {
   canvas.addEventListener("pointermove", (event) => {
     const box = boxAt(canvas, event);
-    if (box?.node !== flame.hovered) {
-      flame.hovered = box?.node ?? null;
+    const node = box && box.node >= 0 ? box.node : null;
+    if (node !== flame.hovered) {
+      flame.hovered = node;
       drawFlames(canvas);
     }
-    if (box) showTip(event, ...boxLines(box.node));
-    else hideTip();
+    if (!box) hideTip();
+    else showTip(event, ...(node === null ? smallerLines(box) : boxLines(node)));
   });
   canvas.addEventListener("pointerleave", () => {
     flame.hovered = null;
@@ -124,11 +126,11 @@ function listenToFlames(canvas) {
   });
   canvas.addEventListener("click", (event) => {
     const box = boxAt(canvas, event);
-    if (box) zoomTo(box.node);
+    if (box && box.node >= 0) zoomTo(box.node);
   });
   canvas.addEventListener("contextmenu", (event) => {
     const box = boxAt(canvas, event);
-    if (!box || box.node === 0 || flame.tree.item[box.node] < ROOT) return;
+    if (!box || box.node <= 0 || flame.tree.item[box.node] < ROOT) return;
     event.preventDefault();
     flameMenu(event.clientX, event.clientY, box.node, canvas);
   });
@@ -156,10 +158,9 @@ function zoomTo(node) {
 function flameKey(event, canvas) {
   const { tree, boxes } = flame;
   const at = boxes.find((box) => box.node === flame.chosen);
-  const inside = (node) => boxes.filter((box) => node !== 0 || box.node !== 0)
-    .filter((box) => box.node !== 0 && tree.parent[box.node] === node);
+  const inside = (node) => boxes.filter((box) => box.node > 0 && tree.parent[box.node] === node);
   const beside = (step) => {
-    const row = flame.levels[at.level] ?? [];
+    const row = (flame.levels[at.level] ?? []).filter((box) => box.node >= 0);
     return row[row.indexOf(at) + step]?.node;
   };
   const moves = {
@@ -201,14 +202,30 @@ function layOut(tree, m, width) {
   while (todo.length > 0) {
     const box = todo.pop();
     boxes.push(box);
+    const children = tree.children(box.node, m);
+    const level = box.level + 1;
     let { x } = box;
-    for (const node of tree.children(box.node, m)) {
-      const room = wide[node] * scale;
-      if (room >= flame.least) todo.push({ node, level: box.level + 1, x, width: room, above: false });
+    let i = 0;
+    for (; i < children.length && wide[children[i]] * scale >= flame.least; i += 1) {
+      const room = wide[children[i]] * scale;
+      todo.push({ node: children[i], level, x, width: room, above: false });
       x += room;
     }
+    const smaller = smallerBox(tree, m, children.subarray(i), scale);
+    if (smaller.width >= flame.least) boxes.push({ ...smaller, level, x });
   }
   return boxes;
+}
+
+/** One box for children that are too narrow to draw. */
+function smallerBox(tree, m, children, scale) {
+  const wide = tree.width(m);
+  let [value, branches] = [0, 0];
+  for (const node of children) {
+    value += wide[node];
+    if (wide[node] > 0) branches += tree.item[node] < ROOT ? ROOT - tree.item[node] : 1;
+  }
+  return { node: -1, branches, value, width: value * scale, above: false };
 }
 
 /** A hue for each module, a shade for each function; own code has a hue of its own. */
@@ -225,7 +242,8 @@ function colourOf(number, dark) {
   const part = hash(item.short);
   const hue = item.own ? 32 + 16 * part
     : 165 + 140 * hash(item.module || item.kind) + 30 * (part - 0.5);
-  const light = (dark ? 34 : 72) + 12 * (hash(`${item.short}.`) - 0.5);
+  // Dark enough, or light enough, for the contrast of text that WCAG AA asks for.
+  const light = (dark ? (item.own ? 22 : 26) : 73) + (dark ? 8 : 11) * (hash(`${item.short}.`) - 0.5);
   const colour = `hsl(${hue.toFixed(0)} ${item.own ? 75 : dark ? 36 : 48}% ${light.toFixed(0)}%)`;
   cache.set(key, colour);
   return colour;
@@ -266,7 +284,7 @@ function drawFlames(canvas) {
   const letter = to.measureText("m").width;
   const searched = shown.model.found(searchTest());
   for (const box of boxes) {
-    const number = tree.item[box.node];
+    const number = box.node < 0 ? ROOT - box.branches : tree.item[box.node];
     const hit = searched && number >= 0 && searched[number];
     const faint = box.above || (searched && !hit);
     to.globalAlpha = box.above ? 0.45 : searched && !hit ? 0.3 : 1;
@@ -274,7 +292,7 @@ function drawFlames(canvas) {
       : shown.other ? differenceColour(tree, box.node, m, dark) : colourOf(number, dark);
     const y = box.level * flame.row;
     to.fillRect(box.x, y, Math.max(0.4, box.width - (box.width > 3 ? 1 : 0)), flame.row - 1);
-    if (box.node === flame.hovered || box.node === flame.chosen) {
+    if (box.node >= 0 && (box.node === flame.hovered || box.node === flame.chosen)) {
       to.globalAlpha = 1;
       to.strokeStyle = ink;
       to.lineWidth = box.node === flame.chosen ? 2 : 1;
@@ -314,6 +332,13 @@ function boxText(node) {
   const m = measureShown();
   const sum = flame.tree.sum(m);
   return `${itemText(flame.tree.item[node])}: ${amount(m, sum[node])}, ${percent(sum[node], sum[0])}`;
+}
+
+function smallerLines(box) {
+  const m = measureShown();
+  const part = percent(box.value, flame.tree.width(m)[0]);
+  return [element("b", {}, itemText(ROOT - box.branches)),
+    element("div", {}, `${words(m)}: ${amount(m, box.value)}, ${part}; too narrow to draw: zoom in`)];
 }
 
 function boxLines(node) {

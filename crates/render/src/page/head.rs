@@ -3,21 +3,26 @@
 
 use std::collections::BTreeMap;
 
+use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{Measure, Mode, Process, Sample, SizeClass};
 use serde::Serialize;
 
 use super::columns::Column;
 use super::tables::MEASURES;
 use heaptide_analysis::views::memory::{Memory, parts};
+use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
+use crate::shared::frames;
 use crate::shared::heading::ended;
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
 
 /// Samples that the chart has room for.
 const SAMPLES: usize = 1500;
+/// Characters of an owner's name in the chart.
+const OWNER: usize = 60;
 /// Windows and marks of the chart.
 const MOMENTS: usize = 300;
 
@@ -41,7 +46,40 @@ pub(super) struct Head {
     /// The name of that which is shown first.
     first: &'static str,
     sizes: Vec<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owners: Option<Consumed>,
     columns: Vec<Column>,
+}
+
+/// Live bytes over time by owner.
+#[derive(Serialize)]
+pub(super) struct Consumed {
+    time_ns: Vec<u64>,
+    owners: Vec<Owner>,
+}
+
+#[derive(Serialize)]
+struct Owner {
+    name: String,
+    /// Bytes at each moment.
+    values: Vec<u64>,
+}
+
+impl Consumed {
+    pub(super) fn of(process: &Process, over_time: &OwnersOverTime) -> Consumed {
+        let functions = Functions::of(process);
+        let name = |function: &Option<FunctionId>| match function {
+            Some(function) => {
+                let frame = functions.first_frame(*function);
+                frames::label(process, &process.tables.frames[frame.0 as usize], OWNER)
+            }
+            None => "(no stack)".to_owned(),
+        };
+        let owners = over_time.owners.iter();
+        let owners = owners.map(|(of, values)| Owner { name: name(of), values: values.clone() });
+        let others = Owner { name: "all others".to_owned(), values: over_time.others.clone() };
+        Consumed { time_ns: over_time.times_ns.clone(), owners: owners.chain([others]).collect() }
+    }
 }
 
 /// A class of sizes.
@@ -110,7 +148,12 @@ struct Mark {
 
 impl Head {
     /// Of a process, whose columns these are.
-    pub(super) fn of(process: &Process, measure: Measure, columns: Vec<Column>) -> Head {
+    pub(super) fn of(
+        process: &Process,
+        measure: Measure,
+        columns: Vec<Column>,
+        over_time: Option<&OwnersOverTime>,
+    ) -> Head {
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
@@ -138,6 +181,7 @@ impl Head {
             measures: shown.into(),
             first: measure.of_sites().name(),
             sizes: process.tables.histogram.iter().map(Size::of).collect(),
+            owners: over_time.map(|over_time| Consumed::of(process, over_time)),
             columns,
         }
     }

@@ -13,9 +13,10 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::command_line::command_line;
-use head::Head;
+use head::{Consumed, Head};
 
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("page.html");
@@ -38,12 +39,17 @@ const SCRIPT: [&str; 14] = [
 ];
 
 /// Writes the page of a process with its data, which opens with a measure; with the first that has
-/// a value if that one has none or is not shown.
+/// a value if that one has none or is not shown. `over_time` is there if there is a trace.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    process: &Process,
+    measure: Measure,
+    over_time: Option<&OwnersOverTime>,
+) -> io::Result<()> {
     let (columns, list) = tables::columns(process);
-    let head = serde_json::to_string(&Head::of(process, measure, list))?;
+    let head = serde_json::to_string(&Head::of(process, measure, list, over_time))?;
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
     packed.write_all(&columns)?;
     let packed = packed.finish()?;
@@ -69,12 +75,20 @@ pub fn shell(title: &str) -> String {
 /// Errors: none but for want of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
     let (columns, list) = tables::columns(process);
-    let head = serde_json::to_vec(&Head::of(process, measure, list))?;
+    let head = serde_json::to_vec(&Head::of(process, measure, list, None))?;
     let mut bytes = Vec::with_capacity(4 + head.len() + columns.len());
     bytes.extend_from_slice(&(head.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&head);
     bytes.extend_from_slice(&columns);
     Ok(bytes)
+}
+
+/// What the page draws of owners over time, as JSON, for a server that is asked for it after the
+/// data.
+///
+/// Errors: none but for want of memory.
+pub fn owners_over_time(process: &Process, over_time: &OwnersOverTime) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&Consumed::of(process, over_time))?)
 }
 
 /// Writes the page; `part` writes what has no fixed text.

@@ -1,16 +1,21 @@
 // What a server adds: other processes and moments, ranges of time, running programs, queries, source.
 
-const server = { there: false, exact: null, recordings: [], control: false, live: true };
+const server = { there: false, recordings: [], control: false, live: true };
 
-/** Asks the server. Errors have its own words. */
-server.ask = async (what, parameters, options = {}) => {
+/** Where something is asked for. */
+server.address = (what, parameters) => {
   const query = new URLSearchParams({ token: server.token });
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== null && value !== "" && value !== undefined) query.set(name, value);
   }
+  return `api/${what}?${query}`;
+};
+
+/** Asks the server. Errors have its own words. */
+server.ask = async (what, parameters, options = {}) => {
   let answer;
   try {
-    answer = await fetch(`api/${what}?${query}`, options);
+    answer = await fetch(server.address(what, parameters), options);
   } catch {
     throw new Error("The server does not answer: `heaptide view` has ended.");
   }
@@ -22,11 +27,18 @@ server.json = async (what, parameters) => (await server.ask(what, parameters)).j
 /** The data of a process, at a moment, of a range. */
 server.model = async (parameters) => {
   const answer = await server.ask("data", parameters);
-  server.exact = answer.headers.get("x-heaptide-exact");
   const model = dataFrom(await answer.arrayBuffer());
-  server.model.made = (server.model.made ?? 0) + 1;
-  model.number = server.model.made;
+  const said = (name) => answer.headers.get(`x-heaptide-${name}`);
+  const [from, to] = [said("from"), said("to")].map((ns) => (ns === null ? null : Number(ns)));
+  Object.assign(model, { number: Number(said("version")), exact: said("exact"), from, to });
   return model;
+};
+
+/** What of the process shown a request is about. */
+server.part = () => {
+  const { process, snapshot, filter, from, to } = state;
+  const range = from === null || to === null ? {} : { from, to };
+  return { process, snapshot, filter, ...range };
 };
 
 /** All processes of all recordings. */
@@ -38,9 +50,15 @@ function processes() {
 async function startServer() {
   server.there = true;
   server.token = new URLSearchParams(location.search).get("token") ?? "";
-  const { recordings, control, version } = await server.json("recordings", {});
+  const { recordings, control, version, moments } = await server.json("recordings", {});
   Object.assign(server, { recordings, control, version });
-  state.process ??= processes()[0]?.number ?? null;
+  // The command line names what was before first.
+  const [now, before] = moments.slice(0, 2).reverse();
+  if (state.process === null) {
+    Object.assign(state, { process: now?.process ?? processes()[0]?.number ?? null,
+      snapshot: now?.snapshot ?? null });
+    if (before) state.compare = `${before.process}@${before.snapshot ?? ""}`;
+  }
   await load();
   watchChanges();
 }
@@ -50,19 +68,33 @@ async function load() {
   const number = (load.count = (load.count ?? 0) + 1);
   document.body.classList.add("loading");
   try {
-    const { process, snapshot, from, to, filter } = state;
-    const range = from !== null && to !== null ? { from, to } : {};
-    const model = await server.model({ process, snapshot, filter, ...range });
+    const model = await server.model(server.part());
     const [other, moment] = (state.compare ?? "").split("@");
-    const before = other ? await server.model({ process: other, snapshot: moment, filter }) : null;
+    const before = other
+      ? await server.model({ process: other, snapshot: moment, filter: state.filter }) : null;
     if (number !== load.count) return;
     Object.assign(shown, { model, other: before });
     drawAll();
+    loadOwners(model);
   } catch (error) {
     if (number === load.count) problem(error.message);
   } finally {
     if (number === load.count) document.body.classList.remove("loading");
   }
+}
+
+/** Live bytes by owner take a pass over the trace: they come when all else is drawn. */
+async function loadOwners(model) {
+  const process = processes().find((one) => one.number === state.process);
+  if (!process?.has_trace || process.running || state.snapshot !== null || state.filter !== "") return;
+  try {
+    server.owners ??= new Map();
+    if (!server.owners.has(state.process)) {
+      server.owners.set(state.process, await server.json("owners", { process: state.process }));
+    }
+    model.head.owners = server.owners.get(state.process);
+    if (shown.model === model) timeline(byId("timeline"));
+  } catch { /* the chart has no owners then */ }
 }
 
 /** Says what went wrong at the top of the page. */
@@ -104,6 +136,7 @@ function drawSources() {
   }
   parts.push(filterBox());
   if (current?.running) parts.push(liveButton());
+  if (current?.running && server.control) parts.push(...controlButtons(current));
   nav.replaceChildren(...parts);
 }
 
@@ -129,9 +162,32 @@ function liveButton() {
   return button;
 }
 
+/** What a running program can be asked for; with --control only. */
+function controlButtons(process) {
+  const actions = [["mark", "Mark…", "Sets a mark with a name"],
+    ["snapshot", "Snapshot…", "Takes a snapshot with a name"], ["stop", "Off", "Stops recording"],
+    ["start", "On", "Records again"], ["reset", "Reset", "Counts from here on"]];
+  const act = async (action) => {
+    const asks = action === "mark" || action === "snapshot";
+    const text = asks ? prompt(`Name of the ${action}`, "") : "";
+    if (text === null) return;
+    const body = JSON.stringify({ process: process.number, action, text });
+    try {
+      const answer = await server.ask("control", {}, { method: "POST", body,
+        headers: { "content-type": "application/json" } });
+      say((await answer.json()).done);
+      await load();
+    } catch (error) {
+      problem(error.message);
+    }
+  };
+  return [element("span", { class: "group" }, ...actions.map(([action, title, meaning]) =>
+    choice(title, { title: meaning }, () => act(action))))];
+}
+
 /** Follows running programs. */
 function watchChanges() {
-  const source = new EventSource(`api/changes?${new URLSearchParams({ token: server.token })}`);
+  const source = new EventSource(server.address("changes", {}));
   const isShown = (news) => news.process === state.process && state.snapshot === null;
   source.addEventListener("live", (event) => {
     const news = JSON.parse(event.data);
@@ -165,16 +221,14 @@ function addSample(news) {
   timeline(byId("timeline"));
 }
 
-const queries = [
-  ["Owners", "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20"],
-];
+const exampleQuery = "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20";
 
 /** A box for queries in CalQL, with the answer as a table or a file. */
 function queryBox(section) {
   section.hidden = !server.there;
   if (section.hidden) return;
   const input = element("textarea", { id: "q", rows: 2, spellcheck: "false", "aria-label": "Query in CalQL",
-    placeholder: queries[0][1] });
+    placeholder: exampleQuery });
   input.value = state.q;
   const answer = element("div", { class: "scroll", "aria-live": "polite" });
   const file = element("a", { class: "plain", hidden: true, download: "query.csv" }, "CSV");
@@ -183,9 +237,8 @@ function queryBox(section) {
     if (state.q === "") return answer.replaceChildren();
     try {
       answer.replaceChildren(answerTable(await server.json("query",
-        { process: state.process, q: state.q, format: "json" })));
-      const parameters = { token: server.token, process: state.process, q: state.q, format: "csv" };
-      file.href = `api/query?${new URLSearchParams(parameters)}`;
+        { ...server.part(), q: state.q, format: "json" })));
+      file.href = server.address("query", { ...server.part(), q: state.q, format: "csv" });
       file.hidden = false;
     } catch (error) {
       answer.replaceChildren(element("p", { class: "warnings", role: "alert" }, error.message));
@@ -209,10 +262,11 @@ function answerTable(answer) {
   const names = answer.columns ?? [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const cells = (row) => (Array.isArray(row) ? row : names.map((name) => row[name]));
   const isNumber = (value) => typeof value === "number";
-  const cell = (value) => element("td", { class: isNumber(value) ? null : "text" },
+  const cell = (value) => element("td", { class: isNumber(value) || value === null ? null : "text" },
     value === null || value === undefined ? "" : isNumber(value) ? count(value) : String(value));
   const cut = answer.cut > 0 ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
   return element("div", {}, element("table", {},
-    element("thead", {}, element("tr", {}, ...names.map((name) => element("th", {}, name)))),
+    element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th",
+      { class: rows.some((row) => typeof cells(row)[i] === "string") ? "text" : null }, name)))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells(row).map(cell))))), cut);
 }

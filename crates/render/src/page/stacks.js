@@ -47,12 +47,17 @@ function sourceButton(line, frame) {
 /** The lines around that of a frame. */
 async function sourceLines(frame) {
   try {
-    const source = await server.json("source", { process: state.process, frame });
+    const { process, snapshot, filter } = state;
+    const version = shown.model.number;
+    const source = await server.json("source", { process, snapshot, filter, frame, version });
     const rows = source.lines.map((text, i) => {
       const number = source.first + i;
       return element("div", { class: number === source.line ? "this" : null },
         element("span", { class: "number" }, String(number)), text || " ");
     });
+    if (source.changed) {
+      rows.unshift(element("div", { class: "soft" }, "The file has changed since it was recorded."));
+    }
     return element("pre", { class: "source", title: source.file, tabindex: 0 }, ...rows);
   } catch (error) {
     return element("p", { class: "source soft" }, error.message);

@@ -5,20 +5,26 @@ function card(name, value, exact, more) {
     element("span", {}, name), element("b", {}, value), element("span", {}, more));
 }
 
+/** What a card says below its value: of a comparison what it was before. */
+function before(text, more) {
+  return shown.other ? `was ${text(shown.other.head.totals)}` : more;
+}
+
 function drawTotals() {
   const { head } = shown.model;
   const t = head.totals;
   const size = (n) => `${count(n)} bytes`;
   const slack = Math.max(0, t.usable_bytes - t.requested_bytes);
   const cards = [
-    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes), `after ${duration(head.peak_time_ns)}`),
+    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes), before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
     card("Live at the end", bytes(t.live_bytes), size(t.live_bytes),
-      counted(t.live_blocks, "block")),
-    card("Allocations", count(t.allocations), count(t.allocations), counted(t.frees, "free")),
+      before((of) => bytes(of.live_bytes), counted(t.live_blocks, "block"))),
+    card("Allocations", count(t.allocations), count(t.allocations),
+      before((of) => count(of.allocations), counted(t.frees, "free"))),
     card("Temporary", percent(t.temporary, t.allocations), count(t.temporary),
-      `${shortCount(t.temporary)} blocks`),
+      before((of) => percent(of.temporary, of.allocations), `${shortCount(t.temporary)} blocks`)),
     card("Allocated", bytes(t.usable_bytes), size(t.usable_bytes),
-      `${bytes(t.requested_bytes)} requested`),
+      before((of) => bytes(of.usable_bytes), `${bytes(t.requested_bytes)} requested`)),
     card("Slack", percent(slack, t.usable_bytes), size(slack), bytes(slack)),
     card("Largest", bytes(t.largest_bytes), size(t.largest_bytes), "one request"),
     card("Freed elsewhere", shortCount(t.cross_thread_frees), count(t.cross_thread_frees),
@@ -93,11 +99,15 @@ function drawChange(news) {
   }
   if (isOf("from", "to")) timeline.draw?.();
   if (isOf("q")) return;
+  if (Object.keys(news).length === 1 && isOf("zoom")) {
+    flames.draw?.();
+    return;
+  }
   drawChoices();
   const isOfTable = isOf("table", "sort", "order", "columns") && !isOf("search");
   if (!isOfTable) flames.draw?.();
   if (isOf("table", "search", "measure")) table.rows = 40;
-  if (!(isOf("zoom") && Object.keys(news).length === 1)) tables.draw?.();
+  tables.draw?.();
 }
 
 /** Says something to screen readers. */

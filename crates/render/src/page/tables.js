@@ -185,7 +185,7 @@ function drawnRow(looks, rows, row, { m, others, before }) {
   const cell = (of, value, share) => element("td", { title: exactly(of, value),
     "data-heading": words(of), class: share ? "share" : null,
     style: share ? `--part: ${(100 * value / Math.max(1, model.total(selectionOf(model), of))).toFixed(2)}%` : null },
-  amount(of, value), share ? element("i", {}, ` ${percent(value, model.total(selectionOf(model), of))}`) : null);
+  value === 0 ? "" : amount(of, value), share && value !== 0 ? element("i", {}, ` ${percent(value, model.total(selectionOf(model), of))}`) : null);
   const value = (rows.inclusive ? rows.inclusive(m) : rows.own(m))[row];
   const name = element("td", { class: "text" }, nameCell(looks, rows, row, item));
   const cells = [

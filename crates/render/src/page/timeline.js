@@ -1,6 +1,6 @@
 // The chart of live and resident bytes over time, with windows, marks and the rate of allocations.
 
-const chart = { height: 230, rate: 46, left: 72, right: 14, top: 22, gap: 22 };
+const chart = { height: 150, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
 
 function timeline(section) {
   const { head } = shown.model;
@@ -27,13 +27,53 @@ function timeline(section) {
     });
     return button;
   });
-  section.firstChild.append(...legend);
+  section.firstChild.append(...legend, ...ownersLegend(draw));
   section.append(svg);
   section.append(element("p", { id: "range", class: "soft small" }));
   chart.watch = new ResizeObserver(draw);
   chart.watch.observe(section);
   timeline.draw = draw;
   draw();
+}
+
+/** Live bytes by owner, as areas on top of each other. */
+function drawnOwners(x, y) {
+  const { owners } = shown.model.head;
+  if (!owners || !chart.byOwner) return [];
+  const { time_ns: times } = owners;
+  return stacked(times, owners.owners).map((layer, i) => {
+    const at = (value, j) => `${x(times[j]).toFixed(1)},${y(value).toFixed(1)}`;
+    const back = layer.from.map(at).reverse();
+    return element("path", { d: `M${layer.to.map(at).join("L")}L${back.join("L")}Z`,
+      fill: ownerColour(owners, i), "fill-opacity": 0.8, class: "owner" });
+  });
+}
+
+/** The last one is of all others. */
+function ownerColour({ owners }, i) {
+  return i === owners.length - 1 ? "var(--rest)" : areaColours[i % areaColours.length];
+}
+
+/** A button for the owners, and their names in colours while they are shown. */
+function ownersLegend(draw) {
+  const { owners } = shown.model.head;
+  if (!owners) return [];
+  chart.byOwner ??= true;
+  const names = element("span", { class: "row small", id: "owners" });
+  const button = choice("By owner", { class: "plain small" }, () => {
+    chart.byOwner = !chart.byOwner;
+    show();
+    draw();
+  });
+  const show = () => {
+    button.setAttribute("aria-pressed", chart.byOwner);
+    const one = (owner, i) => element("span", { class: "legend", title: owner.name },
+      element("i", { style: `background: ${ownerColour(owners, i)}; height: 10px` }),
+      owner.name.length > 34 ? `${owner.name.slice(0, 33)}…` : owner.name);
+    names.replaceChildren(...(chart.byOwner ? owners.owners.map(one) : []));
+  };
+  show();
+  return [button, names];
 }
 
 function seriesOf({ timeline: samples, totals }) {
@@ -73,7 +113,8 @@ function drawChart(svg, series) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
   svg.replaceChildren(
-    ...grid(x, y, width, bottom, height, end, top), ...drawnRange(x, bottom), ...drawnWindows(x, bottom),
+    ...grid(x, y, width, bottom, height, end, top), ...drawnOwners(x, y), ...drawnRange(x, bottom),
+    ...drawnWindows(x, bottom),
     ...lines.flatMap((one) => drawnSeries(one, times, x, y, bottom)), ...drawnPeak(x, y, series),
     ...drawnRate(x, bottom + chart.gap, end), ...drawnMarks(x, bottom),
   );
@@ -105,9 +146,11 @@ function rangeText() {
   const [first, last] = [at(state.from), at(state.to)];
   const grown = samples.live_bytes[last] - samples.live_bytes[first];
   const made = samples.allocations[last] - samples.allocations[first];
+  const { model } = shown;
   const exact = { trace: "Below is what was allocated in it, from the trace.",
-    snapshots: "Below is what was allocated in it, as far as snapshots tell." }[server.exact]
-    ?? (server.there ? "" : "Flame graph and tables are of the whole run: heaptide view restricts them.");
+    snapshots: `Below is what was allocated from ${duration(model.from ?? 0)} to ${
+      duration(model.to ?? 0)}: between snapshots.` }[model.exact]
+    ?? "Flame graph and tables are of the whole run.";
   line.replaceChildren(
     element("b", {}, `${duration(state.from)} to ${duration(state.to)}`),
     ` (${duration(state.to - state.from)}): live ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}, ${
@@ -290,6 +333,16 @@ function hover(svg, x, y, lines, height, end) {
   };
 }
 
+/** What owners had at a time, the most first. */
+function ownersAt(time) {
+  const { owners } = shown.model.head;
+  if (!owners || !chart.byOwner || owners.time_ns.length === 0) return [];
+  const next = owners.time_ns.findIndex((t) => t > time);
+  const at = next < 0 ? owners.time_ns.length - 1 : Math.max(0, next - 1);
+  const pairs = owners.owners.map(({ name, values }) => [name, values[at]]);
+  return pairs.filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).slice(0, 6);
+}
+
 function momentLines(index, time, lines) {
   const row = (name, value) => element("div", {}, `${name}: `, element("b", {}, value));
   const near = shown.model.head.duration_ns / 150;
@@ -298,6 +351,7 @@ function momentLines(index, time, lines) {
   return [
     row("at", duration(shown.model.head.timeline.time_ns[index])),
     ...lines.map((one) => row(one.name, bytes(one.values[index]))),
+    ...ownersAt(time).map(([name, value]) => row(name, bytes(value))),
     row("allocations so far", count(shown.model.head.timeline.allocations[index])),
     ...windows.map((w) => row(`window ${w.name}`,
       `${count(w.allocations)} allocations, live ${bytes(w.live_bytes)}, peak ${bytes(w.peak_bytes)}`)),
