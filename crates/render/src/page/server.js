@@ -216,7 +216,10 @@ function addSample(news) {
   head.duration_ns = Math.max(head.duration_ns, news.time_ns);
   totals.live_bytes = news.live_bytes;
   totals.allocations = news.allocations;
-  totals.peak_bytes = Math.max(totals.peak_bytes, news.live_bytes);
+  if (news.live_bytes > totals.peak_bytes) {
+    totals.peak_bytes = news.live_bytes;
+    head.peak_time_ns = news.time_ns;
+  }
   drawTotals();
   timeline(byId("timeline"));
 }
