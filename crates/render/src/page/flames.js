@@ -19,10 +19,10 @@ const flameGroups = [
 function treeShown() {
   const { model, other } = shown;
   const m = measureShown();
-  const key = `tree ${selectionOf(model).key} ${state.by} ${state.hide} ${state.own}`;
-  if (other) return model.once(`${key} compared ${other.number}`, () => comparedTree(model, other));
+  const key = `${selectionOf(model).key} ${state.by} ${state.hide} ${state.own}`;
+  if (other) return model.recent("compared", 2, `${other.number} ${key}`, () => comparedTree(model, other));
   if (state.view !== "callers") return callTree(model);
-  return model.once(`${key} callers ${m} ${state.zoom}`, () => callerTree(model, m));
+  return model.recent("callers", 8, `${m} ${state.zoom} ${key}`, () => callerTree(model, m));
 }
 
 function zoomPath() {
@@ -44,7 +44,8 @@ function flames(section) {
     change: (event) => change({ by: event.target.value, zoom: "" }) },
   ...groups.map(([name, title]) => element("option", { value: name, selected: name === state.by },
     title)));
-  const own = choice("Own code", { class: "plain", title: "Leaves out functions that are not of the program's own code" },
+  const own = choice("Own code",
+    { class: "plain", title: "Leaves out functions that are not of the program's own code" },
     () => change({ own: state.own === "" ? "1" : "", zoom: "" }));
   const back = element("button", { type: "button", class: "plain", click: () => change({ zoom: "" }) },
     "Show all");
@@ -94,7 +95,8 @@ function flameLegend() {
 /** What restricts the picture, each with a button that takes it back. */
 function drawChips() {
   const chip = (text, news) => element("button", { type: "button", class: "chip",
-    "aria-label": `Remove: ${text}`, title: `${text} — click to remove`, click: () => change({ ...news, zoom: "" }) },
+    "aria-label": `Remove: ${text}`, title: `${text} — click to remove`,
+    click: () => change({ ...news, zoom: "" }) },
   text, element("span", { "aria-hidden": "true" }, " ×"));
   const of = (name) => (state[name] === "" ? [] : [chip(`${name}: ${state[name]}`, { [name]: "" })]);
   const chips = [
@@ -391,5 +393,6 @@ function foundText(tree, m) {
     inside[i] = hit || below ? 1 : 0;
   }
   const away = unseen > 0 ? `, ${count(unseen)} of them not in view` : "";
-  return `found: ${amount(m, value)}, ${percent(value, sum[0])}, in ${counted(hits, "box").replace("boxs", "boxes")}${away}`;
+  const boxes = hits === 1 ? "1 box" : `${count(hits)} boxes`;
+  return `found: ${amount(m, value)}, ${percent(value, sum[0])}, in ${boxes}${away}`;
 }

@@ -111,9 +111,11 @@ function drawSources() {
   if (nav.hidden) return;
   const current = all.find((one) => one.number === state.process) ?? all[0];
   const many = server.recordings.length > 1;
-  const title = (one) => `${many ? `${one.recording.name}: ` : ""}${one.title}${one.running ? " (running)" : ""}`;
+  const title = (one) => [many ? `${one.recording.name}: ` : "", one.title,
+    one.running ? " (running)" : ""].join("");
   const moments = (one) => [["", one.running ? "now" : "the end"],
-    ...one.snapshots.map((of) => [String(of.number), `${of.name || `snapshot ${of.number}`}, ${duration(of.time_ns)}`])];
+    ...one.snapshots.map(({ number, name, time_ns: time }) =>
+      [String(number), `${name || `snapshot ${number}`}, ${duration(time)}`])];
   const option = (chosen) => ([value, text]) =>
     element("option", { value, selected: String(chosen ?? "") === value }, text);
   const select = (name, chosen, options, act) => element("label", {}, `${name} `,
@@ -232,7 +234,8 @@ const examples = [
     "SELECT thread, path, sum(allocations) GROUP BY thread, path ORDER BY sum#allocations DESC"],
   ["size classes", false, "SELECT * FROM histogram"],
   ["lifetimes by function", true,
-    "SELECT frame, count(), avg(lifetime_ns), max(lifetime_ns) FROM lifetimes GROUP BY frame ORDER BY count DESC LIMIT 20"],
+    "SELECT frame, count(), avg(lifetime_ns), max(lifetime_ns) FROM lifetimes GROUP BY frame "
+    + "ORDER BY count DESC LIMIT 20"],
   ["the largest blocks", true,
     "SELECT size, time_ns, frame FROM events WHERE operation=allocate ORDER BY size DESC LIMIT 20"],
 ];
@@ -286,7 +289,8 @@ function answerTable(answer) {
   const isNumber = (value) => typeof value === "number";
   const cell = (value) => element("td", { class: isNumber(value) || value === null ? null : "text" },
     value === null || value === undefined ? "" : isNumber(value) ? count(value) : String(value));
-  const cut = answer.cut > 0 ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
+  const cut = answer.cut > 0
+    ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
   return element("div", {}, element("table", {},
     element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th",
       { class: rows.some((row) => typeof cells(row)[i] === "string") ? "text" : null }, name)))),

@@ -16,7 +16,8 @@ function drawTotals() {
   const size = (n) => `${count(n)} bytes`;
   const slack = Math.max(0, t.usable_bytes - t.requested_bytes);
   const cards = [
-    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes), before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
+    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes),
+      before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
     card(isRunning() ? "Live now" : "Live at the end", bytes(t.live_bytes), size(t.live_bytes),
       before((of) => bytes(of.live_bytes), counted(t.live_blocks, "block"))),
     card("Allocations", count(t.allocations), count(t.allocations),

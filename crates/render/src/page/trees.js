@@ -8,21 +8,14 @@ class Tree {
   constructor(parent, item, own) {
     this.parent = parent;
     this.item = item;
-    this.computeOwn = own;
-    this.owns = [];
-    this.sums = [];
+    this.ownOf = byMeasure(own);
+    this.sumOf = byMeasure((m) => summed(this.parent, this.own(m)));
     this.orders = [];
   }
 
-  own(m) {
-    this.owns[m] ??= this.computeOwn(m);
-    return this.owns[m];
-  }
+  own(m) { return this.ownOf(m); }
 
-  sum(m) {
-    this.sums[m] ??= summed(this.parent, this.own(m));
-    return this.sums[m];
-  }
+  sum(m) { return this.sumOf(m); }
 
   /** How wide a node is by a measure. */
   width(m) {
@@ -120,11 +113,11 @@ function callTree(model) {
   const out = leftOut(model);
   const selection = selectionOf(model);
   if (state.by === "" && out === null) {
-    return model.once(`calls ${selection.key}`, () => new Tree(model.branchParent,
+    return model.recent("calls", 4, selection.key, () => new Tree(model.branchParent,
       model.branchFunction, (m) => model.ownByBranch(selection, m)));
   }
-  const key = `calls ${selection.key} ${state.by} ${state.hide} ${state.own}`;
-  return model.once(key, () => {
+  const key = `${selection.key} ${state.by} ${state.hide} ${state.own}`;
+  return model.recent("regrouped calls", 4, key, () => {
     const nodes = new Nodes();
     const nodeOf = siteNodes(model, selection, out, nodes);
     return new Tree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
@@ -261,18 +254,12 @@ function climb(build, parent, ways, path, depth, inherited) {
 class ComparedTree extends Tree {
   constructor(parent, item, now, before) {
     super(parent, item, null);
-    this.now = now;
-    this.before = before;
-    this.sides = [];
-  }
-
-  side(m) {
-    this.sides[m] ??= (() => {
-      const [now, before] = [this.now(m), this.before(m)];
-      const wide = now.map((value, i) => Math.max(value, before[i]));
-      return [now, before, wide].map((own) => summed(this.parent, own));
-    })();
-    return this.sides[m];
+    this.now = byMeasure(now);
+    this.side = byMeasure((m) => {
+      const [after, earlier] = [this.now(m), before(m)];
+      const wide = after.map((value, i) => Math.max(value, earlier[i]));
+      return [after, earlier, wide].map((own) => summed(this.parent, own));
+    });
   }
 
   own(m) { return this.now(m); }
@@ -300,11 +287,11 @@ function comparedTree(model, other) {
     return numbers.get(of.kind + of.name) ?? model.extra(of.kind, `gone${item}`, of.short, of.name);
   });
   const length = nodes.parent.length;
-  const sums = (tree, at) => (m) => model.once(`compared ${m} ${at.key ??= Math.random()}`, () => {
+  const sums = (tree, at) => (m) => {
     const own = new Float64Array(length);
     tree.own(m).forEach((value, i) => { own[at[i]] += value; });
     return own;
-  });
+  };
   return new ComparedTree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
     sums(now, atNow), sums(before, atBefore));
 }
