@@ -145,7 +145,7 @@ function drawSources() {
 /** Filters in the words of the command line. */
 function filterBox() {
   const input = element("input", { type: "text", value: state.filter, spellcheck: "false",
-    placeholder: "--only parse --thread worker", id: "filter" });
+    placeholder: "--focus parse --min-size 4K", id: "filter" });
   const form = element("form", { class: "filter", submit: (event) => {
     event.preventDefault();
     change({ filter: input.value.trim(), zoom: "" });
