@@ -87,7 +87,9 @@ pub(crate) struct Loaded {
     /// When reading began.
     pub(crate) read_at: Instant,
     /// The processor time that reading took.
-    pub(crate) cost: Duration,
+    cost: Duration,
+    /// The same of making the tables for the page, in nanoseconds; 0 before that.
+    tables_ns: AtomicU64,
     was_running: bool,
 }
 
@@ -232,10 +234,13 @@ impl Store {
         let span = chosen.span.filter(|_| chosen.exact == Exact::Trace);
         let loaded = chosen.loaded.clone();
         let make = move || {
-            let process = loaded.process()?;
+            let (process, begin) = (loaded.process()?, process_time());
             let of_span = span.map(|(from, to)| process.during(from, to)).transpose()?;
             let process = of_span.as_ref().unwrap_or(process);
             let bytes = page::data(process, Measure::AtPeakBytes).map_err(Refusal::failed)?;
+            let took = process_time().saturating_sub(begin).as_nanos();
+            let took = u64::try_from(took).unwrap_or(u64::MAX);
+            loaded.tables_ns.fetch_max(took, Ordering::Relaxed);
             Ok(Tables { bytes: bytes.into() })
         };
         self.tables.get((chosen.loaded.version, span), |_| true, make).await
@@ -252,7 +257,8 @@ impl Store {
 
     /// How long what was read of a process that runs is good enough.
     pub(crate) fn rest(loaded: &Loaded) -> Duration {
-        (loaded.cost * REST).max(REST_MIN)
+        let tables = Duration::from_nanos(loaded.tables_ns.load(Ordering::Relaxed));
+        ((loaded.cost + tables) * REST).max(REST_MIN)
     }
 
     async fn loaded(
@@ -294,6 +300,7 @@ impl Store {
                 recording: Recording { path, processes: vec![process], ..Recording::default() },
                 read_at,
                 cost: process_time().saturating_sub(begin),
+                tables_ns: AtomicU64::new(0),
                 was_running: is_running,
             })
         };

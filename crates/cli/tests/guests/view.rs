@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
+use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, run, scratch, until};
 use crate::steps::Steps;
 
 /// How long an answer is waited for, on a machine that is busy.
@@ -52,6 +52,11 @@ impl Viewer {
     fn start(place: &Path, words: &[&str]) -> Viewer {
         let mut command = heaptide();
         command.args(["view", "--no-open"]).args(words).current_dir(place);
+        Viewer::of(command)
+    }
+
+    /// One that a command starts.
+    fn of(mut command: Command) -> Viewer {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("view");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
@@ -595,9 +600,7 @@ fn processes_that_come_are_reported() {
     let script = format!("read x; echo $x; '{}'; true", program.display());
     command.args(["sh", "-c", &script]);
     let mut guest = Steps::spawn(command, place.join("a.heaptide"), place.clone());
-    crate::harness::until("the shell", || {
-        !crate::harness::profiles(&place.join("a.heaptide")).is_empty()
-    });
+    until("the shell", || !profiles(&place.join("a.heaptide")).is_empty());
     let viewer = loop {
         // The header is written a moment after the file is there.
         let probe = run(heaptide().arg("info").arg(place.join("a.heaptide")), &place);
@@ -615,6 +618,32 @@ fn processes_that_come_are_reported() {
     let processes = answer["recordings"][0]["processes"].as_array().expect("processes");
     let titles: Vec<&str> = processes.iter().filter_map(|one| one["title"].as_str()).collect();
     assert!(titles.contains(&"ctl_steps-c") && titles.len() >= 2, "{titles:?}");
+}
+
+/// Others see the command line of `xdg-open`, so its address lets in once only.
+#[test]
+fn the_browser_gets_an_address_that_works_once() {
+    let place = scratch("view-opens");
+    finished(&place, "a");
+    let open = place.join("xdg-open");
+    fs::write(&open, "#!/bin/sh\necho \"$1\" > opened.new; mv opened.new opened\n")
+        .expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&open, mode).expect("executable");
+    let mut command = heaptide();
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.args(["view", "a.heaptide"]).current_dir(&place).env("DISPLAY", ":0");
+    command.env("PATH", format!("{}:{path}", place.display()));
+    let viewer = Viewer::of(command);
+    until("xdg-open", || place.join("opened").exists());
+    let opened = fs::read_to_string(place.join("opened")).expect("an address");
+    assert!(!opened.contains(&viewer.token), "{opened}");
+    let target = opened.trim_end().strip_prefix(&format!("http://{}", viewer.address));
+    let line = format!("GET {} HTTP/1.1", target.expect("the same server"));
+    assert_eq!(viewer.ask(&line.replace("/?", "/api/recordings?"), &[]).status, 403);
+    let first = viewer.ask(&line, &[]);
+    assert_eq!((first.status, first.header("location")), (303, &*viewer.target("/", &[])));
+    assert_eq!(viewer.ask(&line, &[]).status, 403);
 }
 
 fn refused(place: &Path, words: &[&str]) -> Outcome {

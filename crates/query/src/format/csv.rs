@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::text::printable;
+
 use super::columns::{Column, columns};
 use crate::query::Query;
 use crate::table::Table;
@@ -12,12 +14,20 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
     let columns: Vec<Column> =
         columns.iter().map(|column| Column::exact(column.title, column.source)).collect();
     let mut rows = csv::Writer::from_writer(out);
-    rows.write_record(columns.iter().map(|column| column.title))?;
+    rows.write_record(columns.iter().map(|column| text(&printable(column.title))))?;
     for row in 0..answer.rows() {
-        let cells = columns.iter().map(|column| column.text(answer, row).unwrap_or_default());
+        let cells = columns.iter().map(|column| {
+            let cell = column.text(answer, row).unwrap_or_default();
+            if column.is_number(answer) { cell } else { text(&cell) }
+        });
         rows.write_record(cells)?;
     }
     rows.flush()
+}
+
+/// A text that spreadsheets take for a text: behind `'` where it would be a formula.
+fn text(cell: &str) -> String {
+    if cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_owned() }
 }
 
 #[cfg(test)]
@@ -32,14 +42,17 @@ mod tests {
             "function=main/parse,name=say \"a;b\",n=-12",
             "function=main,x=2.5",
             "name=two\nlines",
+            "name==1+1",
         ];
-        let query = parse("SELECT name AS \"name, first\",n,x,path,missing").expect("a query");
+        let query =
+            parse("SELECT name AS \"name, first\",n AS \"n\n1\",x,path,missing").expect("a query");
         let mut out = Vec::new();
         write(&mut out, &query, &table(&records)).expect("memory");
-        let expected = "\"name, first\",n,x,path,missing\n\
+        let expected = "\"name, first\",n\\x0a1,x,path,missing\n\
             \"say \"\"a;b\"\"\",-12,,main/parse,\n\
             ,,2.500000,main,\n\
-            two\\x0alines,,,,\n";
+            two\\x0alines,,,,\n\
+            '=1+1,,,,\n";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
     }
 }
