@@ -174,6 +174,24 @@ impl Browser {
         }
     }
 
+    /// A drag with the left button between two points of the window.
+    pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let half = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
+        let steps = [
+            ("mouseMoved", from, 0),
+            ("mousePressed", from, 1),
+            ("mouseMoved", half, 1),
+            ("mouseMoved", to, 1),
+            ("mouseReleased", to, 0),
+        ];
+        for (kind, (x, y), buttons) in steps {
+            let button = if kind == "mouseMoved" && buttons == 0 { "none" } else { "left" };
+            let event = json!({ "type": kind, "x": x, "y": y, "button": button,
+                "buttons": buttons, "clickCount": 1 });
+            self.command("Input.dispatchMouseEvent", &event);
+        }
+    }
+
     /// Presses a key by its name.
     pub fn key(&mut self, key: &str) {
         let code = match key {

@@ -2,11 +2,14 @@
 //! at the size of a desk and of a phone, used by mouse and keys, with names that mean harm.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::browser::{Browser, DESKTOP, PHONE};
 use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::steps::Steps;
 use crate::view::Viewer;
 
 /// `pictures.c`, recorded into `a.heaptide` with these options: threads, scopes, labels, marks,
@@ -191,4 +194,82 @@ fn tables_are_searched_and_sorted() {
     let falling = all(&mut browser, names);
     assert!(rising != falling && rising.len() == falling.len(), "{rising:?}");
     browser.assert_sound("tables");
+}
+
+#[test]
+fn a_running_program_is_followed_and_queried() {
+    let place = scratch("page-live");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("a");
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    browser.open(&viewer.url(), DESKTOP);
+    browser.until("shown.model.head.totals.live_blocks === 10");
+    browser.click("[data-table='functions']");
+    guest.steps("b");
+    // The next event of the server, without a key or a click.
+    browser.until("shown.model.head.totals.live_blocks === 15");
+    browser.until("byId('tables').textContent.includes('large')");
+    browser.assert_sound("live");
+    browser.value("byId('query').querySelector('textarea, input').focus()");
+    browser.type_text("SELECT sum(live_blocks) AS all_live GROUP BY none");
+    browser.value("byId('query').querySelector('button').click()");
+    browser.until("byId('query').textContent.includes('all_live')");
+    browser
+        .until("[...byId('query').querySelectorAll('td')].some((one) => one.textContent === '15')");
+    guest.finish();
+    browser.assert_sound("after its end");
+}
+
+/// Two moments side by side: 10 blocks of 104 bytes, then 5 of 5000 more.
+#[test]
+fn two_moments_are_compared() {
+    let place = scratch("page-compared");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["snapshot", "first"]).status, 0);
+    guest.steps("b");
+    guest.finish();
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide@first", "a.heaptide"]);
+    for (name, size) in [("desk", DESKTOP), ("phone", PHONE)] {
+        browser.open(&viewer.url(), size);
+        browser.until("shown.other !== null && byId('flame-legend').textContent.includes('more')");
+        browser.assert_sound(&format!("compared, {name}"));
+        let sums = "[shown.model, shown.other].map((one) => one.head.totals.live_blocks)
+            .sort((a, b) => a - b)";
+        assert_eq!(browser.value(sums), serde_json::json!([10, 15]));
+    }
+}
+
+/// 10 blocks at the begin of a trace, 5 in its middle: a drag over the chart chooses the latter.
+#[test]
+fn a_range_of_time_is_chosen() {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let place = scratch("page-range");
+    let mut guest = Steps::start(&place, &["--mode", "trace"]);
+    guest.steps("a");
+    thread::sleep(PAUSE);
+    guest.steps("b");
+    thread::sleep(PAUSE);
+    guest.finish();
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    browser.open(&viewer.url(), DESKTOP);
+    let at = browser.value(
+        "(() => { const chart = document.querySelector('#timeline svg');
+         chart.scrollIntoView({ block: 'center' });
+         const { left, top, width, height } = chart.getBoundingClientRect();
+         return [left, top + height / 3, width]; })()",
+    );
+    let [left, y, width] = [0, 1, 2].map(|i| at[i].as_f64().expect("a number"));
+    browser.drag((left + width * 0.3, y), (left + width * 0.75, y));
+    browser.until("state.from !== null && state.from < state.to && shown.model.exact === 'trace'");
+    let allocations = "shown.model.measures.find((one) => one.name === 'allocations').total";
+    browser.until(&format!("{allocations} === 5"));
+    browser.until("byId('tables').textContent.includes('large')");
+    browser.assert_sound("a range");
+    browser.click("#range button");
+    browser.until(&format!("state.from === null && {allocations} === 15"));
+    browser.assert_sound("the whole run");
 }
