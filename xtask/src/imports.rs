@@ -86,8 +86,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "crates/view",
         &[
-            "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "data",
-            "control", "query", "source", "routes", "server",
+            "error", "refusal", "access", "cache", "catalog", "live", "store", "changes", "app",
+            "data", "control", "owners", "query", "source", "events", "routes", "server",
         ],
     ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),

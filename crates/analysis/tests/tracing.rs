@@ -226,8 +226,8 @@ fn labels_give_numbers_and_shapes() {
     assert_eq!(live, [(10, 3, None)]);
 }
 
-/// The owners that had most at the peak, and all others together; of each part of the run the moment
-/// with most.
+/// The owners that had most at the peak, and all others together; of each part of the run the
+/// moment with most.
 #[test]
 fn owners_over_time() {
     let mut t = Traced::new(3);

@@ -10,10 +10,27 @@ use crate::refusal::Refusal;
 /// What was made, or why it cannot be.
 type Made<V> = Result<Arc<V>, Refusal>;
 
+/// How much a cache keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Things, at most.
+    pub(crate) most: usize,
+    /// Things that are kept whatever they weigh.
+    pub(crate) least: usize,
+    /// Bytes of all, above which only those are kept.
+    pub(crate) bytes: usize,
+}
+
+/// What takes memory.
+pub(crate) trait Weight {
+    /// Its bytes, about.
+    fn bytes(&self) -> usize;
+}
+
 /// Things by key, the one that was asked for last first.
 pub(crate) struct Cache<K, V> {
     entries: Mutex<Vec<Entry<K, V>>>,
-    room: usize,
+    room: Room,
 }
 
 struct Entry<K, V> {
@@ -22,9 +39,9 @@ struct Entry<K, V> {
     made: watch::Receiver<Option<Made<V>>>,
 }
 
-impl<K: Clone + PartialEq, V: Send + Sync + 'static> Cache<K, V> {
-    /// Room for so many.
-    pub(crate) fn new(room: usize) -> Cache<K, V> {
+impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
+    /// One that has nothing.
+    pub(crate) fn new(room: Room) -> Cache<K, V> {
         Cache { entries: Mutex::default(), room }
     }
 
@@ -39,8 +56,29 @@ impl<K: Clone + PartialEq, V: Send + Sync + 'static> Cache<K, V> {
     ) -> Made<V> {
         let mut made = self.entry(key, is_fresh, make);
         let unknown = || Refusal::failed("the server has a fault: see standard error");
-        let made = made.wait_for(Option::is_some).await.map_err(|_| unknown())?;
-        made.as_ref().cloned().unwrap_or_else(|| Err(unknown()))
+        let made = {
+            let made = made.wait_for(Option::is_some).await.map_err(|_| unknown())?;
+            made.as_ref().cloned().unwrap_or_else(|| Err(unknown()))
+        };
+        self.leave_oldest();
+        made
+    }
+
+    /// Drops what there is no room for; what is being made stays.
+    fn leave_oldest(&self) {
+        let mut entries = self.lock();
+        let bytes = |entry: &Entry<K, V>| match &*entry.made.borrow() {
+            Some(Ok(value)) => value.bytes(),
+            Some(Err(_)) | None => 0,
+        };
+        let is_made = |entry: &Entry<K, V>| entry.made.borrow().is_some();
+        let Room { most, least, bytes: limit } = self.room;
+        while entries.len() > most
+            || entries.len() > least && entries.iter().map(bytes).sum::<usize>() > limit
+        {
+            let Some(last) = entries.iter().rposition(is_made) else { break };
+            entries.remove(last);
+        }
     }
 
     /// The thing of a key if it is there.
@@ -74,11 +112,6 @@ impl<K: Clone + PartialEq, V: Send + Sync + 'static> Cache<K, V> {
         }
         let (sender, made) = watch::channel(None);
         entries.insert(0, Entry { key, made: made.clone() });
-        while entries.len() > self.room {
-            let is_made = |entry: &Entry<K, V>| entry.made.borrow().is_some();
-            let Some(last) = entries.iter().rposition(is_made) else { break };
-            entries.remove(last);
-        }
         drop(entries);
         task::spawn_blocking(move || {
             let value = make().map(Arc::new);
@@ -99,11 +132,18 @@ mod tests {
 
     use super::*;
 
+    impl Weight for u32 {
+        fn bytes(&self) -> usize {
+            *self as usize
+        }
+    }
+
     #[test]
     fn each_is_made_once_and_the_oldest_goes() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
-            let cache: Arc<Cache<u32, u32>> = Arc::new(Cache::new(2));
+            let room = Room { most: 2, least: 1, bytes: 1000 };
+            let cache: Arc<Cache<u32, u32>> = Arc::new(Cache::new(room));
             let made = Arc::new(AtomicU32::new(0));
             let get = |key: u32| {
                 let (cache, made) = (cache.clone(), made.clone());
@@ -135,6 +175,11 @@ mod tests {
             assert_eq!(made.load(Ordering::Relaxed), 6, "errors are not kept");
             let stale = cache.get(1, |_| false, || Ok(11)).await;
             assert_eq!(stale.as_deref(), Ok(&11));
+            assert_eq!(cache.get(4, |_| true, || Ok(990)).await.as_deref(), Ok(&990));
+            assert!(cache.found(|key, _| *key == 4).is_some());
+            assert!(cache.found(|key, _| *key == 1).is_none(), "more than 1000 bytes");
+            assert_eq!(cache.get(5, |_| true, || Ok(2000)).await.as_deref(), Ok(&2000));
+            assert!(cache.found(|key, _| *key == 5).is_some(), "one is kept, however large");
         });
     }
 }

@@ -79,9 +79,10 @@ impl Catalog {
     /// Errors: one cannot be read, or has no process.
     pub(crate) fn open(opened: Vec<Opened>) -> Result<Catalog, Error> {
         let catalog = Catalog { opened, known: Mutex::default() };
-        for listed in catalog.refresh()?.iter().filter(|listed| listed.images.is_empty()) {
+        let listed = catalog.refresh()?;
+        if let Some(empty) = listed.iter().find(|listed| listed.images.is_empty()) {
             // The reason, if none of its profiles can be read.
-            let read = heaptide_analysis::model::Recording::open(&listed.path)?;
+            let read = heaptide_analysis::model::Recording::open(&empty.path)?;
             return Err(Error::Empty { recording: read.path });
         }
         Ok(catalog)

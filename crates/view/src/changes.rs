@@ -1,23 +1,17 @@
 //! What changes while the page is open: a thread looks at running processes as long as anybody
 //! listens, and sends what it finds to all who do.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use tokio::sync::broadcast;
-use tokio_stream::wrappers::BroadcastStream;
-use tokio_stream::{Stream, StreamExt};
 
 use crate::catalog::{Catalog, Listed, Numbered};
 use crate::live::Live;
-use crate::routes::App;
 use crate::store::Store;
 
 /// Processes are looked at so often, at most.
@@ -36,9 +30,11 @@ const BEHIND: usize = 256;
 
 /// What has changed, as it is sent.
 #[derive(Clone)]
-struct Change {
-    event: &'static str,
-    data: Arc<str>,
+pub(crate) struct Change {
+    /// The name of the event.
+    pub(crate) event: &'static str,
+    /// JSON.
+    pub(crate) data: Arc<str>,
 }
 
 /// The state of a process.
@@ -76,7 +72,7 @@ impl Changes {
     }
 
     /// Listens from now on.
-    fn listen(self: &Arc<Self>) -> broadcast::Receiver<Change> {
+    pub(crate) fn listen(self: &Arc<Self>) -> broadcast::Receiver<Change> {
         let receiver = self.sender.subscribe();
         let mut is_looking = self.is_looking.lock().unwrap_or_else(|error| error.into_inner());
         if !*is_looking {
@@ -110,21 +106,6 @@ impl Changes {
         let data: Arc<str> = serde_json::to_string(data).unwrap_or_default().into();
         let _ = self.sender.send(Change { event, data }); // the last listener has left
     }
-}
-
-/// Answers with events until the client leaves.
-pub(crate) async fn changes(
-    State(app): State<Arc<App>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = BroadcastStream::new(app.changes.listen()).map(|change| {
-        let event = match change {
-            Ok(Change { event, data }) => Event::default().event(event).data(&*data),
-            // What a slow client has missed is found out by looking at everything again.
-            Err(_) => Event::default().event("recordings").data("{}"),
-        };
-        Ok(event)
-    });
-    Sse::new(events).keep_alive(KeepAlive::default())
 }
 
 /// When something was sent last, by process.
@@ -218,7 +199,8 @@ impl Looker<'_> {
         let Some(loaded) = self.changes.store.last_read(number) else { return };
         let rest = Store::rest(&loaded);
         let last = self.told.tables.get(&number);
-        let is_outdated = live.changed > loaded.read_at && loaded.read_at.elapsed() >= rest;
+        let is_outdated = loaded.read_at.elapsed() >= rest
+            && live.has_changed_since(loaded.read_at, loaded.allocations);
         if is_outdated && last.is_none_or(|last| last.elapsed() >= rest) {
             self.changes.send("tables", &TablesData { process: number });
             self.told.tables.insert(number, Instant::now());

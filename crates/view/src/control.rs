@@ -8,8 +8,8 @@ use axum::extract::rejection::JsonRejection;
 use heaptide_control::{Action, Control, Outcome};
 use serde::{Deserialize, Serialize};
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 
 /// A request.
 #[derive(Deserialize)]

@@ -9,8 +9,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 use crate::store::{For, Part};
 
 /// What tables are of.

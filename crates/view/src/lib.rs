@@ -11,12 +11,14 @@
 #![deny(clippy::print_stdout)] // a failed write would end the command
 
 mod access;
+mod app;
 mod cache;
 mod catalog;
 mod changes;
 mod control;
 mod data;
 mod error;
+mod events;
 mod live;
 mod owners;
 mod query;

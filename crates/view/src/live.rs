@@ -23,8 +23,10 @@ pub(crate) struct Live {
     start_ns: u64,
     /// What it had counted at the last look.
     pub(crate) state: State,
-    /// When that changed last.
-    pub(crate) changed: Instant,
+    /// When that changed last; none since the first look.
+    changed: Option<Instant>,
+    /// Whether there was a look.
+    is_known: bool,
 }
 
 impl Live {
@@ -34,8 +36,8 @@ impl Live {
     pub(crate) fn open(running: &Running) -> Result<Live, Error> {
         let observer = Observer::open(&running.file)?;
         let start_ns = observer.header()?.start_monotonic_ns;
-        let (state, changed) = (State::default(), Instant::now());
-        Ok(Live { running: running.clone(), observer, start_ns, state, changed })
+        let (state, changed, is_known) = (State::default(), None, false);
+        Ok(Live { running: running.clone(), observer, start_ns, state, changed, is_known })
     }
 
     /// Looks once more; whether anything was counted since.
@@ -55,9 +57,19 @@ impl Live {
         let state = State { live_bytes, allocations };
         let has_changed = state != self.state;
         if has_changed {
-            (self.state, self.changed) = (state, Instant::now());
+            self.changed = self.is_known.then(Instant::now);
+            self.state = state;
         }
+        self.is_known = true;
         Ok(has_changed)
+    }
+
+    /// Whether it has counted anything since a time, at which it had so many allocations.
+    pub(crate) fn has_changed_since(&self, time: Instant, allocations: u64) -> bool {
+        match self.changed {
+            Some(changed) => changed > time,
+            None => self.is_known && self.state.allocations != allocations,
+        }
     }
 
     /// Nanoseconds from its start until now.

@@ -11,8 +11,8 @@ use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_render::page;
 use serde::Deserialize;
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 use crate::store::{For, Part};
 
 /// Owners that the chart has colours for.

@@ -13,8 +13,8 @@ use heaptide_query::{QueryError, format, hints, parse, parse_format, run};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 use crate::store::{Chosen, Exact, For, Part};
 
 /// Rows of an answer for the page.

@@ -12,22 +12,11 @@ use axum::{Json, Router};
 use heaptide_render::page;
 use serde::Serialize;
 
-use crate::access::{self, Access};
-use crate::catalog::{Catalog, Moment, Recording};
-use crate::changes::{self, Changes};
+use crate::access;
+use crate::app::App;
+use crate::catalog::{Moment, Recording};
 use crate::refusal::Refusal;
-use crate::store::Store;
-use crate::{control, data, owners, query, source};
-
-/// All that answers need.
-pub(crate) struct App {
-    pub(crate) access: Access,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) changes: Arc<Changes>,
-    pub(crate) has_control: bool,
-    pub(crate) version: &'static str,
-}
+use crate::{control, data, events, owners, query, source};
 
 /// The routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -35,7 +24,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/", get(shell))
         .route("/api/recordings", get(recordings))
         .route("/api/data", get(data::data))
-        .route("/api/changes", get(changes::changes))
+        .route("/api/changes", get(events::changes))
         .route("/api/owners", get(owners::owners))
         .route("/api/query", get(query::query))
         .route("/api/source", get(source::source))

@@ -13,10 +13,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
+use crate::app::App;
 use crate::catalog::{Catalog, Opened};
 use crate::changes::Changes;
 use crate::error::Error;
-use crate::routes::{self, App};
+use crate::routes;
 use crate::store::{Store, Words};
 
 /// Connections at the same time; more wait.

@@ -12,8 +12,8 @@ use heaptide_analysis::files::input;
 use heaptide_analysis::model::Process;
 use serde::{Deserialize, Serialize};
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::routes::App;
 use crate::store::{For, Part};
 
 /// The largest source file that is read, in bytes.
@@ -77,7 +77,7 @@ pub(crate) async fn source(
 fn lines(process: &Process, pid: Option<u32>, frame: u32, around: u32) -> Result<Lines, Refusal> {
     let missing = |line: String| Refusal::missing(line);
     let frame = process.tables.frames.get(frame as usize);
-    let frame = frame.ok_or_else(|| missing(format!("no frame has this number")))?;
+    let frame = frame.ok_or_else(|| missing("no frame has this number".to_owned()))?;
     let (Some(file), Some(line)) = (&frame.file, frame.line) else {
         return Err(missing("nothing names the source file of this frame".to_owned()));
     };

@@ -14,14 +14,14 @@ use heaptide_render::page;
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Room, Weight};
 use crate::catalog::{Catalog, Numbered};
 use crate::refusal::Refusal;
 
 /// Processes that are kept: two that are compared, each for the page and for queries.
-const PROCESSES: usize = 4;
+const PROCESSES: Room = Room { most: 4, least: 2, bytes: 256 << 20 };
 /// Tables for the page that are kept.
-const TABLES: usize = 4;
+const TABLES: Room = Room { most: 4, least: 2, bytes: 256 << 20 };
 /// A process that runs is read again after this many times the processor time that it took: at most
 /// 1.7 % of a core.
 const REST: u32 = 60;
@@ -82,6 +82,8 @@ pub(crate) struct Loaded {
     pub(crate) version: u64,
     /// It has one process.
     pub(crate) recording: Recording,
+    /// Allocations of the process, whatever is selected.
+    pub(crate) allocations: u64,
     /// When reading began.
     pub(crate) read_at: Instant,
     /// The processor time that reading took.
@@ -95,6 +97,18 @@ impl Loaded {
     /// Errors: there is none, which does not happen.
     pub(crate) fn process(&self) -> Result<&Process, Refusal> {
         self.recording.processes.first().ok_or_else(|| Refusal::missing("no such process"))
+    }
+}
+
+impl Weight for Loaded {
+    fn bytes(&self) -> usize {
+        let of = |process: &Process| {
+            let tables = &process.tables;
+            size_of_val(&*tables.sites)
+                + size_of_val(&*tables.frames)
+                + size_of_val(&*tables.stacks)
+        };
+        self.recording.processes.iter().map(of).sum()
     }
 }
 
@@ -131,6 +145,12 @@ pub(crate) struct Chosen {
 /// Tables as the page gets them.
 pub(crate) struct Tables {
     pub(crate) bytes: axum::body::Bytes,
+}
+
+impl Weight for Tables {
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 /// What is kept.
@@ -266,8 +286,10 @@ impl Store {
         let make = move || {
             let (read_at, begin) = (Instant::now(), process_time());
             let mut process = reading.read()?;
+            let allocations = process.totals.allocations;
             prepare(&mut process);
             Ok(Loaded {
+                allocations,
                 version: version.fetch_add(1, Ordering::Relaxed),
                 recording: Recording { path, processes: vec![process], ..Recording::default() },
                 read_at,

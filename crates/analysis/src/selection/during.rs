@@ -18,9 +18,10 @@ impl Process {
     /// in nanoseconds from the start, and live is what is live at the second. The peak is the
     /// highest in between, at the start of the span or after any event in it.
     ///
-    /// Sums over sites equal the totals. What was before a reset is not counted. Samples, marks, windows and accounts stay those of the
-    /// whole run, and so do the scopes' own highest bytes. A label that is taken off in the span
-    /// moves its block to the site that it is at again, as a label does that is set.
+    /// Sums over sites equal the totals. What was before a reset is not counted. Samples, marks,
+    /// windows and accounts stay those of the whole run, and so do the scopes' own highest bytes. A
+    /// label that is taken off in the span moves its block to the site that it is at again, as a
+    /// label does that is set.
     ///
     /// Errors: as those of [`Process::replay`].
     ///

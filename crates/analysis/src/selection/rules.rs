@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::fmt;
 
 use regex::Regex;
+use rustc_hash::FxHashSet;
 
 use super::brackets;
 pub use super::builtin_sets::SETS;
@@ -197,17 +198,21 @@ impl Rules {
     pub fn of_languages(process: &Process) -> Rules {
         let mut all = Rules { of_internals: true, ..Rules::default() };
         let has_python = process.has_python();
-        for (set, parts) in LANGUAGES {
-            let is_of = |function: &str| {
-                let name = qualified(function);
-                let name = name.strip_prefix('<').unwrap_or(name);
-                parts.iter().any(|part| name.starts_with(part))
-            };
-            let mut functions =
-                process.tables.frames.iter().filter_map(|frame| frame.function.as_deref());
+        let mut is_there = [false; LANGUAGES.len()];
+        let functions = process.tables.frames.iter().filter_map(|frame| frame.function.as_ref());
+        // Frames share the texts of their names, which may be long.
+        let mut seen = FxHashSet::default();
+        for function in functions.filter(|function| seen.insert(function.as_ptr())) {
+            let name = qualified(function);
+            let name = name.strip_prefix('<').unwrap_or(name);
+            for (is_there, (_, parts)) in is_there.iter_mut().zip(&LANGUAGES) {
+                *is_there = *is_there || parts.iter().any(|part| name.starts_with(part));
+            }
+        }
+        for ((set, _), is_there) in LANGUAGES.iter().zip(is_there) {
             // With Python frames, those of the interpreter add nothing to them.
-            let set = if set == "cpython" && has_python { "python" } else { set };
-            if functions.any(is_of) || set == "python" {
+            let set = if *set == "cpython" && has_python { "python" } else { *set };
+            if is_there || set == "python" {
                 Rules::built_in(set).into_iter().for_each(|rules| all.append(rules));
             }
         }

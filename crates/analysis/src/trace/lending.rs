@@ -1,5 +1,5 @@
-//! Where bytes are live as the events of a trace are added: at the site of their block, and those of
-//! a pool's block not at the site of the chunk that they are lent from.
+//! Where bytes are live as the events of a trace are added: at the site of their block, and those
+//! of a pool's block not at the site of the chunk that they are lent from.
 
 use std::collections::BTreeMap;
 

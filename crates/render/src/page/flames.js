@@ -19,10 +19,10 @@ const flameGroups = [
 function treeShown() {
   const { model, other } = shown;
   const m = measureShown();
-  const key = `tree ${selectionOf(model).key} ${state.by} ${state.hide} ${state.own}`;
-  if (other) return model.once(`${key} compared ${other.number}`, () => comparedTree(model, other));
+  const key = `${selectionOf(model).key} ${state.by} ${state.hide} ${state.own}`;
+  if (other) return model.recent("compared", 2, `${other.number} ${key}`, () => comparedTree(model, other));
   if (state.view !== "callers") return callTree(model);
-  return model.once(`${key} callers ${m} ${state.zoom}`, () => callerTree(model, m));
+  return model.recent("callers", 8, `${m} ${state.zoom} ${key}`, () => callerTree(model, m));
 }
 
 function zoomPath() {
@@ -44,7 +44,8 @@ function flames(section) {
     change: (event) => change({ by: event.target.value, zoom: "" }) },
   ...groups.map(([name, title]) => element("option", { value: name, selected: name === state.by },
     title)));
-  const own = choice("Own code", { class: "plain", title: "Leaves out functions that are not of the program's own code" },
+  const own = choice("Own code",
+    { class: "plain", title: "Leaves out functions that are not of the program's own code" },
     () => change({ own: state.own === "" ? "1" : "", zoom: "" }));
   const back = element("button", { type: "button", class: "plain", click: () => change({ zoom: "" }) },
     "Show all");
@@ -94,7 +95,8 @@ function flameLegend() {
 /** What restricts the picture, each with a button that takes it back. */
 function drawChips() {
   const chip = (text, news) => element("button", { type: "button", class: "chip",
-    "aria-label": `Remove: ${text}`, title: `${text} — click to remove`, click: () => change({ ...news, zoom: "" }) },
+    "aria-label": `Remove: ${text}`, title: `${text} — click to remove`,
+    click: () => change({ ...news, zoom: "" }) },
   text, element("span", { "aria-hidden": "true" }, " ×"));
   const of = (name) => (state[name] === "" ? [] : [chip(`${name}: ${state[name]}`, { [name]: "" })]);
   const chips = [
@@ -145,7 +147,13 @@ function listenToFlames(canvas) {
     drawFlames(canvas);
   });
   flame.watch?.disconnect();
-  flame.watch = new ResizeObserver(() => drawFlames(canvas));
+  // Asking for the width at each drawing would have the browser lay out the whole page.
+  flame.width = canvas.parentNode.clientWidth;
+  flame.watch = new ResizeObserver(([{ contentRect }]) => {
+    if (Math.round(contentRect.width) === flame.width) return;
+    flame.width = Math.round(contentRect.width);
+    drawFlames(canvas);
+  });
   flame.watch.observe(canvas.parentNode);
 }
 
@@ -158,7 +166,8 @@ function zoomTo(node) {
 function flameKey(event, canvas) {
   const { tree, boxes } = flame;
   const at = boxes.find((box) => box.node === flame.chosen);
-  const inside = (node) => boxes.filter((box) => box.node > 0 && tree.parent[box.node] === node);
+  const inside = (node) => boxes.filter((box) => box.node > 0 && tree.parent[box.node] === node)
+    .sort((a, b) => a.x - b.x);
   const beside = (step) => {
     const row = (flame.levels[at.level] ?? []).filter((box) => box.node >= 0);
     return row[row.indexOf(at) + step]?.node;
@@ -228,28 +237,27 @@ function smallerBox(tree, m, children, scale) {
   return { node: -1, branches, value, width: value * scale, above: false };
 }
 
+/** A number between 0 and 1 for a text. */
+function hash(text) {
+  let value = 2166136261;
+  for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
+  return (value >>> 8) / 16777216;
+}
+
 /** A hue for each module, a shade for each function; own code has a hue of its own. */
 function colourOf(number, dark) {
-  const cache = dark ? colourOf.dark : colourOf.light;
-  const item = shown.model.item(number);
-  const key = `${item.module ?? item.kind}\0${item.name}`;
-  if (cache.has(key)) return cache.get(key);
-  const hash = (text) => {
-    let value = 2166136261;
-    for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
-    return (value >>> 8) / 16777216;
-  };
+  const known = shown.model.once(dark ? "dark colours" : "light colours", () => []);
+  return (known[number] ??= colourOfItem(shown.model.item(number), dark));
+}
+
+function colourOfItem(item, dark) {
   const part = hash(item.short);
   const hue = item.own ? 32 + 16 * part
     : 165 + 140 * hash(item.module || item.kind) + 30 * (part - 0.5);
   // Dark enough, or light enough, for the contrast of text that WCAG AA asks for.
   const light = (dark ? (item.own ? 22 : 26) : 73) + (dark ? 8 : 11) * (hash(`${item.short}.`) - 0.5);
-  const colour = `hsl(${hue.toFixed(0)} ${item.own ? 75 : dark ? 36 : 48}% ${light.toFixed(0)}%)`;
-  cache.set(key, colour);
-  return colour;
+  return `hsl(${hue.toFixed(0)} ${item.own ? 75 : dark ? 36 : 48}% ${light.toFixed(0)}%)`;
 }
-colourOf.dark = new Map();
-colourOf.light = new Map();
 
 /** The colour of a difference: the more of the whole it is, the stronger. */
 function differenceColour(tree, node, m, dark) {
@@ -263,11 +271,18 @@ function differenceColour(tree, node, m, dark) {
   return `hsl(${hue} ${(30 + 50 * strength).toFixed(0)}% ${light.toFixed(0)}%)`;
 }
 
+/** The colours and the font of the page. */
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const [ink, rest, mono] = ["--ink", "--rest", "--mono"].map((name) => style.getPropertyValue(name));
+  return { dark: matchMedia("(prefers-color-scheme: dark)").matches, ink, rest, mono };
+}
+
 function drawFlames(canvas) {
   const { tree } = flame;
   if (!tree || !canvas.isConnected) return;
   const m = measureShown();
-  const width = canvas.parentNode.clientWidth;
+  const { width } = flame;
   const boxes = layOut(tree, m, width);
   const height = (boxes.reduce((most, box) => Math.max(most, box.level), 0) + 1) * flame.row;
   const ratio = devicePixelRatio || 1;
@@ -276,10 +291,8 @@ function drawFlames(canvas) {
   canvas.style.height = `${height}px`;
   const to = canvas.getContext("2d");
   to.scale(ratio, ratio);
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const style = getComputedStyle(document.documentElement);
-  const [ink, rest] = ["--ink", "--rest"].map((name) => style.getPropertyValue(name));
-  to.font = `12px ${style.getPropertyValue("--mono")}`;
+  const { dark, ink, rest, mono } = flame.theme ??= theme();
+  to.font = `12px ${mono}`;
   to.textBaseline = "middle";
   const letter = to.measureText("m").width;
   const searched = shown.model.found(searchTest());
@@ -287,7 +300,8 @@ function drawFlames(canvas) {
     const number = box.node < 0 ? ROOT - box.branches : tree.item[box.node];
     const hit = searched && number >= 0 && searched[number];
     const faint = box.above || (searched && !hit);
-    to.globalAlpha = box.above ? 0.45 : searched && !hit ? 0.3 : 1;
+    const alpha = box.above ? 0.45 : searched && !hit ? 0.3 : 1;
+    if (to.globalAlpha !== alpha) to.globalAlpha = alpha;
     to.fillStyle = number < 0 ? rest : hit ? "#f2992e"
       : shown.other ? differenceColour(tree, box.node, m, dark) : colourOf(number, dark);
     const y = box.level * flame.row;
@@ -379,5 +393,6 @@ function foundText(tree, m) {
     inside[i] = hit || below ? 1 : 0;
   }
   const away = unseen > 0 ? `, ${count(unseen)} of them not in view` : "";
-  return `found: ${amount(m, value)}, ${percent(value, sum[0])}, in ${counted(hits, "box").replace("boxs", "boxes")}${away}`;
+  const boxes = hits === 1 ? "1 box" : `${count(hits)} boxes`;
+  return `found: ${amount(m, value)}, ${percent(value, sum[0])}, in ${boxes}${away}`;
 }

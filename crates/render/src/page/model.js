@@ -82,6 +82,16 @@ class Model {
     return this.cached.get(key);
   }
 
+  /** The same for what may have many keys: only those asked for last are kept. */
+  recent(kind, limit, key, compute) {
+    const known = this.once(`recent ${kind}`, () => new Map());
+    const value = known.has(key) ? known.get(key) : compute();
+    known.delete(key);
+    known.set(key, value);
+    if (known.size > limit) known.delete(known.keys().next().value);
+    return value;
+  }
+
   // Items: what boxes and rows stand for. Functions by their numbers, and others after them.
 
   /** The number of an item that is no function, such as a thread. */
@@ -184,7 +194,7 @@ class Model {
 
   /** Values of sites that a selection has, summed by branch. */
   ownByBranch(selection, m) {
-    return this.once(`own ${selection.key} ${m}`, () => {
+    return this.recent("own", 30, `${m} ${selection.key}`, () => {
       const sums = new Float64Array(this.branchParent.length);
       const { values } = this.measures[m];
       const stacks = this.columns["site.stack"];
@@ -198,14 +208,14 @@ class Model {
   }
 
   total(selection, m) {
-    return this.once(`total ${selection.key} ${m}`, () =>
+    return this.recent("total", 99, `${m} ${selection.key}`, () =>
       this.ownByBranch(selection, m).reduce((sum, value) => sum + value, 0));
   }
 
   /** The sites of a selection; with nothing selected all of them. */
   select({ focus, thread, scope, label, type }) {
     const key = JSON.stringify([focus, thread, scope, label, type]);
-    return this.once(`selection ${key}`, () => {
+    return this.recent("selection", 8, key, () => {
       const tests = [];
       const { columns } = this;
       const named = (column, id) => this.text(columns[column][id]);
@@ -268,6 +278,12 @@ class Model {
       return is;
     });
   }
+}
+
+/** Computes an array by measure once. */
+function byMeasure(compute) {
+  const known = [];
+  return (m) => (known[m] ??= compute(m));
 }
 
 /** The children of each node of a tree whose nodes come after their parents: those of node n are

@@ -1,12 +1,6 @@
 // The rows of the tables. A table has `length` rows, of each a value by `own(m)` and, where it makes
 // sense, `inclusive(m)`; `item(row)` names it.
 
-/** Computes an array by measure once. */
-function byMeasure(compute) {
-  const known = [];
-  return (m) => (known[m] ??= compute(m));
-}
-
 /** Sums of the selected sites by a key. */
 function grouped(model, key, length, item) {
   const selection = selectionOf(model);

@@ -111,9 +111,11 @@ function drawSources() {
   if (nav.hidden) return;
   const current = all.find((one) => one.number === state.process) ?? all[0];
   const many = server.recordings.length > 1;
-  const title = (one) => `${many ? `${one.recording.name}: ` : ""}${one.title}${one.running ? " (running)" : ""}`;
+  const title = (one) => [many ? `${one.recording.name}: ` : "", one.title,
+    one.running ? " (running)" : ""].join("");
   const moments = (one) => [["", one.running ? "now" : "the end"],
-    ...one.snapshots.map((of) => [String(of.number), `${of.name || `snapshot ${of.number}`}, ${duration(of.time_ns)}`])];
+    ...one.snapshots.map(({ number, name, time_ns: time }) =>
+      [String(number), `${name || `snapshot ${number}`}, ${duration(time)}`])];
   const option = (chosen) => ([value, text]) =>
     element("option", { value, selected: String(chosen ?? "") === value }, text);
   const select = (name, chosen, options, act) => element("label", {}, `${name} `,
@@ -216,19 +218,34 @@ function addSample(news) {
   head.duration_ns = Math.max(head.duration_ns, news.time_ns);
   totals.live_bytes = news.live_bytes;
   totals.allocations = news.allocations;
-  totals.peak_bytes = Math.max(totals.peak_bytes, news.live_bytes);
+  if (news.live_bytes > totals.peak_bytes) {
+    totals.peak_bytes = news.live_bytes;
+    head.peak_time_ns = news.time_ns;
+  }
   drawTotals();
   timeline(byId("timeline"));
 }
 
-const exampleQuery = "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20";
+/** Queries to start from: what they are of, whether they need a trace, and their text. */
+const examples = [
+  ["live bytes by owner", false,
+    "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20"],
+  ["allocations by thread and scope", false,
+    "SELECT thread, path, sum(allocations) GROUP BY thread, path ORDER BY sum#allocations DESC"],
+  ["size classes", false, "SELECT * FROM histogram"],
+  ["lifetimes by function", true,
+    "SELECT frame, count(), avg(lifetime_ns), max(lifetime_ns) FROM lifetimes GROUP BY frame "
+    + "ORDER BY count DESC LIMIT 20"],
+  ["the largest blocks", true,
+    "SELECT size, time_ns, frame FROM events WHERE operation=allocate ORDER BY size DESC LIMIT 20"],
+];
 
 /** A box for queries in CalQL, with the answer as a table or a file. */
 function queryBox(section) {
   section.hidden = !server.there;
   if (section.hidden) return;
   const input = element("textarea", { id: "q", rows: 2, spellcheck: "false", "aria-label": "Query in CalQL",
-    placeholder: exampleQuery });
+    placeholder: examples[0][2] });
   input.value = state.q;
   const answer = element("div", { class: "scroll", "aria-live": "polite" });
   const file = element("a", { class: "plain", hidden: true, download: "query.csv" }, "CSV");
@@ -249,7 +266,15 @@ function queryBox(section) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
   });
-  section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"),
+  const hasTrace = processes().some((one) => one.number === state.process && one.has_trace);
+  const usable = examples.filter(([, needsTrace]) => hasTrace || !needsTrace);
+  const example = element("select", { "aria-label": "Example queries", change: () => {
+    input.value = example.value;
+    example.selectedIndex = 0;
+    ask();
+  } }, element("option", { value: "" }, "examples"),
+  ...usable.map(([title, , text]) => element("option", { value: text }, title)));
+  section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"), example,
     element("span", { class: "soft small" }, "CalQL, as heaptide query takes it; Ctrl+Enter answers"),
     element("button", { type: "button", class: "plain push", click: ask }, "Answer"), file),
   input, answer);
@@ -264,7 +289,8 @@ function answerTable(answer) {
   const isNumber = (value) => typeof value === "number";
   const cell = (value) => element("td", { class: isNumber(value) || value === null ? null : "text" },
     value === null || value === undefined ? "" : isNumber(value) ? count(value) : String(value));
-  const cut = answer.cut > 0 ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
+  const cut = answer.cut > 0
+    ? element("p", { class: "soft" }, `${count(answer.cut)} more rows are in the CSV.`) : null;
   return element("div", {}, element("table", {},
     element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th",
       { class: rows.some((row) => typeof cells(row)[i] === "string") ? "text" : null }, name)))),

@@ -16,8 +16,9 @@ function drawTotals() {
   const size = (n) => `${count(n)} bytes`;
   const slack = Math.max(0, t.usable_bytes - t.requested_bytes);
   const cards = [
-    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes), before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
-    card("Live at the end", bytes(t.live_bytes), size(t.live_bytes),
+    card("Peak", bytes(t.peak_bytes), size(t.peak_bytes),
+      before((of) => bytes(of.peak_bytes), `after ${duration(head.peak_time_ns)}`)),
+    card(isRunning() ? "Live now" : "Live at the end", bytes(t.live_bytes), size(t.live_bytes),
       before((of) => bytes(of.live_bytes), counted(t.live_blocks, "block"))),
     card("Allocations", count(t.allocations), count(t.allocations),
       before((of) => count(of.allocations), counted(t.frees, "free"))),
@@ -130,7 +131,10 @@ async function start() {
   stateFromAddress();
   onChange(drawChange);
   keys();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => flames.draw?.());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    flame.theme = null;
+    flames.draw?.();
+  });
   addEventListener("hashchange", () => {
     const before = { ...state };
     stateFromAddress();

@@ -75,7 +75,12 @@ const wordsOf = {
 
 function words(m) {
   const { name } = shown.model.measures[m];
-  return wordsOf[name] ?? name;
+  return name === "live_bytes" && isRunning() ? "live now" : wordsOf[name] ?? name;
+}
+
+/** Whether the process shown had not ended when it was read. */
+function isRunning() {
+  return shown.model.head.facts.some(([name, value]) => name === "ended" && value.startsWith("still"));
 }
 
 /** A value of a measure. */

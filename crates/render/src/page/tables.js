@@ -63,14 +63,15 @@ function heading(title, key, meaning) {
 
 /** The rows of a kind of table of a model, computed once for what is selected. */
 function rowsOf(model, looks) {
-  return model.once(`rows ${looks.kind} ${selectionOf(model).key}`, () => looks.rows(model));
+  const key = `${looks.kind} ${selectionOf(model).key}`;
+  return model.recent("rows", 8, key, () => looks.rows(model));
 }
 
 /** What each row of the other process is called, and its number. */
 function rowsBefore(looks) {
   const { other } = shown;
   if (!other || looks.kind === "stacks" || looks.kind === "sites") return null;
-  return other.once(`rows by name ${looks.kind} ${selectionOf(other).key}`, () => {
+  return other.recent("rows by name", 4, `${looks.kind} ${selectionOf(other).key}`, () => {
     const rows = rowsOf(other, looks);
     const numbers = new Map();
     for (let row = 0; row < rows.length; row += 1) {
@@ -111,7 +112,7 @@ function rowsInOrder(rows, before, m) {
   const own = rows.own(m);
   const inclusive = rows.inclusive?.(m) ?? own;
   const branches = searched && rows.stack
-    ? model.once(`through ${state.search}`, () => model.through((f) => searched[f])) : null;
+    ? model.recent("through", 2, state.search, () => model.through((f) => searched[f])) : null;
   // A thread, scope or label may have become an item since the names were searched.
   const test = searchTest();
   const fits = (row) => {
@@ -182,19 +183,26 @@ function drawnTable(looks) {
 function drawnRow(looks, rows, row, { m, others, before }) {
   const { model } = shown;
   const item = model.item(rows.item(row));
-  const cell = (of, value, share) => element("td", { title: exactly(of, value),
-    "data-heading": words(of), class: share ? "share" : null,
-    style: share ? `--part: ${(100 * value / Math.max(1, model.total(selectionOf(model), of))).toFixed(2)}%` : null },
-  value === 0 ? "" : amount(of, value), share && value !== 0 ? element("i", {}, ` ${percent(value, model.total(selectionOf(model), of))}`) : null);
+  const all = model.total(selectionOf(model), m);
+  const cell = (of, value, title) => element("td",
+    { title: exactly(of, value), "data-heading": title ?? words(of) },
+    value === 0 ? "" : amount(of, value));
+  const share = (part, title) => {
+    const made = cell(m, part, title);
+    made.className = "share";
+    made.style.setProperty("--part", `${((100 * part) / Math.max(1, all)).toFixed(2)}%`);
+    if (part !== 0) made.append(element("i", {}, ` ${percent(part, all)}`));
+    return made;
+  };
   const value = (rows.inclusive ? rows.inclusive(m) : rows.own(m))[row];
   const name = element("td", { class: "text" }, nameCell(looks, rows, row, item));
   const cells = [
-    cell(m, rows.own(m)[row], !rows.inclusive),
-    rows.inclusive ? cell(m, value, true) : null,
+    rows.inclusive ? cell(m, rows.own(m)[row], "itself") : share(value),
+    rows.inclusive ? share(value, "inclusive") : null,
     before ? element("td", { "data-heading": "change", title: exactly(m, value - before(row)),
       class: value > before(row) ? "grown" : value < before(row) ? "shrunk" : null },
     signed(m, value - before(row))) : null,
-    ...others.map((of) => cell(of, rows.own(of)[row], false)),
+    ...others.map((of) => cell(of, rows.own(of)[row])),
     looks.times ? element("td", { "data-heading": looks.times }, count(rows.times(row))) : null,
     name,
   ];

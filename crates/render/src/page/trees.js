@@ -8,32 +8,30 @@ class Tree {
   constructor(parent, item, own) {
     this.parent = parent;
     this.item = item;
-    this.computeOwn = own;
-    this.owns = [];
-    this.sums = [];
+    this.ownOf = byMeasure(own);
+    this.sumOf = byMeasure((m) => summed(this.parent, this.own(m)));
     this.orders = [];
   }
 
-  own(m) {
-    this.owns[m] ??= this.computeOwn(m);
-    return this.owns[m];
-  }
+  own(m) { return this.ownOf(m); }
 
-  sum(m) {
-    this.sums[m] ??= summed(this.parent, this.own(m));
-    return this.sums[m];
-  }
+  sum(m) { return this.sumOf(m); }
 
   /** How wide a node is by a measure. */
   width(m) {
     return this.sum(m);
   }
 
+  /** The children of a node, in any order. */
+  below(node) {
+    this.index ??= childrenOf(this.parent);
+    const { list, start } = this.index;
+    return list.subarray(start[node], start[node + 1]);
+  }
+
   /** The children of a node, the largest first. */
   children(node, m) {
-    this.below ??= childrenOf(this.parent);
-    const { list, start } = this.below;
-    const children = list.subarray(start[node], start[node + 1]);
+    const children = this.below(node);
     if (this.orders[node] !== m) {
       const width = this.width(m);
       const last = (i) => (this.item[i] < ROOT ? -1 : width[i]);
@@ -47,9 +45,8 @@ class Tree {
   at(path) {
     let node = 0;
     for (const item of path) {
-      const child = [...this.children(node, 0)].find((at) => this.item[at] === item);
+      const child = this.below(node).find((at) => this.item[at] === item);
       if (child === undefined) return node;
-      this.orders[node] = undefined;
       node = child;
     }
     return node;
@@ -74,13 +71,14 @@ class Nodes {
   child(parent, item) {
     const key = parent * 4294967296 + item;
     let node = this.known.get(key);
-    if (node === undefined) {
-      node = this.parent.length;
-      this.parent.push(parent);
-      this.item.push(item);
-      this.known.set(key, node);
-    }
+    if (node === undefined) this.known.set(key, node = this.add(parent, item));
     return node;
+  }
+
+  /** A new node. */
+  add(parent, item) {
+    this.item.push(item);
+    return this.parent.push(parent) - 1;
   }
 }
 
@@ -115,11 +113,11 @@ function callTree(model) {
   const out = leftOut(model);
   const selection = selectionOf(model);
   if (state.by === "" && out === null) {
-    return model.once(`calls ${selection.key}`, () => new Tree(model.branchParent,
+    return model.recent("calls", 4, selection.key, () => new Tree(model.branchParent,
       model.branchFunction, (m) => model.ownByBranch(selection, m)));
   }
-  const key = `calls ${selection.key} ${state.by} ${state.hide} ${state.own}`;
-  return model.once(key, () => {
+  const key = `${selection.key} ${state.by} ${state.hide} ${state.own}`;
+  return model.recent("regrouped calls", 4, key, () => {
     const nodes = new Nodes();
     const nodeOf = siteNodes(model, selection, out, nodes);
     return new Tree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
@@ -139,25 +137,43 @@ function siteNodes(model, selection, out, nodes) {
   const roots = rootsOf(model, state.by);
   const stacks = model.columns["site.stack"];
   const nodeOf = new Int32Array(model.sites).fill(-1);
-  const nodesOf = new Map(); // by root, of each branch
+  const places = new Map();
   for (let site = 0; site < nodeOf.length; site += 1) {
     if (!selection.has(site)) continue;
     const root = roots(site).reduce((at, item) => nodes.child(at, item), 0);
-    let known = nodesOf.get(root);
-    if (!known) nodesOf.set(root, known = new Map([[0, root]]));
+    if (!places.has(root)) places.set(root, new Places(model.branchParent.length, places.size, root));
+    const known = places.get(root);
     const way = [];
     let at = model.branchOf[stacks[site]];
-    for (; !known.has(at); at = model.branchParent[at]) way.push(at);
+    for (; known.get(at) < 0; at = model.branchParent[at]) way.push(at);
     let node = known.get(at);
     while (way.length > 0) {
       at = way.pop();
       const called = model.branchFunction[at];
-      if (!out?.[called]) node = nodes.child(node, called);
+      // Below a root each branch has one node, unless functions are left out.
+      if (!out) node = nodes.add(node, called);
+      else if (!out[called]) node = nodes.child(node, called);
       known.set(at, node);
     }
     nodeOf[site] = node;
   }
   return nodeOf;
+}
+
+/** Where branches are below a root: an array, which is fast, for the first few roots. */
+class Places {
+  constructor(branches, before, root) {
+    this.array = before < 12 ? new Int32Array(branches).fill(-1) : null;
+    this.map = this.array ? null : new Map();
+    this.set(0, root);
+  }
+
+  get(branch) { return this.array ? this.array[branch] : this.map.get(branch) ?? -1; }
+
+  set(branch, node) {
+    if (this.array) this.array[branch] = node;
+    else this.map.set(branch, node);
+  }
 }
 
 /** Parts of the whole below which callers are put together. */
@@ -238,18 +254,12 @@ function climb(build, parent, ways, path, depth, inherited) {
 class ComparedTree extends Tree {
   constructor(parent, item, now, before) {
     super(parent, item, null);
-    this.now = now;
-    this.before = before;
-    this.sides = [];
-  }
-
-  side(m) {
-    this.sides[m] ??= (() => {
-      const [now, before] = [this.now(m), this.before(m)];
-      const wide = now.map((value, i) => Math.max(value, before[i]));
-      return [now, before, wide].map((own) => summed(this.parent, own));
-    })();
-    return this.sides[m];
+    this.now = byMeasure(now);
+    this.side = byMeasure((m) => {
+      const [after, earlier] = [this.now(m), before(m)];
+      const wide = after.map((value, i) => Math.max(value, earlier[i]));
+      return [after, earlier, wide].map((own) => summed(this.parent, own));
+    });
   }
 
   own(m) { return this.now(m); }
@@ -277,11 +287,11 @@ function comparedTree(model, other) {
     return numbers.get(of.kind + of.name) ?? model.extra(of.kind, `gone${item}`, of.short, of.name);
   });
   const length = nodes.parent.length;
-  const sums = (tree, at) => (m) => model.once(`compared ${m} ${at.key ??= Math.random()}`, () => {
+  const sums = (tree, at) => (m) => {
     const own = new Float64Array(length);
     tree.own(m).forEach((value, i) => { own[at[i]] += value; });
     return own;
-  });
+  };
   return new ComparedTree(Uint32Array.from(nodes.parent), Int32Array.from(nodes.item),
     sums(now, atNow), sums(before, atBefore));
 }

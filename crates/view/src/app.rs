@@ -1,0 +1,18 @@
+//! All that answers need.
+
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::catalog::Catalog;
+use crate::changes::Changes;
+use crate::store::Store;
+
+/// All that answers need.
+pub(crate) struct App {
+    pub(crate) access: Access,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) has_control: bool,
+    pub(crate) version: &'static str,
+}
