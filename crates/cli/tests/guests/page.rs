@@ -242,15 +242,15 @@ fn two_moments_are_compared() {
     }
 }
 
-/// 10 blocks at the begin of a trace, 5 in its middle: a drag over the chart chooses the latter.
+/// 400 blocks at the begin of a trace, 200 in its middle: a drag over the chart chooses the latter.
 #[test]
 fn a_range_of_time_is_chosen() {
     const PAUSE: Duration = Duration::from_secs(1);
     let place = scratch("page-range");
     let mut guest = Steps::start(&place, &["--mode", "trace"]);
-    guest.steps("a");
+    guest.steps(&"a".repeat(40));
     thread::sleep(PAUSE);
-    guest.steps("b");
+    guest.steps(&"b".repeat(40));
     thread::sleep(PAUSE);
     guest.finish();
     let Some(mut browser) = Browser::start(&place) else { return };
@@ -266,10 +266,10 @@ fn a_range_of_time_is_chosen() {
     browser.drag((left + width * 0.3, y), (left + width * 0.75, y));
     browser.until("state.from !== null && state.from < state.to && shown.model.exact === 'trace'");
     let allocations = "shown.model.measures.find((one) => one.name === 'allocations').total";
-    browser.until(&format!("{allocations} === 5"));
+    browser.until(&format!("{allocations} === 200"));
     browser.until("byId('tables').textContent.includes('large')");
     browser.assert_sound("a range");
     browser.click("#range button");
-    browser.until(&format!("state.from === null && {allocations} === 15"));
+    browser.until(&format!("state.from === null && {allocations} === 600"));
     browser.assert_sound("the whole run");
 }
