@@ -47,13 +47,6 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
     });
 }
 
-/// Notes whether the program runs already, before anything else of this library does.
-pub fn note_loading() {
-    if next_symbol::is_late() {
-        attachment::link().store(LINK_IDLE, Release);
-    }
-}
-
 /// Gives back the memory of a recording whose state the command has wiped.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_release() {

@@ -39,7 +39,7 @@ struct Preload;
 
 /// Runs once the library is loaded: a program that never allocates has a profile too.
 extern "C" fn loaded() {
-    attaching::note_loading();
+    next_symbol::note_loading();
     start::start_early::<Preload>();
     exit::register();
 }

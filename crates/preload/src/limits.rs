@@ -118,8 +118,8 @@ real! {
     static REAL_PRLIMIT = "prlimit", extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
 }
 
-// Both names of each function are hooks of their own: a call by a symbol would reach the C library's,
-// where this library was loaded into a program that runs.
+// Both names of each function are hooks of their own: a call by a symbol would reach the C
+// library's, where this library was loaded into a program that runs.
 
 fn set_own(resource: i32, given: *const Limit) -> i32 {
     let call = |given| call_real!(REAL_SETRLIMIT, (resource, given), -1);

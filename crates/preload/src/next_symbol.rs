@@ -5,7 +5,9 @@ use crate::{attachment, own_allocator};
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+use heaptide_format::attachment::LINK_IDLE;
 use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
 use heaptide_recorder::sys::range::Range;
 
@@ -52,8 +54,15 @@ pub fn find_behind(name: &[u8]) -> Option<Found> {
     behind.into_iter().find_map(found)
 }
 
+/// Notes whether the program runs already, before anything else of this library does.
+pub fn note_loading() {
+    if is_late() {
+        attachment::link().store(LINK_IDLE, Release);
+    }
+}
+
 /// Whether this library was loaded after the C library: into a program that runs.
-pub fn is_late() -> bool {
+fn is_late() -> bool {
     let me = own_dynamic();
     let mut before = objects().take_while(|map| !map.has_dynamic(me));
     before.any(|map| {

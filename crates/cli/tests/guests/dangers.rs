@@ -114,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 55] = [
+const ELSEWHERE: [&str; 56] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
@@ -154,6 +154,7 @@ const ELSEWHERE: [&str; 55] = [
     "over_time.c",
     "owners.cpp",
     "owners.rs",
+    "page_names.c",
     "pictures.c",
     "plain.c",
     "plugin.c",

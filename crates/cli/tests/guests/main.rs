@@ -8,6 +8,7 @@
 mod allocators;
 mod answers;
 mod attaching;
+mod browser;
 mod by_call;
 mod by_size;
 mod children;
@@ -49,6 +50,7 @@ mod merging;
 mod odd_names;
 mod output;
 mod owners;
+mod page;
 mod pictures;
 mod python_frames;
 mod queries;

@@ -19,7 +19,7 @@ use crate::steps::Steps;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server.
-struct Viewer {
+pub struct Viewer {
     child: Child,
     address: String,
     token: String,
@@ -49,7 +49,7 @@ impl Answer {
 
 impl Viewer {
     /// Starts `heaptide view --no-open` with these words.
-    fn start(place: &Path, words: &[&str]) -> Viewer {
+    pub fn start(place: &Path, words: &[&str]) -> Viewer {
         let mut command = heaptide();
         command.args(["view", "--no-open"]).args(words).current_dir(place);
         Viewer::of(command)
@@ -66,6 +66,11 @@ impl Viewer {
         assert_eq!(token.len(), 48, "192 bits: {token}");
         let (address, token) = (address.to_owned(), token.to_owned());
         Viewer { child, address, token }
+    }
+
+    /// The address that it prints.
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
     }
 
     fn connect(&self) -> TcpStream {

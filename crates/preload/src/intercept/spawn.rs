@@ -1,6 +1,6 @@
 //! The function by which the C library itself starts programs, for `system` and `popen`: it calls
-//! its own `posix_spawn`, to which no import leads. A program that was started with the recorder has
-//! the settings in its environment; one that a command attached to has not.
+//! its own `posix_spawn`, to which no import leads. A program that was started with the recorder
+//! has the settings in its environment; one that a command attached to has not.
 
 use super::island::Island;
 use super::patch::{Function, Patch, write_all};

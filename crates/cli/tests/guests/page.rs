@@ -1,0 +1,275 @@
+//! The page in a real browser, exported as a file and served by `heaptide view`: each of its parts
+//! at the size of a desk and of a phone, used by mouse and keys, with names that mean harm.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::browser::{Browser, DESKTOP, PHONE};
+use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::steps::Steps;
+use crate::view::Viewer;
+
+/// `pictures.c`, recorded into `a.heaptide` with these options: threads, scopes, labels, marks,
+/// windows, some of whose names would end a script or an element.
+fn record(place: &Path, options: &[&str]) {
+    let program = Guest::read("pictures.c").build("pictures", &[]);
+    let mut command = recorded(&place.join("a.heaptide"), options);
+    let outcome = run(command.arg(program).current_dir(place), place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+}
+
+/// The address of the exported page.
+fn exported(place: &Path) -> String {
+    let page = place.join("page.html");
+    let mut command = heaptide();
+    command.args(["export", "--format", "html", "-o"]).arg(&page).arg(place.join("a.heaptide"));
+    let outcome = run(&mut command, place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    format!("file://{}", page.display())
+}
+
+/// A list of texts, which an expression has in the page.
+fn all(browser: &mut Browser, expression: &str) -> Vec<String> {
+    let Value::Array(values) = browser.value(expression) else { panic!("a list: {expression}") };
+    values.iter().map(|value| value.as_str().expect("a text").to_owned()).collect()
+}
+
+/// Looks at each view, grouping, measure and table of the page; returns its tables.
+fn look_at_all(browser: &mut Browser, what: &str) -> Vec<String> {
+    browser.assert_sound(what);
+    let tables = all(
+        browser,
+        "[...document.querySelectorAll('[data-table]')].map((one) => one.dataset.table)",
+    );
+    assert!(tables.len() >= 5, "{tables:?}");
+    for table in &tables {
+        browser.click(&format!("[data-table='{table}']"));
+        let pressed = format!("[data-table='{table}'][aria-pressed='true']");
+        browser.until(&format!("document.querySelector(`{pressed}`) !== null"));
+        browser.assert_sound(&format!("{what}, table {table}"));
+    }
+    let groups = all(
+        browser,
+        "[...document.querySelectorAll('#flames select option')].map((one) => one.value)",
+    );
+    for group in groups {
+        browser.value(&format!("change({{ by: '{group}', zoom: '' }})"));
+        let boxes = browser.value("flame.boxes.length");
+        assert!(boxes.as_u64() > Some(1), "{what}, by {group}: {boxes} boxes");
+        browser.assert_sound(&format!("{what}, by {group}"));
+    }
+    browser.value("change({ by: '' })");
+    for view in ["callers", "calls"] {
+        browser.value(&format!("change({{ view: '{view}', zoom: '' }})"));
+        assert!(browser.value("flame.boxes.length").as_u64() > Some(1), "{what}, {view}");
+        browser.assert_sound(&format!("{what}, {view}"));
+    }
+    let measures = all(browser, "shown.model.measures.map((one) => one.name)");
+    for measure in measures {
+        browser.value(&format!("change({{ measure: '{measure}' }})"));
+        browser.assert_sound(&format!("{what}, {measure}"));
+    }
+    browser.value("change({ measure: null })");
+    tables
+}
+
+#[test]
+fn each_view_fits_a_desk_and_a_phone() {
+    let place = scratch("page-sizes");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    for (name, size) in [("desk", DESKTOP), ("phone", PHONE)] {
+        browser.open(&page, size);
+        look_at_all(&mut browser, &format!("exported, {name}"));
+        browser.picture(&place.join(format!("{name}.png")));
+        browser.open(&viewer.url(), size);
+        look_at_all(&mut browser, &format!("served, {name}"));
+    }
+}
+
+/// Names of markup, of 10 kB, of control characters and of those that turn the direction of text.
+#[test]
+fn names_are_text() {
+    let place = scratch("page-names");
+    let program = Guest::read("page_names.c").build("page_names.c", &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    assert_eq!(run(command.arg(program), &place).status, 0);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    for (name, size) in [("desk", DESKTOP), ("phone", PHONE)] {
+        browser.open(&page, size);
+        for table in look_at_all(&mut browser, &format!("hostile names, {name}")) {
+            browser.click(&format!("[data-table='{table}']"));
+            let foreign = "document.querySelectorAll('img, u, s').length";
+            assert_eq!(browser.value(foreign), 0, "{table}");
+        }
+        browser.click("[data-table='scopes']");
+        let text = "byId('tables').textContent.includes('</script><img src=x onerror=alert(1)>')";
+        browser.until(text);
+        let turned = "/[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)";
+        assert_eq!(browser.value(turned), false, "{name}: text that turns its direction");
+    }
+}
+
+#[test]
+fn the_flame_graph_is_used_by_mouse_and_keys() {
+    let place = scratch("page-flames");
+    record(&place, &[]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.open(&exported(&place), DESKTOP);
+    browser.value("byId('canvas').scrollIntoView({ block: 'center' })");
+    // The first box below the root that has others inside it.
+    let at = browser.value(
+        "(() => { const frame = byId('canvas').getBoundingClientRect();
+         const box = flame.boxes.find((one) => one.level === 2 && one.node > 0);
+         return [frame.left + box.x + box.width / 2, frame.top + 2.5 * flame.row,
+           itemText(flame.tree.item[box.node])]; })()",
+    );
+    let (x, y) = (at[0].as_f64().expect("a point"), at[1].as_f64().expect("a point"));
+    browser.click_at(x, y, "left");
+    browser.until("state.zoom !== '' && location.hash.includes('zoom=')");
+    assert_eq!(browser.value("itemText(flame.tree.item[flame.root])"), at[2]);
+    browser.key("Escape");
+    browser.until("state.zoom === '' && !location.hash.includes('zoom=')");
+    browser.click_at(x, y, "right");
+    browser.until("!byId('menu').hidden");
+    browser.key("Escape");
+    browser.until("byId('menu').hidden");
+    // By keys alone: Tab to the canvas, down into it, zoom, and out again.
+    browser.value("document.querySelector('#flame-views button').focus()");
+    for _ in 0..8 {
+        if browser.value("document.activeElement.id") == "canvas" {
+            break;
+        }
+        browser.key("Tab");
+    }
+    assert_eq!(browser.value("document.activeElement.id"), "canvas");
+    browser.key("ArrowDown");
+    browser.key("ArrowDown");
+    browser.until("byId('said').textContent !== ''");
+    browser.key("Enter");
+    browser.until("state.zoom !== ''");
+    browser.key("Escape");
+    browser.until("state.zoom === ''");
+    // A reload shows the same.
+    browser.value("change({ view: 'callers', search: 'block' })");
+    let address = browser.text("location.href");
+    browser.open(&address, DESKTOP);
+    assert_eq!(
+        browser.value("[state.view, byId('search').value]").to_string(),
+        r#"["callers","block"]"#
+    );
+    browser.assert_sound("keys");
+}
+
+#[test]
+fn tables_are_searched_and_sorted() {
+    let place = scratch("page-tables");
+    record(&place, &[]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.open(&exported(&place), DESKTOP);
+    browser.click("[data-table='functions']");
+    let names = "[...document.querySelectorAll('#tables tbody tr')].map((row) => row.innerText)";
+    let before = all(&mut browser, names);
+    assert!(before.len() > 3, "{before:?}");
+    browser.key("/");
+    browser.until("document.activeElement === byId('search')");
+    browser.type_text("block");
+    browser.until("byId('found').textContent.startsWith('found: ')");
+    let found = all(&mut browser, names);
+    assert!(!found.is_empty() && found.len() < before.len(), "{found:?}");
+    assert!(found.iter().all(|row| row.contains("block")), "{found:?}");
+    browser.value("change({ search: '' })");
+    let sorted = "document.querySelector('#tables th.text').getAttribute('aria-sort')";
+    browser.click("#tables th.text button");
+    browser.until(&format!("{sorted} === 'ascending'"));
+    let rising = all(&mut browser, names);
+    browser.click("#tables th.text button");
+    browser.until(&format!("{sorted} === 'descending'"));
+    let falling = all(&mut browser, names);
+    assert!(rising != falling && rising.len() == falling.len(), "{rising:?}");
+    browser.assert_sound("tables");
+}
+
+#[test]
+fn a_running_program_is_followed_and_queried() {
+    let place = scratch("page-live");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("a");
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    browser.open(&viewer.url(), DESKTOP);
+    browser.until("shown.model.head.totals.live_blocks === 10");
+    browser.click("[data-table='functions']");
+    guest.steps("b");
+    // The next event of the server, without a key or a click.
+    browser.until("shown.model.head.totals.live_blocks === 15");
+    browser.until("byId('tables').textContent.includes('large')");
+    browser.assert_sound("live");
+    browser.value("byId('query').querySelector('textarea, input').focus()");
+    browser.type_text("SELECT sum(live_blocks) AS all_live GROUP BY none");
+    browser.value("byId('query').querySelector('button').click()");
+    browser.until("byId('query').textContent.includes('all_live')");
+    browser
+        .until("[...byId('query').querySelectorAll('td')].some((one) => one.textContent === '15')");
+    guest.finish();
+    browser.assert_sound("after its end");
+}
+
+/// Two moments side by side: 10 blocks of 104 bytes, then 5 of 5000 more.
+#[test]
+fn two_moments_are_compared() {
+    let place = scratch("page-compared");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("a");
+    assert_eq!(guest.ctl(&["snapshot", "first"]).status, 0);
+    guest.steps("b");
+    guest.finish();
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide@first", "a.heaptide"]);
+    for (name, size) in [("desk", DESKTOP), ("phone", PHONE)] {
+        browser.open(&viewer.url(), size);
+        browser.until("shown.other !== null && byId('flame-legend').textContent.includes('more')");
+        browser.assert_sound(&format!("compared, {name}"));
+        let sums = "[shown.model, shown.other].map((one) => one.head.totals.live_blocks)
+            .sort((a, b) => a - b)";
+        assert_eq!(browser.value(sums), serde_json::json!([10, 15]));
+    }
+}
+
+/// 400 blocks at the begin of a trace, 200 in its middle: a drag over the chart chooses the latter.
+#[test]
+fn a_range_of_time_is_chosen() {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let place = scratch("page-range");
+    let mut guest = Steps::start(&place, &["--mode", "trace"]);
+    guest.steps(&"a".repeat(40));
+    thread::sleep(PAUSE);
+    guest.steps(&"b".repeat(40));
+    thread::sleep(PAUSE);
+    guest.finish();
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    browser.open(&viewer.url(), DESKTOP);
+    let at = browser.value(
+        "(() => { const chart = document.querySelector('#timeline svg');
+         chart.scrollIntoView({ block: 'center' });
+         const { left, top, width, height } = chart.getBoundingClientRect();
+         return [left, top + height / 3, width]; })()",
+    );
+    let [left, y, width] = [0, 1, 2].map(|i| at[i].as_f64().expect("a number"));
+    browser.drag((left + width * 0.3, y), (left + width * 0.75, y));
+    browser.until("state.from !== null && state.from < state.to && shown.model.exact === 'trace'");
+    let allocations = "shown.model.measures.find((one) => one.name === 'allocations').total";
+    browser.until(&format!("{allocations} === 200"));
+    browser.until("byId('tables').textContent.includes('large')");
+    browser.assert_sound("a range");
+    browser.click("#range button");
+    browser.until(&format!("state.from === null && {allocations} === 600"));
+    browser.assert_sound("the whole run");
+}
