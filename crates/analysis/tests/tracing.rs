@@ -239,11 +239,11 @@ fn owners_over_time() {
     let owners = Owners::of(&process);
     let found = OwnersOverTime::of(&process, &owners, 2).unwrap();
     let times: Vec<u64> = found.times_ns.iter().map(|time| time / TICK).collect();
-    assert_eq!(times, [10, 20, 21, 40, 41]);
+    assert_eq!(times, [10, 20, 21, 40, 41, 300]);
     let (first, others): (Vec<_>, _) =
         (found.owners.iter().map(|of| &of.1).collect(), &found.others);
-    assert_eq!(first, [&[100, 100, 0, 0, 0], &[0, 200, 200, 200, 0]]);
-    assert_eq!(others, &[0, 0, 0, 1000, 1000]);
+    assert_eq!(first, [&[100, 100, 0, 0, 0, 0], &[0, 200, 200, 200, 0, 0]]);
+    assert_eq!(others, &[0, 0, 0, 1000, 1000, 1000]);
 }
 
 #[test]

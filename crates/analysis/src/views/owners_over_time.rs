@@ -17,7 +17,7 @@ const MOMENTS: u64 = 300;
 /// What the owners with most bytes at the peak had live, and what all others had.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnersOverTime {
-    /// The moments: of each part of the run that in which most was live.
+    /// The moments: of each part of the run that in which most was live, and the end.
     pub times_ns: Vec<u64>,
     /// Functions, with most at the peak first, and their bytes at each moment; none for allocations
     /// without a stack.
@@ -67,6 +67,7 @@ impl OwnersOverTime {
             batch.iter().for_each(|event| pass.event(event));
         }
         pass.end_part();
+        pass.end(process.lifetime.duration_ns);
         let column = |place: usize| -> Vec<u64> {
             pass.moments.iter().map(|moment| moment.live[place].max(0) as u64).collect()
         };
@@ -143,6 +144,14 @@ impl Pass {
         if let Some(Some(place)) = self.place_of_site.get(site as usize) {
             let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
             self.live[*place] = self.live[*place].saturating_add(sign * bytes);
+        }
+    }
+
+    /// Adds the end of the run, if there was anything before.
+    fn end(&mut self, time_ns: u64) {
+        if self.moments.last().is_some_and(|last| last.time_ns < time_ns) {
+            let all = self.live.iter().sum();
+            self.moments.push(Moment { time_ns, all, live: self.live.clone() });
         }
     }
 

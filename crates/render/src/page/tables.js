@@ -262,6 +262,6 @@ function sizes(model) {
     cell("given", shortCount(size.usable)), cell("freed", shortCount(size.freed)),
     cell("live", shortCount(Math.max(0, size.usable - size.freed))), element("td", { class: "text" }));
   const head = ["bytes", "blocks requested", "given", "freed", "live", ""];
-  return [element("table", {}, element("thead", {}, element("tr", {},
+  return [element("table", { class: "sizes" }, element("thead", {}, element("tr", {},
     ...head.map((title) => element("th", {}, title)))), element("tbody", {}, ...all.map(row)))];
 }

@@ -145,7 +145,9 @@ function rangeText() {
   };
   const [first, last] = [at(state.from), at(state.to)];
   const grown = samples.live_bytes[last] - samples.live_bytes[first];
-  const made = samples.allocations[last] - samples.allocations[first];
+  const isExact = shown.model.exact === "trace";
+  const made = isExact ? shown.model.head.totals.allocations
+    : samples.allocations[last] - samples.allocations[first];
   const { model } = shown;
   const exact = { trace: "Below is what was allocated in it, from the trace.",
     snapshots: `Below is what was allocated from ${duration(model.from ?? 0)} to ${
