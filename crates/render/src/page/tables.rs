@@ -1,11 +1,14 @@
 //! The tables of a process as columns: sites, and what they refer to. The page computes sums, trees
 //! and differences from them itself.
 
+use std::sync::Arc;
+
 use heaptide_analysis::attribution::{FunctionId, Owners, Types, is_own};
 use heaptide_analysis::collections::trie::Trie;
 use heaptide_analysis::model::{
     Frame, FrameId, Lane, LaneId, Measure, Mode, Moved, Process, ScopeId, Site, SiteKind, StackId,
 };
+use rustc_hash::FxHashMap;
 
 use super::columns::{Column, Columns, Texts};
 use crate::shared::frames;
@@ -77,13 +80,17 @@ fn frames_and_stacks(
 ) {
     let tables = &process.tables;
     let frames = || tables.frames.iter().zip(0..);
-    let file = |frame: &Frame| match frame.file.as_deref() {
-        Some(file) => elide_middle(file, WHOLE_NAME),
-        None => String::new(),
+    let mut files = FxHashMap::default();
+    let mut file = |frame: &Frame| match frame.file.as_ref() {
+        // Frames of a file share its name.
+        Some(file) => *files
+            .entry(Arc::as_ptr(file))
+            .or_insert_with(|| texts.number(&elide_middle(file, WHOLE_NAME))),
+        None => 0,
     };
     let function = |frame| owners.functions.of_frame(FrameId(frame)).0.into();
     columns.add("frame.function", frames().map(|(_, frame)| function(frame)));
-    columns.add("frame.file", frames().map(|(frame, _)| texts.number(&file(frame)).into()));
+    columns.add("frame.file", frames().map(|(frame, _)| file(frame).into()));
     columns.add("frame.line", frames().map(|(frame, _)| frame.line.unwrap_or(0).into()));
     columns.add("frame.flags", frames().map(|(f, _)| if f.inlined { INLINED } else { 0 }));
     // A branch is a stack by functions, whatever the lines.
