@@ -138,8 +138,7 @@ impl Known {
             }
             "flamegraph" => self.assert_shown(MEASURE, &text, format),
             "html" => {
-                let word =
-                    |total| format!(r#"{{"name":"{MEASURE}","bytes":true,"total":{total},"#);
+                let word = |total| format!(r#"{{"name":"{MEASURE}","bytes":true,"total":{total},"#);
                 assert!(self.all(MEASURE).any(|total| text.contains(&word(total))), "{format}");
             }
             // What pprof itself reads of it is in `foreign.rs`.
