@@ -164,7 +164,7 @@ pub const SELECTION: &str = "Selection";
 /// The heading of options that change how stacks and functions are shown.
 pub const NAMES: &str = "Names and stacks";
 
-/// For whom names and stacks are.
+/// The reader that names and stacks are prepared for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// For people: internals of languages and their libraries are left out, unless the selection

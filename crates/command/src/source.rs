@@ -30,7 +30,7 @@ pub struct View {
     pub depth: Depth,
     /// What happens if filters leave nothing.
     pub empty: Empty,
-    /// For whom names and stacks are.
+    /// The reader that names and stacks are prepared for.
     pub reader: Reader,
     /// Whether numeric scope attributes are folded; for people they always are.
     pub values: Values,

@@ -1,5 +1,4 @@
-//! What a person should know of a query beside its answer: names that no record has, and how a
-//! recording comes to have them.
+//! Hints for the reader of a query's answer: names that no record contains, and how to record them.
 
 use heaptide_analysis::model::{Process, Recording};
 

@@ -1,5 +1,5 @@
-//! Which requests are answered: those of who knows the token, that a page of this server or a
-//! person made.
+//! Access control: a request needs the token, and must come from a page of this server or from a
+//! person.
 //!
 //! A page of another site can have a browser send requests here: its name may lead to this machine
 //! (DNS rebinding), which the `Host` header shows; or it names this server, which `Origin` and

@@ -152,7 +152,7 @@ impl Catalog {
             .ok_or_else(|| Refusal::missing(format_args!("no process has number {number}")))
     }
 
-    /// What the page is told of the recordings.
+    /// Describes the recordings for the page.
     ///
     /// Errors: one cannot be read any more.
     pub(crate) fn describe(&self) -> Result<(Vec<Recording>, Vec<Moment>), Refusal> {
@@ -196,7 +196,7 @@ fn directory(path: &Path) -> &Path {
     if path.is_dir() { path } else { parent.unwrap_or(Path::new(".")) }
 }
 
-/// A recording as the page knows it.
+/// A recording, as sent to the page.
 #[derive(Clone, Serialize)]
 pub(crate) struct Recording {
     path: String,
@@ -205,7 +205,7 @@ pub(crate) struct Recording {
     processes: Vec<Process>,
 }
 
-/// A process as the page knows it.
+/// A process, as sent to the page.
 #[derive(Clone, Serialize)]
 struct Process {
     number: u32,
@@ -221,7 +221,7 @@ struct Process {
     snapshots: Vec<Snapshot>,
 }
 
-/// A snapshot as the page knows it.
+/// A snapshot, as sent to the page.
 #[derive(Clone, Serialize)]
 struct Snapshot {
     number: u32,

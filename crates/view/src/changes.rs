@@ -1,5 +1,5 @@
-//! What changes while the page is open: a thread looks at running processes as long as anybody
-//! listens, and sends what it finds to all who do.
+//! What changes while the page is open: a thread polls running processes while clients
+//! listen, and sends the changes to all of them.
 
 use std::sync::{Arc, Mutex};
 use std::thread;

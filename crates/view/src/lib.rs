@@ -3,7 +3,7 @@
 //! ```text
 //! browser ──▶ server ─▶ access ─▶ routes ─▶ store ─▶ recordings, live profiles
 //!                                   │  ▲
-//!                                   │  └─ changes: a thread that looks at running processes
+//!                                   │  └─ changes: a thread that polls running processes
 //!                                   └─▶ control ─▶ running programs, with `--control` only
 //! ```
 

@@ -30,7 +30,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Begins to look at a process.
+    /// Opens the profile of a running process.
     ///
     /// Errors: its profile cannot be read.
     pub(crate) fn open(running: &Running) -> Result<Live, Error> {

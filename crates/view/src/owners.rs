@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     filter: String,
 }
 
-/// Answers with what the trace of a process says.
+/// Returns live bytes over time by owner, from the trace of a process.
 pub(crate) async fn owners(
     State(app): State<Arc<App>>,
     asked: Result<Query<Asked>, QueryRejection>,

@@ -1,4 +1,4 @@
-//! What can be asked for, and who answers.
+//! The routes of the server, and the check that each request passes.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn nothing() -> Refusal {
     Refusal::missing("no such page")
 }
 
-/// Answers only who may ask, and has no page of others read or keep the answer.
+/// Refuses requests without the token or from other sites, and keeps answers from other pages.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match check(&app, &request) {
         Ok(None) => next.run(request).await,

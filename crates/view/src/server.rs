@@ -76,7 +76,7 @@ impl Server {
         Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })
     }
 
-    /// The address of the page, which lets whoever knows it in.
+    /// The address of the page, with the token.
     pub fn url(&self) -> String {
         format!("http://{}/?{}", self.address, self.app.access.query())
     }

@@ -28,7 +28,7 @@ const REST: u32 = 60;
 /// It is read again no sooner than this.
 const REST_MIN: Duration = Duration::from_secs(2);
 
-/// For whom names and stacks are.
+/// The reader that names and stacks are prepared for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum For {
     /// The page, which a person reads.
@@ -40,7 +40,7 @@ pub enum For {
 /// Applies a selection to a process.
 pub type Prepare = Box<dyn FnOnce(&mut Process) + Send>;
 
-/// Reads options of the command line that select and name: the text of them, and for whom.
+/// Reads options of the command line that select and name: the text of them, and the reader.
 ///
 /// Errors: the line that the command prints.
 pub type Words = Arc<dyn Fn(&str, For) -> Result<Prepare, String> + Send + Sync>;

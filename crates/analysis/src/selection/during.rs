@@ -258,10 +258,10 @@ impl Pass<'_> {
         process.totals = Measures { peak_bytes: not_negative(self.peak_bytes), ..totals };
         process.peak_time_ns = self.peak_ns;
         process.sum_up_lanes();
-        let says = format!("from {} to {}", duration(span.start), duration(span.end));
+        let span_text = format!("from {} to {}", duration(span.start), duration(span.end));
         process.completeness.part = Some(match process.completeness.part.take() {
-            Some(part) => format!("{part}; {says}"),
-            None => says,
+            Some(part) => format!("{part}; {span_text}"),
+            None => span_text,
         });
         process
     }

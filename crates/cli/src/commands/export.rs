@@ -170,7 +170,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
     Ok(())
 }
 
-/// What a trace says beyond the tables, as far as the format has it.
+/// What a trace adds to the tables, as far as the format contains it.
 struct Traced {
     highest: Option<Highest>,
     over_time: Option<OwnersOverTime>,

@@ -63,7 +63,7 @@ Example:
   heaptide view before.heaptide after.heaptide
   heaptide view app.heaptide@1 app.heaptide@2 --no-open
 
-The address has a token that no one else knows. Ctrl-C ends the command.";
+The address contains a random token, and requests without it are refused. Ctrl-C ends the command.";
 
 /// Options that the page may send, as they are typed.
 #[derive(Parser)]
@@ -79,7 +79,7 @@ pub fn view(options: &ViewOptions) -> Outcome {
     let (python, raw) = (options.python, options.raw);
     let (rules, own) = (options.rules.clone(), options.own.clone());
     let base = Selection { python, rules, own, raw, ..Selection::everything() };
-    Chosen::new(&base, Reader::Person)?; // what is wrong with the options is told at once
+    Chosen::new(&base, Reader::Person)?; // wrong options are reported before the server starts
     let words = move |text: &str, whom| prepare(&base, text, whom);
     let server = Server::start(Options {
         recordings,

@@ -1,4 +1,5 @@
-//! `ctl_steps.c`, a program that does a step when it is told to, recorded while others watch it.
+//! `ctl_steps.c`, a program that does one step for each letter of its input, recorded while tests
+//! observe it.
 
 use crate::harness::{Guest, Outcome, clean, heaptide, library, profiles, recorded, run, scratch};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// `ctl_steps.c`, recorded, which does a step when it is told to.
+/// `ctl_steps.c`, recorded, which does one step for each letter of its input.
 pub struct Steps {
     pub child: Child,
     tell: Option<ChildStdin>,

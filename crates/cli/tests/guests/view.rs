@@ -1,5 +1,5 @@
-//! `heaptide view`: what it answers over HTTP, written by hand, about a program that does what it
-//! is told; and whom it does not answer.
+//! `heaptide view` over HTTP, with requests written by hand, on a program that obeys its input; and
+//! the requests that it refuses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -376,7 +376,7 @@ fn snapshots_and_recordings_are_opened_side_by_side() {
 }
 
 #[test]
-fn only_who_knows_the_token_is_answered_and_no_other_site() {
+fn requests_without_the_token_or_from_other_sites_are_refused() {
     let place = scratch("view-access");
     finished(&place, "a");
     let viewer = Viewer::start(&place, &["a.heaptide"]);

@@ -1,7 +1,7 @@
 //! Columns of numbers as bytes: what the page reads without a parser.
 //!
 //! Numbers are LEB128, lowest seven bits first, so that the zeros and small numbers that most
-//! columns consist of take a byte. A list beside the bytes says where each column is.
+//! columns consist of take a byte. A list beside the bytes contains the position of each column.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -92,7 +92,7 @@ function flameLegend() {
   return swatch("var(--own)", "the program's own code");
 }
 
-/** What restricts the picture, each with a button that takes it back. */
+/** The restrictions of the picture, each as a button that removes it. */
 function drawChips() {
   const chip = (text, news) => element("button", { type: "button", class: "chip",
     "aria-label": `Remove: ${text}`, title: `${text} — click to remove`,
@@ -327,7 +327,7 @@ function drawFlames(canvas) {
   flame.levels.forEach((level) => level.sort((a, b) => a.x - b.x));
 }
 
-/** What a box says. */
+/** The text of a box. */
 function itemText(number) {
   if (number === ROOT) return "everything";
   if (number >= 0) return shown.model.item(number).short;

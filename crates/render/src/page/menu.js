@@ -1,4 +1,4 @@
-// The menu of a box or row: what can be done with a function.
+// The menu of a box or row.
 
 const menu = byId("menu");
 let menuFrom = null;
@@ -50,7 +50,7 @@ function flameMenu(x, y, node, from) {
     ["Copy the name", () => copy(item.name)]]);
 }
 
-/** What can be done with what has a name: the words of the address that restrict what is shown. */
+/** The menu entries for an item: each restricts what is shown by a word of the address. */
 function itemEntries(item) {
   if (item.kind === "function") {
     return [

@@ -86,7 +86,7 @@ function scopeRows(model) {
   };
 }
 
-/** Labels by the memory they are of: a label has what it says of its blocks, not what sums have. */
+/** Labels by kind of memory. A row counts what the label declares, which the sums do not contain. */
 function labelRows(model) {
   const { columns } = model;
   const selection = selectionOf(model);

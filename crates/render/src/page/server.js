@@ -19,7 +19,7 @@ server.ask = async (what, parameters, options = {}) => {
   } catch {
     throw new Error("The server does not answer: `heaptide view` has ended.");
   }
-  if (!answer.ok) throw new Error((await answer.text()).trim() || `The server says ${answer.status}.`);
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `The server answered with status ${answer.status}.`);
   return answer;
 };
 server.json = async (what, parameters) => (await server.ask(what, parameters)).json();
@@ -97,7 +97,7 @@ async function loadOwners(model) {
   } catch { /* the chart has no owners then */ }
 }
 
-/** Says what went wrong at the top of the page. */
+/** Shows an error at the top of the page. */
 function problem(text) {
   byId("problem")?.remove();
   byId("head").append(element("p", { id: "problem", class: "warnings", role: "alert" }, text));
@@ -164,7 +164,7 @@ function liveButton() {
   return button;
 }
 
-/** What a running program can be asked for; with --control only. */
+/** The buttons that control a running program; with --control only. */
 function controlButtons(process) {
   const actions = [["mark", "Mark…", "Sets a mark with a name"],
     ["snapshot", "Snapshot…", "Takes a snapshot with a name"], ["stop", "Off", "Stops recording"],

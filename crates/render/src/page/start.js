@@ -5,7 +5,7 @@ function card(name, value, exact, more) {
     element("span", {}, name), element("b", {}, value), element("span", {}, more));
 }
 
-/** What a card says below its value: of a comparison what it was before. */
+/** The line below the value of a card: in a comparison, the value before. */
 function before(text, more) {
   return shown.other ? `was ${text(shown.other.head.totals)}` : more;
 }
@@ -111,7 +111,7 @@ function drawChange(news) {
   tables.draw?.();
 }
 
-/** Says something to screen readers. */
+/** Announces something to screen readers. */
 function say(text) {
   byId("said").textContent = text;
 }

@@ -131,7 +131,7 @@ function drawnRange(x, bottom) {
     height: bottom - chart.top + chart.gap + chart.rate, class: "range" })];
 }
 
-/** What is said of the range below the chart, and a button that takes it back. */
+/** Shows the selected range below the chart, with a button that removes it. */
 function rangeText() {
   const line = byId("range");
   if (state.from === null || state.to === null) {
@@ -335,7 +335,7 @@ function hover(svg, x, y, lines, height, end) {
   };
 }
 
-/** What owners had at a time, the most first. */
+/** The live bytes of the owners at a time, the largest first. */
 function ownersAt(time) {
   const { owners } = shown.model.head;
   if (!owners || !chart.byOwner || owners.time_ns.length === 0) return [];
