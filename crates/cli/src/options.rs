@@ -4,11 +4,13 @@ mod format;
 mod names;
 mod picture;
 mod run;
+mod stacks;
 
 pub use format::{Format, metric_parser, require_of_rows};
 pub use names::NameOptions;
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
 pub use run::{Mode, PythonMemory, RunOptions};
+pub use stacks::StackOptions;
 
 /// The width of help texts.
 pub const HELP_COLUMNS: usize = 100;

@@ -7,13 +7,14 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Process;
 use heaptide_analysis::recording::images;
-use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_command::chosen::Chosen;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
-use heaptide_command::selection::{NAMES, Reader, Selection, python_parser};
+use heaptide_command::selection::Reader;
 use heaptide_command::{source, target, terminal};
 use heaptide_top::{Mode, Options, View};
+
+use crate::options::StackOptions;
 
 /// `heaptide top`.
 #[derive(Args, Debug)]
@@ -36,21 +37,9 @@ pub struct TopOptions {
     /// changes it
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub focus: Option<String>,
-    /// Show Python functions and native ones in one stack, or only either [default: mixed]
-    #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
-        value_parser = python_parser(), hide_possible_values = true, hide_default_value = true,
-        help_heading = NAMES)]
-    pub python: PythonFrames,
-    /// Rewrite names and stacks by a file of rules or a built-in set; also `rules` in heaptide.toml
-    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
-    pub rules: Vec<String>,
-    /// Mark matching functions, modules or files as the program's own code; also `own` in
-    /// heaptide.toml
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
-    pub own: Vec<String>,
-    /// Put each allocation down to its innermost frame, whatever that is
-    #[arg(long, help_heading = NAMES)]
-    pub raw: bool,
+    /// How stacks and functions are shown.
+    #[command(flatten)]
+    pub stacks: StackOptions,
 }
 
 const TOP_EXAMPLE: &str = "\
@@ -76,9 +65,7 @@ pub fn top(options: &TopOptions) -> Outcome {
         Some(given) => target::place_of(given)?,
         None => newest(mode)?,
     };
-    let (rules, own) = (options.rules.clone(), options.own.clone());
-    let (python, raw) = (options.python, options.raw);
-    let selection = Selection { python, rules, own, raw, ..Selection::everything() };
+    let selection = options.stacks.selection();
     let chosen = Chosen::new(&selection, Reader::Person)?;
     let prepare = move |process: &mut Process| {
         process.select_kind(selection.kind);

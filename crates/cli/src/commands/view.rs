@@ -14,10 +14,12 @@ use heaptide_command::damage::Listed;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
-use heaptide_command::selection::{NAMES, Reader, Selection, Source, python_parser};
+use heaptide_command::selection::{Reader, Selection, Source};
 use heaptide_command::source::View;
 use heaptide_command::{output, source, target};
 use heaptide_view::{For, Opened, Options, Prepare, Server};
+
+use crate::options::StackOptions;
 
 /// `heaptide view`.
 #[derive(Args, Debug)]
@@ -40,21 +42,9 @@ pub struct ViewOptions {
     /// Allow the page to take snapshots, set marks, switch recording on and off, and reset counters
     #[arg(long)]
     pub control: bool,
-    /// Show Python functions and native ones in one stack, or only either [default: mixed]
-    #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
-        value_parser = python_parser(), hide_possible_values = true, hide_default_value = true,
-        help_heading = NAMES)]
-    pub python: PythonFrames,
-    /// Rewrite names and stacks by a file of rules or a built-in set; also `rules` in heaptide.toml
-    #[arg(long, value_name = "SET|FILE", value_delimiter = ',', help_heading = NAMES)]
-    pub rules: Vec<String>,
-    /// Mark matching functions, modules or files as the program's own code; also `own` in
-    /// heaptide.toml
-    #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
-    pub own: Vec<String>,
-    /// Put each allocation down to its innermost frame, whatever that is
-    #[arg(long, help_heading = NAMES)]
-    pub raw: bool,
+    /// How stacks and functions are shown.
+    #[command(flatten)]
+    pub stacks: StackOptions,
 }
 
 const VIEW_EXAMPLE: &str = "\
@@ -76,9 +66,7 @@ struct Words {
 /// Serves the page until Ctrl-C.
 pub fn view(options: &ViewOptions) -> Outcome {
     let recordings = opened(options)?;
-    let (python, raw) = (options.python, options.raw);
-    let (rules, own) = (options.rules.clone(), options.own.clone());
-    let base = Selection { python, rules, own, raw, ..Selection::everything() };
+    let base = options.stacks.selection();
     Chosen::new(&base, Reader::Person)?; // wrong options are reported before the server starts
     let words = move |text: &str, whom| prepare(&base, text, whom);
     let server = Server::start(Options {
