@@ -4,12 +4,10 @@ use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::Process;
 use heaptide_analysis::views::highest::Highest;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
+use heaptide_render::page;
 
 use crate::message::message;
 use crate::progress::Progress;
-
-/// Owners that a chart over time has colours for.
-pub const OWNERS: usize = 10;
 
 /// The highest live bytes of the parts of a process, if it has a trace. What is missing of that is
 /// reported on standard error.
@@ -38,7 +36,7 @@ pub fn owners_over_time(process: &Process) -> Option<OwnersOverTime> {
         return None;
     }
     let progress = Progress::start("reading the trace");
-    let found = OwnersOverTime::of(process, &Owners::of(process), OWNERS);
+    let found = OwnersOverTime::of(process, &Owners::of(process), page::OWNERS);
     drop(progress);
     found.map_err(|error| message(format_args!("{error}"))).ok()
 }

@@ -85,7 +85,7 @@ impl Changes {
     /// Looks as long as anybody listens.
     fn look(&self) {
         let mut looker =
-            Looker { changes: self, live: FxHashMap::default(), told: Told::default() };
+            Looker { changes: self, live: FxHashMap::default(), sent: Sent::default() };
         loop {
             {
                 let mut is_looking =
@@ -110,7 +110,7 @@ impl Changes {
 
 /// When something was sent last, by process.
 #[derive(Default)]
-struct Told {
+struct Sent {
     live: FxHashMap<u32, Instant>,
     tables: FxHashMap<u32, Instant>,
     checked: Option<Instant>,
@@ -120,14 +120,14 @@ struct Told {
 struct Looker<'a> {
     changes: &'a Changes,
     live: FxHashMap<u32, Live>,
-    told: Told,
+    sent: Sent,
 }
 
 impl Looker<'_> {
     fn look(&mut self) {
-        if self.told.checked.is_none_or(|checked| checked.elapsed() >= CHECK) {
+        if self.sent.checked.is_none_or(|checked| checked.elapsed() >= CHECK) {
             self.check();
-            self.told.checked = Some(Instant::now());
+            self.sent.checked = Some(Instant::now());
         }
         let mut numbers: Vec<u32> = self.live.keys().copied().collect();
         numbers.sort_unstable();
@@ -139,7 +139,7 @@ impl Looker<'_> {
     /// Looks whether processes came or ended.
     fn check(&mut self) {
         let catalog = &self.changes.catalog;
-        if self.told.checked.is_some() && !catalog.is_outdated() {
+        if self.sent.checked.is_some() && !catalog.is_outdated() {
             return;
         }
         let before = summary(&catalog.listed());
@@ -163,7 +163,7 @@ impl Looker<'_> {
         for number in over {
             self.end(number);
         }
-        if self.told.checked.is_some() || before != summary(&listed) {
+        if self.sent.checked.is_some() || before != summary(&listed) {
             self.changes.send("recordings", &serde_json::Map::new());
         }
     }
@@ -183,12 +183,12 @@ impl Looker<'_> {
         let Some(mut live) = self.live.remove(&number) else { return };
         let has_changed = live.look();
         let is_due = || {
-            let last = self.told.live.get(&number);
+            let last = self.sent.live.get(&number);
             last.is_none_or(|last| last.elapsed() >= IDLE)
         };
         if matches!(has_changed, Ok(true)) || is_due() {
             self.report(number, &live, None);
-            self.told.live.insert(number, Instant::now());
+            self.sent.live.insert(number, Instant::now());
         }
         self.report_tables(number, &live);
         self.live.insert(number, live);
@@ -198,12 +198,12 @@ impl Looker<'_> {
     fn report_tables(&mut self, number: u32, live: &Live) {
         let Some(loaded) = self.changes.store.last_read(number) else { return };
         let rest = Store::rest(&loaded);
-        let last = self.told.tables.get(&number);
+        let last = self.sent.tables.get(&number);
         let is_outdated = loaded.read_at.elapsed() >= rest
             && live.has_changed_since(loaded.read_at, loaded.allocations);
         if is_outdated && last.is_none_or(|last| last.elapsed() >= rest) {
             self.changes.send("tables", &TablesData { process: number });
-            self.told.tables.insert(number, Instant::now());
+            self.sent.tables.insert(number, Instant::now());
         }
     }
 

@@ -15,9 +15,6 @@ use crate::app::App;
 use crate::refusal::Refusal;
 use crate::store::{For, Part};
 
-/// Owners that the chart has colours for.
-const OWNERS: usize = 10;
-
 /// Whose.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
@@ -39,7 +36,7 @@ pub(crate) async fn owners(
         if !process.has_trace() {
             return Err(Refusal::conflict("owners over time are known from a trace only"));
         }
-        let found = OwnersOverTime::of(process, &Owners::of(process), OWNERS);
+        let found = OwnersOverTime::of(process, &Owners::of(process), page::OWNERS);
         let found = found.map_err(Refusal::conflict)?;
         page::owners_over_time(process, &found).map_err(Refusal::failed)
     };

@@ -49,7 +49,7 @@ pub struct Options {
     pub free_stacks: bool,
     /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
     pub max_size: u64,
-    /// `HEAPTIDE_BY_SIZE=on`: sites are told apart by the size requested.
+    /// `HEAPTIDE_BY_SIZE=on`: sites are recorded by the size requested.
     pub by_size: bool,
     /// `HEAPTIDE_BY_CALL=on`: sites are recorded by the function called.
     pub by_call: bool,

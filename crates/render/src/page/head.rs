@@ -47,13 +47,13 @@ pub(super) struct Head {
     first: &'static str,
     sizes: Vec<Size>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    owners: Option<Consumed>,
+    owners: Option<OwnersChart>,
     columns: Vec<Column>,
 }
 
 /// Live bytes over time by owner.
 #[derive(Serialize)]
-pub(super) struct Consumed {
+pub(super) struct OwnersChart {
     time_ns: Vec<u64>,
     owners: Vec<Owner>,
 }
@@ -65,8 +65,8 @@ struct Owner {
     values: Vec<u64>,
 }
 
-impl Consumed {
-    pub(super) fn of(process: &Process, over_time: &OwnersOverTime) -> Consumed {
+impl OwnersChart {
+    pub(super) fn of(process: &Process, over_time: &OwnersOverTime) -> OwnersChart {
         let functions = Functions::of(process);
         let name = |function: &Option<FunctionId>| match function {
             Some(function) => {
@@ -78,7 +78,10 @@ impl Consumed {
         let owners = over_time.owners.iter();
         let owners = owners.map(|(of, values)| Owner { name: name(of), values: values.clone() });
         let others = Owner { name: "all others".to_owned(), values: over_time.others.clone() };
-        Consumed { time_ns: over_time.times_ns.clone(), owners: owners.chain([others]).collect() }
+        OwnersChart {
+            time_ns: over_time.times_ns.clone(),
+            owners: owners.chain([others]).collect(),
+        }
     }
 }
 
@@ -181,7 +184,7 @@ impl Head {
             measures: shown.into(),
             first: measure.of_sites().name(),
             sizes: process.tables.histogram.iter().map(Size::of).collect(),
-            owners: over_time.map(|over_time| Consumed::of(process, over_time)),
+            owners: over_time.map(|over_time| OwnersChart::of(process, over_time)),
             columns,
         }
     }

@@ -16,8 +16,10 @@ use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::command_line::command_line;
-use head::{Consumed, Head};
+use head::{Head, OwnersChart};
 
+/// Owners that the chart over time has colours for.
+pub const OWNERS: usize = 10;
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -88,7 +90,7 @@ pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
 ///
 /// Errors: none but for want of memory.
 pub fn owners_over_time(process: &Process, over_time: &OwnersOverTime) -> io::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&Consumed::of(process, over_time))?)
+    Ok(serde_json::to_vec(&OwnersChart::of(process, over_time))?)
 }
 
 /// Writes the page; `part` writes what has no fixed text.

@@ -3,7 +3,7 @@
 /** Kinds of memory, as the column `site.kind` numbers them. */
 const kinds = ["heap", "pool chunk", "mapped", "pool block", "outside", "outside pool block",
   "outside pool chunk"];
-const [POOL_CHUNK, POOL_BLOCK] = [1, 3];
+const POOL_BLOCK = 3;
 const [OWN, INLINED] = [1, 1];
 
 /** Running sums of distances to earlier rows, as rows. */

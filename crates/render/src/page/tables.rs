@@ -14,7 +14,7 @@ use super::columns::{Column, Columns, Texts};
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 
-/// The measures of a site, in the order of the page's columns. Those of [`SUMS`] come first.
+/// The measures of a site, in the order of the page's columns: the first five are shown as buttons.
 pub(super) const MEASURES: [Measure; 9] = [
     Measure::AtPeakBytes,
     Measure::LiveBytes,
@@ -32,7 +32,7 @@ const WHOLE_NAME: usize = 1500;
 
 /// A function is of the program's own code.
 const OWN: u64 = 1;
-/// A frame is inlined into its caller; its code is Python's.
+/// A frame is inlined into its caller.
 const INLINED: u64 = 1;
 
 /// The columns of a process. Indices are from 0; those that may be none are one more, with 0 for

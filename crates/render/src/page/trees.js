@@ -219,7 +219,7 @@ function climb(build, parent, ways, path, depth, inherited) {
   const own = build.calls.own(build.m);
   const valueOf = (group) => group.reduce((sum, way) => sum + own[way.own], 0);
   const onPath = path.length >= depth;
-  const least = onPath && depth <= path.length ? valueOf(ways) / PARTS_OF_CALLERS : inherited;
+  const least = onPath ? valueOf(ways) / PARTS_OF_CALLERS : inherited;
   const groups = new Map();
   for (const way of ways) {
     const item = build.calls.item[way.at];
