@@ -1,5 +1,5 @@
 //! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
-// Each step but the last starts this program again, which then allocates once in `started`: 1000
+// Each step but the last two starts this program again, which then allocates once in `started`: 1000
 // bytes.
 //
 //   s: by system, with the environment of this program
@@ -7,12 +7,14 @@
 //   e: by execve in a child of vfork, with an empty environment
 //   p: by posix_spawn, with an empty environment
 //   c: runs the command that is its first argument, by system
+//   v: a child of vfork that sleeps for a second and a half, and starts nothing
 //   x: executes this program anew, which goes on with the next step
 //
 // `soep` while it is recorded: 4 allocations in `started`.
 #include "guest.h"
 #include <spawn.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static NOINLINE void *started(void) { return keep(malloc(1000)); }
 
@@ -47,6 +49,15 @@ static void do_step(char step, char **words)
         is_done(pid);
         break;
     case 'c': CHECK(system(words[1]) == 0); break;
+    case 'v':
+        pid = vfork();
+        if (pid == 0) {
+            struct timespec rest = {1, 500000000};
+            nanosleep(&rest, NULL);
+            _exit(7);
+        }
+        is_done(pid);
+        break;
     case 'x': execv(self, words); break;
     default: break;
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use nix::errno::Errno;
 use nix::unistd::{Pid, Uid};
 
 /// A reason, as one line.
@@ -29,6 +30,27 @@ impl Error {
             return Error(format!("cannot attach to process {pid}: {error}"));
         }
         Error(format!("cannot attach to process {pid}: {}", why(pid)))
+    }
+
+    /// The process could not make the file that it is recorded into: its error number, 0 if there
+    /// is none.
+    pub fn no_profile(pid: Pid, errno: u64) -> Error {
+        let errno = Errno::from_raw(i32::try_from(errno).unwrap_or_default());
+        let found = match errno {
+            Errno::UnknownErrno => "it is not to be recorded",
+            errno => errno.desc(),
+        };
+        let next = match errno {
+            Errno::EACCES | Errno::EPERM => {
+                "it needs the right to write to the recording's directory, and to search those \
+                 above it"
+            }
+            Errno::EMFILE => "it needs one descriptor for a moment; raise its limit (`prlimit`)",
+            Errno::EFBIG => "raise its limit of file sizes (`prlimit --fsize`)",
+            Errno::ENOSPC | Errno::EDQUOT => "choose a disk that has room with --output",
+            _ => "choose another place with --output",
+        };
+        Error(format!("process {pid} could not create its profile: {found}; {next}"))
     }
 }
 

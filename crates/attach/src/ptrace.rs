@@ -1,6 +1,7 @@
 //! The requests of ptrace that have no safe wrapper.
 #![allow(unsafe_code, reason = "requests of ptrace that take addresses of our own memory")]
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -17,12 +18,23 @@ const REGISTER_SET: libc::c_int = 2;
 /// Bytes of the kernel's set of signals.
 const MASK_BYTES: usize = 8;
 
-/// Begins to trace a thread without stopping it; stops at system calls are marked as such.
+/// Begins to trace a thread without stopping it, unless this thread traces it already; stops at
+/// system calls are marked as such.
 ///
 /// Errors: the kernel's.
 pub fn seize(tid: Pid) -> io::Result<()> {
-    nix::sys::ptrace::seize(tid, nix::sys::ptrace::Options::PTRACE_O_TRACESYSGOOD)?;
-    Ok(())
+    match nix::sys::ptrace::seize(tid, nix::sys::ptrace::Options::PTRACE_O_TRACESYSGOOD) {
+        // It did not stop in time before. Only a thread that has stopped can be let go.
+        Err(nix::errno::Errno::EPERM) if tracer(tid) == Some(nix::unistd::gettid()) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// The thread that traces another one.
+fn tracer(tid: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let number = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    number.trim().parse().ok().map(Pid::from_raw)
 }
 
 /// The floating-point and vector registers of a stopped thread.

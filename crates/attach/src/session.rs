@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::frames::Frame;
 use crate::machine;
 use crate::process::{Loaded, Process};
-use crate::threads::{Stopped, stop_all, threads};
+use crate::threads::{Stopped, stop_others, threads};
 use crate::view;
 
 /// Time between attempts.
@@ -31,6 +31,11 @@ const PAUSE: Duration = Duration::from_millis(2);
 const LOADS_WITHIN: Duration = Duration::from_secs(30);
 /// How long the library may take to prepare a recording.
 const PREPARES_WITHIN: Duration = Duration::from_secs(30);
+/// How long threads inside the recorder or the loader may run on, while the others are stopped,
+/// until one more comes out. One that waits for a lock of these does not.
+const COMES_OUT_WITHIN: Duration = Duration::from_millis(20);
+/// Time between looks at them.
+const LOOK_AFTER: Duration = Duration::from_micros(100);
 /// Bytes that a jump takes.
 const JUMP_BYTES: usize = 5;
 
@@ -111,12 +116,6 @@ struct Session {
     patience: Duration,
     until: Instant,
     pause: Pause,
-}
-
-/// A stopped thread and its frames.
-struct Seen {
-    thread: Stopped,
-    frames: Vec<Frame>,
 }
 
 impl Session {
@@ -307,26 +306,41 @@ impl Session {
         if text.is_empty() { "the loader reported no reason".to_owned() } else { text }
     }
 
-    /// Stops all threads, unless one is in the loader or the recorder.
-    fn stop_outside(&mut self) -> Result<Option<(Vec<Seen>, Loaded)>, Error> {
+    /// Stops all threads outside of the loader, the recorder and the code that is to be changed.
+    /// Those inside run until they come out; none if one does not.
+    fn stop_outside(&mut self) -> Result<Option<(Vec<Stopped>, Loaded)>, Error> {
         let refused = |error| Error::refused(self.pid, &error);
-        let Some(stopped) = not_in_time(stop_all(self.pid)).map_err(refused)? else {
-            return Ok(None);
-        };
-        self.process.look_again()?;
-        let Some(loaded) = self.process.loaded()? else {
-            return Err(Error::new(format!("process {} is not recorded", self.pid)));
-        };
-        let mut all = Vec::new();
-        for thread in stopped {
-            let frames = thread.frames(&self.process.memory, &self.process.modules);
-            if self.process.is_in_loader(&frames) || self.is_in_recorder(&loaded, &thread, &frames)
-            {
+        let mut until = Instant::now() + COMES_OUT_WITHIN;
+        let mut outside: Vec<Stopped> = Vec::new();
+        loop {
+            let known: Vec<Pid> = outside.iter().map(|thread| thread.tid).collect();
+            let Some(stopped) = not_in_time(stop_others(self.pid, &known)).map_err(refused)? else {
+                return Ok(None);
+            };
+            self.process.look_again()?;
+            let Some(loaded) = self.process.loaded()? else {
+                return Err(Error::new(format!("process {} is not recorded", self.pid)));
+            };
+            let all = known.len() + stopped.len();
+            for thread in stopped {
+                let frames = thread.frames(&self.process.memory, &self.process.modules);
+                let is_inside = self.process.is_in_loader(&frames)
+                    || self.is_in_recorder(&loaded, &thread, &frames)
+                    || is_in_changes(&loaded.state, &frames);
+                if !is_inside {
+                    outside.push(thread);
+                }
+            }
+            if outside.len() == all {
+                return Ok(Some((outside, loaded)));
+            }
+            if outside.len() > known.len() {
+                until = Instant::now() + COMES_OUT_WITHIN;
+            } else if Instant::now() > until {
                 return Ok(None);
             }
-            all.push(Seen { thread, frames });
+            thread::sleep(LOOK_AFTER);
         }
-        Ok(Some((all, loaded)))
     }
 
     /// Whether a stopped thread is in the recorder: its code, or a call that it has made.
@@ -368,15 +382,12 @@ impl Session {
 
     /// Has the library prepare a recording, while all threads are stopped but the one that does it.
     fn prepare(&mut self, request: &Request) -> Result<(), Error> {
-        let why = "a thread was in the loader or the recorder each time";
-        let outcome = self.patiently_stopped(why, |session| session.try_to_prepare(request))?;
+        let why = "a thread was in the loader, the recorder or the allocator each time";
+        let (outcome, errno) =
+            self.patiently_stopped(why, |session| session.try_to_prepare(request))?;
         match outcome {
             OUTCOME_PREPARED => Ok(()),
-            OUTCOME_NO_PROFILE => Err(Error::new(format!(
-                "process {} could not create its profile; it needs the right to write to the \
-                 recording's directory, and to search those above it",
-                self.pid
-            ))),
+            OUTCOME_NO_PROFILE => Err(Error::no_profile(self.pid, errno)),
             _ => Err(Error::new(format!(
                 "process {} cannot be recorded: there is no memory for the recorder's tables, or \
                  its allocator does not report the size of blocks",
@@ -385,7 +396,8 @@ impl Session {
         }
     }
 
-    fn try_to_prepare(&mut self, request: &Request) -> Result<Option<u32>, Error> {
+    /// Returns the outcome and an error number.
+    fn try_to_prepare(&mut self, request: &Request) -> Result<Option<(u32, u64)>, Error> {
         let places = self.places()?;
         let Some((mut all, loaded)) = self.stop_outside()? else { return Ok(None) };
         self.check(&loaded.state)?;
@@ -413,16 +425,16 @@ impl Session {
         let arguments = [caller.arguments(), settings.len() as u64];
         caller.call(entry, arguments, PREPARES_WITHIN).map_err(failed)?;
         drop(caller);
-        Ok(self.process.loaded()?.map(|loaded| loaded.state.outcome))
+        Ok(self.process.loaded()?.map(|loaded| (loaded.state.outcome, loaded.state.errno)))
     }
 
     /// A thread that can make calls: one that runs on its own stack.
-    fn caller(&self, all: &mut Vec<Seen>, places: Places) -> Option<Caller<'_>> {
-        let may_call = |seen: &Seen| self.process.is_on_own_stack(&seen.thread);
-        let is_best = |seen: &Seen| may_call(seen) && !machine::is_timed(&seen.thread.registers);
+    fn caller(&self, all: &mut Vec<Stopped>, places: Places) -> Option<Caller<'_>> {
+        let may_call = |thread: &Stopped| self.process.is_on_own_stack(thread);
+        let is_best = |thread: &Stopped| may_call(thread) && !machine::is_timed(&thread.registers);
         while let Some(at) = all.iter().position(is_best).or_else(|| all.iter().position(may_call))
         {
-            let Seen { thread, .. } = all.swap_remove(at);
+            let thread = all.swap_remove(at);
             if let Ok(caller) = Caller::new(&self.process.memory, thread, places) {
                 return Some(caller);
             }
@@ -440,28 +452,31 @@ impl Session {
     /// Changes the code of allocators and lets the recording begin, while all threads are stopped.
     fn begin(&mut self) -> Result<(), Error> {
         let why = "a thread was at the beginning of a function of the allocator each time";
-        self.patiently_stopped(why, Session::try_to_begin)
+        let begun = self.patiently_stopped(why, Session::try_to_begin);
+        if begun.is_err() {
+            let _ = self.forget(); // it may have ended
+        }
+        begun
     }
 
     fn try_to_begin(&mut self) -> Result<Option<()>, Error> {
-        let Some((all, loaded)) = self.stop_outside()? else { return Ok(None) };
-        let state = &loaded.state;
-        let changes = state.changes.get(..state.changes_count as usize).unwrap_or_default();
-        let is_within = |frame: &Frame, change: &Change| {
-            let from = change.address + 1;
-            (from..change.address + JUMP_BYTES as u64).contains(&frame.pc)
-        };
-        let is_in_code = |seen: &Seen| {
-            seen.frames.iter().any(|frame| changes.iter().any(|change| is_within(frame, change)))
-        };
-        if all.iter().any(is_in_code) {
-            return Ok(None);
-        }
-        for change in changes {
+        let Some((_all, loaded)) = self.stop_outside()? else { return Ok(None) };
+        for change in changes(&loaded.state) {
             self.change(change)?;
         }
-        self.write(state.state_at, &STATE_ACTIVE.to_ne_bytes())?;
+        self.write(loaded.state.state_at, &STATE_ACTIVE.to_ne_bytes())?;
         Ok(Some(()))
+    }
+
+    /// Has a program that is prepared, but not recorded, start others without the recorder.
+    fn forget(&mut self) -> Result<(), Error> {
+        let Some(loaded) = self.process.loaded()? else { return Ok(()) };
+        self.write_link(&loaded, LINK_IDLE)
+    }
+
+    fn write_link(&self, loaded: &Loaded, link: u32) -> Result<(), Error> {
+        let at = loaded.at + std::mem::offset_of!(Attachment, link) as u64;
+        self.write(at, &link.to_ne_bytes())
     }
 
     fn change(&self, change: &Change) -> Result<(), Error> {
@@ -481,12 +496,11 @@ impl Session {
     }
 
     /// Wipes the state of a recording. All threads are stopped outside of the recorder.
-    fn wipe(&self, loaded: &Loaded, all: &[Seen]) -> Result<(), Error> {
+    fn wipe(&self, loaded: &Loaded, all: &[Stopped]) -> Result<(), Error> {
         let state = &loaded.state;
-        let word = |offset: usize| loaded.at + offset as u64;
-        self.write(word(std::mem::offset_of!(Attachment, link)), &LINK_IDLE.to_ne_bytes())?;
+        self.write_link(loaded, LINK_IDLE)?;
         self.write(state.state_at, &STATE_OFF.to_ne_bytes())?;
-        for Seen { thread, .. } in all {
+        for thread in all {
             let block = self.block_of(state, thread);
             // A thread that begins may not have one yet.
             let _ = self.process.memory.write(block, &vec![0; state.thread_bytes as usize]);
@@ -499,7 +513,8 @@ impl Session {
             }
             self.write(range.address, &zeros)?;
         }
-        self.write(word(std::mem::offset_of!(Attachment, is_used)), &0u32.to_ne_bytes())
+        let is_used = loaded.at + std::mem::offset_of!(Attachment, is_used) as u64;
+        self.write(is_used, &0u32.to_ne_bytes())
     }
 
     fn detach(&mut self) -> Result<String, Error> {
@@ -571,6 +586,20 @@ impl Session {
         let kind = (End::Detached as u32).to_ne_bytes();
         self.write(field(std::mem::offset_of!(FileHeader, end_kind)), &kind)
     }
+}
+
+/// The code that the library asks to have changed.
+fn changes(state: &Attachment) -> &[Change] {
+    state.changes.get(..state.changes_count as usize).unwrap_or_default()
+}
+
+/// Whether a stack has a frame between two of the instructions that a change replaces.
+fn is_in_changes(state: &Attachment, frames: &[Frame]) -> bool {
+    let is_within = |frame: &Frame, change: &Change| {
+        let from = change.address + 1;
+        (from..change.address + JUMP_BYTES as u64).contains(&frame.pc)
+    };
+    frames.iter().any(|frame| changes(state).iter().any(|change| is_within(frame, change)))
 }
 
 /// Nothing, where a thread did not stop in time.

@@ -111,14 +111,16 @@ impl Drop for Stopped {
     }
 }
 
-/// Stops all threads of a process, also those that begin meanwhile.
+/// Stops all threads of a process but those that are stopped, also those that begin meanwhile.
 ///
-/// Errors: one may not be traced, or does not stop in time. Then all run.
-pub fn stop_all(pid: Pid) -> io::Result<Vec<Stopped>> {
+/// Errors: one may not be traced, or does not stop in time. Then all of these run.
+pub fn stop_others(pid: Pid, are_stopped: &[Pid]) -> io::Result<Vec<Stopped>> {
     let mut stopped: Vec<Stopped> = Vec::new();
     loop {
         let all = threads(pid)?;
-        let is_new = |tid: &Pid| stopped.iter().all(|stopped| stopped.tid != *tid);
+        let is_new = |tid: &Pid| {
+            !are_stopped.contains(tid) && stopped.iter().all(|stopped| stopped.tid != *tid)
+        };
         let new: Vec<Pid> = all.into_iter().filter(is_new).collect();
         if new.is_empty() {
             return Ok(stopped);

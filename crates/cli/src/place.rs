@@ -235,8 +235,13 @@ impl Recorded {
     /// Removes it if nothing was recorded in it.
     pub fn remove_if_empty(&self) {
         if !names(&self.path).any(|name| is_profile(&name)) {
-            let _ = remove(&self.path);
+            self.remove();
         }
+    }
+
+    /// Removes it with all that is in it.
+    pub fn remove(&self) {
+        let _ = remove(&self.path); // somebody else may have
     }
 
     /// Where it was put.

@@ -3,7 +3,7 @@
 //! program's threads.
 
 /// The layout of [`Attachment`]; a command refuses another one.
-pub const ATTACHMENT_VERSION: u32 = 1;
+pub const ATTACHMENT_VERSION: u32 = 2;
 /// The library's symbol of the [`Attachment`].
 pub const ATTACHMENT_SYMBOL: &str = "heaptide_attachment";
 /// The library's function that prepares a recording:
@@ -81,6 +81,8 @@ pub struct Attachment {
     pub outcome: u32,
     /// 1: the state is that of a recording, and is wiped before the next one.
     pub is_used: u32,
+    /// With [`OUTCOME_NO_PROFILE`]: the kernel's error, 0 for another reason.
+    pub errno: u64,
     /// Address of the recorder's state, a `STATE_` constant.
     pub state_at: u64,
     /// What is added to a thread's thread pointer for its block of the recorder.

@@ -40,11 +40,12 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
     if prepared != Prepared::Ready {
         attachment::link().store(LINK_IDLE, Release);
     }
-    describe(match prepared {
-        Prepared::Ready => OUTCOME_PREPARED,
-        Prepared::NoProfile => OUTCOME_NO_PROFILE,
-        Prepared::Noted => OUTCOME_NOTED,
-    });
+    let (outcome, errno) = match prepared {
+        Prepared::Ready => (OUTCOME_PREPARED, 0),
+        Prepared::NoProfile(errno) => (OUTCOME_NO_PROFILE, errno),
+        Prepared::Noted => (OUTCOME_NOTED, 0),
+    };
+    describe(outcome, errno);
 }
 
 /// Gives back the memory of a recording whose state the command has wiped.
@@ -63,7 +64,7 @@ pub extern "C" fn heaptide_release() {
 }
 
 /// Notes for the command where everything is.
-fn describe(outcome: u32) {
+fn describe(outcome: u32, errno: i32) {
     let p = process();
     // SAFETY: this thread is the one in which the command calls.
     let shared = unsafe { heaptide_attachment.get() };
@@ -81,6 +82,7 @@ fn describe(outcome: u32) {
     let profile = Memory { address: shared.header_at, bytes: p.reserved.load(Relaxed) };
     shared.released = [own, zeros, profile, NOWHERE];
     fence(Release);
+    shared.errno = errno as u64;
     shared.outcome = outcome;
 }
 

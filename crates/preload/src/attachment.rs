@@ -46,6 +46,7 @@ pub static heaptide_attachment: Shared = Shared(UnsafeCell::new(Attachment {
     link: LINK_PRELOADED,
     outcome: OUTCOME_NONE,
     is_used: 0,
+    errno: 0,
     state_at: 0,
     thread_offset: 0,
     thread_bytes: size_of::<Tls>() as u64,

@@ -147,7 +147,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     let pause = match begun {
         Ok(pause) => stopped_for(pause),
         Err(error) => {
-            recorded.remove_if_empty();
+            recorded.remove(); // its profile has no events, if there is one
             return Err(Error::library(error).into());
         }
     };

@@ -24,14 +24,14 @@ use std::time::Duration;
 const ROUNDS: u64 = 15;
 
 /// A program that runs, and a directory for recordings of it.
-struct Target {
-    child: Child,
-    place: PathBuf,
+pub struct Target {
+    pub child: Child,
+    pub place: PathBuf,
 }
 
 impl Target {
     /// Starts it, and waits until it is ready.
-    fn start(name: &str, mut command: Command) -> Target {
+    pub fn start(name: &str, mut command: Command) -> Target {
         let place = scratch(name);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = command.spawn().expect("the program");
@@ -40,33 +40,33 @@ impl Target {
         target
     }
 
-    fn waiting(name: &str) -> Target {
+    pub fn waiting(name: &str) -> Target {
         Target::start(name, Command::new(program("attached.c")))
     }
 
-    fn answer(&mut self) -> u8 {
+    pub fn answer(&mut self) -> u8 {
         let mut byte = [0];
         self.child.stdout.as_mut().expect("its output").read_exact(&mut byte).expect("an answer");
         byte[0]
     }
 
-    fn steps(&mut self, steps: &str) {
+    pub fn steps(&mut self, steps: &str) {
         for step in steps.bytes() {
             self.child.stdin.as_mut().expect("its input").write_all(&[step]).expect("a step");
             assert_eq!(self.answer(), step);
         }
     }
 
-    fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    fn recording(&self, name: &str) -> PathBuf {
+    pub fn recording(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
 
     /// `heaptide WORDS PID`.
-    fn command(&self, words: &[&str]) -> Outcome {
+    pub fn command(&self, words: &[&str]) -> Outcome {
         self.command_on(&self.pid().to_string(), words)
     }
 
@@ -76,25 +76,25 @@ impl Target {
         run(&mut command, &self.place)
     }
 
-    fn attach(&self, name: &str, options: &[&str]) {
+    pub fn attach(&self, name: &str, options: &[&str]) {
         let words = [&["attach", "--background", "-o", name], options].concat();
         let outcome = self.command(&words);
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     }
 
-    fn detach(&self) {
+    pub fn detach(&self) {
         let outcome = self.command(&["detach", "-q"]);
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
     }
 
-    fn process(&self, name: &str) -> Value {
+    pub fn process(&self, name: &str) -> Value {
         let report = report(&self.recording(name), &self.place);
         let [process] = list(&report, "processes") else { panic!("one process") };
         process.clone()
     }
 
     /// Ends it by SIGTERM, and returns its status.
-    fn end(mut self) -> Option<i32> {
+    pub fn end(mut self) -> Option<i32> {
         kill(self.pid(), Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("its end").code()
     }
@@ -107,7 +107,7 @@ impl Drop for Target {
     }
 }
 
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     Guest::read(name).build(name, &["-pthread"])
 }
 
@@ -251,7 +251,7 @@ fn starting(name: &str, given: &str) -> Target {
 }
 
 /// How often programs that another one started allocated, in all processes of a recording.
-fn started(target: &Target, name: &str) -> i128 {
+pub fn started(target: &Target, name: &str) -> i128 {
     let report = report(&target.recording(name), &target.place);
     evaluate(&report, "function:started", "allocations")
 }

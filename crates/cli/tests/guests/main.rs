@@ -8,6 +8,7 @@
 mod allocators;
 mod answers;
 mod attaching;
+mod attaching_limits;
 mod browser;
 mod by_call;
 mod by_size;

@@ -37,7 +37,7 @@ pub fn start() -> bool {
         return p.state() == State::Active;
     }
     let started = set_up(p);
-    if started == Err(Refused::NoProfile) {
+    if matches!(started, Err(Refused::NoProfile(_))) {
         count_unrecorded(UnrecordedChild::NoProfile, b"");
     }
     let state = if started.is_ok() { State::Active } else { State::Off };
@@ -50,8 +50,8 @@ pub fn start() -> bool {
 pub enum Prepared {
     /// All is there, but nothing is recorded until the state is [`State::Active`].
     Ready,
-    /// There is no profile.
-    NoProfile,
+    /// There is no profile: the kernel's error, 0 for another.
+    NoProfile(i32),
     /// The profile has the reason.
     Noted,
 }
@@ -68,14 +68,16 @@ pub fn prepare_attached<F: Front>(settings: &[u8]) -> Prepared {
     let busy = t.busy.replace(1);
     p.state.store(State::Starting as u32, Release);
     let started = own_stack::call(|| {
-        if options::replace(settings) { set_up(p) } else { Err(Refused::NoProfile) }
+        if options::replace(settings) { set_up(p) } else { Err(Refused::NoProfile(kernel::E2BIG)) }
     });
     p.state.store(State::Off as u32, Release);
     t.busy.set(busy);
     match started {
         Some(Ok(())) => Prepared::Ready,
         Some(Err(Refused::Noted)) => Prepared::Noted,
-        _ => Prepared::NoProfile,
+        Some(Err(Refused::NoProfile(errno))) => Prepared::NoProfile(errno.0),
+        Some(Err(Refused::Unwanted)) => Prepared::NoProfile(0),
+        None => Prepared::NoProfile(kernel::ENOMEM.0),
     }
 }
 
@@ -120,14 +122,14 @@ enum Refused {
     /// It is not to be recorded.
     Unwanted,
     /// Its profile could not be made.
-    NoProfile,
+    NoProfile(Errno),
     /// The reason is in its profile.
     Noted,
 }
 
 fn set_up(p: &'static Process) -> Result<(), Refused> {
     if !confined::may_call() {
-        return Err(Refused::NoProfile); // a filter may forbid what making one takes
+        return Err(Refused::NoProfile(kernel::EPERM)); // a filter may forbid what making one takes
     }
     let platform = front::platform().ok_or(Refused::Unwanted)?;
     let wanted = Options::get().filter(|options| options.is_wanted());
@@ -148,7 +150,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
         header.max_depth.set(stacks::max_depth(p) as u32);
         trace::prepare(header, options);
     })
-    .ok_or(Refused::NoProfile)?;
+    .map_err(Refused::NoProfile)?;
     // A kernel before 4.14: a child would go on in its parent's profile.
     let prepared =
         wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, platform, options));

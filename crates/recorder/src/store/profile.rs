@@ -155,30 +155,31 @@ pub fn first_record(extent: &'static ExtentHeader) -> *mut u8 {
     address_of(extent).wrapping_add(EXTENT_HEADER as usize)
 }
 
-/// Makes the profile and its header, of which `prepare` writes a part; none if that is not
-/// possible.
+/// Makes the profile and its header, of which `prepare` writes a part.
+///
+/// Errors: why that is not possible.
 pub fn create(
     p: &Store,
     options: &Options,
     forked: bool,
     prepare: impl FnOnce(&FileHeader),
-) -> Option<()> {
+) -> Result<(), Errno> {
     let pid = kernel::getpid();
     let mut path = Text::<PATH_MAX>::new();
     let opened = open_new(&mut path, directory(options, pid)?, pid);
     // A forked child finds a directory that was renamed by the profile of its parent.
-    let (fd, image) = match opened {
-        Some(opened) => opened,
-        None => open_new(&mut path, renamed(family()?)?, pid)?,
-    };
-    let (device, inode) = kernel::identity(fd).ok()?;
+    let (fd, image) = opened.or_else(|errno| {
+        let renamed = family().and_then(renamed).ok_or(errno)?;
+        open_new(&mut path, renamed, pid)
+    })?;
+    let (device, inode) = kernel::identity(fd)?;
     p.fd.store(fd.0, Relaxed);
     p.device.store(device, Relaxed);
     p.inode.store(inode, Relaxed);
     keep_path(p, path.bytes())?;
     // The head and one extent say at least that there is no room for more.
-    let grown = grow_file(p, GROW_MIN).or_else(|()| grow_file(p, 2 * PAGE));
-    let mapped = grown.ok().and_then(|()| map_file(fd));
+    let grown = grow_file(p, GROW_MIN).or_else(|_| grow_file(p, 2 * PAGE));
+    let mapped = grown.and_then(|()| map_file(fd));
     kernel::close(fd);
     p.fd.store(-1, Relaxed);
     let (base, reserved) = mapped?;
@@ -186,7 +187,7 @@ pub fn create(
     p.base.store(base, Relaxed);
     let rest = base.wrapping_add(PAGE as usize);
     // SAFETY: a fresh mapping. A child must not share more than its first page.
-    unsafe { kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK) }.ok()?;
+    unsafe { kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK) }?;
     // SAFETY: the whole of it; a core dump does without.
     let _ = unsafe { kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP) };
     write_header(p, p.header(), options, (pid, image, forked), prepare);
@@ -195,7 +196,7 @@ pub fn create(
         // SAFETY: the page of a process that this one is a fork of, which nothing here uses now.
         unsafe { kernel::unmap(inherited as *mut u8, PAGE as usize) };
     }
-    Some(())
+    Ok(())
 }
 
 /// Forgets the recording that has ended: the next profile is that of another one. Its memory was
@@ -220,22 +221,24 @@ pub fn abandon(p: &Store, why: Unrecorded) {
 /// The recording's directory, absolute. Forked children inherit it, wherever they go.
 static DIRECTORY: AtomicPtr<Text<PATH_MAX>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The same, made if it is not there; none if it cannot be named.
-fn directory(options: &Options, pid: u32) -> Option<&'static Text<PATH_MAX>> {
+/// The same, made if it is not there.
+///
+/// Errors: it cannot be named.
+fn directory(options: &Options, pid: u32) -> Result<&'static Text<PATH_MAX>, Errno> {
     if let Some(known) = known_directory() {
-        return Some(known);
+        return Ok(known);
     }
     const RIGHTS: usize = 0o755;
     let path = if options.is_temporary() {
         make_temporary(options, pid)?
     } else {
-        let path = absolute(&options.output, pid)?;
-        let _ = kernel::mkdir(path.path()?, RIGHTS); // it most often is there; opening a file tells
+        let path = absolute(&options.output, pid).ok_or(kernel::ENAMETOOLONG)?;
+        let _ = path.path().map(|path| kernel::mkdir(path, RIGHTS)); // it most often is there; opening a file tells
         path
     };
-    let directory = keep_directory(path)?;
+    let directory = keep_directory(path).ok_or(kernel::ENOMEM)?;
     mark_recording(directory);
-    Some(directory)
+    Ok(directory)
 }
 
 /// How the name of a directory ends that goes with the processes that are recorded in it. Programs
@@ -243,7 +246,9 @@ fn directory(options: &Options, pid: u32) -> Option<&'static Text<PATH_MAX>> {
 const TEMPORARY_SUFFIX: &[u8] = b".removed-at-exit.heaptide";
 
 /// Makes a directory that no other process has, among the temporary ones.
-fn make_temporary(options: &Options, pid: u32) -> Option<Text<PATH_MAX>> {
+///
+/// Errors: the kernel's.
+fn make_temporary(options: &Options, pid: u32) -> Result<Text<PATH_MAX>, Errno> {
     const DEFAULT: &[u8] = b"/tmp";
     const RIGHTS: usize = 0o700;
     /// Directories that dead processes of the same number may have left.
@@ -257,13 +262,13 @@ fn make_temporary(options: &Options, pid: u32) -> Option<Text<PATH_MAX>> {
         path.push(b"-");
         path.push_number(number);
         path.push(TEMPORARY_SUFFIX);
-        match kernel::mkdir(path.path()?, RIGHTS) {
-            Ok(()) => return Some(path),
+        match kernel::mkdir(path.path().ok_or(kernel::ENAMETOOLONG)?, RIGHTS) {
+            Ok(()) => return Ok(path),
             Err(kernel::EEXIST) => {}
-            Err(_) => return None,
+            Err(errno) => return Err(errno),
         }
     }
-    None
+    Err(kernel::EEXIST)
 }
 
 /// Removes what the process has in a temporary recording, and that, too, if no other process has
@@ -394,7 +399,13 @@ fn push_default_name(path: &mut Text<PATH_MAX>, pid: u32) {
 const IMAGES_MAX: u32 = 100_000;
 
 /// Opens `PID-IMAGE.profile` in the directory, for the first image number that is free.
-fn open_new(path: &mut Text<PATH_MAX>, directory: &Text<PATH_MAX>, pid: u32) -> Option<(Fd, u32)> {
+///
+/// Errors: the kernel's.
+fn open_new(
+    path: &mut Text<PATH_MAX>,
+    directory: &Text<PATH_MAX>,
+    pid: u32,
+) -> Result<(Fd, u32), Errno> {
     path.truncate(0);
     path.push(directory.bytes());
     path.push(b"/");
@@ -405,24 +416,25 @@ fn open_new(path: &mut Text<PATH_MAX>, directory: &Text<PATH_MAX>, pid: u32) -> 
         path.push(b"-");
         path.push_number(image as u64);
         path.push(PROFILE_SUFFIX.as_bytes());
-        match kernel::open(path.path()?, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL) {
-            Ok(fd) => return Some((fd, image)),
+        let name = path.path().ok_or(kernel::ENAMETOOLONG)?;
+        match kernel::open(name, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL) {
+            Ok(fd) => return Ok((fd, image)),
             Err(kernel::EEXIST) => {}
-            Err(_) => return None,
+            Err(errno) => return Err(errno),
         }
     }
-    None
+    Err(kernel::EEXIST)
 }
 
-fn keep_path(p: &Store, path: &[u8]) -> Option<()> {
+fn keep_path(p: &Store, path: &[u8]) -> Result<(), Errno> {
     let memory = memory::take(PATH_MAX, InChild::Nothing);
     if memory.is_null() {
-        return None;
+        return Err(kernel::ENOMEM);
     }
     // SAFETY: fresh zeroed memory; a `Text` is shorter than PATH_MAX, so the last zero stays.
     unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), memory, path.len()) };
     p.path.store(memory, Relaxed);
-    Some(())
+    Ok(())
 }
 
 /// Bytes of address space for the profile. Its mapping counts for the limit of address space only;
@@ -437,16 +449,16 @@ fn reserve() -> u64 {
     RESERVE.min(space).min(data).max(RESERVE_MIN) & !(PAGE - 1)
 }
 
-fn map_file(fd: Fd) -> Option<(*mut u8, u64)> {
+fn map_file(fd: Fd) -> Result<(*mut u8, u64), Errno> {
     let mut length = reserve();
     while length >= RESERVE_MIN {
         let base = kernel::map_shared(fd, length as usize);
         if !base.is_null() {
-            return Some((base, length));
+            return Ok((base, length));
         }
         length = (length / 2) & !(PAGE - 1);
     }
-    None
+    Err(kernel::ENOMEM)
 }
 
 fn write_header(
@@ -627,42 +639,42 @@ fn make_room(p: &Store, end: u64) -> Result<(), ()> {
         return Err(());
     }
     let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
-    let grown = grow_file(p, generous).or_else(|()| grow_file(p, end));
+    let grown = grow_file(p, generous).or_else(|_| grow_file(p, end));
     p.growth_failures.store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
-    grown
+    grown.map_err(drop)
 }
 
-fn grow_file(p: &Store, end: u64) -> Result<(), ()> {
+fn grow_file(p: &Store, end: u64) -> Result<(), Errno> {
     let from = p.backed.load(Relaxed);
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
-        return Err(());
+        return Err(kernel::EFBIG);
     }
     let (fd, kept) = match kept_fd(p) {
         Some(fd) => (fd, true),
-        None => (open_again(p).ok_or(())?, false),
+        None => (open_again(p).ok_or(kernel::ENOENT)?, false),
     };
-    match kernel::fallocate(fd, from, end - from) {
-        Ok(()) => p.backed.store(end, Relaxed),
-        Err(kernel::EOPNOTSUPP) if write_zeros(fd, from, end).is_ok() => {
-            p.backed.store(end, Relaxed)
-        }
-        Err(_) => {}
+    let grown = match kernel::fallocate(fd, from, end - from) {
+        Err(kernel::EOPNOTSUPP) => write_zeros(fd, from, end),
+        other => other,
+    };
+    if grown.is_ok() {
+        p.backed.store(end, Relaxed);
     }
     if !kept {
         kernel::close(fd);
     }
-    if p.backed.load(Relaxed) == end { Ok(()) } else { Err(()) }
+    grown
 }
 
 /// For file systems without fallocate.
-fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
+fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), Errno> {
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let mut at = from;
     while at < end {
         let n = (end - at).min(PAGE) as usize;
-        match kernel::write_at(fd, &ZEROS[..n], at) {
-            Ok(written) if written > 0 => at += written as u64,
-            _ => return Err(()),
+        match kernel::write_at(fd, &ZEROS[..n], at)? {
+            0 => return Err(kernel::ENOSPC),
+            written => at += written as u64,
         }
     }
     Ok(())
@@ -700,7 +712,7 @@ fn rename(p: &Store) -> Option<()> {
         path.push(directory.bytes());
         path.push(b"/");
         path.push(file_of(before.split(|&b| b == 0).next()?));
-        keep_path(p, path.path().map(|_| path.bytes())?)
+        keep_path(p, path.path().map(|_| path.bytes())?).ok()
     })?
 }
 

@@ -8,14 +8,18 @@ use core::arch::asm;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-#[cfg(miri)]
-const ENOENT: Errno = Errno(2);
+pub const ENOENT: Errno = Errno(2);
 pub(super) const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ESRCH: Errno = Errno(3);
 pub const EFAULT: Errno = Errno(14);
 pub const EFBIG: Errno = Errno(27);
+pub const EPERM: Errno = Errno(1);
+pub const E2BIG: Errno = Errno(7);
+pub const ENOMEM: Errno = Errno(12);
+pub const ENOSPC: Errno = Errno(28);
+pub const ENAMETOOLONG: Errno = Errno(36);
 
 const READ: usize = 0;
 const OPEN: usize = 2;

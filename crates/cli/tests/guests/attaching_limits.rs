@@ -1,0 +1,116 @@
+//! Attaching to programs that have little room, or threads that are hard to stop.
+
+use crate::attaching::{Target, program};
+use crate::harness::clean;
+use crate::limits::Mount;
+use crate::recording::number;
+use heaptide_fixtures::skips::may_make_namespaces;
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// `attached.c` under a limit of the shell.
+fn limited(name: &str, limit: &str) -> Target {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit {limit}; exec \"$0\"")).arg(program("attached.c"));
+    Target::start(name, clean(command))
+}
+
+/// Sets a limit of a program that runs.
+fn set(target: &Target, limit: &str) {
+    let pid = format!("--pid={}", target.pid());
+    let output = Command::new("prlimit").args([&pid, limit]).output().expect("prlimit");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An attach fails with one line that has these words. The program allocates as before, nothing is
+/// left behind, and it is recorded as soon as there is room.
+fn assert_refused(mut target: Target, limit: &str, words: [&str; 2]) {
+    target.steps("m");
+    let refused = target.command(&["attach", "--for", "10ms", "-o", "a.heaptide"]);
+    assert_eq!((refused.status, refused.stderr.lines().count()), (2, 1), "{}", refused.stderr);
+    assert!(words.iter().all(|word| refused.stderr.contains(word)), "{}", refused.stderr);
+    assert!(!target.recording("a.heaptide").exists());
+    target.steps("mp");
+    set(&target, limit);
+    target.attach("b.heaptide", &[]);
+    target.steps("m");
+    target.detach();
+    assert_eq!(number(&target.process("b.heaptide")["totals"], "allocations"), 100);
+}
+
+#[test]
+fn a_program_without_descriptors_is_refused() {
+    let target = Target::waiting("attach_descriptors");
+    set(&target, "--nofile=3:100");
+    assert_refused(target, "--nofile=100:100", ["could not load", "cannot open shared object"]);
+    let target = Target::waiting("attach_no_descriptor");
+    target.attach("first.heaptide", &[]); // loads the library
+    target.detach();
+    set(&target, "--nofile=3:100");
+    let words = ["could not create its profile: Too many open files", "one descriptor"];
+    assert_refused(target, "--nofile=100:100", words);
+}
+
+#[test]
+fn a_program_that_may_write_no_large_files_is_refused() {
+    let target = limited("attach_file_size", "-S -f 4");
+    let words = ["could not create its profile: File too large", "limit of file sizes"];
+    assert_refused(target, "--fsize=unlimited", words);
+}
+
+#[test]
+fn a_full_disk_leaves_an_attached_program_that_runs() {
+    if !may_make_namespaces("attaching_limits::full_disk") {
+        return;
+    }
+    let mut target = Target::waiting("attach_full_disk");
+    let mount = Mount::new(&target.place.join("disk"), "size=512k,nr_inodes=64");
+    let filled = mount.0.join("filled");
+    std::fs::write(&filled, vec![1; 508 << 10]).expect("room");
+    let refused = target.command(&["attach", "--for", "10ms", "-o", "disk/a.heaptide"]);
+    assert_eq!((refused.status, refused.stderr.lines().count()), (2, 1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
+    target.steps("amp");
+    std::fs::remove_file(filled).expect("it is there");
+    // Room for a part of the traces only.
+    target.attach("disk/b.heaptide", &["--mode", "trace"]);
+    for _ in 0..50 {
+        target.steps("mp");
+    }
+    target.detach();
+    let process = target.process("disk/b.heaptide");
+    assert_eq!(number(&process["totals"], "allocations"), 50 * 200);
+    assert_eq!(number(&process["totals"], "live_blocks"), 0);
+}
+
+#[test]
+fn many_threads_that_only_allocate_are_recorded() {
+    let mut command = Command::new(program("attached_threads.c"));
+    command.arg("64");
+    let target = Target::start("attach_many", command);
+    for round in 0..3 {
+        let name = format!("{round}.heaptide");
+        target.attach(&name, &["--patience", "60s"]);
+        let outcome = target.command(&["detach", "-q", "--patience", "60s"]);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        target.process(&name); // consistent
+    }
+    assert_eq!(target.end(), Some(0));
+}
+
+/// The kernel stops such a thread when the child has ended.
+#[test]
+fn a_thread_that_waits_for_a_child_of_vfork_is_waited_for() {
+    let mut command = Command::new(program("attached_starts.c"));
+    command.arg("");
+    let mut target = Target::start("attach_vfork", clean(command));
+    target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
+    thread::sleep(Duration::from_millis(50)); // at most: the child lives for longer than a second
+    target.attach("a.heaptide", &["--patience", "60s"]);
+    assert_eq!(target.answer(), b'v');
+    target.steps("s");
+    target.detach();
+    assert_eq!(crate::attaching::started(&target, "a.heaptide"), 1);
+}
