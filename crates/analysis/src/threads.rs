@@ -1,7 +1,15 @@
 //! Work for several threads. Where there is no room for another one it is done by this.
 
+use std::num::NonZero;
+use std::ops::Range;
 use std::panic::resume_unwind;
-use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, ScopedJoinHandle, available_parallelism, scope};
+
+/// Threads at most: more wait for memory rather than for processors.
+const THREADS_MAX: usize = 8;
+/// Items that a thread takes at a time: a fraction of a millisecond of work.
+const PART: usize = 1024;
 
 /// Does two things at the same time.
 ///
@@ -36,6 +44,31 @@ pub fn together<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> 
         done.extend(others.into_iter().map(joined));
         done
     })
+}
+
+/// Does work on `count` items, on as many threads as there are processors: it is given a range of
+/// them at a time, of which there is one if they are few. The results are in order.
+///
+/// ```
+/// let sums = heaptide_analysis::threads::in_parts(5000, |items| items.sum::<usize>());
+/// assert_eq!(sums.iter().sum::<usize>(), 4999 * 5000 / 2);
+/// assert_eq!(heaptide_analysis::threads::in_parts(3, |items| items), [0..3]);
+/// ```
+pub fn in_parts<T: Send>(count: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let parts = count.div_ceil(PART);
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(parts);
+    let next = AtomicUsize::new(0);
+    let share = || {
+        let parts = std::iter::from_fn(|| {
+            let part = next.fetch_add(1, Ordering::Relaxed);
+            (part < parts).then_some(part)
+        });
+        let items = |part: usize| part * PART..count.min((part + 1) * PART);
+        parts.map(|part| (part, work(items(part)))).collect::<Vec<_>>()
+    };
+    let mut done: Vec<(usize, T)> = together(threads, share).into_iter().flatten().collect();
+    done.sort_unstable_by_key(|&(part, _)| part);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// What a thread has made.

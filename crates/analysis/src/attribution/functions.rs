@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::known::{Role, known};
 use crate::model::{CodeKind, Frame, FrameId, Module, Process, StackId};
+use crate::threads;
 
 /// Index into a process's [`Functions`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -72,7 +73,10 @@ impl Functions {
             let frame = &process.tables.frames[frame.0 as usize];
             role_of(frame, frame.module.is_some_and(|module| runtimes[module.0 as usize]))
         };
-        let mut roles: Vec<Role> = self.first_frame.iter().map(role).collect();
+        let roles = threads::in_parts(self.len(), |part| -> Vec<Role> {
+            self.first_frame[part].iter().map(role).collect()
+        });
+        let mut roles = roles.concat();
         self.find_starters(process, &mut roles);
         roles
     }

@@ -137,8 +137,8 @@ fn is_argument(rest: &str, argument: &str) -> bool {
     after.is_some_and(|after| after.starts_with(['<', ',', '>', ' ']))
 }
 
-/// The bytes of a name that are no part of an operator's, with the number of brackets around each;
-/// an opening bracket is outside of itself, a closing one inside.
+/// Brackets and separators of a name that are no part of an operator's, with the number of brackets
+/// around each; an opening bracket is outside of itself, a closing one inside.
 struct Brackets<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -172,14 +172,34 @@ impl Brackets<'_> {
     }
 }
 
+/// Bytes that [`Brackets`] looks at: what it returns, and the first of `operator`.
+const STOPS: [bool; 256] = {
+    let mut stops = [false; 256];
+    let bytes = b"<>(){}[],: o";
+    let mut at = 0;
+    while at < bytes.len() {
+        stops[bytes[at] as usize] = true;
+        at += 1;
+    }
+    stops
+};
+
 impl Iterator for Brackets<'_> {
     type Item = (usize, usize);
 
     fn next(&mut self) -> Option<(usize, usize)> {
-        if self.bytes.get(self.at) == Some(&b'o') {
+        let byte = loop {
+            let rest = self.bytes.get(self.at..)?;
+            self.at += rest.iter().position(|&byte| STOPS[usize::from(byte)])?;
+            if self.bytes[self.at] != b'o' {
+                break self.bytes[self.at];
+            }
+            let before = self.at;
             self.operator();
-        }
-        let byte = *self.bytes.get(self.at)?;
+            if self.at == before {
+                self.at += 1;
+            }
+        };
         let (at, depth) = (self.at, self.depth);
         self.at += 1;
         match byte {

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 
 use regex::Regex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::brackets::{without_argument, without_signature};
 use super::rebuild_stacks::Stacks;
 use super::rules::{Action, Name, Place, Rule, Rules};
 use crate::model::{CodeKind, Frame, FrameId, ModuleId, Process, StackId};
+use crate::threads;
 
 impl Process {
     /// Rewrites names and stacks by rules; every sum stays what it is.
@@ -34,11 +36,8 @@ impl Process {
     /// assert_eq!(process.totals, totals);
     /// ```
     pub fn rewrite(&mut self, rules: &Rules) {
-        let mut naming = Naming::of(rules, self);
         let count = self.tables.frames.len();
-        let fates: Vec<usize> =
-            (0..count as u32).map(|id| naming.frame(self, FrameId(id))).collect();
-        let fates_of_functions = naming.fates;
+        let (fates, fates_of_functions) = named(self, rules);
         if fates_of_functions.iter().all(Fate::keeps_stacks) {
             return;
         }
@@ -46,7 +45,8 @@ impl Process {
             self.tables.frames[count..].iter().map(|frame| frame.function.clone()).collect();
         let mut tree = Rewriting { opened: Vec::new(), first: count as u32, stand_ins };
         self.restack(State::default(), |stacks, caller, frame| {
-            let fate = fates.get(frame.0 as usize).and_then(|&fate| fates_of_functions.get(fate));
+            let fate = fates.get(frame.0 as usize);
+            let fate = fate.and_then(|&fate| fates_of_functions.get(fate as usize));
             match fate {
                 Some(fate) => tree.step(stacks, caller, frame, fate),
                 None => caller,
@@ -81,65 +81,92 @@ impl Fate {
     }
 }
 
-/// Functions as rules are held against them.
-struct Naming<'a> {
+/// Gives the functions of a process the names that rules make of them. Returns for each frame the
+/// index of its fate, and the fates.
+fn named(process: &mut Process, rules: &Rules) -> (Vec<u32>, Vec<Fate>) {
+    let matching = Matching::of(rules, process);
+    let (functions, fates) = matching.functions(process);
+    let decide = |part: Range<usize>| -> Vec<Decision> {
+        functions[part].iter().map(|&id| matching.decide(process, id)).collect()
+    };
+    let decisions = threads::in_parts(functions.len(), decide);
+    let mut naming = Naming::default();
+    let of_functions: Vec<Fate> = (functions.iter().zip(decisions.into_iter().flatten()))
+        .map(|(&id, decision)| naming.fate(process, id, decision))
+        .collect();
+    for (frame, &fate) in process.tables.frames.iter_mut().zip(&fates) {
+        if let Some(name) = &of_functions[fate as usize].name {
+            frame.function = Some(name.clone());
+        }
+    }
+    (fates, of_functions)
+}
+
+/// What rules make of a function, as texts.
+#[derive(Default)]
+struct Decision {
+    name: Option<String>,
+    /// The name of the frame that stands for it and for others.
+    stands: Option<String>,
+    folds: bool,
+    drops: bool,
+    cuts_below: bool,
+    cuts_above: bool,
+    opens: Vec<u32>,
+    closes: Vec<(u32, String)>,
+}
+
+/// Rules, and to which modules they are held.
+struct Matching<'a> {
     rules: &'a Rules,
     /// For each rule, whether it is for each module; nothing if it is not held to some.
     modules: Vec<Vec<bool>>,
     /// Whether rules are held to files.
     by_file: bool,
-    fates: Vec<Fate>,
-    /// By where name and file are kept: frames of one function share them.
-    known: FxHashMap<(*const u8, Option<ModuleId>, Option<*const u8>), usize>,
-    names: FxHashMap<String, Arc<str>>,
-    stand_ins: FxHashMap<(Arc<str>, Option<ModuleId>), FrameId>,
 }
 
-impl<'a> Naming<'a> {
-    fn of(rules: &'a Rules, process: &Process) -> Naming<'a> {
+impl<'a> Matching<'a> {
+    fn of(rules: &'a Rules, process: &Process) -> Matching<'a> {
         let matching = |rule: &Rule| match &rule.place {
             Place::Module(regex) => {
                 process.tables.modules.iter().map(|m| regex.is_match(&m.path)).collect()
             }
             Place::Any | Place::File(_) => Vec::new(),
         };
-        Naming {
+        Matching {
             rules,
             modules: rules.rules.iter().map(matching).collect(),
             by_file: rules.rules.iter().any(|rule| matches!(rule.place, Place::File(_))),
-            fates: Vec::new(),
-            known: FxHashMap::default(),
-            names: FxHashMap::default(),
-            stand_ins: FxHashMap::default(),
         }
     }
 
-    /// The fate of a frame, which gets its name.
-    fn frame(&mut self, process: &mut Process, id: FrameId) -> usize {
-        let Frame { function, module, file, .. } = &process.tables.frames[id.0 as usize];
-        let file = file.as_ref().filter(|_| self.by_file).map(|file| file.as_ptr());
-        let key = function.as_ref().map(|function| (function.as_ptr(), *module, file));
-        let known = key.and_then(|key| self.known.get(&key).copied());
-        let fate = known.unwrap_or_else(|| {
-            let fate = self.decide(process, id);
-            self.fates.push(fate);
-            self.fates.len() - 1
-        });
-        if let Some(key) = key {
-            self.known.insert(key, fate);
-        }
-        if let Some(name) = &self.fates[fate].name {
-            process.tables.frames[id.0 as usize].function = Some(name.clone());
-        }
-        fate
+    /// A frame of each function, and for each frame the index of its function. Frames of one
+    /// function share its name and file.
+    fn functions(&self, process: &Process) -> (Vec<FrameId>, Vec<u32>) {
+        let mut functions = Vec::new();
+        let mut known = FxHashMap::default();
+        let mut index_of = |(id, frame): (u32, &Frame)| {
+            let Frame { function, module, file, .. } = frame;
+            let file = file.as_ref().filter(|_| self.by_file).map(|file| file.as_ptr());
+            let mut add = || {
+                functions.push(FrameId(id));
+                (functions.len() - 1) as u32
+            };
+            match function {
+                Some(name) => *known.entry((name.as_ptr(), *module, file)).or_insert_with(add),
+                None => add(),
+            }
+        };
+        let indexes = (0..).zip(&process.tables.frames).map(&mut index_of).collect();
+        (functions, indexes)
     }
 
-    fn decide(&mut self, process: &mut Process, id: FrameId) -> Fate {
-        let Frame { module, file, code, .. } = process.tables.frames[id.0 as usize].clone();
+    fn decide(&self, process: &Process, id: FrameId) -> Decision {
+        let Frame { module, file, code, .. } = &process.tables.frames[id.0 as usize];
         // Names of Python functions may be those of a language's internals.
-        let keeps_name = self.rules.of_internals && code == CodeKind::Python;
-        let whole = process.label(id).into_owned();
-        let mut fate = Fate::default();
+        let keeps_name = self.rules.of_internals && *code == CodeKind::Python;
+        let whole = process.label(id);
+        let mut decision = Decision::default();
         let mut name = Name::new(&whole);
         let mut stands = false;
         for (index, rule) in self.rules.rules.iter().enumerate() {
@@ -171,37 +198,62 @@ impl<'a> Naming<'a> {
                     }
                 }
                 Action::Drop(regex) if regex.is_match(&name) => {
-                    return Fate { drops: true, ..fate };
+                    return Decision { drops: true, ..decision };
                 }
                 Action::Fold(regex, text) => {
                     if let Some(new) = regex.renamed(&name, text) {
                         name.set(new);
-                        (stands, fate.folds) = (true, true);
+                        (stands, decision.folds) = (true, true);
                     }
                 }
                 Action::FoldRange(from, to, text) => {
                     if let Some(range) = to.renamed(&name, text) {
-                        let frame = self.stand_in(process, &range, module);
-                        fate.closes.push((index as u32, frame));
+                        decision.closes.push((index as u32, range));
                     }
                     if from.is_match(&name) {
-                        fate.opens.push(index as u32);
+                        decision.opens.push(index as u32);
                     }
                 }
-                Action::CutBelow(regex, None) => fate.cuts_below |= regex.is_match(&name),
+                Action::CutBelow(regex, None) => decision.cuts_below |= regex.is_match(&name),
                 Action::CutBelow(regex, Some(text)) => {
                     if let Some(new) = regex.renamed(&name, text) {
                         name.set(new);
-                        (stands, fate.cuts_below) = (true, true);
+                        (stands, decision.cuts_below) = (true, true);
                     }
                 }
-                Action::CutAbove(regex) => fate.cuts_above |= regex.is_match(&name),
+                Action::CutAbove(regex) => decision.cuts_above |= regex.is_match(&name),
                 Action::Drop(_) => {}
             }
         }
-        fate.name = (name.whole() != whole).then(|| self.name(name.whole()));
-        fate.stands = stands.then(|| self.stand_in(process, name.whole(), module));
-        fate
+        decision.stands = stands.then(|| name.whole().to_owned());
+        decision.name = (name.whole() != whole).then(|| name.into_whole());
+        decision
+    }
+}
+
+/// New names, each kept once, and the frames that stand for others.
+#[derive(Default)]
+struct Naming {
+    names: FxHashSet<Arc<str>>,
+    stand_ins: FxHashMap<(Arc<str>, Option<ModuleId>), FrameId>,
+}
+
+impl Naming {
+    fn fate(&mut self, process: &mut Process, id: FrameId, decision: Decision) -> Fate {
+        let module = process.tables.frames[id.0 as usize].module;
+        let mut stand_in = |name: &str| self.stand_in(process, name, module);
+        let closes = decision.closes.iter().map(|(rule, name)| (*rule, stand_in(name))).collect();
+        let stands = decision.stands.as_deref().map(stand_in);
+        Fate {
+            name: decision.name.map(|name| self.name(&name)),
+            stands,
+            folds: decision.folds,
+            drops: decision.drops,
+            cuts_below: decision.cuts_below,
+            cuts_above: decision.cuts_above,
+            opens: decision.opens,
+            closes,
+        }
     }
 
     fn name(&mut self, name: &str) -> Arc<str> {
@@ -209,7 +261,7 @@ impl<'a> Naming<'a> {
             Some(name) => name.clone(),
             None => {
                 let shared: Arc<str> = name.into();
-                self.names.insert(name.to_owned(), shared.clone());
+                self.names.insert(shared.clone());
                 shared
             }
         }

@@ -115,6 +115,10 @@ impl<'a> Name<'a> {
         &self.whole
     }
 
+    pub(crate) fn into_whole(self) -> String {
+        self.whole.into_owned()
+    }
+
     fn bare(&self) -> &str {
         self.bare.get_or_init(|| brackets::bare(&self.whole).into_owned())
     }

@@ -51,6 +51,7 @@ const THREADS: usize = 2;
 #[derive(Debug, Default)]
 pub struct ModuleSymbols {
     strings: Vec<Arc<str>>,
+    /// Empty until a string is added: what is only read needs none.
     string_ids: FxHashMap<Arc<str>, u32>,
     /// By address: the range in `names`.
     places: FxHashMap<u64, (u32, u32)>,
@@ -131,6 +132,10 @@ impl ModuleSymbols {
 
     fn string(&mut self, text: Option<&str>) -> u32 {
         let Some(text) = text else { return 0 };
+        if self.string_ids.is_empty() {
+            let ids = self.strings.iter().zip(1..).map(|(text, id)| (text.clone(), id));
+            self.string_ids = ids.collect();
+        }
         if let Some(&id) = self.string_ids.get(text) {
             return id;
         }
@@ -415,8 +420,6 @@ impl StoredModule {
     fn unpack(self) -> (ModuleKey, ModuleSymbols) {
         let strings = self.strings.into_iter().map(Arc::from).collect();
         let mut symbols = ModuleSymbols { strings, ..ModuleSymbols::default() };
-        let ids = symbols.strings.iter().zip(1..).map(|(text, id)| (text.clone(), id));
-        symbols.string_ids = ids.collect();
         let small = |n: u64| u32::try_from(n).unwrap_or(0);
         for place in &self.places {
             let Some((&address, numbers)) = place.split_first() else {

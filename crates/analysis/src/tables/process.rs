@@ -197,30 +197,56 @@ fn losses(header: &format::FileHeader, became_unrecorded: bool) -> Vec<Loss> {
 
 /// The frames of all places, and the range of each place's, outermost first.
 fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>) {
-    let names: Vec<_> = profile
-        .modules
-        .iter()
-        .map(|m| symbols.module(&ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() }))
-        .collect();
-    let jit = generated(profile, symbols);
-    let mut frames = Vec::with_capacity(profile.places.len());
+    let key = |m: &parsed::Module| ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() };
+    let naming = Naming {
+        profile,
+        of_modules: profile.modules.iter().map(|m| symbols.module(&key(m))).collect(),
+        of_generated: generated(profile, symbols),
+    };
+    let parts = threads::in_parts(profile.places.len(), |part| {
+        let (mut frames, mut ends) = (Vec::with_capacity(part.len()), Vec::new());
+        for place in &profile.places[part] {
+            naming.add_frames(place, &mut frames);
+            ends.push(frames.len() as u32);
+        }
+        (frames, ends)
+    });
+    let mut frames = Vec::with_capacity(parts.iter().map(|(frames, _)| frames.len()).sum());
     let mut ranges = Vec::with_capacity(profile.places.len());
-    for place in &profile.places {
-        let start = frames.len();
+    for (part, ends) in parts {
+        let first = frames.len() as u32;
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        ranges.extend(starts.zip(&ends).map(|(start, end)| (first + start, first + end)));
+        frames.extend(part);
+    }
+    (frames, ranges)
+}
+
+/// Where the names of a process's code are.
+struct Naming<'a> {
+    profile: &'a Profile,
+    of_modules: Vec<Option<&'a ModuleSymbols>>,
+    of_generated: Option<&'a ModuleSymbols>,
+}
+
+impl Naming<'_> {
+    /// Adds the frames of a place, one at least.
+    fn add_frames(&self, place: &parsed::Place, frames: &mut Vec<Frame>) {
         let offset = place.offset;
         if place.module == PYTHON {
-            frames.push(python_frame(&profile.python[offset as usize]));
-            ranges.push((start as u32, frames.len() as u32));
-            continue;
+            frames.push(python_frame(&self.profile.python[offset as usize]));
+            return;
         }
+        let before = frames.len();
         let code = if place.is_interpreter { CodeKind::Interpreter } else { CodeKind::Native };
         let module = place.has_module().then_some(ModuleId(place.module));
-        let known = module.map_or(jit, |id| names[id.0 as usize]).and_then(|m| m.get(offset));
+        let names = module.map_or(self.of_generated, |id| self.of_modules[id.0 as usize]);
+        let known = names.and_then(|names| names.get(offset)).into_iter().flatten();
         if module.is_none() {
-            let names = known.into_iter().flatten().filter_map(|name| name.function);
-            frames.extend(names.map(|name| generated_frame(profile, offset, name)));
+            let names = known.filter_map(|name| name.function);
+            frames.extend(names.map(|name| generated_frame(self.profile, offset, name)));
         } else {
-            frames.extend(known.into_iter().flatten().enumerate().map(|(depth, name)| Frame {
+            frames.extend(known.enumerate().map(|(depth, name)| Frame {
                 function: name.function.cloned(),
                 module,
                 offset,
@@ -230,21 +256,12 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
                 code,
             }));
         }
-        if frames.len() == start {
+        if frames.len() == before {
             let function = mark(place).map(Arc::from);
-            frames.push(Frame {
-                function,
-                module,
-                offset,
-                file: None,
-                line: None,
-                inlined: false,
-                code,
-            });
+            let (file, line, inlined) = (None, None, false);
+            frames.push(Frame { function, module, offset, file, line, inlined, code });
         }
-        ranges.push((start as u32, frames.len() as u32));
     }
-    (frames, ranges)
 }
 
 /// The names of generated code of a process.

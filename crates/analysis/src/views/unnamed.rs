@@ -41,9 +41,9 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
 
 /// The frame for which a stack cannot be read; none if it can.
 fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
-    let frames = process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
-    let mut frames: Vec<&Frame> = frames.collect();
-    let innermost = frames.iter().position(|frame| frame.function.is_none())?;
+    let frames = || process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
+    let innermost = frames().position(|frame| frame.function.is_none())?;
+    let mut frames: Vec<&Frame> = frames().collect();
     let reason = frames[innermost];
     while frames.last().is_some_and(|frame| starts(process, frame)) {
         frames.pop();
