@@ -1,6 +1,6 @@
 //! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
-// Each step but the last two starts this program again, which then allocates once in `started`: 1000
-// bytes.
+// Each step but the last two starts this program again, which then allocates once in `started`:
+// 1000 bytes.
 //
 //   s: by system, with the environment of this program
 //   o: by popen, likewise

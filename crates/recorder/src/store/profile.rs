@@ -682,6 +682,7 @@ fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), Errno> {
 
 /// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed
 /// it, or opened something else in its place.
+#[inline(never)] // what it takes of the stack is free again when the file is opened
 fn kept_fd(p: &Store) -> Option<Fd> {
     let fd = Fd(p.fd.load(Relaxed));
     (fd.0 >= 0 && is_profile(p, fd)).then_some(fd)
