@@ -82,7 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("crates/render", &["shared", "text", "json", "export", "chart", "page"]),
+    ("crates/render", &["shared", "text", "json", "export", "chart", "page", "heat_map"]),
     (
         "crates/view",
         &[

@@ -33,4 +33,4 @@ pub mod views;
 
 pub use error::Error;
 pub use files::file_names::is_file_of_recording;
-pub use recording::{newest, seal};
+pub use recording::{newest, recordings_below, seal};

@@ -15,6 +15,7 @@ mod memory;
 mod merge;
 mod peak;
 mod query;
+mod ranks;
 mod report;
 mod sdk;
 mod seal;
@@ -88,6 +89,8 @@ pub enum Command {
     View(view::ViewOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
+    /// Compare the ranks of a parallel job: spread, outlying ranks, owners by which they differ
+    Ranks(ranks::RanksOptions),
     /// Run a CalQL query over recordings or .cali files
     Query(query::QueryOptions),
     /// Run SQL queries over recordings, or open a prompt (requires heaptide-sql)
@@ -138,6 +141,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Top(options) => top::top(&options),
         Command::View(options) => view::view(&options),
         Command::Diff(options) => diff::diff(&options),
+        Command::Ranks(options) => ranks::ranks(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),
         Command::Seal(options) => seal::seal(&options),

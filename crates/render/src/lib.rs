@@ -6,6 +6,7 @@
 
 pub mod chart;
 pub mod export;
+pub mod heat_map;
 pub mod json;
 pub mod page;
 pub mod shared;

@@ -26,6 +26,36 @@ pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(candidates.max().map(|(_, path)| path))
 }
 
+/// Levels of directories that are searched for recordings: job, node, rank.
+const LEVELS: u32 = 4;
+
+/// The recordings in a directory and in those below it, sorted; the path itself if it is a
+/// recording, or a profile.
+///
+/// Errors: a directory cannot be read.
+///
+/// ```
+/// assert!(heaptide_analysis::recordings_below("src".as_ref()).unwrap().is_empty());
+/// ```
+pub fn recordings_below(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    search(path, LEVELS, &mut found)?;
+    Ok(found)
+}
+
+fn search(path: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if !path.is_dir() || profiles_in(path).is_ok() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    for below in list(path)? {
+        if below.is_dir() && levels > 0 {
+            search(&below, levels - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
 /// The profiles of a recording, sorted.
 ///
 /// Errors: the directory cannot be read, or has no profile.

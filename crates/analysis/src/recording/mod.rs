@@ -22,6 +22,6 @@ pub mod running;
 mod seal;
 pub mod snapshot;
 
-pub use directory::newest;
+pub use directory::{newest, recordings_below};
 pub use parts::Choice;
 pub use seal::{Sealed, SealedModule, seal, seal_with};

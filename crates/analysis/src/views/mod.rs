@@ -1,5 +1,5 @@
 //! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, the peak,
-//! the timeline, and the difference between two processes.
+//! the timeline, the difference between two processes, and how ranks of a job differ.
 
 pub mod aggregate;
 pub mod coverage;
@@ -9,6 +9,7 @@ pub mod leaks;
 pub mod memory;
 pub mod owners_over_time;
 pub mod peak;
+pub mod ranks;
 pub mod scopes;
 pub mod sizes;
 pub mod suppressions;

@@ -114,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 56] = [
+const ELSEWHERE: [&str; 57] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
@@ -162,6 +162,7 @@ const ELSEWHERE: [&str; 56] = [
     "python_exit.c",
     "python_exit.py",
     "python_frames.py",
+    "ranks.c",
     "resident.c",
     "scope_order.c",
     "scope_values.c",

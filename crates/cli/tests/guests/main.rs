@@ -55,6 +55,7 @@ mod page;
 mod pictures;
 mod python_frames;
 mod queries;
+mod ranks;
 mod real;
 mod recording;
 mod replacing;

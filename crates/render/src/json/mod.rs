@@ -8,6 +8,7 @@ pub mod histogram;
 pub mod leaks;
 pub mod memory;
 pub mod peak;
+pub mod ranks;
 pub mod report;
 mod sites;
 pub mod timeline;

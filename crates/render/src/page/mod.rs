@@ -22,7 +22,7 @@ use head::{Head, OwnersChart};
 pub const OWNERS: usize = 10;
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
+pub(crate) const STYLE: &str = include_str!("page.css");
 const SCRIPT: [&str; 14] = [
     include_str!("base.js"),
     include_str!("data.js"),

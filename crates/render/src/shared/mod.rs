@@ -17,6 +17,7 @@ pub(crate) mod mapped;
 pub mod names;
 pub(crate) mod peak_rows;
 pub mod quantity;
+pub mod ranks;
 pub mod scope_path;
 pub(crate) mod sequence;
 pub(crate) mod threads;

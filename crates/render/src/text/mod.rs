@@ -12,6 +12,7 @@ pub mod memory;
 mod missing;
 pub mod origins;
 pub mod peak;
+pub mod ranks;
 pub mod report;
 pub mod scope_tree;
 pub mod screen;

@@ -1,0 +1,206 @@
+//! Ranks, hosts or processes beside each other: how they spread, which stand out, and by which
+//! owners.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::views::ranks::{OwnerSpread, Place, Spread};
+
+use crate::shared::names::{elide_middle, printable};
+use crate::shared::quantity::counted;
+use crate::shared::ranks::Ranks;
+use crate::text::columns::{Columns, last, right};
+use crate::text::screen::Screen;
+
+/// Rows of a table unless another number is asked for.
+const ROWS: usize = 10;
+/// Characters that the name of an owner may have.
+const NAME: usize = 52;
+/// Characters that the name of a rank may have.
+const PLACE: usize = 24;
+
+/// Writes the page.
+///
+/// Errors: those of `out`.
+pub fn write(out: &mut Screen, ranks: &Ranks, top: Option<usize>) -> io::Result<()> {
+    let rows = top.unwrap_or(ROWS);
+    heading(out, ranks)?;
+    spreads(out, ranks)?;
+    outlying(out, ranks, rows)?;
+    owners(out, ranks, rows)
+}
+
+fn heading(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
+    let compared = counted(ranks.places.len() as u64, ranks.by.name());
+    let images: u32 = ranks.places.iter().map(|place| place.images).sum();
+    let images = counted(images.into(), "process image");
+    let recordings = match ranks.recordings {
+        1 => String::new(),
+        count => format!(" of {}", counted(count as u64, "recording")),
+    };
+    writeln!(out, "{}: {compared}, {images}{recordings}", printable(&ranks.title))?;
+    if ranks.left_out > 0 {
+        let left_out = counted(ranks.left_out.into(), "process image");
+        writeln!(out, "  {left_out} without a rank left out")?;
+    }
+    writeln!(out)
+}
+
+/// Metrics of whole places, a row each.
+fn spreads(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
+    let columns = Columns([
+        right(20, ""),
+        right(11, "median").apart(),
+        right(11, "lower qu."),
+        right(11, "upper qu."),
+        right(11, "least").apart(),
+        right(11, "most").apart(),
+        right(8, "outlying").apart(),
+        last("most in"),
+    ]);
+    columns.heading(out)?;
+    for metric in ranks.metrics() {
+        let Some(spread) = ranks.spread(|place| metric.of(&place.sums) as f64) else { continue };
+        let shown = |value: f64| out.amount(metric, value.round() as u64);
+        let value = |at: usize| shown(metric.of(&ranks.places[at].sums) as f64);
+        let cells = row(metric.name(), &spread, shown, value, &ranks.places);
+        columns.row(out, cells)?;
+    }
+    let growing: Vec<&Place> = ranks.places.iter().filter(|place| place.growth.is_some()).collect();
+    let values: Vec<f64> = growing.iter().filter_map(|place| place.growth).collect();
+    if let Some(spread) = Spread::of(&values) {
+        let shown = |value: f64| growth(out, value);
+        let cells = row("growth a minute", &spread, shown, |at| shown(values[at]), &growing);
+        columns.row(out, cells)?;
+    }
+    Ok(())
+}
+
+fn row<P: AsPlace>(
+    name: &str,
+    spread: &Spread,
+    shown: impl Fn(f64) -> String,
+    value: impl Fn(usize) -> String,
+    places: &[P],
+) -> [String; 8] {
+    let [lower, upper] = spread.quartiles.map(&shown);
+    let [least, most] = spread.extremes.map(&value);
+    let (median, outlying) = (shown(spread.median), spread.outlying.len().to_string());
+    let place = match least == most {
+        true => "-".to_owned(),
+        false => elide_middle(&places[spread.extremes[1]].place().name, PLACE),
+    };
+    [name.to_owned(), median, lower, upper, least, most, outlying, place]
+}
+
+/// A place, or a reference to one.
+trait AsPlace {
+    fn place(&self) -> &Place;
+}
+
+impl AsPlace for Place {
+    fn place(&self) -> &Place {
+        self
+    }
+}
+
+impl AsPlace for &Place {
+    fn place(&self) -> &Place {
+        self
+    }
+}
+
+/// Bytes a minute, of bytes a second.
+fn growth(out: &Screen, per_second: f64) -> String {
+    let bytes = out.bytes((per_second.abs() * 60.0).round() as u64);
+    if per_second.abs() * 60.0 < 0.5 {
+        return bytes;
+    }
+    format!("{}{bytes}", if per_second < 0.0 { '-' } else { '+' })
+}
+
+/// The places that stand out by the metric.
+fn outlying(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
+    let (metric, by) = (ranks.metric, ranks.by.name());
+    let Some(spread) = ranks.spread(|place| metric.of(&place.sums) as f64) else { return Ok(()) };
+    let name = metric.name();
+    if spread.outlying.is_empty() {
+        return writeln!(out, "\nno {by} stands out by {name}");
+    }
+    writeln!(out, "\n{by}s that stand out by {name}\n")?;
+    let columns = Columns([
+        right(name.len().max(11), name),
+        right(9, "of median").apart(),
+        right(12, "growth/min").optional(),
+        last(by),
+    ]);
+    columns.heading(out)?;
+    for &at in spread.outlying.iter().take(rows) {
+        let place = &ranks.places[at];
+        let value = metric.of(&place.sums);
+        let ratio = ratio(value as f64, spread.median);
+        let growth = place.growth.map_or("-".to_owned(), |growth_of| growth(out, growth_of));
+        let because = ranks.largest_difference(at).map_or(String::new(), |(owner, difference)| {
+            let sign = if difference < 0.0 { '-' } else { '+' };
+            let amount = out.amount(metric, difference.abs().round() as u64);
+            let owner = elide_middle(&printable(owner), out.fit(NAME) / 2);
+            format!("  mostly {sign}{amount} in {owner}")
+        });
+        let host = match ranks.has_several_hosts() {
+            true => format!(" on {}", printable(&place.host)),
+            false => String::new(),
+        };
+        let what = format!("{}{host}{because}", printable(&place.name));
+        columns.row(out, [out.amount(metric, value), ratio, growth, what])?;
+    }
+    more(out, spread.outlying.len(), rows)
+}
+
+/// `1.45`, or how often a median of 0 has it.
+fn ratio(value: f64, median: f64) -> String {
+    if median > 0.0 { format!("{:.2}", value / median) } else { "-".to_owned() }
+}
+
+/// The owners by which places differ.
+fn owners(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
+    let metric = ranks.metric.of_sites();
+    let differ: Vec<&OwnerSpread> =
+        ranks.owners.iter().filter(|owner| owner.above_median > 0.0).collect();
+    let name = metric.name();
+    if ranks.owners.is_empty() {
+        return writeln!(out, "\nno stacks were recorded: owners are not known");
+    }
+    if differ.is_empty() {
+        return writeln!(out, "\nall owners have the same {name} everywhere");
+    }
+    writeln!(out, "\nowners by what {}s have above the median in {name}\n", ranks.by.name())?;
+    let columns = Columns([
+        right(12, "above median"),
+        right(11, "median").apart(),
+        right(11, "most").apart(),
+        right(8, "outlying").apart().optional(),
+        last("owner, and where most"),
+    ]);
+    columns.heading(out)?;
+    for owner in differ.iter().take(rows) {
+        let shown = |value: f64| out.amount(metric, value.round() as u64);
+        let [_, most] = owner.spread.extremes;
+        let place = printable(&ranks.places[most].name).into_owned();
+        let name = elide_middle(&printable(&owner.name), out.fit(NAME));
+        let cells = [
+            shown(owner.above_median),
+            shown(owner.spread.median),
+            out.amount(metric, owner.values[most]),
+            owner.spread.outlying.len().to_string(),
+            format!("{name}, {place}"),
+        ];
+        columns.row(out, cells)?;
+    }
+    more(out, differ.len(), rows)
+}
+
+fn more(out: &mut Screen, found: usize, rows: usize) -> io::Result<()> {
+    match found.saturating_sub(rows) {
+        0 => Ok(()),
+        rest => writeln!(out, "  {rest} more; --top {found} shows all"),
+    }
+}

@@ -1,0 +1,25 @@
+//! A rank of a parallel job, which is told its number.
+//
+// Each rank keeps a block of 1,000,000 bytes of `mesh`, and one of 200,000 bytes of `halo`, those
+// whose number is a multiple of 4 one of 290,000 bytes. Rank 5 keeps ten blocks of 90,000 bytes of
+// `cache`, too. All blocks are live at the end.
+#include "guest.h"
+
+static NOINLINE void mesh(void) { keep(malloc(1000000)); }
+static NOINLINE void halo(size_t size) { keep(malloc(size)); }
+
+static NOINLINE void cache(void)
+{
+    for (int i = 0; i < 10; i++)
+        keep(malloc(90000));
+}
+
+int main(int count, char **words)
+{
+    int rank = count > 1 ? atoi(words[1]) : 0;
+    mesh();
+    halo(rank % 4 == 0 ? 290000 : 200000);
+    if (rank == 5)
+        cache();
+    return 0;
+}
