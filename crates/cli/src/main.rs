@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod commands;
+mod dataset;
 mod debuginfod;
 mod finish;
 mod guardian;

@@ -16,14 +16,21 @@ const PROGRAM: &str = "heaptide-sql";
 ///
 /// Errors: it is not installed, or exec fails.
 pub fn hand_over(what: &str) -> Outcome {
-    let program = find().ok_or_else(|| {
+    let program = program(what)?;
+    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    Err(Error::file(&program, "start it", error).into())
+}
+
+/// Where the program is, for what needs it.
+///
+/// Errors: it is not installed.
+pub fn program(what: &str) -> Result<PathBuf, Error> {
+    find().ok_or_else(|| {
         Error::new(format!(
             "{what} requires {PROGRAM}, which is neither next to heaptide nor in PATH; \
              install it with `cargo install --path crates/sql` in a checkout of heaptide"
         ))
-    })?;
-    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
-    Err(Error::file(&program, "start it", error).into())
+    })
 }
 
 /// The program beside this one, else in PATH.

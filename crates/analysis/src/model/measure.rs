@@ -121,6 +121,13 @@ macro_rules! measures {
                 }
             }
 
+            /// Sets its value in a row.
+            pub const fn set(self, row: &mut Measures, value: u64) {
+                match self {
+                    $(Measure::$variant => row.$field = value,)*
+                }
+            }
+
             const fn kind(self) -> Kind {
                 match self {
                     $(Measure::$variant => Kind::$kind,)*

@@ -34,6 +34,15 @@ impl Origin {
             Origin::Rank => "rank",
         }
     }
+
+    /// Several of them.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Origin::Process => "processes",
+            Origin::Host => "hosts",
+            Origin::Rank => "ranks",
+        }
+    }
 }
 
 /// A name that is no origin's.

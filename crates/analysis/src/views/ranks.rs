@@ -19,9 +19,9 @@ const OUTLYING_PART: f64 = 0.05;
 /// The modified z-score of an outlying value is larger.
 const OUTLYING_SCORE: f64 = 3.5;
 /// Samples that a growth takes at least.
-const GROWTH_FROM: usize = 4;
+pub const GROWTH_FROM: usize = 4;
 /// Nanoseconds that it is taken over at least: a program that has just begun only grows.
-const GROWTH_OVER_NS: u64 = 1_000_000_000;
+pub const GROWTH_OVER_NS: u64 = 1_000_000_000;
 /// Owners that are compared, those with most: a value is kept for each of them and each rank.
 const OWNERS_MAX: usize = 1000;
 
@@ -45,6 +45,24 @@ pub struct Place {
     pub growth: Option<f64>,
     /// The metric by owner, named.
     pub owners: FxHashMap<Arc<str>, u64>,
+}
+
+impl Place {
+    /// Adds what another recording has of the same place. The peaks are added, too: when they were
+    /// at once is not known.
+    pub fn join(&mut self, other: Place) {
+        let peak_bytes = self.sums.peak_bytes.saturating_add(other.sums.peak_bytes);
+        if other.sums.peak_bytes > self.sums.peak_bytes {
+            self.growth = other.growth;
+        }
+        self.sums.add(&other.sums);
+        self.sums.peak_bytes = peak_bytes;
+        self.images += other.images;
+        for (owner, value) in other.owners {
+            let sum = self.owners.entry(owner).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
 }
 
 /// The ranks, hosts or processes of a recording, with what each owner has of a metric.
@@ -270,7 +288,6 @@ mod tests {
             process.identity.rank = rank.map(|number| Rank { number, of: 0 });
             process
         };
-        // Sites have 1, 2, 4, … allocations.
         let processes = [
             process(Some(2), &["main;even", "main;odd"]),
             process(Some(0), &["main;even", "main;odd", "main;odd;more"]),
@@ -287,9 +304,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                ("more", &[4, 0, 0][..], 4.0),
+                ("more", &[1, 0, 0][..], 1.0),
                 ("even", &[1, 1, 1][..], 0.0),
-                ("odd", &[2, 0, 2][..], 0.0),
+                ("odd", &[1, 0, 1][..], 0.0),
             ]
         );
     }

@@ -17,13 +17,15 @@ use heaptide_command::{output, target};
 use heaptide_render::shared::ranks::Ranks;
 use heaptide_render::{heat_map, json, text};
 
+use crate::dataset;
 use crate::options::{Format, metric_parser};
 
 /// `heaptide ranks`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct RanksOptions {
-    /// Recordings, or directories with recordings in them [default: the newest *.heaptide here]
+    /// Recordings, or directories with recordings in them, or the output of `heaptide export
+    /// --format parquet` (requires heaptide-sql) [default: the newest *.heaptide here]
     #[arg(value_name = "DIR|REC")]
     pub recordings: Vec<PathBuf>,
     /// Compare these
@@ -80,8 +82,17 @@ pub fn ranks(options: &RanksOptions) -> Outcome {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let recordings = find(&options.recordings)?;
-    let all = read(&recordings, options)?;
+    let dataset = match &*options.recordings {
+        [one] if dataset::is_one(one) => Some(one),
+        _ => None,
+    };
+    let (recordings, all) = match dataset {
+        Some(path) => read_dataset(path, options)?,
+        None => {
+            let recordings = find(&options.recordings)?;
+            (recordings.clone(), read(&recordings, options)?)
+        }
+    };
     let title = match &*options.recordings {
         [one] => one.display().to_string(),
         [] => recordings[0].display().to_string(),
@@ -135,9 +146,29 @@ fn find(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(all)
 }
 
-/// Reads one recording after the other: all of a large job may not fit in memory.
+/// Reads a dataset; its runs stand for recordings.
+fn read_dataset(path: &Path, options: &RanksOptions) -> Result<(Vec<PathBuf>, Vec<Place>), Stop> {
+    if options.selection.filters() || options.selection.process.is_some() {
+        let path = path.display();
+        return Err(Error::new(format!(
+            "{path}: a dataset has no filters; select with `heaptide sql --dataset {path}`, or \
+             export with filters"
+        ))
+        .into());
+    }
+    let found = dataset::places(path, options.by, options.metric)?;
+    let (runs, mut all): (Vec<PathBuf>, Vec<Place>) =
+        found.into_iter().map(|(run, place)| (PathBuf::from(run), place)).unzip();
+    finish(&mut all, &runs.iter().collect::<Vec<_>>());
+    let mut distinct = runs;
+    distinct.sort();
+    distinct.dedup();
+    Ok((distinct, all))
+}
+
+/// Reads one recording after the other, and joins what they have of one host: all of a large job may not fit in memory.
 fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, Stop> {
-    let mut all = Vec::new();
+    let mut all: Vec<Place> = Vec::new();
     let mut of_recording = Vec::new();
     for path in recordings {
         let [source] = &Source::each(std::slice::from_ref(path), None, false)[..] else { continue };
@@ -146,12 +177,25 @@ fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, St
         let pid = options.selection.pid();
         recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));
         let found = places(&recording.processes, options.by, options.metric);
-        of_recording.resize(of_recording.len() + found.len(), path);
-        all.extend(found);
+        for place in found {
+            let same = |known: &&mut Place| options.by == Origin::Host && known.name == place.name;
+            match all.iter_mut().find(same) {
+                Some(known) => known.join(place),
+                None => {
+                    of_recording.push(path);
+                    all.push(place);
+                }
+            }
+        }
     }
-    name_apart(&mut all, &of_recording);
-    all.sort_by_key(|place| (place.number.is_none(), place.number)); // stable
+    finish(&mut all, &of_recording);
     Ok(all)
+}
+
+/// Names places apart, and orders those with numbers by them.
+fn finish(places: &mut [Place], of_recording: &[&PathBuf]) {
+    name_apart(places, of_recording);
+    places.sort_by_key(|place| (place.number.is_none(), place.number)); // stable
 }
 
 /// Names places after their recordings, too, where several have the same name.

@@ -233,7 +233,8 @@ fn directory(options: &Options, pid: u32) -> Result<&'static Text<PATH_MAX>, Err
         make_temporary(options, pid)?
     } else {
         let path = absolute(&options.output, pid).ok_or(kernel::ENAMETOOLONG)?;
-        let _ = path.path().map(|path| kernel::mkdir(path, RIGHTS)); // it most often is there; opening a file tells
+        // it most often is there; opening a file tells
+        let _ = path.path().map(|path| kernel::mkdir(path, RIGHTS));
         path
     };
     let directory = keep_directory(path).ok_or(kernel::ENOMEM)?;

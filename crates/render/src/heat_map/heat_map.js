@@ -1,6 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const isBytes = (metric) => metric.endsWith("bytes");
+const all = data.by === "process" ? "processes" : `${data.by}s`;
 const element = (id) => document.getElementById(id);
 
 /** A size or count, rounded. */
@@ -18,11 +19,11 @@ function amount(metric, value) {
 function rows() {
   const whole = data.spreads[0];
   const values = data.places.map((place) => place[data.metric]);
-  const all = { name: `all: ${data.metric}`, metric: data.metric, median: whole.median, values };
+  const first = { name: `all: ${data.metric}`, metric: data.metric, median: whole.median, values };
   const owners = data.owners.map((owner) => ({
     name: owner.owner, metric: data.owner_metric, median: owner.median, values: owner.values,
   }));
-  return [all, ...owners];
+  return [first, ...owners];
 }
 
 const ROW = 22;
@@ -205,9 +206,9 @@ function tables() {
 
 function start() {
   element("title").textContent = JSON.parse(element("name").textContent);
-  document.title = `${element("title").textContent}: ${data.by}s`;
+  document.title = `${element("title").textContent}: ${all}`;
   const fact = (text) => Object.assign(document.createElement("span"), { textContent: text });
-  element("facts").append(fact(`${data.places.length} ${data.by}s`), fact(`metric: ${data.metric}`));
+  element("facts").append(fact(`${data.places.length} ${data.places.length === 1 ? data.by : all}`), fact(`metric: ${data.metric}`));
   element("map-head").textContent = `Owners by ${data.by}`;
   const legend = document.createElement("i");
   const paint = () => {
@@ -219,7 +220,7 @@ function start() {
     draw();
   };
   const canvas = element("map");
-  canvas.setAttribute("aria-label", `Heat map of ${map.rows.length} rows and ${data.places.length} ${data.by}s`);
+  canvas.setAttribute("aria-label", `Heat map of ${map.rows.length} rows and ${data.places.length} ${all}`);
   const under = (event) => {
     const box = canvas.getBoundingClientRect();
     const { left, room, share, columns } = layout();

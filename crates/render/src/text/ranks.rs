@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use heaptide_analysis::views::ranks::{OwnerSpread, Place, Spread};
 
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::counted;
+use crate::shared::quantity::{self, counted};
 use crate::shared::ranks::Ranks;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::Screen;
@@ -30,7 +30,10 @@ pub fn write(out: &mut Screen, ranks: &Ranks, top: Option<usize>) -> io::Result<
 }
 
 fn heading(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
-    let compared = counted(ranks.places.len() as u64, ranks.by.name());
+    let compared = match ranks.places.len() {
+        1 => format!("1 {}", ranks.by.name()),
+        count => format!("{} {}", quantity::count(count as u64), ranks.by.plural()),
+    };
     let images: u32 = ranks.places.iter().map(|place| place.images).sum();
     let images = counted(images.into(), "process image");
     let recordings = match ranks.recordings {
@@ -85,9 +88,10 @@ fn row<P: AsPlace>(
     let [lower, upper] = spread.quartiles.map(&shown);
     let [least, most] = spread.extremes.map(&value);
     let (median, outlying) = (shown(spread.median), spread.outlying.len().to_string());
-    let place = match least == most {
-        true => "-".to_owned(),
-        false => elide_middle(&places[spread.extremes[1]].place().name, PLACE),
+    let place = if least == most {
+        "-".to_owned()
+    } else {
+        elide_middle(&places[spread.extremes[1]].place().name, PLACE)
     };
     [name.to_owned(), median, lower, upper, least, most, outlying, place]
 }
@@ -126,7 +130,7 @@ fn outlying(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
     if spread.outlying.is_empty() {
         return writeln!(out, "\nno {by} stands out by {name}");
     }
-    writeln!(out, "\n{by}s that stand out by {name}\n")?;
+    writeln!(out, "\n{} that stand out by {name}\n", ranks.by.plural())?;
     let columns = Columns([
         right(name.len().max(11), name),
         right(9, "of median").apart(),
@@ -145,9 +149,10 @@ fn outlying(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
             let owner = elide_middle(&printable(owner), out.fit(NAME) / 2);
             format!("  mostly {sign}{amount} in {owner}")
         });
-        let host = match ranks.has_several_hosts() {
-            true => format!(" on {}", printable(&place.host)),
-            false => String::new(),
+        let host = if ranks.has_several_hosts() {
+            format!(" on {}", printable(&place.host))
+        } else {
+            String::new()
         };
         let what = format!("{}{host}{because}", printable(&place.name));
         columns.row(out, [out.amount(metric, value), ratio, growth, what])?;
@@ -172,7 +177,8 @@ fn owners(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
     if differ.is_empty() {
         return writeln!(out, "\nall owners have the same {name} everywhere");
     }
-    writeln!(out, "\nowners by what {}s have above the median in {name}\n", ranks.by.name())?;
+    let all = ranks.by.plural();
+    writeln!(out, "\nowners by what {all} have above the median in {name}\n")?;
     let columns = Columns([
         right(12, "above median"),
         right(11, "median").apart(),

@@ -19,7 +19,7 @@ pub fn heaptide() -> Command {
 }
 
 /// The root of the repository.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -76,7 +76,8 @@ pub fn recordings() -> &'static [PathBuf; 2] {
     })
 }
 
-fn recorded(recording: &Path, options: &[&str]) -> Command {
+/// `heaptide run` of a program that is to follow.
+pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     let mut command = heaptide();
     command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");
     command

@@ -3,4 +3,5 @@
 mod answers;
 mod harness;
 mod judge;
+mod ranks;
 mod readers;
