@@ -95,7 +95,11 @@ fn place(row: &Row, by: Origin) -> Place {
         (Origin::Host, _) => format!("host {}", text(row, "host")),
         (Origin::Rank, Some(rank)) => format!("rank {rank}"),
         (Origin::Rank, None) => "no rank".to_owned(),
-        (Origin::Process, _) => format!("pid {}", self::number(row, "process")),
+        (Origin::Process, _) => {
+            let program = text(row, "program");
+            let file = program.rsplit('/').next().unwrap_or_default();
+            format!("pid {} {file}", self::number(row, "process"))
+        }
     };
     Place {
         name: name.into(),
