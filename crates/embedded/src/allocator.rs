@@ -180,7 +180,7 @@ unsafe fn realloc_by<A: GlobalAlloc>(
     unsafe { (*allocator.cast::<A>()).realloc(block, layout, size) }
 }
 
-/// Hands the caller's stack pointer and frame pointer on and jumps, as the entry of a hook does.
+/// Passes the caller's stack pointer and frame pointer, as the entry of a hook does.
 #[unsafe(naked)]
 unsafe extern "C" fn allocate<const ZEROED: bool>(
     _: *const c_void,
@@ -190,7 +190,7 @@ unsafe extern "C" fn allocate<const ZEROED: bool>(
 ) -> Address {
     naked_asm!(
 ".cfi_startproc",
-        "mov r8, rsp", "mov r9, rbp", "jmp {body}",
+        heaptide_recorder::pass_registers!(4),
         ".cfi_endproc",
 body = sym allocate_body::<ZEROED>)
 }
@@ -199,7 +199,7 @@ body = sym allocate_body::<ZEROED>)
 unsafe extern "C" fn reallocate(_: &Reallocation) -> Address {
     naked_asm!(
 ".cfi_startproc",
-        "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
+        heaptide_recorder::pass_registers!(1),
         ".cfi_endproc",
 body = sym reallocate_body)
 }

@@ -2,6 +2,7 @@
 //! and nothing outside does. The library's table replaces it if that is in the process, too.
 
 use crate::front::Embedded;
+use heaptide_recorder::address_of_symbol;
 use heaptide_recorder::api::interface;
 
 macro_rules! exports {
@@ -14,7 +15,7 @@ macro_rules! exports {
             ".pushsection .data.heaptide_interface, \"aw\"",
             ".globl heaptide_interface",
             ".hidden heaptide_interface",
-            ".type heaptide_interface, @object",
+            ".type heaptide_interface, %object",
             ".size heaptide_interface, {bytes}",
             ".p2align 3",
             "heaptide_interface:",
@@ -31,11 +32,5 @@ heaptide_recorder::interface_functions!(exports);
 
 /// Where the table is.
 pub fn table() -> *mut u64 {
-    let table;
-    // SAFETY: takes an address of this very program.
-    unsafe {
-        core::arch::asm!("lea {}, [rip + heaptide_interface]", out(reg) table,
-            options(pure, nomem, nostack, preserves_flags));
-    }
-    table
+    address_of_symbol!("heaptide_interface") as *mut u64
 }

@@ -68,13 +68,15 @@ pub enum NotIntercepted {
     Unmovable = 4,
     /// Other threads could be executing it.
     Threads = 5,
+    /// The recorder does not move instructions of this processor.
+    Processor = 6,
 }
 
 impl NotIntercepted {
     /// The reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
-        use NotIntercepted::{NoUsableSize, Refused, Threads, TurnedOff, Unmovable};
-        let all = [TurnedOff, NoUsableSize, Refused, Unmovable, Threads];
+        use NotIntercepted::{NoUsableSize, Processor, Refused, Threads, TurnedOff, Unmovable};
+        let all = [TurnedOff, NoUsableSize, Refused, Unmovable, Threads, Processor];
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 

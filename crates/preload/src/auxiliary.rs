@@ -3,10 +3,10 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
+use crate::arch;
 use crate::intercept::{families, notice};
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, imports, mappings, mlock};
-use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::inside::{Inside, here};
@@ -14,33 +14,15 @@ use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
 use heaptide_recorder::event::{exit, python_interpreter, threads, trace_extents};
 use heaptide_recorder::store::{modules, profile};
+use heaptide_recorder::sys::arch::numbers;
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
-
-/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
-/// loader finds the caller by the return address.
-macro_rules! jump_after {
-    ($before:ident) => {
-        naked_asm!(
-            ".cfi_startproc",
-            "push rdi", ".cfi_adjust_cfa_offset 8",
-            "push rsi", ".cfi_adjust_cfa_offset 8",
-            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-            "call {before}",
-            "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-            "pop rsi", ".cfi_adjust_cfa_offset -8",
-            "pop rdi", ".cfi_adjust_cfa_offset -8",
-            "jmp rax",
-            ".cfi_endproc",
-            before = sym $before)
-    };
-}
 
 /// The caller's RUNPATH counts.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen() {
-    jump_after!(before_dlopen)
+    arch::jump_after!(before_dlopen)
 }
 
 extern "C" fn before_dlopen() -> usize {
@@ -59,7 +41,7 @@ extern "C" fn before_dlopen() -> usize {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym() {
-    jump_after!(before_dlsym)
+    arch::jump_after!(before_dlsym)
 }
 
 /// The program is about to find functions in what it has loaded: those of allocators are
@@ -149,47 +131,30 @@ pub extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) 
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() {
-    naked_asm!(
-".cfi_startproc",
-        "cmp rdi, {numbers}", "jae 2f",
-        "bt qword ptr [rip + {watched}], rdi", "jc 3f",
-        "2:",
-        "mov rax, qword ptr [rip + {real}]",
-        "test rax, rax", "je 3f", "jmp rax",
-        "3:",
-        "push rdi", ".cfi_adjust_cfa_offset 8",
-        "push rsi", ".cfi_adjust_cfa_offset 8",
-        "push rdx", ".cfi_adjust_cfa_offset 8",
-        "push rcx", ".cfi_adjust_cfa_offset 8",
-        "push r8", ".cfi_adjust_cfa_offset 8",
-        "push r9", ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-        "call {before}",
-        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
-        "pop r9", ".cfi_adjust_cfa_offset -8",
-        "pop r8", ".cfi_adjust_cfa_offset -8",
-        "pop rcx", ".cfi_adjust_cfa_offset -8",
-        "pop rdx", ".cfi_adjust_cfa_offset -8",
-        "pop rsi", ".cfi_adjust_cfa_offset -8",
-        "pop rdi", ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-numbers = const SYSCALLS, watched = sym WATCHED, real = sym REAL_SYSCALL, before = sym before_syscall)
+    arch::look_and_jump!(SYSCALLS, WATCHED, REAL_SYSCALL, before_syscall)
 }
 
 real! {
     static REAL_SYSCALL = "syscall", extern "C" fn(usize, usize, usize, usize) -> isize;
 }
 
-const SYS_MMAP: usize = 9;
-const SYS_MUNMAP: usize = 11;
-const SYS_MREMAP: usize = 25;
-const SYS_MLOCKALL: usize = 151;
-const SYS_SECCOMP: usize = 317;
-/// Calls by which a process loses rights or the way to files: setuid, setgid, setreuid, setregid,
-/// setgroups, setresuid, setresgid, setfsuid, setfsgid, capset, pivot_root, chroot, unshare, setns.
-const DEPARTING: [usize; 14] =
-    [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 272, 308];
+/// Calls by which a process loses rights or the way to files.
+const DEPARTING: [usize; 14] = [
+    numbers::SETUID,
+    numbers::SETGID,
+    numbers::SETREUID,
+    numbers::SETREGID,
+    numbers::SETGROUPS,
+    numbers::SETRESUID,
+    numbers::SETRESGID,
+    numbers::SETFSUID,
+    numbers::SETFSGID,
+    numbers::CAPSET,
+    numbers::PIVOT_ROOT,
+    numbers::CHROOT,
+    numbers::UNSHARE,
+    numbers::SETNS,
+];
 /// Calls from here on are of no interest.
 const SYSCALLS: usize = 384;
 
@@ -201,7 +166,8 @@ static WATCHED: [u64; SYSCALLS / 64] = {
         bits[DEPARTING[at] / 64] |= 1 << (DEPARTING[at] % 64);
         at += 1;
     }
-    let others = [SYS_MMAP, SYS_MUNMAP, SYS_MREMAP, SYS_MLOCKALL, SYS_SECCOMP];
+    let others =
+        [numbers::MMAP, numbers::MUNMAP, numbers::MREMAP, numbers::MLOCKALL, numbers::SECCOMP];
     let mut at = 0;
     while at < others.len() {
         bits[others[at] / 64] |= 1 << (others[at] % 64);
@@ -213,11 +179,11 @@ static WATCHED: [u64; SYSCALLS / 64] = {
 /// Where to go for a call, with its arguments.
 extern "C" fn before_syscall(number: usize) -> usize {
     match number {
-        SYS_SECCOMP => return seccomp_by_syscall as *const () as usize,
-        SYS_MMAP => return mappings::mmap_by_syscall as *const () as usize,
-        SYS_MUNMAP => return mappings::munmap_by_syscall as *const () as usize,
-        SYS_MREMAP => return mappings::mremap_by_syscall as *const () as usize,
-        SYS_MLOCKALL => return mlockall_by_syscall as *const () as usize,
+        numbers::SECCOMP => return seccomp_by_syscall as *const () as usize,
+        numbers::MMAP => return mappings::mmap_by_syscall as *const () as usize,
+        numbers::MUNMAP => return mappings::munmap_by_syscall as *const () as usize,
+        numbers::MREMAP => return mappings::mremap_by_syscall as *const () as usize,
+        numbers::MLOCKALL => return mlockall_by_syscall as *const () as usize,
         number if DEPARTING.contains(&number) => departs(),
         _ => {}
     }

@@ -4,7 +4,6 @@
 use crate::exec::{Plan, Strings, Target};
 use crate::limits;
 use crate::next_symbol::{self, call_real, real};
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -174,30 +173,13 @@ const ENOSYS: i32 = 38;
 spawn!(posix_spawn, REAL_POSIX_SPAWN, by_path);
 spawn!(posix_spawnp, REAL_POSIX_SPAWNP, by_name);
 
-/// Makes an array of arguments that come one by one: those in registers are put in front of those
-/// on the stack, in the place of the return address.
+/// A function whose body takes the arguments from the second one on as an array.
 macro_rules! listed {
-    ($name:ident = $body:ident) => {
+    ($name:ident = $body:path) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
-            naked_asm!(
-".cfi_startproc",
-                "pop rax", ".cfi_adjust_cfa_offset -8", ".cfi_register rip, rax",
-                "push r9", ".cfi_adjust_cfa_offset 8",
-                "push r8", ".cfi_adjust_cfa_offset 8",
-                "push rcx", ".cfi_adjust_cfa_offset 8",
-                "push rdx", ".cfi_adjust_cfa_offset 8",
-                "push rsi", ".cfi_adjust_cfa_offset 8",
-                "mov rsi, rsp",
-                "push rax", ".cfi_adjust_cfa_offset 8", ".cfi_rel_offset rip, 0",
-                "call {body}",
-                "pop rcx", ".cfi_adjust_cfa_offset -8", ".cfi_register rip, rcx",
-                "add rsp, 40", ".cfi_adjust_cfa_offset -40",
-                "push rcx", ".cfi_adjust_cfa_offset 8", ".cfi_rel_offset rip, 0",
-                "ret",
-                ".cfi_endproc",
-body = sym $body)
+            $crate::arch::list_arguments!($body)
         }
     };
 }

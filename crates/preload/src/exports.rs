@@ -1,7 +1,6 @@
 //! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
 
 use crate::Preload;
-use core::arch::naked_asm;
 use heaptide_recorder::api::interface;
 
 macro_rules! exports {
@@ -30,7 +29,7 @@ macro_rules! exports {
             #[unsafe(naked)]
             #[unsafe(export_name = concat!("heaptide_", stringify!($function)))]
             unsafe extern "C" fn $function() {
-                naked_asm!("jmp {body}", body = sym interface::$function::<Preload>)
+                crate::arch::jump!(interface::$function::<Preload>)
             }
         )*
     };

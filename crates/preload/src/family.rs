@@ -7,8 +7,8 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
+use crate::arch;
 use crate::statistics::Statistics;
-use core::arch::naked_asm;
 use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
@@ -455,50 +455,9 @@ extern "C" fn free(
     rax
 }
 
-/// What the stubs of all functions jump to.
-pub fn entry() -> u64 {
-    entered as *const () as u64
-}
-
-/// Entered with the record of the function on the stack, above the return address. Keeps the
-/// general registers but that of the result: callers in the same file know which of them the
-/// function changes (`-fipa-ra` of GCC).
-#[unsafe(naked)]
-unsafe extern "C" fn entered() {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_def_cfa_offset 16",
-        "push r11",
-        "push r10",
-        "push rax",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 80",
-        "lea rdi, [rsp + 8]",
-        "lea rsi, [rsp + 88]",
-        "mov rdx, rbp",
-        "mov rcx, [rsp + 80]",
-        "call qword ptr [rcx]",
-        "add rsp, 8",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop rcx",
-        "pop r8",
-        "pop r9",
-        "add rsp, 8",
-        "pop r10",
-        "pop r11",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -88",
-        "ret",
-        ".cfi_endproc",
-    )
+/// What the stubs of all functions jump to, where there are any.
+pub fn entry() -> Option<u64> {
+    arch::family_entry!()
 }
 
 /// Functions with more than three arguments.

@@ -7,100 +7,14 @@
 //! ([`crate::route`]): they do what every event needs, and save no register twice.
 
 use crate::allocator::REAL_MALLOC;
-use crate::next_symbol::{Real, real};
-use crate::{auxiliary, exec_hooks, jemalloc, limits, malloc, mappings, mlock, operators, route};
-use core::arch::naked_asm;
+use crate::next_symbol::Real;
+use crate::{
+    arch, auxiliary, exec_hooks, jemalloc, limits, malloc, mappings, mlock, operators, route,
+};
 use heaptide_format::Call;
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::sys::front::Route;
-
-/// Finds the thread's lane, and jumps to `slow` if there is none with an open gate.
-macro_rules! find_open_lane {
-    ($lane:literal, $slow:literal) => {
-        concat!(
-            "mov rax, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
-            "mov ",
-            $lane,
-            ", qword ptr fs:[rax]\n",
-            "test ",
-            $lane,
-            ", ",
-            $lane,
-            "\n",
-            "je ",
-            $slow,
-            "\n",
-            "cmp dword ptr [",
-            $lane,
-            " + {gate}], {open}\n",
-            "jne ",
-            $slow,
-            "\n",
-        )
-    };
-}
-
-/// Enters the recorder and calls the real malloc for the bytes in rdi: the block is in rax then,
-/// the bytes in rsi.
-macro_rules! enter_and_allocate {
-    ($slow:literal) => {
-        concat!(
-            find_open_lane!("rdx", $slow),
-            "mov dword ptr [rdx + {gate}], {inside}\n",
-            "mov qword ptr [rdx + {gate_sp}], rsp\n",
-            "mov qword ptr [rdx + {gate_bp}], rbp\n",
-            "push rdi\n",
-            ".cfi_adjust_cfa_offset 8\n",
-            "call qword ptr [rip + {malloc}]\n",
-            "pop rsi\n",
-            ".cfi_adjust_cfa_offset -8\n",
-            "mov rdx, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
-            "mov rdx, qword ptr fs:[rdx]\n",
-        )
-    };
-}
-
-/// Continues by the lane's route with the block in rdi, outside of the recorder. The registers that
-/// a stack starts from are passed.
-macro_rules! release_by_route {
-    () => {
-        concat!(
-            find_open_lane!("rsi", "2f"),
-            "mov rdx, rsp\n",
-            "mov rcx, rbp\n",
-            "jmp qword ptr [rsi + {free}]\n",
-        )
-    };
-}
-
-/// Calls the body; if it returns null, jumps to the real function.
-macro_rules! body_or_real {
-    () => {
-        concat!(
-            "mov rcx, rsp\n",
-            "mov r8, rbp\n",
-            "lea r9, [rip + {real}]\n",
-            "push rdi\n",
-            ".cfi_adjust_cfa_offset 8\n",
-            "push rsi\n",
-            ".cfi_adjust_cfa_offset 8\n",
-            "sub rsp, 8\n",
-            ".cfi_adjust_cfa_offset 8\n",
-            "call {body}\n",
-            "add rsp, 8\n",
-            ".cfi_adjust_cfa_offset -8\n",
-            "pop rsi\n",
-            ".cfi_adjust_cfa_offset -8\n",
-            "pop rdi\n",
-            ".cfi_adjust_cfa_offset -8\n",
-            "test rax, rax\n",
-            "je 2f\n",
-            "ret\n",
-            "2: jmp qword ptr [rip + {real}]\n",
-        )
-    };
-}
 
 /// An entry: its symbol, its instructions, and their operands; `real` is the function behind it,
 /// where that is looked up.
@@ -110,17 +24,18 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol() {
             $($function)?
-            naked_asm!(".cfi_startproc", $($line,)+ ".cfi_endproc", $($operands)*)
+            core::arch::naked_asm!(".cfi_startproc", $($line,)+ ".cfi_endproc", $($operands)*)
         }
     };
     ($symbol:ident [$($lines:tt)+] [$($operands:tt)*]) => {
-        entry! { $symbol {
-            real! {
+        $crate::hooks::entry! { $symbol {
+            $crate::next_symbol::real! {
                 static REAL = stringify!($symbol), ();
             }
         } [$($lines)+] [real = sym REAL, $($operands)*] }
     };
 }
+pub(crate) use entry;
 
 /// Where entries find what they need in a lane.
 const GATE: usize = LaneState::GATE_AT + Gate::STATE_AT;
@@ -149,67 +64,14 @@ macro_rules! hooks {
         /// The symbols of all hooks, each ended by a zero byte.
         pub static NAMES: &[&[u8]] = &[$(concat!(stringify!($symbol), "\0").as_bytes(),)*];
     };
-    (@ allocate $symbol:ident $body:path) => {
-        entry! { $symbol [
-            "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
-        ] [body = sym $body] }
-    };
-    (@ malloc $symbol:ident $body:path) => {
-        entry! { $symbol [
-            enter_and_allocate!("2f"),
-            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
-            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
-        ] [
-            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
-        ] }
-    };
-    (@ throwing $symbol:ident $body:path) => {
-        entry! { $symbol [body_or_real!()] [body = sym $body] }
-    };
-    (@ new $symbol:ident $body:path, $failed:path) => {
-        entry! { $symbol [
-            "test rdi, rdi", "je 4f",
-            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
-            enter_and_allocate!("4f"),
-            "mov byte ptr [rdx + {call}], {new}",
-            "test rax, rax", "je 3f",
-            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
-            "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
-            "mov rdi, rdx", "call {failed}",
-            "pop rdi", ".cfi_adjust_cfa_offset -8",
-            "jmp qword ptr [rip + {real}]",
-            "4:", body_or_real!(),
-        ] [
-            body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
-            call = const CALL, new = const Call::New as u8,
-            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
-        ] }
-    };
-    (@ free $symbol:ident $body:path) => {
-        entry! { $symbol {} [
-            release_by_route!(),
-            "2:", "mov rsi, rsp", "mov rdx, rbp", "jmp {body}",
-        ] [body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE] }
-    };
-    (@ delete $symbol:ident $body:path) => {
-        entry! { $symbol [
-            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 2f",
-            release_by_route!(),
-            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
-        ] [
-            body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
-            open = const Gate::OPEN, free = const FREE
-        ] }
-    };
     (@ mapping $symbol:ident $body:path) => {
         mappings::mapping_entry! { $symbol $body }
     };
     (@ plain $symbol:ident $body:path) => {
         const _: *const () = $body as *const ();
+    };
+    (@ $kind:ident $symbol:ident $($body:path),+) => {
+        arch::hook! { $kind $symbol $($body),+ }
     };
 }
 

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "it replaces functions of the C library")]
 
 mod allocator;
+mod arch;
 mod attaching;
 mod attachment;
 mod auxiliary;
@@ -54,7 +55,7 @@ core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",
     "rust_eh_personality:",
-    "ud2"
+    arch::trap!()
 );
 
 #[cfg(panic = "abort")]

@@ -7,6 +7,7 @@ use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::sys::kernel;
 
 real! {
     static REAL_REALLOC = "realloc", extern "C" fn(Address, usize) -> Address;
@@ -54,9 +55,8 @@ pub extern "C" fn valloc_body(
     bp: u64,
     real: &Real<extern "C" fn(usize) -> Address>,
 ) -> Address {
-    const PAGE_BYTES: usize = 4096;
     // musl lacks both functions, and posix_memalign serves.
-    let call = || call_real!(real, (size), aligned(PAGE_BYTES, size));
+    let call = || call_real!(real, (size), aligned(kernel::page_bytes() as usize, size));
     allocate(Call::Aligned, size, Entry { sp, bp }, call)
 }
 

@@ -3,6 +3,7 @@
 //! where it unmaps.
 
 use crate::Preload;
+use crate::arch;
 use crate::next_symbol::{Real, call_real, real};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::inside::{Entry, Inside, here};
@@ -23,28 +24,11 @@ macro_rules! mapping_entry {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol() {
-            $crate::mappings::call_with_registers!($body)
+            $crate::arch::call_with_registers!($body)
         }
     };
 }
 pub(crate) use mapping_entry;
-
-macro_rules! call_with_registers {
-    ($body:path) => {
-        core::arch::naked_asm!(
-            ".cfi_startproc",
-            "mov rax, rsp",
-            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
-            "push rbp", ".cfi_adjust_cfa_offset 8",
-            "push rax", ".cfi_adjust_cfa_offset 8",
-            "call {body}",
-            "add rsp, 24", ".cfi_adjust_cfa_offset -24",
-            "ret",
-            ".cfi_endproc",
-            body = sym $body)
-    };
-}
-pub(crate) use call_with_registers;
 
 type Mmap = extern "C" fn(usize, usize, i32, i32, i32, usize) -> usize;
 
@@ -256,13 +240,13 @@ pub extern "C" fn shmdt_body(
 }
 
 /// Entries for calls by `syscall`, whose hook jumps to them ([`crate::auxiliary`]): the first
-/// argument is the call's number, the call's sixth is the word above the return address.
+/// argument is the call's number, the call's sixth is their seventh.
 macro_rules! by_syscall {
     ($($name:ident = $body:path;)*) => {
         $(
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {
-                call_with_registers!($body)
+                crate::arch::call_with_registers!($body)
             }
         )*
     };
@@ -284,9 +268,8 @@ extern "C" fn mmap_syscall_body(
     sp: u64,
     bp: u64,
 ) -> usize {
-    // SAFETY: at the entry of a function the word above the return address is the caller's, and
-    // holds the seventh argument of `syscall`.
-    let offset = unsafe { *((sp + 8) as *const usize) };
+    // SAFETY: `syscall` passed its entry's, and has seven arguments.
+    let offset = unsafe { arch::seventh_argument(sp) };
     let [protection, flags, fd] = [protection, flags, fd].map(|word| word as i32);
     let what = What::Mmap { protection, flags, fd };
     map(Entry { sp, bp }, bytes, what, || {

@@ -2,16 +2,17 @@
 //! order, or that of an allocator that is intercepted in place.
 
 use crate::{attachment, own_allocator};
-use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 use heaptide_format::attachment::LINK_IDLE;
+use heaptide_recorder::address_of_symbol;
+use heaptide_recorder::sys::kernel;
 use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
 use heaptide_recorder::sys::range::Range;
 
-global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start", ".hidden _end");
+core::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start", ".hidden _end");
 
 /// A function found, and whether the library that has it is a C++ runtime, whose operators call
 /// malloc and free.
@@ -91,21 +92,14 @@ pub fn own_object() -> Option<&'static LinkMap> {
 }
 
 fn own_dynamic() -> *const Dynamic {
-    let p: *const Dynamic;
-    // SAFETY: the address of this library's own dynamic section.
-    unsafe { asm!("lea {0}, [rip + _DYNAMIC]", out(reg) p, options(pure, nomem, nostack)) };
-    p
+    address_of_symbol!("_DYNAMIC") as *const Dynamic
 }
 
 /// The addresses of this library, its zeroed data included.
 pub fn own_code() -> Range {
-    let (low, high): (u64, u64);
-    // SAFETY: addresses that the linker defines for this library.
-    unsafe {
-        asm!("lea {0}, [rip + __ehdr_start]", "lea {1}, [rip + _end]",
-            out(reg) low, out(reg) high, options(pure, nomem, nostack));
-    }
-    Range { low, high: high.next_multiple_of(4096) }
+    let low = address_of_symbol!("__ehdr_start") as u64;
+    let high = address_of_symbol!("_end") as u64;
+    Range { low, high: high.next_multiple_of(kernel::page_bytes()) }
 }
 
 fn is_runtime(map: &LinkMap) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::allocator::is_glibc;
 use crate::next_symbol::{self, call_real, real};
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -102,7 +102,7 @@ fn glibc() -> HeapState {
 }
 
 /// `mallctl(name, old, old_length, new, new_length)`
-type Mallctl = extern "C" fn(*const i8, *mut c_void, *mut usize, *mut c_void, usize) -> i32;
+type Mallctl = extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> i32;
 
 /// Statistics are of the last refresh, which writing `epoch` asks for.
 fn jemalloc(mallctl: Mallctl) -> HeapState {

@@ -1,6 +1,7 @@
 //! Writes moved instructions.
 
-use crate::decode::{Flow, INSTRUCTION_BYTES_MAX, Instruction};
+use crate::decode::Instruction;
+use crate::flow::{Flow, INSTRUCTION_BYTES_MAX};
 use crate::unmovable::Unmovable;
 
 /// Bytes of a jump to an address within 2 GiB.

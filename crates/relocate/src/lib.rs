@@ -3,20 +3,24 @@
 //! An entry is patched with a jump of five bytes ([`jump`]). The instructions that it overwrites
 //! are written elsewhere with the same effect ([`relocate`]): addresses relative to the instruction
 //! pointer are adapted, short jumps become long ones, and a jump back follows. Calls of the moved
-//! code run the function as it was. What cannot be moved with certainty is refused.
+//! code run the function as it was. What cannot be moved with certainty is refused: on processors other
+//! than x86-64, everything.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_decoder.rs")]
 mod decode;
 mod emit;
+mod flow;
 mod unmovable;
 
 pub use emit::{JUMP_BYTES, MOVED_BYTES_MAX, Moved, jump};
 pub use unmovable::Unmovable;
 
-use decode::{Flow, Instruction};
+use decode::Instruction;
 use emit::Writer;
+use flow::Flow;
 
 /// `endbr64`, the only place that an indirect jump may reach where the processor checks that.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
@@ -93,5 +97,5 @@ fn jumps_below(code: &[u8], below: usize) -> Result<bool, Unmovable> {
     Ok(false)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests;

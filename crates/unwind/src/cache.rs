@@ -108,12 +108,12 @@ fn start(pc: u64) -> usize {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::rule::{Bp, Cfa, Step};
+    use crate::rule::{Bp, Cfa, Ra, Step};
     extern crate std;
     use std::vec::Vec;
 
     fn rule(n: i32) -> Rule {
-        Rule::new(Step::Frame(Cfa::Sp(n), Bp::Same), 1)
+        Rule::new(Step::Frame(Cfa::Sp(n), Bp::Same, Ra::AtCfa(-8)), 1)
     }
 
     fn table(n: usize) -> Vec<Slot> {
@@ -156,7 +156,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::rule::{Bp, Cfa, Step};
+    use crate::rule::{Bp, Cfa, Ra, Step};
     extern crate std;
     use loom::sync::Arc;
     use std::vec::Vec;
@@ -166,7 +166,7 @@ mod models {
     #[test]
     fn a_rule_is_seen_whole_or_not_at_all() {
         loom::model(|| {
-            let rule = Rule::new(Step::Frame(Cfa::Sp(24), Bp::Same), 3);
+            let rule = Rule::new(Step::Frame(Cfa::Sp(24), Bp::Same, Ra::AtCfa(-8)), 3);
             let slots: Arc<Vec<Slot>> = Arc::new((0..2).map(|_| Slot::default()).collect());
             let writers: Vec<_> = (0..2)
                 .map(|_| {

@@ -42,7 +42,7 @@ pub struct Registers {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Frame {
-    /// Stack pointer when control returns into the frame; its return-address slot is just below.
+    /// Stack pointer when control returns into the frame.
     pub(crate) sp: u64,
     /// Return address, module index above it.
     pub(crate) key: u64,
@@ -210,11 +210,16 @@ impl Kept<'_> {
         if slot == 0 { 0 } else { address(self.extent.origin, slot) }
     }
 
-    /// Begins the proof of a stack with this outermost frame, whose return address is `word`;
-    /// returns where its words go.
-    pub(crate) fn begin(&mut self, sp: u64, word: u64) -> usize {
+    /// Begins the proof of a stack with this outermost frame, whose return address is `word`, at
+    /// `ra`; returns where its words go.
+    pub(crate) fn begin(&mut self, sp: u64, ra: u64, word: u64) -> usize {
         self.extent.origin = sp.wrapping_sub(REACH_WORDS * 8);
-        let slot = slot_of(self.extent.origin, sp.wrapping_sub(8));
+        self.pad(ra, word)
+    }
+
+    /// Writes the words before the first frame's.
+    pub(crate) fn pad(&mut self, ra: u64, word: u64) -> usize {
+        let slot = slot_of(self.extent.origin, ra);
         for (to, was) in self.slots.iter_mut().zip(self.words.iter_mut()).take(PADDING) {
             (*to, *was) = (slot, word);
         }
@@ -265,7 +270,7 @@ mod tests {
             extent: Extent::default(),
         };
         let address = |frame: usize| TOP - 8 - 32 * frame as u64;
-        let start = kept.begin(TOP, 1000);
+        let start = kept.begin(TOP, TOP - 8, 1000);
         for frame in 0..frames {
             let index = start + frame;
             kept.slots[index] = slot_of(kept.extent.origin, address(frame));

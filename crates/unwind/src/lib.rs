@@ -9,11 +9,12 @@
 //! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
 //!
 //! Nothing here allocates, locks, or touches memory itself: the caller reads stack words
-//! ([`stack::Machine`]) and lends the tables. x86-64, System V.
+//! ([`stack::Machine`]) and lends the tables. x86-64 and aarch64 ([`arch`]).
 
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod arch;
 pub mod cache;
 pub mod kept;
 pub mod memo;

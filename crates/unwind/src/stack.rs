@@ -20,11 +20,11 @@
 //! two things must be told: that the memory is another stack's, and that rules changed
 //! ([`crate::kept::Extent::forget`]).
 
-use crate::Rule;
 use crate::kept::{
     ADDRESS, DEREF, Frame, Kept, NEEDS_BP, PROVES_BP, REACH_WORDS, Registers, Same, slot_of,
 };
-use crate::rule::{Bp, Cfa, Step};
+use crate::rule::{Bp, Cfa, Ra, Step};
+use crate::{Rule, arch};
 
 /// What the unwinder asks of its surroundings.
 pub trait Machine {
@@ -84,7 +84,7 @@ pub enum Early {
 pub struct Walked {
     /// Stack pointer when control returns into the frame.
     sp: u64,
-    /// The word below: the return address.
+    /// The return address.
     word: u64,
     /// rbp when control returns into the frame. In `scratch`, true only where `NEEDS_BP`.
     bp: u64,
@@ -98,11 +98,18 @@ pub struct Walked {
     node: u32,
     /// That of the node: the address, module index above it. 0 at the end of the stack.
     key: u64,
-    /// Makes its size a power of two.
-    reserved: u64,
+    /// Where the return address was read, if that depends on the rule; of an exact frame, the link
+    /// register. Makes the size a power of two.
+    link: u64,
 }
 
 impl Walked {
+    /// Where the return address was read. The frame is not exact.
+    #[inline(always)]
+    fn ra_slot(&self) -> u64 {
+        if arch::RA_IS_BELOW_CFA { self.sp.wrapping_sub(8) } else { self.link }
+    }
+
     /// Whether it cannot be proven to be unchanged.
     #[inline(always)]
     fn is_unproven(&self) -> bool {
@@ -112,7 +119,8 @@ impl Walked {
 
 /// A signal interrupted the frame.
 const EXACT: u32 = 8;
-/// The stack ended here because of a word that no kept frame holds.
+/// The stack ended here because of a word that no kept frame holds; or the frame was reached by the
+/// link register, which nothing on the stack holds.
 const UNPROVEN: u32 = 16;
 
 /// Signals that may have interrupted each other in one stack; beyond it is a circle.
@@ -172,7 +180,9 @@ struct Walk {
 impl Walk {
     fn new(at: Registers, candidates: usize) -> Walk {
         let register = at.bp;
-        let at = Walked { sp: at.sp, word: at.pc, bp: at.bp, ..Walked::default() };
+        // What a processor does or an entry: the return address is below the caller's stack pointer.
+        let link = if arch::RA_IS_BELOW_CFA { 0 } else { at.sp.wrapping_sub(8) };
+        let at = Walked { sp: at.sp, word: at.pc, bp: at.bp, link, ..Walked::default() };
         Walk { at, new: 0, candidates, register }
     }
 }
@@ -401,15 +411,17 @@ impl Stack<'_> {
         if step == Step::FramePointer {
             need_bp(&mut self.scratch[..new], w.bp);
         }
-        let (cfa, bp) = match step {
-            Step::Frame(cfa, bp) => (cfa, bp),
+        let (cfa, bp, ra) = match step {
+            Step::Frame(cfa, bp, ra) => (cfa, bp, ra),
             Step::End => return None,
             Step::Unknown => {
                 machine.ended(Early::NoRule);
                 return None;
             }
             Step::Signal => return self.leave_signal(new, &w, machine),
-            Step::FramePointer if w.bp >= w.sp && w.bp & 7 == 0 => (Cfa::Bp(16), Bp::AtCfa(-16)),
+            Step::FramePointer if w.bp >= w.sp && w.bp & 7 == 0 => {
+                (Cfa::Bp(16), Bp::AtCfa(-16), Ra::AtCfa(-8))
+            }
             // The ABI's mark of the outermost frame.
             Step::FramePointer if w.bp == 0 => return None,
             Step::FramePointer => {
@@ -420,7 +432,7 @@ impl Stack<'_> {
         if matches!(cfa, Cfa::Bp(_) | Cfa::BpDeref(..)) || matches!(bp, Bp::AtBp(_)) {
             need_bp(&mut self.scratch[..new], w.bp);
         }
-        let next = follow(cfa, bp, &w, machine);
+        let next = follow(cfa, bp, ra, &w, machine);
         if next.is_none() {
             machine.ended(Early::OutsideStack);
             if matches!(cfa, Cfa::SpDeref(..) | Cfa::BpDeref(..)) {
@@ -430,8 +442,7 @@ impl Stack<'_> {
         next
     }
 
-    /// Over the kernel's signal frame: sp points at the `ucontext`, whose `gregs` start at byte 40
-    /// (Linux x86-64: rbp is the 11th, rsp the 16th, rip the 17th).
+    /// Over the kernel's signal frame.
     fn leave_signal<M: Machine>(
         &mut self,
         new: usize,
@@ -439,10 +450,13 @@ impl Stack<'_> {
         machine: &mut M,
     ) -> Option<Walked> {
         self.scratch[new - 1].flags |= EXACT;
-        let slot = |index: u64| w.sp.wrapping_add(40 + 8 * index);
-        let register = |index: u64| machine.word(slot(index));
-        let (bp, sp, word) = (register(10)?, register(15)?, register(16)?);
-        let next = Walked { sp, word, bp, bp_slot: slot(10), flags: EXACT, ..Walked::default() };
+        let slot = |offset: u64| w.sp.wrapping_add(offset);
+        let register = |offset: u64| machine.word(slot(offset));
+        let places = arch::SIGNAL_FRAME;
+        let (bp, sp, word) = (register(places.bp)?, register(places.sp)?, register(places.pc)?);
+        let link = places.link.map_or(Some(0), register)?;
+        let bp_slot = slot(places.bp);
+        let next = Walked { sp, word, bp, bp_slot, link, flags: EXACT, ..Walked::default() };
         (machine.enter(sp) && word & ADDRESS != 0).then_some(next)
     }
 
@@ -453,7 +467,7 @@ impl Stack<'_> {
         self.kept.extent.cut = cut;
         self.kept.extent.least = if cut == 0 { 0 } else { self.room() - self.room() / 2 };
         let outermost = new.checked_sub(1).map(|last| self.scratch[last]).unwrap_or_default();
-        let start = self.kept.begin(outermost.sp, outermost.word);
+        let start = self.kept.begin(outermost.sp, outermost.ra_slot(), outermost.word);
         self.push(0, start, new, root, machine)
     }
 
@@ -469,7 +483,7 @@ impl Stack<'_> {
         }
         let Kept { frames, slots, words, extent } = &mut self.kept;
         let (frame, start) = (&mut frames[base - 1], start as usize);
-        let end = if walk.at.flags | flags == 0 {
+        let end = if arch::RA_IS_BELOW_CFA && walk.at.flags | flags == 0 {
             // Its return address is the same as before, and all that is to be proven.
             let slot = walk.at.bp_slot;
             frame.bp_slot = if slot == 0 { 0 } else { slot_of(extent.origin, slot) };
@@ -478,6 +492,9 @@ impl Stack<'_> {
             walk.at.flags |= flags & NEEDS_BP;
             prove((slots, words), extent.origin, start, &walk.at, frame).unwrap_or(usize::MAX)
         };
+        if !arch::RA_IS_BELOW_CFA && base == 1 {
+            self.kept.pad(walk.at.ra_slot(), walk.at.word);
+        }
         self.push(base, end, new, node, machine)
     }
 
@@ -539,8 +556,8 @@ fn run<M: Machine, const FLAGS: bool>(
     let bounds = machine.bounds();
     let mut outer = candidates.iter().rev();
     let mut next = outer.next();
-    let Walked { mut sp, mut word, mut bp, mut bp_slot, .. } = walk.at;
-    let is_exact = FLAGS && walk.at.flags & EXACT != 0;
+    let Walked { mut sp, mut word, mut bp, mut bp_slot, mut link, .. } = walk.at;
+    let is_unproven = FLAGS && walk.at.is_unproven();
     let mut new = walk.new;
     let stop = loop {
         while let Some(frame) = next
@@ -550,7 +567,7 @@ fn run<M: Machine, const FLAGS: bool>(
         }
         if let Some(frame) = next
             && frame.is(sp, word, bp)
-            && !is_exact
+            && !is_unproven
         {
             break Stop::Kept;
         }
@@ -559,6 +576,9 @@ fn run<M: Machine, const FLAGS: bool>(
         };
         new += 1;
         (place.sp, place.word, place.bp, place.bp_slot, place.flags) = (sp, word, bp, bp_slot, 0);
+        if !arch::RA_IS_BELOW_CFA {
+            place.link = link;
+        }
         if FLAGS {
             *place = walk.at;
         }
@@ -581,17 +601,21 @@ fn run<M: Machine, const FLAGS: bool>(
         }
         let cfa = if usual.by_bp { bp } else { sp }.wrapping_add_signed(usual.cfa);
         let saved = if usual.bp_saved { cfa.wrapping_add_signed(usual.bp) } else { 0 };
-        let is_inside = bounds.holds(cfa.wrapping_sub(8)) && cfa > sp;
+        let ra = cfa.wrapping_add_signed(usual.ra);
+        let is_inside = bounds.holds(ra) && cfa > sp;
         if !is_inside || (usual.bp_saved && !bounds.holds(saved)) {
             break Stop::Unusual;
         }
-        (sp, word, bp_slot) = (cfa, machine.known_word(cfa.wrapping_sub(8)), saved);
+        (sp, word, bp_slot, link) = (cfa, machine.known_word(ra), saved, ra);
         if usual.bp_saved {
             bp = machine.known_word(saved);
         }
     };
     if !FLAGS {
         (walk.at.sp, walk.at.word, walk.at.bp, walk.at.bp_slot) = (sp, word, bp, bp_slot);
+        if !arch::RA_IS_BELOW_CFA {
+            walk.at.link = link;
+        }
     }
     (walk.new, walk.candidates) = (new, outer.len() + usize::from(next.is_some()));
     stop
@@ -626,7 +650,7 @@ fn prove(
         end += 1;
         Some(())
     };
-    put(slot_of(origin, walked.sp.wrapping_sub(8)), walked.word)?;
+    put(slot_of(origin, walked.ra_slot()), walked.word)?;
     (frame.bp_slot, frame.flags) = (0, walked.flags & NEEDS_BP);
     if walked.bp_slot != 0 {
         frame.bp_slot = slot_of(origin, walked.bp_slot);
@@ -657,7 +681,7 @@ fn walked(kept: &Kept<'_>, frame: &Frame) -> Walked {
         flags: frame.flags & !PROVES_BP,
         node: frame.node,
         key: frame.key,
-        reserved: 0,
+        link: if arch::RA_IS_BELOW_CFA { 0 } else { kept.address(kept.slots[start]) },
     }
 }
 
@@ -669,7 +693,7 @@ fn key_of(pc: u64, rule: Rule) -> u64 {
 
 /// The caller's state by a rule; none if it leads outside the stack or not outwards.
 #[inline(always)]
-fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walked, machine: &M) -> Option<Walked> {
+fn follow<M: Machine>(cfa: Cfa, bp: Bp, ra: Ra, w: &Walked, machine: &M) -> Option<Walked> {
     let at = |base: u64, n: i64| base.wrapping_add_signed(n);
     let (sp, cfa_slot, flags) = match cfa {
         Cfa::Sp(n) => (at(w.sp, n as i64), 0, 0),
@@ -677,17 +701,34 @@ fn follow<M: Machine>(cfa: Cfa, bp: Bp, w: &Walked, machine: &M) -> Option<Walke
         Cfa::SpDeref(n, m) => through(at(w.sp, n as i64), m, machine)?,
         Cfa::BpDeref(n, m) => through(at(w.bp, n as i64), m, machine)?,
     };
-    if sp <= w.sp || sp & 7 != 0 {
+    if sp & 7 != 0 {
         return None;
     }
-    let word = machine.word(sp - 8)?;
+    let n = match ra {
+        Ra::AtCfa(n) => n,
+        Ra::Register => return by_link(sp, w),
+    };
+    let link = at(sp, n as i64);
+    if sp <= w.sp {
+        return None;
+    }
+    let word = machine.word(link)?;
     let bp_slot = match bp {
         Bp::Same => 0,
         Bp::AtCfa(n) => at(sp, n as i64),
         Bp::AtBp(n) => at(w.bp, n as i64),
     };
     let bp = if bp_slot == 0 { w.bp } else { machine.word(bp_slot)? };
-    Some(Walked { sp, word, bp, bp_slot, cfa_slot, flags, ..Walked::default() })
+    Some(Walked { sp, word, bp, bp_slot, cfa_slot, flags, link, ..Walked::default() })
+}
+
+/// The state of the caller of a function that a signal interrupted before it saved its return
+/// address; none in any other frame, whose link register is the callee's.
+#[inline(never)]
+fn by_link(sp: u64, w: &Walked) -> Option<Walked> {
+    let is_known = arch::HAS_LINK_REGISTER && w.flags & EXACT != 0 && sp >= w.sp;
+    let flags = UNPROVEN;
+    is_known.then_some(Walked { sp, word: w.link, bp: w.bp, flags, ..Walked::default() })
 }
 
 #[inline(never)]

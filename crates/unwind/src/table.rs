@@ -1,14 +1,15 @@
 //! One row of an `.eh_frame` table, as a [`Step`].
 //!
-//! Only three columns matter here: the CFA, the saved rbp and the return address. So the
+//! Only three columns matter here: the CFA, the saved bp and the return address. So the
 //! instructions, decoded by gimli, are followed for these three: a few hundred bytes of stack,
 //! where whole rows take kilobytes that a thread with a small stack may not have.
 
-use crate::rule::{Bp, Cfa, Step};
+use crate::arch;
+use crate::rule::{Bp, Cfa, Ra, Step};
 use gimli::{
     BaseAddresses, CallFrameInstruction as Cfi, CommonInformationEntry, EhFrame, EhFrameHdr,
     EndianSlice, FrameDescriptionEntry, NativeEndian, Operation, Register, UnwindExpression,
-    UnwindSection, X86_64,
+    UnwindSection,
 };
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
@@ -42,7 +43,8 @@ pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(sections.header_address)
         .set_eh_frame(sections.frames_address);
-    let frames = EhFrame::new(sections.frames, NativeEndian);
+    let mut frames = EhFrame::new(sections.frames, NativeEndian);
+    frames.set_vendor(arch::VENDOR);
     let header = EhFrameHdr::new(sections.header, NativeEndian).parse(&bases, 8).ok()?;
     let fde = match header.table() {
         Some(table) => table.fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset).ok()?,
@@ -95,7 +97,9 @@ struct Evaluation<'a, 'b> {
 }
 
 fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u64) -> Option<Step> {
-    let empty = Row { cfa: CfaColumn::Unsupported, bp: Column::Same, ra: Column::Undefined };
+    // What a table does not mention is unchanged; that the return address is pushed, it has to say.
+    let ra = if arch::HAS_LINK_REGISTER { Column::Same } else { Column::Undefined };
+    let empty = Row { cfa: CfaColumn::Unsupported, bp: Column::Same, ra };
     let mut e = Evaluation {
         frames,
         cie: fde.cie(),
@@ -165,8 +169,7 @@ impl Evaluation<'_, '_> {
             | Cfi::ValExpression { register, .. } => self.set(register, Column::Unsupported),
             Cfi::Register { dest_register, .. } => self.set(dest_register, Column::Unsupported),
             Cfi::Restore { register } => {
-                let column =
-                    if register == X86_64::RBP { self.initial.bp } else { self.initial.ra };
+                let column = if register == arch::BP { self.initial.bp } else { self.initial.ra };
                 self.set(register, column);
             }
             Cfi::RememberState => {
@@ -197,8 +200,8 @@ impl Evaluation<'_, '_> {
 
     fn set(&mut self, register: Register, column: Column) {
         match register {
-            X86_64::RBP => self.row.bp = column,
-            X86_64::RA => self.row.ra = column,
+            arch::BP => self.row.bp = column,
+            arch::RA => self.row.ra = column,
             _ => {}
         }
     }
@@ -219,21 +222,21 @@ impl Evaluation<'_, '_> {
                 Some(_) => return None,
             };
             match register {
-                X86_64::RSP => Some(Cfa::SpDeref(n.try_into().ok()?, m)),
-                X86_64::RBP => Some(Cfa::BpDeref(n.try_into().ok()?, m)),
+                arch::SP => Some(Cfa::SpDeref(n.try_into().ok()?, m)),
+                arch::BP => Some(Cfa::BpDeref(n.try_into().ok()?, m)),
                 _ => None,
             }
         };
         parse().map_or(CfaColumn::Unsupported, CfaColumn::Expression)
     }
 
-    /// `breg rbp, n`: saved at a fixed distance from the frame pointer.
+    /// `breg bp, n`: saved at a fixed distance from the frame pointer.
     fn slot_expression(&self, expression: &UnwindExpression<usize>) -> Column {
         let parse = || {
             let expression = expression.get(self.frames).ok()?;
             let mut ops = expression.operations(self.cie.encoding());
             let (register, n) = register_offset(ops.next().ok()??)?;
-            (register == X86_64::RBP && ops.next().ok()?.is_none()).then_some(n)
+            (register == arch::BP && ops.next().ok()?.is_none()).then_some(n)
         };
         parse().map_or(Column::Unsupported, Column::AtBp)
     }
@@ -248,24 +251,25 @@ fn register_offset(op: Operation<Bytes<'_>>) -> Option<(Register, i64)> {
 
 impl Row {
     fn step(self) -> Option<Step> {
-        match self.ra {
+        let ra = match self.ra {
             Column::Undefined => return Some(Step::End),
-            Column::AtCfa(-8) => {}
+            Column::AtCfa(n) if n == -8 || !arch::RA_IS_BELOW_CFA => Ra::AtCfa(n.try_into().ok()?),
+            Column::Same if arch::HAS_LINK_REGISTER => Ra::Register,
             _ => return None,
-        }
+        };
         let cfa = match self.cfa {
-            CfaColumn::Register(X86_64::RSP, n) => Cfa::Sp(n.try_into().ok()?),
-            CfaColumn::Register(X86_64::RBP, n) => Cfa::Bp(n.try_into().ok()?),
+            CfaColumn::Register(arch::SP, n) => Cfa::Sp(n.try_into().ok()?),
+            CfaColumn::Register(arch::BP, n) => Cfa::Bp(n.try_into().ok()?),
             CfaColumn::Expression(cfa) => cfa,
             _ => return None,
         };
         let bp = match self.bp {
             Column::AtCfa(n) => Bp::AtCfa(n.try_into().ok()?),
             Column::AtBp(n) => Bp::AtBp(n.try_into().ok()?),
-            // An undefined or strangely saved rbp matters only to a caller that unwinds by it, and
+            // An undefined or strangely saved bp matters only to a caller that unwinds by it, and
             // none compiled today relies on such a callee.
             _ => Bp::Same,
         };
-        Some(Step::Frame(cfa, bp))
+        Some(Step::Frame(cfa, bp, ra))
     }
 }

@@ -18,12 +18,15 @@ mod thread;
 
 use heaptide_unwind::Rule;
 use heaptide_unwind::kept::Registers;
-use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use heaptide_unwind::stack::Early;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use thread::{TOO_DEEP, Thread, Tree, World};
+
+/// Where x86-64 has a return address.
+const BELOW: Ra = Ra::AtCfa(-8);
 
 const FRAMES: usize = 64;
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -102,7 +105,7 @@ fn step(words: &[&str]) -> Step {
             other => panic!("{other:?}"),
         }
     });
-    Step::Frame(cfa, bp)
+    Step::Frame(cfa, bp, BELOW)
 }
 
 fn parse(name: &str, text: &str) -> Recorded {

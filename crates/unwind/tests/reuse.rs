@@ -8,9 +8,12 @@ mod thread;
 use heaptide_fixtures::Random;
 use heaptide_unwind::Rule;
 use heaptide_unwind::kept::Registers;
-use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use std::ops::Range;
 use thread::{Answers, TOO_DEEP, Thread, Tree, World};
+
+/// Where x86-64 has a return address.
+const BELOW: Ra = Ra::AtCfa(-8);
 
 const CODE: u64 = 0x40_0000;
 /// The address the kernel lets a signal handler return to.
@@ -108,14 +111,14 @@ impl World for Program {
         };
         let size = (f.size + f.pushed * site_of(pc)) as i32;
         let step = match f.kind {
-            Kind::Plain => Step::Frame(Cfa::Sp(size), Bp::Same),
-            Kind::Saves => Step::Frame(Cfa::Sp(size), Bp::AtCfa(-16)),
-            Kind::Linked => Step::Frame(Cfa::Bp(16), Bp::AtCfa(-16)),
+            Kind::Plain => Step::Frame(Cfa::Sp(size), Bp::Same, BELOW),
+            Kind::Saves => Step::Frame(Cfa::Sp(size), Bp::AtCfa(-16), BELOW),
+            Kind::Linked => Step::Frame(Cfa::Bp(16), Bp::AtCfa(-16), BELOW),
             Kind::Unlisted | Kind::Skipped => Step::FramePointer,
-            Kind::Realigned => Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0)),
+            Kind::Realigned => Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0), BELOW),
             Kind::Dynamic => {
                 let below = (f.pushed * site_of(pc)) as i16;
-                Step::Frame(Cfa::SpDeref(8 + below, 16), Bp::Same)
+                Step::Frame(Cfa::SpDeref(8 + below, 16), Bp::Same, BELOW)
             }
             Kind::Lost => Step::Unknown,
             Kind::Last => Step::End,

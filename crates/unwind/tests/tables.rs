@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 use heaptide_fixtures::Random;
-use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use heaptide_unwind::table::{Sections, frames_address, step_at};
+
+/// Where x86-64 has a return address.
+const BELOW: Ra = Ra::AtCfa(-8);
 
 const HEADER: u64 = 0x1000;
 const FRAMES: u64 = 0x2000;
@@ -83,7 +86,7 @@ fn after(program: &[u8]) -> Step {
     Tables::usual(program).step(u64::from(LENGTH) - 1).expect("a covered pc")
 }
 
-const ENTRY: Step = Step::Frame(Cfa::Sp(8), Bp::Same);
+const ENTRY: Step = Step::Frame(Cfa::Sp(8), Bp::Same, BELOW);
 
 #[test]
 fn a_row_holds_from_its_location_to_the_next() {
@@ -97,7 +100,7 @@ fn a_row_holds_from_its_location_to_the_next() {
     let tables = Tables::usual(&program.concat());
     let rows = [(0, 8), (1, 16), (15, 16), (16, 24), (31, 24), (32, 32), (63, 32), (64, 40)];
     for (offset, n) in rows {
-        let expected = Some(Step::Frame(Cfa::Sp(n), Bp::Same));
+        let expected = Some(Step::Frame(Cfa::Sp(n), Bp::Same, BELOW));
         assert_eq!(tables.step(offset), expected, "at {offset}");
     }
     let mut set_location = vec![0x01];
@@ -105,7 +108,7 @@ fn a_row_holds_from_its_location_to_the_next() {
     set_location.extend([0x0e, 48]);
     let tables = Tables::usual(&set_location);
     assert_eq!(tables.step(0x7f), Some(ENTRY));
-    assert_eq!(tables.step(0x80), Some(Step::Frame(Cfa::Sp(48), Bp::Same)));
+    assert_eq!(tables.step(0x80), Some(Step::Frame(Cfa::Sp(48), Bp::Same, BELOW)));
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_pc_that_is_not_covered_has_no_step() {
 
 #[test]
 fn every_way_to_say_where_the_cfa_is() {
-    let frame = |cfa| Step::Frame(cfa, Bp::Same);
+    let frame = |cfa| Step::Frame(cfa, Bp::Same, BELOW);
     // def_cfa, def_cfa_register, def_cfa_offset, and the two with signed factors of -8.
     assert_eq!(after(&[0x0c, RBP, 16]), frame(Cfa::Bp(16)));
     assert_eq!(after(&[0x0e, 16, 0x0d, RBP]), frame(Cfa::Bp(16)));
@@ -142,7 +145,7 @@ fn every_way_to_say_where_the_cfa_is() {
 
 #[test]
 fn every_way_to_say_where_rbp_is() {
-    let frame = |bp| Step::Frame(Cfa::Sp(8), bp);
+    let frame = |bp| Step::Frame(Cfa::Sp(8), bp, BELOW);
     // offset, offset_extended, offset_extended_sf, expression breg rbp n.
     assert_eq!(after(&[0x80 | RBP, 2]), frame(Bp::AtCfa(-16)));
     assert_eq!(after(&[0x05, RBP, 3]), frame(Bp::AtCfa(-24)));
@@ -169,16 +172,16 @@ fn restoring_means_what_the_common_part_said() {
     let preamble = [USUAL, &[0x80 | RBP, 2]].concat();
     let tables = Tables::new(b"zR", &preamble, &[0x08, RBP, 0x40 | 8, 0xc0 | RBP]);
     assert_eq!(tables.step(0), Some(ENTRY));
-    assert_eq!(tables.step(8), Some(Step::Frame(Cfa::Sp(8), Bp::AtCfa(-16))));
+    assert_eq!(tables.step(8), Some(Step::Frame(Cfa::Sp(8), Bp::AtCfa(-16), BELOW)));
 }
 
 #[test]
 fn remembered_states_come_back() {
     let program = [0x0a, 0x0e, 16, 0x80 | RBP, 2, 0x40 | 8, 0x0b, 0x40 | 8, 0x0e, 24];
     let tables = Tables::usual(&program);
-    assert_eq!(tables.step(7), Some(Step::Frame(Cfa::Sp(16), Bp::AtCfa(-16))));
+    assert_eq!(tables.step(7), Some(Step::Frame(Cfa::Sp(16), Bp::AtCfa(-16), BELOW)));
     assert_eq!(tables.step(8), Some(ENTRY));
-    assert_eq!(tables.step(16), Some(Step::Frame(Cfa::Sp(24), Bp::Same)));
+    assert_eq!(tables.step(16), Some(Step::Frame(Cfa::Sp(24), Bp::Same, BELOW)));
     // Four deep, not five; and nothing to restore.
     assert_eq!(after(&[0x0a, 0x0a, 0x0a, 0x0a, 0x0e, 64, 0x0b]), ENTRY);
     assert_eq!(after(&[0x0a; 5]), Step::Unknown);
@@ -217,7 +220,7 @@ fn a_cut_table_has_a_step_or_none() {
         [0x0a, 0x40 | 1, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, RBP, 2, 0x76, 0, 0x40 | 9, 0x0b];
     let tables = Tables::usual(&program);
     let whole = tables.step(5);
-    assert_eq!(whole, Some(Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0))));
+    assert_eq!(whole, Some(Step::Frame(Cfa::BpDeref(-8, 0), Bp::AtBp(0), BELOW)));
     for end in 0..tables.header.len() {
         assert_eq!(step_of(&tables.header[..end], &tables.frames, START + 5), None, "{end}");
     }

@@ -129,6 +129,7 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
         NotIntercepted::Refused => ", and the system does not allow its code to be changed",
         NotIntercepted::Unmovable => ", whose code cannot be intercepted safely",
         NotIntercepted::Threads => ", whose code other threads could execute when it was found",
+        NotIntercepted::Processor => ", which cannot be intercepted on this kind of processor",
     }
 }
 

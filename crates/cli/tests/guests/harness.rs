@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
 
 /// Builds without frame pointers, and without the compiler's licence to drop a malloc.
-const BUILD_FLAGS: [&str; 4] = ["-O2", "-g", "-fomit-frame-pointer", "-fno-builtin"];
+pub const BUILD_FLAGS: [&str; 4] = ["-O2", "-g", "-fomit-frame-pointer", "-fno-builtin"];
 
 /// What a program left: its status as a shell shows it, and its output.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// The output without the program's known numbers, which may differ between allocators.
-    fn without_known(&self) -> (i32, String, &str) {
+    pub fn without_known(&self) -> (i32, String, &str) {
         let kept = self.stdout.lines().filter(|line| !line.starts_with("known "));
         (self.status, kept.collect::<Vec<_>>().join("\n"), &self.stderr)
     }
@@ -322,7 +322,7 @@ fn assert_end(report: &Value, status: i32) {
 }
 
 /// Verified reuse changes how a stack is found, never which.
-fn assert_same_tree(with_reuse: &Value, without: &Value) {
+pub fn assert_same_tree(with_reuse: &Value, without: &Value) {
     let (with_reuse, without) = (stack_tree(with_reuse), stack_tree(without));
     for (path, row) in &with_reuse {
         assert_eq!(Some(row), without.get(path), "only with verified reuse: {path}");
@@ -388,7 +388,8 @@ impl Guest {
         words.map(|word| word.replace('%', place)).collect()
     }
 
-    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    /// The rest of each header line that begins with `key`.
+    pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.text.lines().filter_map(move |line| line.strip_prefix("// ")?.strip_prefix(key))
     }
 }

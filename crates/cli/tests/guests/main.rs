@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stderr)] // the output of a test
 
+mod aarch64;
 mod allocators;
 mod answers;
 mod attaching;

@@ -269,6 +269,7 @@ impl Instance {
         if Options::known().is_none_or(|options| !options.intercept) {
             return Err(NotIntercepted::TurnedOff);
         }
+        let entry = family::entry().ok_or(NotIntercepted::Processor)?;
         if !is_safe {
             return Err(NotIntercepted::Threads);
         }
@@ -279,7 +280,7 @@ impl Instance {
         }
         let mut island = Island::near(first.code.address).ok_or(NotIntercepted::Refused)?;
         let mut patches = [None; FUNCTIONS_MAX];
-        let outcome = match self.plan(&mut island, &mut patches) {
+        let outcome = match self.plan(entry, &mut island, &mut patches) {
             None => Err(NotIntercepted::Unmovable),
             Some(()) if !kept::keep_island(&island, object) => Err(NotIntercepted::Refused),
             Some(()) if island.seal() && write_all(patches.iter().flatten()) => {
@@ -306,7 +307,7 @@ impl Instance {
     }
 
     /// Plans the jumps; none if a function that frees or resizes cannot be moved.
-    fn plan(&self, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
+    fn plan(&self, entry: u64, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
         // SAFETY: a function of this type, by the name that was found.
         let usable = (self.usable != 0).then(|| unsafe {
             transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
@@ -323,7 +324,7 @@ impl Instance {
             let function = Function::new(found.name, moved, usable, sizes, found.shape);
             let function = kept::keep(function, island)?;
             let record = core::ptr::from_ref(function) as u64;
-            patch.slot.pass(record, family::entry());
+            patch.slot.pass(record, entry);
             *place = Some(patch);
         }
         Some(())

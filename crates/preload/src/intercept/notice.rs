@@ -7,7 +7,7 @@
 use super::families;
 use super::island::Island;
 use super::patch::{Function, Patch, may_change_code, write_all};
-use core::arch::naked_asm;
+use crate::arch;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 use heaptide_recorder::sys::loader::{is_consistent, look_up, objects};
@@ -46,51 +46,17 @@ fn watch() {
     let name = b"_dl_debug_state\0";
     let found = objects().find_map(|map| look_up(map, name));
     let Some((address, size)) = found.filter(|_| may_change_code()) else { return };
+    let Some(entry) = arch::notice_entry!(look, LOADERS_OWN) else { return };
     let Some(mut island) = Island::near(address as u64) else { return };
     let function = Function { address: address as u64, size };
-    let is_done =
-        Patch::plan(function, noticed as *const () as u64, &mut island).is_ok_and(|patch| {
-            LOADERS_OWN.store(patch.moved as usize, Relaxed);
-            island.seal() && write_all(core::iter::once(&patch))
-        });
+    let is_done = Patch::plan(function, entry, &mut island).is_ok_and(|patch| {
+        LOADERS_OWN.store(patch.moved as usize, Relaxed);
+        island.seal() && write_all(core::iter::once(&patch))
+    });
     if !is_done {
         // SAFETY: no jump to it was written.
         unsafe { island.release() };
     }
-}
-
-/// In the place of the loader's function, which has no arguments and returns nothing. Keeps all
-/// registers but those of vectors: compilers know what functions of the same library change.
-#[unsafe(naked)]
-unsafe extern "C" fn noticed() {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rax",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "push r8",
-        "push r9",
-        "push r10",
-        "push r11",
-        ".cfi_adjust_cfa_offset 72",
-        "call {look}",
-        "pop r11",
-        "pop r10",
-        "pop r9",
-        "pop r8",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop rcx",
-        "pop rax",
-        ".cfi_adjust_cfa_offset -72",
-        "jmp qword ptr [rip + {own}]",
-        ".cfi_endproc",
-        look = sym look,
-        own = sym LOADERS_OWN,
-    )
 }
 
 extern "C" fn look() {

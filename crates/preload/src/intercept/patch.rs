@@ -1,7 +1,7 @@
 //! Jumps in the place of entries: planned, then written all together or not at all.
 
 use super::island::{Island, Slot};
-use crate::attachment;
+use crate::{arch, attachment};
 use heaptide_recorder::sys::kernel;
 use heaptide_relocate::{JUMP_BYTES, Unmovable, jump, relocate};
 
@@ -51,7 +51,7 @@ impl Patch {
     /// Plans a jump from the beginning of a function to `target`, by way of an island.
     pub fn plan(function: Function, target: u64, island: &mut Island) -> Result<Patch, Refusal> {
         let Function { address, size } = function;
-        if size == 0 || size > SIZE_MAX {
+        if !arch::MOVES_CODE || size == 0 || size > SIZE_MAX {
             return Err(Refusal::Unmovable);
         }
         let end = (address + size as u64).next_multiple_of(ALIGNMENT);

@@ -267,14 +267,14 @@ pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
     with_regions::<F>(|lane| regions::pool_remove(lane, chunk)) as i32
 }
 
-/// Functions whose caller's stack counts: as hooks, they hand its registers on and jump.
+/// Functions whose caller's stack counts: as hooks, they pass its registers.
 macro_rules! with_registers {
     ($function:ident = $body:ident) => {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $function<F: Front>() {
             naked_asm!(
                 ".cfi_startproc",
-                "mov r8, rsp", "mov r9, rbp", "jmp {body}",
+                crate::pass_registers!(4),
                 ".cfi_endproc",
                 body = sym $body::<F>
             )

@@ -155,15 +155,16 @@ impl<'a> Ranges<'a> {
         if !is_anonymous || mapping.shared {
             return (length(part) / PAGE) as u32;
         }
+        let page = kernel::page_bytes();
         let mut pages = 0;
         let mut low = part.low;
         while low < part.high {
-            let bytes = (part.high - low).min(PRESENT as u64 * PAGE);
+            let bytes = (part.high - low).min(PRESENT as u64 * page);
             let present = kernel::present_pages(low, bytes, self.present);
             pages += present.iter().filter(|&&page| page & 1 != 0).count();
             low += bytes;
         }
-        pages as u32
+        (pages as u64 * (page / PAGE)) as u32
     }
 
     /// The index of the range that a part of a mapping belongs to, whose ranges begin at `first`:

@@ -1,14 +1,14 @@
 //! A thread that is inside the recorder.
 
 use crate::event::lane::LaneState;
-use core::arch::asm;
+use crate::sys::arch;
 use core::ptr::NonNull;
 use heaptide_unwind::kept::Registers;
 
 /// The registers at the entry of a hook.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// Points at the return address.
+    /// The stack pointer: that address, or on aarch64 that of the entry's frame record.
     pub sp: u64,
     pub bp: u64,
 }
@@ -16,23 +16,20 @@ pub struct Entry {
 impl Entry {
     /// The return address.
     pub fn caller(self) -> u64 {
-        // SAFETY: at the entry of a function it is on top of the stack.
-        unsafe { *(self.sp as *const u64) }
+        // SAFETY: the entry passed it, and has not returned.
+        unsafe { arch::return_address(self.sp) }
     }
 
     #[inline(always)]
     pub fn registers(self) -> Registers {
-        Registers { pc: self.caller(), sp: self.sp + 8, bp: self.bp }
+        Registers { pc: self.caller(), sp: self.sp + arch::ENTRY_BYTES, bp: self.bp }
     }
 }
 
 /// The place of a hook that takes no stack.
 #[inline(always)]
 pub fn here() -> Entry {
-    let sp: u64;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
-    Entry { sp, bp: 0 }
+    Entry { sp: arch::stack_pointer(), bp: 0 }
 }
 
 /// Proof of being inside a hook: the lane is this call's alone, and re-entry is seen. Leaving is

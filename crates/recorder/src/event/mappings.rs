@@ -31,8 +31,7 @@ use crate::sys::{confined, locked, own_stack};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
-    Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, PAGE, Sample,
-    size_class,
+    Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, Sample, size_class,
 };
 
 /// Parts of an unmapping that come back if it fails; of more, the rest is counted as lost.
@@ -164,10 +163,11 @@ impl Unmapping {
     /// `start..start + bytes`, rounded up to whole pages, is about to be unmapped. None if nothing
     /// of it is known.
     pub fn begin<F: Front>(entry: Entry, start: u64, bytes: u64) -> Option<Unmapping> {
-        if !start.is_multiple_of(PAGE) || bytes == 0 {
+        let page = kernel::page_bytes();
+        if !start.is_multiple_of(page) || bytes == 0 {
             return None; // the call fails
         }
-        let high = start.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
+        let high = start.checked_add(bytes)?.checked_next_multiple_of(page)?;
         Unmapping::of::<F>(entry, |_| Some(Range { low: start, high }))
     }
 
@@ -266,7 +266,7 @@ impl Remapping {
 
 /// The break moved: whole pages between both were mapped or unmapped.
 pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
-    let [low, high] = [before, after].map(|at| at.next_multiple_of(PAGE));
+    let [low, high] = [before, after].map(|at| at.next_multiple_of(kernel::page_bytes()));
     if low < high {
         let requested = (after - before).min(high - low);
         mapped::<F>(entry, Made { start: low, requested, what: What::Break });
@@ -302,7 +302,7 @@ fn page_bytes(flags: u32) -> u64 {
     const SHIFT_AT: u32 = 26;
     const USUAL_SHIFT: u32 = 21;
     match (flags & MAP_HUGETLB != 0, flags >> SHIFT_AT) {
-        (false, _) => PAGE,
+        (false, _) => kernel::page_bytes(),
         (true, 0) => 1 << USUAL_SHIFT,
         (true, shift) => 1 << shift,
     }
@@ -318,10 +318,14 @@ impl Mappings {
                 let file = if is_file { self.name_of(Fd(fd)) } else { StringId::NONE };
                 (MappingCall::Mmap, protection as u32, flags, page_bytes(flags), file)
             }
-            What::Shmat { protection, key } => {
-                (MappingCall::Shmat, protection, MAP_SHARED, PAGE, self.name_of_segment(key))
-            }
-            What::Break => (MappingCall::Break, 3, MAP_ANONYMOUS, PAGE, StringId::NONE),
+            What::Shmat { protection, key } => (
+                MappingCall::Shmat,
+                protection,
+                MAP_SHARED,
+                page_bytes(0),
+                self.name_of_segment(key),
+            ),
+            What::Break => (MappingCall::Break, 3, MAP_ANONYMOUS, page_bytes(0), StringId::NONE),
         };
         let kind = MappingKey { call: call as u32, protection, flags, file: file.number() };
         // As it is read again: bits that are not stored do not make another site.

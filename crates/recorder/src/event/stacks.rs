@@ -8,6 +8,7 @@ use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
 use crate::store::rules;
+use crate::sys::arch;
 use crate::sys::front;
 use crate::sys::kernel;
 use crate::sys::maps;
@@ -27,7 +28,7 @@ use heaptide_unwind::cache::{self, Slot};
 pub use heaptide_unwind::kept::Same;
 use heaptide_unwind::kept::{Kept, Registers};
 use heaptide_unwind::memo::{self, Memo, Recalled};
-use heaptide_unwind::rule::{Bp, Cfa, Step};
+use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use heaptide_unwind::stack::{Bounds, Early, Machine, Stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
@@ -477,12 +478,11 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
 /// Code in a module that its tables do not cover: a signal trampoline as musl has it, or
 /// hand-written.
 fn without_table(pc: u64) -> Step {
-    const RT_SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-    let on_page = pc & 4095 <= 4096 - 9;
-    // SAFETY: `pc` is in executable code, which is readable here; nine bytes of its page are looked
+    let on_page = pc & 4095 <= 4096 - arch::CODE_BEHIND as u64;
+    // SAFETY: `pc` is in executable code, which is readable here; a few bytes of its page are looked
     // at.
-    let code = on_page.then(|| unsafe { *(pc as *const [u8; 9]) });
-    if code == Some(RT_SIGRETURN) {
+    let code = on_page.then(|| unsafe { *(pc as *const [u8; arch::CODE_BEHIND]) });
+    if code.is_some_and(|code| arch::is_signal_return(&code)) {
         return Step::Signal;
     }
     Step::FramePointer
@@ -491,14 +491,12 @@ fn without_table(pc: u64) -> Step {
 /// Generated code: functions of CPython's `-X perf` keep no frame pointer; all others are expected
 /// to.
 fn generated(pc: u64) -> Step {
-    // sub $8, %rsp; call *%rcx; add $8, %rsp; ret
-    const CALL: [u8; 6] = [0x48, 0x83, 0xec, 8, 0xff, 0xd1];
-    const RETURN: [u8; 5] = [0x48, 0x83, 0xc4, 8, 0xc3];
-    let mut code = [0; CALL.len() + RETURN.len()];
-    let start = pc.wrapping_sub(CALL.len() as u64);
+    let mut code = [0; arch::CODE_BEFORE + arch::CODE_BEHIND];
+    let start = pc.wrapping_sub(arch::CODE_BEFORE as u64);
     let is_read = confined::may_call() && kernel::read_own(start, &mut code);
-    if is_read && code.starts_with(&CALL) && code.ends_with(&RETURN) {
-        return Step::Frame(Cfa::Sp(16), Bp::Same);
+    let (before, behind) = code.split_at(arch::CODE_BEFORE);
+    if is_read && arch::is_trampoline_of_python(before, behind) {
+        return Step::Frame(Cfa::Sp(16), Bp::Same, Ra::AtCfa(-8));
     }
     Step::FramePointer
 }

@@ -7,11 +7,12 @@
 use crate::event::process::Process;
 use crate::store::ids::{NodeId, ScopeId};
 use crate::store::profile::{self, NoExtent};
-use crate::sys::confined::{self, NO_COUNTER};
+use crate::sys::arch;
+use crate::sys::clock;
+use crate::sys::confined;
 use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
-use core::arch::x86_64::{__cpuid, _rdtsc};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, TraceStart, Word};
@@ -30,10 +31,8 @@ const PATIENCE: usize = 32;
 const BEHIND: usize = 16;
 /// Records between two comparisons of clock and time, in the long run.
 const BETWEEN: u32 = 4096;
-/// Bits of the time stamp counter that are dropped: a tick is some ten nanoseconds, so that the
-/// next event is most often less than a byte away.
-const TSC_SHIFT: u32 = 5;
-/// The same of nanoseconds.
+/// Bits of the clock's nanoseconds that are dropped, so that the next event is most often less than
+/// a byte away.
 const NS_SHIFT: u32 = 3;
 
 /// What counts ticks.
@@ -41,7 +40,7 @@ const NS_SHIFT: u32 = 3;
 enum Clock {
     /// Nothing, any more: time stands still.
     None = 0,
-    /// The time stamp counter.
+    /// The processor's counter.
     Counter = 1,
     /// The monotonic clock.
     Monotonic = 2,
@@ -92,22 +91,8 @@ pub struct Writer {
 
 /// Chooses what counts ticks.
 pub fn begin_clock() {
-    let clock = if counter_is_a_clock() { Clock::Counter } else { Clock::Monotonic };
+    let clock = if clock::counter_is_a_clock() { Clock::Counter } else { Clock::Monotonic };
     set_clock(clock as u32);
-}
-
-/// Whether the time stamp counter runs evenly and all cores agree on it: the processor says the
-/// one, the kernel's choice of a clock the other.
-fn counter_is_a_clock() -> bool {
-    const ADVANCED_POWER: u32 = 0x8000_0007;
-    const INVARIANT: u32 = 1 << 8;
-    let mut buffer = [0u8; 16];
-    let path = b"/sys/devices/system/clocksource/clocksource0/current_clocksource\0";
-    let chosen = kernel::Path::new(path).map(|path| kernel::read_file(path, &mut buffer));
-    let steady =
-        __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0;
-    let allowed = !NO_COUNTER.load(Relaxed);
-    allowed && steady && matches!(chosen, Some(Ok(b"tsc\n" | b"kvm-clock\n")))
 }
 
 /// The guest is about to forbid itself to read the clock.
@@ -128,8 +113,7 @@ pub fn set_clock(clock: u32) {
 #[inline(always)]
 fn ticks(p: &Process) -> u64 {
     match SHARED.get().clock.load(Relaxed) {
-        // SAFETY: not forbidden: see `stop_clock`.
-        1 => unsafe { _rdtsc() >> TSC_SHIFT },
+        1 => arch::counter() >> arch::COUNTER_SHIFT, // not forbidden: see `stop_clock`
         2 if confined::may_call() => p.now() >> NS_SHIFT,
         _ => 0,
     }

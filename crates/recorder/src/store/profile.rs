@@ -7,6 +7,7 @@
 
 use crate::store::ids::{Record, StringId};
 use crate::store::shared::{LABELLED, Store, store};
+use crate::sys::arch::PAGE_BYTES_MAX;
 use crate::sys::kernel::{self, Errno, Fd, Path};
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
@@ -185,16 +186,17 @@ pub fn create(
     let (base, reserved) = mapped?;
     p.reserved.store(reserved, Relaxed);
     p.base.store(base, Relaxed);
-    let rest = base.wrapping_add(PAGE as usize);
+    let page = kernel::page_bytes();
+    let rest = base.wrapping_add(page as usize);
     // SAFETY: a fresh mapping. A child must not share more than its first page.
-    unsafe { kernel::advise(rest, (reserved - PAGE) as usize, kernel::MADV_DONTFORK) }?;
+    unsafe { kernel::advise(rest, (reserved - page) as usize, kernel::MADV_DONTFORK) }?;
     // SAFETY: the whole of it; a core dump does without.
     let _ = unsafe { kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP) };
     write_header(p, p.header(), options, (pid, image, forked), prepare);
     let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
     if !inherited.is_null() {
         // SAFETY: the page of a process that this one is a fork of, which nothing here uses now.
-        unsafe { kernel::unmap(inherited as *mut u8, PAGE as usize) };
+        unsafe { kernel::unmap(inherited as *mut u8, page as usize) };
     }
     Ok(())
 }
@@ -212,9 +214,10 @@ pub fn abandon(p: &Store, why: Unrecorded) {
     let reserved = p.reserved.load(Relaxed);
     header.unrecorded.store(why as u32, Release);
     let base = p.base.swap(core::ptr::null_mut(), Relaxed);
-    let rest = base.wrapping_add(PAGE as usize);
+    let page = kernel::page_bytes();
+    let rest = base.wrapping_add(page as usize);
     // SAFETY: nobody else knows the profile. Its page stays, for children to count themselves in.
-    unsafe { kernel::unmap(rest, (reserved - PAGE) as usize) };
+    unsafe { kernel::unmap(rest, (reserved - page) as usize) };
     p.reserved.store(0, Relaxed);
 }
 
@@ -447,7 +450,7 @@ fn reserve() -> u64 {
     let [space, data] = [kernel::RLIMIT_AS, kernel::RLIMIT_DATA].map(kernel::limit);
     let space = if space == u64::MAX { RESERVE } else { space / SPACE_PART };
     let data = if data == u64::MAX { RESERVE } else { data.saturating_mul(DATA_TIMES) };
-    RESERVE.min(space).min(data).max(RESERVE_MIN) & !(PAGE - 1)
+    RESERVE.min(space).min(data).max(RESERVE_MIN) & !(PAGE_BYTES_MAX - 1)
 }
 
 fn map_file(fd: Fd) -> Result<(*mut u8, u64), Errno> {
@@ -457,7 +460,7 @@ fn map_file(fd: Fd) -> Result<(*mut u8, u64), Errno> {
         if !base.is_null() {
             return Ok((base, length));
         }
-        length = (length / 2) & !(PAGE - 1);
+        length = (length / 2) & !(PAGE_BYTES_MAX - 1);
     }
     Err(kernel::ENOMEM)
 }

@@ -1,19 +1,28 @@
 //! Clocks, as far as the program may read them.
 
+use crate::sys::arch;
 use crate::sys::confined::NO_COUNTER;
 use crate::sys::kernel;
 use crate::sys::libc::Function;
-use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The time stamp counter; 0 where it may not be read.
+/// The processor's counter of time; 0 where it may not be read.
 #[inline(always)]
 pub fn counter() -> u64 {
     if cfg!(miri) || NO_COUNTER.load(Relaxed) {
         return 0;
     }
-    // SAFETY: every x86-64 processor has it, and nobody has forbidden it.
-    unsafe { _rdtsc() }
+    arch::counter()
+}
+
+/// Whether the counter is a clock: it may be read, runs evenly, and all cores agree on it, as the
+/// kernel's choice of a clock shows.
+pub fn counter_is_a_clock() -> bool {
+    let mut buffer = [0u8; 20];
+    let path = b"/sys/devices/system/clocksource/clocksource0/current_clocksource\0";
+    let chosen = kernel::Path::new(path).map(|path| kernel::read_file(path, &mut buffer));
+    let is_chosen = matches!(chosen, Some(Ok(name)) if arch::COUNTER_CLOCKS.contains(&name));
+    is_chosen && !NO_COUNTER.load(Relaxed) && arch::counter_is_steady()
 }
 
 static CLOCK_GETTIME: Function = Function::new(b"clock_gettime\0");

@@ -1,19 +1,11 @@
 //! System calls that start another program, beside those of [`crate::sys::kernel`].
 
-use crate::sys::kernel::{
-    Errno, FCNTL, Fd, Path, RLIMIT_NOFILE, call, close, limit, set_signal_mask,
-};
 #[cfg(not(miri))]
-use core::arch::asm;
-
-const RT_SIGACTION: usize = 13;
-const DUP2: usize = 33;
+use crate::sys::arch::clone_call;
+use crate::sys::arch::numbers::{CLOSE_RANGE, DUP3, EXECVE, FCNTL, RT_SIGACTION, SETSID, WAIT4};
 #[cfg(not(miri))]
-const CLONE: usize = 56;
-const EXECVE: usize = 59;
-const WAIT4: usize = 61;
-const SETSID: usize = 112;
-const CLOSE_RANGE: usize = 436;
+use crate::sys::kernel::result_of;
+use crate::sys::kernel::{Errno, Fd, Path, RLIMIT_NOFILE, call, close, limit, set_signal_mask};
 
 /// The address space is the parent's.
 pub const CLONE_VM: usize = 0x100;
@@ -38,28 +30,8 @@ pub unsafe fn clone(
     entry: extern "C" fn(*mut u8) -> i32,
     argument: *mut u8,
 ) -> Result<u32, Errno> {
-    const EXIT: usize = 60;
-    let r: isize;
-    // SAFETY: as the caller promises. The child begins behind the call with nothing on its stack,
-    // and never leaves this block.
-    unsafe {
-        asm!("syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "call r12",
-            "mov edi, eax",
-            "mov eax, {exit}",
-            "syscall",
-            "ud2",
-            "2:",
-            exit = const EXIT,
-            inlateout("rax") CLONE as isize => r, in("rdi") flags, in("rsi") top, in("rdx") 0,
-            in("r10") 0, in("r8") 0, in("r12") entry, in("r13") argument,
-            lateout("rcx") _, lateout("r11") _);
-    }
-    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as u32) }
+    // SAFETY: as the caller promises.
+    result_of(unsafe { clone_call(flags, top, entry, argument) }).map(|id| id as u32)
 }
 
 /// # Safety
@@ -120,7 +92,7 @@ pub fn put_at(fd: Fd, number: i32) -> bool {
         // Takes the mark off it that it is to be closed then.
         (FCNTL, [fd.0 as usize, F_SETFD, 0, 0, 0, 0])
     } else {
-        (DUP2, [fd.0 as usize, number as usize, 0, 0, 0, 0])
+        (DUP3, [fd.0 as usize, number as usize, 0, 0, 0, 0])
     };
     // SAFETY: no memory is involved.
     unsafe { call(call_number, a) }.is_ok()

@@ -1,8 +1,13 @@
 //! System calls, made directly: no libc wrapper, so errno stays the guest's and nothing can be
 //! interposed.
 
+use crate::sys::arch::numbers::*;
 #[cfg(not(miri))]
-use core::arch::asm;
+use crate::sys::arch::system_call;
+use crate::sys::arch::{PAGE_BYTES_MAX, SHADOW_STACK_STATUS, Stat};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::PAGE;
 
 /// A failed call's error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,48 +25,6 @@ pub const E2BIG: Errno = Errno(7);
 pub const ENOMEM: Errno = Errno(12);
 pub const ENOSPC: Errno = Errno(28);
 pub const ENAMETOOLONG: Errno = Errno(36);
-
-const READ: usize = 0;
-const OPEN: usize = 2;
-const CLOSE: usize = 3;
-const FSTAT: usize = 5;
-const MMAP: usize = 9;
-const MPROTECT: usize = 10;
-const SHMCTL: usize = 31;
-const MUNMAP: usize = 11;
-const RT_SIGPROCMASK: usize = 14;
-const PREAD: usize = 17;
-const PWRITE: usize = 18;
-const SCHED_YIELD: usize = 24;
-const MINCORE: usize = 27;
-const MADVISE: usize = 28;
-const GETPID: usize = 39;
-const UNAME: usize = 63;
-pub(super) const FCNTL: usize = 72;
-const RENAME: usize = 82;
-const MKDIR: usize = 83;
-const RMDIR: usize = 84;
-const UNLINK: usize = 87;
-const READLINK: usize = 89;
-const GETUID: usize = 102;
-const GETGID: usize = 104;
-const GETEUID: usize = 107;
-const GETPPID: usize = 110;
-const CAPGET: usize = 125;
-const CAPSET: usize = 126;
-const MLOCK: usize = 149;
-const PRCTL: usize = 157;
-const GETTID: usize = 186;
-const CLOCK_GETTIME: usize = 228;
-const EXIT_GROUP: usize = 231;
-const TGKILL: usize = 234;
-const FALLOCATE: usize = 285;
-const ARCH_PRCTL: usize = 158;
-const PRLIMIT: usize = 302;
-const PROCESS_VM_READV: usize = 310;
-const MEMBARRIER: usize = 324;
-const MLOCK2: usize = 325;
-const FACCESSAT2: usize = 439;
 
 pub const O_RDONLY: usize = 0;
 pub const O_RDWR: usize = 2;
@@ -84,6 +47,9 @@ pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
 pub const MADV_POPULATE_WRITE: usize = 23;
 
+/// Paths count from the current directory.
+const AT_FDCWD: usize = -100isize as usize;
+
 const PROT_RW: usize = 3;
 /// Code.
 pub const PROT_RX: usize = 5;
@@ -95,21 +61,20 @@ const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
+/// What the kernel has returned, as a result.
+#[inline(always)]
+pub(super) fn result_of(r: isize) -> Result<usize, Errno> {
+    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as usize) }
+}
+
 /// # Safety
 /// The arguments are valid for the call: pointers it reads or writes are good for as long as it
 /// says.
 #[cfg(not(miri))]
 #[inline(always)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
-    let r: isize;
-    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
-    // for.
-    unsafe {
-        asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
-            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as usize) }
+    // SAFETY: as the caller promises.
+    result_of(unsafe { system_call(n, a) })
 }
 
 /// Stands for the kernel under miri, which knows no system calls: memory is there, nothing else is.
@@ -118,10 +83,11 @@ pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
 /// As above.
 #[cfg(miri)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
-    const PAGE: usize = 4096;
+    const PAGE_BYTES: usize = PAGE as usize;
     match n {
         MMAP if a[4] as i32 == -1 => {
-            let layout = std::alloc::Layout::from_size_align(a[1].next_multiple_of(PAGE), PAGE);
+            let layout =
+                std::alloc::Layout::from_size_align(a[1].next_multiple_of(PAGE_BYTES), PAGE_BYTES);
             let layout = layout.map_err(|_| ENOSYS)?;
             // SAFETY: a mapping has a page at least.
             Ok(unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance())
@@ -155,9 +121,9 @@ impl<'a> Path<'a> {
 }
 
 pub fn open(path: Path<'_>, flags: usize) -> Result<Fd, Errno> {
-    let a = [path.0.as_ptr() as usize, flags | O_CLOEXEC, 0o644, 0, 0, 0];
+    let a = [AT_FDCWD, path.0.as_ptr() as usize, flags | O_CLOEXEC, 0o644, 0, 0];
     // SAFETY: `path` is zero-terminated.
-    unsafe { call(OPEN, a) }.map(|fd| Fd(fd as i32))
+    unsafe { call(OPENAT, a) }.map(|fd| Fd(fd as i32))
 }
 
 pub fn close(fd: Fd) {
@@ -205,31 +171,14 @@ pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     unsafe { call(PREAD, a) }
 }
 
-/// `struct stat` of x86-64, as far as it is of interest.
-#[repr(C)]
-struct Stat {
-    device: u64,
-    inode: u64,
-    links: u64,
-    mode: u32,
-    user: u32,
-    group: u32,
-    pad: u32,
-    device_of_file: u64,
-    size: u64,
-    rest: [u64; 11],
-}
-
 fn stat(fd: Fd) -> Result<Stat, Errno> {
     let mut stat = core::mem::MaybeUninit::<Stat>::zeroed();
-    // SAFETY: the kernel writes 144 bytes, which is the struct's size; all bytes are valid.
+    // SAFETY: the kernel writes the struct; all bytes are valid.
     unsafe {
         call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
         Ok(stat.assume_init())
     }
 }
-
-const _: () = assert!(size_of::<Stat>() == 144);
 
 /// Device and inode of an open file.
 pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
@@ -266,7 +215,6 @@ pub fn gains_rights(fd: Fd) -> bool {
 /// Whether the process may read, write or search a file (some of 4, 2 and 1), with the rights that
 /// it has now.
 pub fn may_access(path: Path<'_>, mode: usize) -> bool {
-    const AT_FDCWD: usize = -100isize as usize;
     const AT_EACCESS: usize = 0x200;
     let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
     // SAFETY: zero-terminated. Before Linux 5.8 there is no such call: then whoever tries will see.
@@ -301,24 +249,25 @@ pub fn move_up(fd: Fd, least: usize) -> Fd {
 /// Makes a directory with these rights, of which the umask takes some.
 pub fn mkdir(path: Path<'_>, rights: usize) -> Result<(), Errno> {
     // SAFETY: `path` is zero-terminated.
-    unsafe { call(MKDIR, [path.0.as_ptr() as usize, rights, 0, 0, 0, 0]) }.map(|_| ())
+    unsafe { call(MKDIRAT, [AT_FDCWD, path.0.as_ptr() as usize, rights, 0, 0, 0]) }.map(|_| ())
 }
 
 /// Removes a directory, if it is empty.
 pub fn rmdir(path: Path<'_>) {
+    const AT_REMOVEDIR: usize = 0x200;
     // SAFETY: `path` is zero-terminated.
-    let _ = unsafe { call(RMDIR, [path.0.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call(UNLINKAT, [AT_FDCWD, path.0.as_ptr() as usize, AT_REMOVEDIR, 0, 0, 0]) };
 }
 
 pub fn rename(from: Path<'_>, to: Path<'_>) -> Result<(), Errno> {
-    let a = [from.0.as_ptr() as usize, to.0.as_ptr() as usize, 0, 0, 0, 0];
+    let a = [AT_FDCWD, from.0.as_ptr() as usize, AT_FDCWD, to.0.as_ptr() as usize, 0, 0];
     // SAFETY: both are zero-terminated.
-    unsafe { call(RENAME, a) }.map(|_| ())
+    unsafe { call(RENAMEAT, a) }.map(|_| ())
 }
 
 pub fn unlink(path: Path<'_>) {
     // SAFETY: zero-terminated.
-    let _ = unsafe { call(UNLINK, [path.0.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call(UNLINKAT, [AT_FDCWD, path.0.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 pub const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
@@ -331,9 +280,10 @@ pub fn membarrier(command: usize) -> bool {
 }
 
 pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
-    let a = [path.0.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+    let to = buffer.as_mut_ptr() as usize;
+    let a = [AT_FDCWD, path.0.as_ptr() as usize, to, buffer.len(), 0, 0];
     // SAFETY: the kernel writes at most `buffer.len()` bytes.
-    let n = unsafe { call(READLINK, a) }?;
+    let n = unsafe { call(READLINKAT, a) }?;
     Ok(&buffer[..n])
 }
 
@@ -389,12 +339,11 @@ pub unsafe fn protect(start: u64, bytes: usize, protection: usize) -> bool {
 
 /// Whether the thread has a shadow stack: return addresses that no call has pushed are refused.
 pub fn has_shadow_stack() -> bool {
-    const ARCH_SHSTK_STATUS: usize = 0x5005;
     const ENABLED: u64 = 1;
     let mut status = 0u64;
+    let (number, operation) = SHADOW_STACK_STATUS;
     // SAFETY: the kernel writes one word.
-    let call =
-        unsafe { call(ARCH_PRCTL, [ARCH_SHSTK_STATUS, &raw mut status as usize, 0, 0, 0, 0]) };
+    let call = unsafe { call(number, [operation, &raw mut status as usize, 0, 0, 0, 0]) };
     call.is_ok() && status & ENABLED != 0
 }
 
@@ -415,9 +364,9 @@ pub unsafe fn advise(start: *mut u8, bytes: usize, advice: usize) -> Result<(), 
 /// For each page of `start..start + bytes`, which are whole pages, a byte whose lowest bit is
 /// whether it is resident; as many as `buffer` holds. Empty if some page is not mapped.
 pub fn present_pages(start: u64, bytes: u64, buffer: &mut [u8]) -> &[u8] {
-    const PAGE: u64 = 4096;
-    let pages = ((bytes / PAGE) as usize).min(buffer.len());
-    let a = [start as usize, pages * PAGE as usize, buffer.as_mut_ptr() as usize, 0, 0, 0];
+    let page = page_bytes();
+    let pages = ((bytes / page) as usize).min(buffer.len());
+    let a = [start as usize, pages * page as usize, buffer.as_mut_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel writes a byte for each page.
     match unsafe { call(MINCORE, a) } {
         Ok(_) => &buffer[..pages],
@@ -526,14 +475,34 @@ fn own_state(field: usize) -> Option<u64> {
 /// cannot be read.
 pub fn has_gained_rights() -> bool {
     const AT_SECURE: u64 = 23;
+    auxiliary(AT_SECURE).is_some_and(|value| value != 0)
+}
+
+/// What the kernel has told the process about itself; none if that cannot be read.
+fn auxiliary(tag: u64) -> Option<u64> {
     let mut buffer = [0u8; 1024];
-    let vector = Path::new(b"/proc/self/auxv\0").map(|path| read_file(path, &mut buffer));
-    let Some(Ok(vector)) = vector else {
-        return false;
-    };
+    let vector = read_file(Path::new(b"/proc/self/auxv\0")?, &mut buffer).ok()?;
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
     let mut entries = vector.chunks_exact(16);
-    entries.any(|entry| word(&entry[..8]) == AT_SECURE && word(&entry[8..]) != 0)
+    entries.find(|entry| word(&entry[..8]) == tag).map(|entry| word(&entry[8..]))
+}
+
+/// Bytes of a page of memory: not [`heaptide_format::PAGE`], by which files are laid out, with some
+/// kernels of aarch64.
+pub fn page_bytes() -> u64 {
+    const AT_PAGESZ: u64 = 6;
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    if PAGE_BYTES_MAX == PAGE {
+        return PAGE;
+    }
+    let known = KNOWN.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let bytes = auxiliary(AT_PAGESZ).filter(|bytes| bytes.is_power_of_two()).unwrap_or(PAGE);
+    let bytes = bytes.clamp(PAGE, PAGE_BYTES_MAX);
+    KNOWN.store(bytes, Relaxed);
+    bytes
 }
 
 /// Inode of the process's pid namespace; 0 if that is not known.
@@ -592,11 +561,11 @@ pub fn limit(resource: usize) -> u64 {
 
 /// Virtual and resident bytes of the process; none if they cannot be read.
 pub fn memory_size() -> Option<(u64, u64)> {
-    const PAGE: u64 = 4096;
+    let page = page_bytes();
     let mut buffer = [0u8; 128];
     let text = Path::new(b"/proc/self/statm\0").map(|path| read_file(path, &mut buffer));
     let mut pages = text?.ok()?.split(|&b| b == b' ').map(leading_number);
-    Some((pages.next()?.wrapping_mul(PAGE), pages.next()?.wrapping_mul(PAGE)))
+    Some((pages.next()?.wrapping_mul(page), pages.next()?.wrapping_mul(page)))
 }
 
 /// Capabilities of a thread: effective, permitted and inheritable ones, the low 32 and the high.

@@ -3,7 +3,7 @@
 //! By hand and not by dlsym: nothing here allocates, locks or fails half-way, it works in every
 //! libc, before it is initialised, and it also finds libraries that were opened with RTLD_LOCAL.
 
-use core::arch::asm;
+use crate::sys::arch::{R_GLOB_DAT, R_JUMP_SLOT, debug_symbols};
 use core::ffi::c_char;
 
 /// An entry of the list (`struct link_map` in link.h; the same in glibc and musl).
@@ -86,15 +86,7 @@ fn first_object() -> *const LinkMap {
 
 /// The loader's `struct r_debug`; null in a static program.
 fn debug() -> *const usize {
-    let glibc: *const usize;
-    let musl: *const *const usize;
-    // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
-    unsafe {
-        asm!(".weak _r_debug", ".weak _dl_debug_addr",
-            "mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
-            "mov {1}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
-            out(reg) glibc, out(reg) musl, options(pure, readonly, nostack));
-    }
+    let (glibc, musl) = debug_symbols();
     if glibc.is_null() && !musl.is_null() {
         // SAFETY: musl's `_dl_debug_addr` points at its `struct r_debug`.
         return unsafe { *musl };
@@ -132,8 +124,6 @@ pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
     const DT_RELA: i64 = 7;
     const DT_RELASZ: i64 = 8;
     const DT_JMPREL: i64 = 23;
-    const R_GLOB_DAT: u32 = 6;
-    const R_JUMP_SLOT: u32 = 7;
     let Some(tables) = tables(map) else { return };
     for (start, bytes) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
         let (Some(start), Some(bytes)) = (dynamic(map, start), dynamic(map, bytes)) else {

@@ -12,7 +12,6 @@ use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
-use heaptide_format::PAGE;
 
 /// Bytes of the arena that children do not get: shadow tables of 32 GiB of heap, and all else.
 const OWN_BYTES: usize = 16 << 30;
@@ -215,7 +214,7 @@ fn exclude(start: *mut u8, bytes: usize) {
 
 /// Zeroed memory of at least `bytes`, for good or until [`release`]; null if there is none.
 pub fn take(bytes: usize, child: InChild) -> *mut u8 {
-    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let piece = arena(child).take(bytes, child);
     if piece.is_null() { take_apart(bytes, child) } else { piece }
 }
@@ -223,7 +222,7 @@ pub fn take(bytes: usize, child: InChild) -> *mut u8 {
 /// The same as a mapping of its own, whose address space [`release`] gives back: for what comes and
 /// goes.
 pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
-    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let advice = match child {
         InChild::Nothing => Some(kernel::MADV_DONTFORK),
         InChild::Zeros => Some(kernel::MADV_WIPEONFORK),
@@ -259,7 +258,7 @@ pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
 /// # Safety
 /// `take` or `take_apart` gave this piece for these arguments, and nobody uses it any more.
 pub unsafe fn release(piece: *mut u8, bytes: usize, child: InChild) {
-    let bytes = bytes.next_multiple_of(PAGE as usize);
+    let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let arena = arena(child);
     if !arena.holds(piece) {
         // SAFETY: as the caller promises; it is a mapping of its own.

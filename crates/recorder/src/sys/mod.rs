@@ -1,6 +1,7 @@
 //! What the process and the kernel offer: system calls, the environment, memory, locks,
 //! clocks, the C library, and the front through which allocations come in.
 
+pub mod arch;
 pub mod child;
 pub mod clock;
 pub mod confined;

@@ -4,7 +4,7 @@
 //! Meanwhile the thread's signals wait. A handler would run on this stack: it may need more of it
 //! than there is, and that of a garbage collector takes the stack pointer for the program's.
 
-use crate::sys::{confined, front, kernel};
+use crate::sys::{arch, confined, front, kernel};
 
 /// Bytes of a stack that is mapped for one call. It holds paths and buffers.
 const BYTES: usize = 128 << 10;
@@ -41,7 +41,7 @@ pub unsafe fn call_at<R>(top: *mut u8, work: impl FnOnce() -> R) -> Option<R> {
     let mut job = Job { work: Some(work), result: None };
     let run = run_of(&job);
     let before = kernel::block_signals();
-    switch(top, run, &raw mut job as *mut u8);
+    arch::switch_stack(top, run, &raw mut job as *mut u8);
     kernel::restore_signals(before);
     job.result
 }
@@ -60,15 +60,4 @@ extern "C" fn run<F: FnOnce() -> R, R>(job: *mut u8) {
     // SAFETY: `call_at` hands over a job of this type, and waits.
     let job = unsafe { &mut *(job as *mut Job<F, R>) };
     job.result = job.work.take().map(|work| work());
-}
-
-/// Calls `run` with the stack pointer at `top`.
-#[inline(never)]
-fn switch(top: *mut u8, run: extern "C" fn(*mut u8), job: *mut u8) {
-    // SAFETY: as `call_at`'s caller promises. r12 is kept by the callee, so the old stack pointer
-    // comes back.
-    unsafe {
-        core::arch::asm!("xchg rsp, r12", "call {run}", "mov rsp, r12",
-            run = in(reg) run, in("rdi") job, inout("r12") top => _, clobber_abi("C"));
-    }
 }

@@ -1,19 +1,7 @@
 //! The thread's own 128 bytes: initial-exec TLS, so that reading it can never allocate.
 
-use core::arch::{asm, global_asm};
+use crate::sys::arch;
 use core::cell::Cell;
-
-global_asm!(
-    ".pushsection .tbss.heaptide_tls,\"awT\",@nobits",
-    ".hidden heaptide_tls",
-    ".globl heaptide_tls",
-    ".type heaptide_tls,@object",
-    ".size heaptide_tls,128",
-    ".p2align 6",
-    "heaptide_tls:",
-    ".zero 128",
-    ".popsection",
-);
 
 /// Zero in a new thread, before anything of ours has run in it.
 ///
@@ -54,13 +42,7 @@ pub struct Tls {
 /// This thread's block.
 #[inline(always)]
 pub fn tls() -> &'static Tls {
-    let block: *const Tls;
-    // SAFETY: the initial-exec access sequence of the x86-64 TLS ABI; it reads the thread pointer
-    // and the GOT.
-    unsafe {
-        asm!("mov {0}, qword ptr [rip + heaptide_tls@GOTTPOFF]", "add {0}, qword ptr fs:[0]",
-            out(reg) block, options(pure, readonly, nostack));
-    }
+    let block: *const Tls = arch::thread_block().cast();
     // SAFETY: zeros are a value. Cells keep the reference in this thread, which the block outlives.
     unsafe { &*block }
 }
@@ -79,12 +61,8 @@ impl Tls {
     }
 }
 
-/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one
-/// mapping.
+/// The thread pointer: in glibc and musl it lies above the thread's stack, in one mapping.
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
-    let p: u64;
-    // SAFETY: the first word at fs is its own address (x86-64 TLS ABI).
-    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) p, options(pure, readonly, nostack)) };
-    p
+    arch::thread_pointer()
 }

@@ -32,7 +32,9 @@ fn note(start: usize, length: usize) {
 ///
 /// The value begins `APART` bytes into its first page. What every event reads is kept off the
 /// starts of pages: there it would share sets of the first cache with the starts of others.
-#[repr(C, align(4096))]
+#[repr(C)]
+#[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
+#[cfg_attr(target_arch = "aarch64", repr(align(65536)))]
 pub struct Wiped<T, const APART: usize = 0> {
     apart: [u8; APART],
     value: UnsafeCell<MaybeUninit<T>>,

@@ -1,0 +1,388 @@
+//! aarch64: arguments in x0 to x7, the return address in x30. An entry begins with a frame record,
+//! whose address it passes as the stack pointer of the event, and ends with it.
+
+/// Whether the first instructions of a function can be moved (`heaptide_relocate`).
+pub const MOVES_CODE: bool = false;
+
+/// Of the function behind `rust_eh_personality`, which nothing calls.
+#[cfg(panic = "abort")]
+macro_rules! trap {
+    () => {
+        "brk #1"
+    };
+}
+#[cfg(panic = "abort")]
+pub(crate) use trap;
+
+/// Loads the thread's lane.
+macro_rules! load_lane {
+    ($lane:literal) => {
+        concat!(
+            "adrp x9, :gottprel:heaptide_tls\n",
+            "ldr x9, [x9, :gottprel_lo12:heaptide_tls]\n",
+            "mrs x11, tpidr_el0\n",
+            "ldr ",
+            $lane,
+            ", [x11, x9]\n",
+        )
+    };
+}
+pub(crate) use load_lane;
+
+/// Finds the thread's lane, and jumps to `slow` if there is none with an open gate.
+macro_rules! find_open_lane {
+    ($lane:literal, $slow:literal) => {
+        concat!(
+            $crate::arch::load_lane!($lane),
+            "cbz ",
+            $lane,
+            ", ",
+            $slow,
+            "\n",
+            "ldr w11, [",
+            $lane,
+            ", #{gate}]\n",
+            "cmp w11, #{open}\n",
+            "b.ne ",
+            $slow,
+            "\n",
+        )
+    };
+}
+pub(crate) use find_open_lane;
+
+/// Begins the frame record, enters the recorder and calls the real malloc for the bytes in x0: the
+/// block is in x0 then, the bytes in x1, the lane in x2.
+macro_rules! enter_and_allocate {
+    ($slow:literal) => {
+        concat!(
+            $crate::arch::find_open_lane!("x10", $slow),
+            heaptide_recorder::push_record!(),
+            "mov w11, #{inside}\n",
+            "str w11, [x10, #{gate}]\n",
+            "mov x11, sp\n",
+            "str x11, [x10, #{gate_sp}]\n",
+            "str x29, [x10, #{gate_bp}]\n",
+            "mov x29, sp\n",
+            "str x0, [sp, #-16]!\n",
+            ".cfi_adjust_cfa_offset 16\n",
+            "adrp x16, {malloc}\n",
+            "ldr x16, [x16, :lo12:{malloc}]\n",
+            "blr x16\n",
+            "ldr x1, [sp], #16\n",
+            ".cfi_adjust_cfa_offset -16\n",
+            $crate::arch::load_lane!("x2"),
+        )
+    };
+}
+pub(crate) use enter_and_allocate;
+
+/// Continues by the lane's route with the block in x0, the bytes in x1 and the lane in x2; returns.
+macro_rules! allocated_by_route {
+    () => {
+        concat!(
+            ".cfi_remember_state\n",
+            "ldr x16, [x2, #{allocated}]\n",
+            "blr x16\n",
+            heaptide_recorder::pop_record!(),
+            "ret\n",
+            ".cfi_restore_state\n",
+        )
+    };
+}
+pub(crate) use allocated_by_route;
+
+/// Continues by the lane's route with the block in x0, outside of the recorder; returns. The
+/// registers that a stack starts from are passed.
+macro_rules! release_by_route {
+    () => {
+        concat!(
+            $crate::arch::find_open_lane!("x1", "2f"),
+            heaptide_recorder::push_record!(),
+            "mov x2, sp\n",
+            "mov x3, x29\n",
+            "mov x29, sp\n",
+            "ldr x16, [x1, #{free}]\n",
+            "blr x16\n",
+            heaptide_recorder::pop_record!(),
+            "ret\n",
+        )
+    };
+}
+pub(crate) use release_by_route;
+
+/// Calls the body with three arguments, the entry's registers and `real`; returns.
+macro_rules! body {
+    () => {
+        concat!(
+            heaptide_recorder::push_record!(),
+            "mov x3, sp\n",
+            "mov x4, x29\n",
+            "adrp x5, {real}\n",
+            "add x5, x5, :lo12:{real}\n",
+            "mov x29, sp\n",
+            "bl {body}\n",
+            heaptide_recorder::pop_record!(),
+            "ret\n",
+        )
+    };
+}
+pub(crate) use body;
+
+/// Jumps to the real function.
+macro_rules! jump_to_real {
+    () => {
+        "adrp x16, {real}\nldr x16, [x16, :lo12:{real}]\nbr x16\n"
+    };
+}
+pub(crate) use jump_to_real;
+
+/// Calls the body; if it returns null, jumps to the real function.
+macro_rules! body_or_real {
+    () => {
+        concat!(
+            heaptide_recorder::push_record!(),
+            "mov x3, sp\n",
+            "mov x4, x29\n",
+            "adrp x5, {real}\n",
+            "add x5, x5, :lo12:{real}\n",
+            "mov x29, sp\n",
+            "stp x0, x1, [sp, #-16]!\n",
+            ".cfi_adjust_cfa_offset 16\n",
+            "bl {body}\n",
+            "ldp x9, x10, [sp], #16\n",
+            ".cfi_adjust_cfa_offset -16\n",
+            heaptide_recorder::pop_record!(),
+            "cbz x0, 2f\n",
+            "ret\n",
+            "2: mov x0, x9\n",
+            "mov x1, x10\n",
+            $crate::arch::jump_to_real!(),
+        )
+    };
+}
+pub(crate) use body_or_real;
+
+/// Jumps to `slow` unless the real function is a C++ runtime's.
+macro_rules! if_runtime {
+    ($slow:literal) => {
+        concat!(
+            "adrp x9, {real}\n",
+            "add x9, x9, :lo12:{real}\n",
+            "ldrb w9, [x9, #{runtime}]\n",
+            "cbz w9, ",
+            $slow,
+            "\n",
+        )
+    };
+}
+pub(crate) use if_runtime;
+
+/// The function of a hook of one kind: its symbol and its body ([`crate::hooks`] has the kinds).
+macro_rules! hook {
+    (allocate $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [$crate::arch::body!()] [body = sym $body] }
+    };
+    (malloc $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [
+            $crate::arch::enter_and_allocate!("2f"),
+            $crate::arch::allocated_by_route!(),
+            ".cfi_def_cfa sp, 0", ".cfi_restore x29", ".cfi_restore x30",
+            "2:", $crate::arch::body!(),
+        ] [
+            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
+    };
+    (throwing $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [$crate::arch::body_or_real!()] [body = sym $body] }
+    };
+    (new $symbol:ident $body:path, $failed:path) => {
+        $crate::hooks::entry! { $symbol [
+            "cbz x0, 4f",
+            $crate::arch::if_runtime!("4f"),
+            $crate::arch::enter_and_allocate!("4f"),
+            "mov w9, #{new}", "strb w9, [x2, #{call}]",
+            "cbz x0, 3f",
+            $crate::arch::allocated_by_route!(),
+            "3:", "str x1, [sp, #-16]!", ".cfi_adjust_cfa_offset 16",
+            "mov x0, x2", "bl {failed}",
+            "ldr x0, [sp], #16", ".cfi_adjust_cfa_offset -16",
+            heaptide_recorder::pop_record!(),
+            $crate::arch::jump_to_real!(),
+            "4:", $crate::arch::body_or_real!(),
+        ] [
+            body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
+            call = const CALL, new = const Call::New as u8,
+            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
+    };
+    (free $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol {} [
+            $crate::arch::release_by_route!(),
+            "2:", heaptide_recorder::pass_registers!(1),
+        ] [body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE] }
+    };
+    (delete $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [
+            $crate::arch::if_runtime!("2f"),
+            $crate::arch::release_by_route!(),
+            "2:", $crate::arch::body!(),
+        ] [
+            body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
+            open = const Gate::OPEN, free = const FREE
+        ] }
+    };
+}
+pub(crate) use hook;
+
+/// Calls the body with the six arguments that are in registers, and the entry's registers. The
+/// seventh is kept below the record ([`seventh_argument`]).
+macro_rules! call_with_registers {
+    ($body:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            heaptide_recorder::push_record!(),
+            "stp x6, xzr, [sp, #-16]!",
+            ".cfi_adjust_cfa_offset 16",
+            "add x6, sp, #16",
+            "mov x7, x29",
+            "mov x29, x6",
+            "bl {body}",
+            "add sp, sp, #16",
+            ".cfi_adjust_cfa_offset -16",
+            heaptide_recorder::pop_record!(),
+            "ret",
+            ".cfi_endproc",
+            body = sym $body)
+    };
+}
+pub(crate) use call_with_registers;
+
+/// The seventh argument of the function whose entry passed `sp`.
+///
+/// # Safety
+/// It has not returned, and was entered by [`call_with_registers`].
+pub unsafe fn seventh_argument(sp: u64) -> usize {
+    // SAFETY: the entry keeps it below its record.
+    unsafe { *((sp - 16) as *const usize) }
+}
+
+/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
+/// loader finds the caller by the return address.
+macro_rules! jump_after {
+    ($before:ident) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            heaptide_recorder::push_record!(),
+            "mov x29, sp",
+            "stp x0, x1, [sp, #-16]!",
+            ".cfi_adjust_cfa_offset 16",
+            "bl {before}",
+            "mov x16, x0",
+            "ldp x0, x1, [sp], #16",
+            ".cfi_adjust_cfa_offset -16",
+            heaptide_recorder::pop_record!(),
+            "br x16",
+            ".cfi_endproc",
+            before = sym $before)
+    };
+}
+pub(crate) use jump_after;
+
+/// Jumps to the real function if its first argument has no bit among the first `numbers` of
+/// `watched`, else to the address that `before` returns, with seven arguments.
+macro_rules! look_and_jump {
+    ($numbers:expr, $watched:path, $real:path, $before:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "cmp x0, #{numbers}",
+            "b.hs 2f",
+            "adrp x9, {watched}",
+            "add x9, x9, :lo12:{watched}",
+            "lsr x10, x0, #6",
+            "ldr x9, [x9, x10, lsl #3]",
+            "lsr x9, x9, x0",
+            "tbnz x9, #0, 3f",
+            "2:",
+            "adrp x16, {real}",
+            "ldr x16, [x16, :lo12:{real}]",
+            "cbz x16, 3f",
+            "br x16",
+            "3:",
+            heaptide_recorder::push_record!(),
+            "mov x29, sp",
+            "stp x0, x1, [sp, #-64]!",
+            ".cfi_adjust_cfa_offset 64",
+            "stp x2, x3, [sp, #16]",
+            "stp x4, x5, [sp, #32]",
+            "str x6, [sp, #48]",
+            "bl {before}",
+            "mov x16, x0",
+            "ldr x6, [sp, #48]",
+            "ldp x4, x5, [sp, #32]",
+            "ldp x2, x3, [sp, #16]",
+            "ldp x0, x1, [sp], #64",
+            ".cfi_adjust_cfa_offset -64",
+            heaptide_recorder::pop_record!(),
+            "br x16",
+            ".cfi_endproc",
+            numbers = const $numbers, watched = sym $watched, real = sym $real,
+            before = sym $before)
+    };
+}
+pub(crate) use look_and_jump;
+
+/// Makes an array of arguments that come one by one: those in registers are put in front of those
+/// on the stack.
+macro_rules! list_arguments {
+    ($body:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub sp, sp, #64",
+            ".cfi_adjust_cfa_offset 64",
+            "str x1, [sp, #8]",
+            "stp x2, x3, [sp, #16]",
+            "stp x4, x5, [sp, #32]",
+            "stp x6, x7, [sp, #48]",
+            "add x1, sp, #8",
+            heaptide_recorder::push_record!(),
+            "mov x29, sp",
+            "bl {body}",
+            heaptide_recorder::pop_record!(),
+            "add sp, sp, #64",
+            ".cfi_adjust_cfa_offset -64",
+            "ret",
+            ".cfi_endproc",
+            body = sym $body)
+    };
+}
+pub(crate) use list_arguments;
+
+/// What the stubs of intercepted functions jump to: there are none.
+macro_rules! family_entry {
+    () => {
+        None
+    };
+}
+pub(crate) use family_entry;
+
+/// What stands in the place of the loader's function: nothing.
+macro_rules! notice_entry {
+    ($look:path, $own:path) => {{
+        let _ = ($look as *const (), &$own);
+        None
+    }};
+}
+pub(crate) use notice_entry;
+
+/// The function of an export that is one of the recorder's.
+macro_rules! jump {
+    ($body:path) => {
+        core::arch::naked_asm!("b {body}", body = sym $body)
+    };
+}
+pub(crate) use jump;

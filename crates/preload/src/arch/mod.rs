@@ -1,0 +1,11 @@
+//! Entries in assembly. Both files define the same macros, whose operands have the same names.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;

@@ -1,0 +1,369 @@
+//! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
+
+/// Whether the first instructions of a function can be moved ([`heaptide_relocate`]).
+pub const MOVES_CODE: bool = true;
+
+/// Of the function behind `rust_eh_personality`, which nothing calls.
+#[cfg(panic = "abort")]
+macro_rules! trap {
+    () => {
+        "ud2"
+    };
+}
+#[cfg(panic = "abort")]
+pub(crate) use trap;
+
+/// Finds the thread's lane, and jumps to `slow` if there is none with an open gate.
+macro_rules! find_open_lane {
+    ($lane:literal, $slow:literal) => {
+        concat!(
+            "mov rax, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
+            "mov ",
+            $lane,
+            ", qword ptr fs:[rax]\n",
+            "test ",
+            $lane,
+            ", ",
+            $lane,
+            "\n",
+            "je ",
+            $slow,
+            "\n",
+            "cmp dword ptr [",
+            $lane,
+            " + {gate}], {open}\n",
+            "jne ",
+            $slow,
+            "\n",
+        )
+    };
+}
+pub(crate) use find_open_lane;
+
+/// Enters the recorder and calls the real malloc for the bytes in rdi: the block is in rax then,
+/// the bytes in rsi.
+macro_rules! enter_and_allocate {
+    ($slow:literal) => {
+        concat!(
+            $crate::arch::find_open_lane!("rdx", $slow),
+            "mov dword ptr [rdx + {gate}], {inside}\n",
+            "mov qword ptr [rdx + {gate_sp}], rsp\n",
+            "mov qword ptr [rdx + {gate_bp}], rbp\n",
+            "push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "call qword ptr [rip + {malloc}]\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "mov rdx, qword ptr [rip + heaptide_tls@GOTTPOFF]\n",
+            "mov rdx, qword ptr fs:[rdx]\n",
+        )
+    };
+}
+pub(crate) use enter_and_allocate;
+
+/// Continues by the lane's route with the block in rdi, outside of the recorder. The registers that
+/// a stack starts from are passed.
+macro_rules! release_by_route {
+    () => {
+        concat!(
+            $crate::arch::find_open_lane!("rsi", "2f"),
+            "mov rdx, rsp\n",
+            "mov rcx, rbp\n",
+            "jmp qword ptr [rsi + {free}]\n",
+        )
+    };
+}
+pub(crate) use release_by_route;
+
+/// Calls the body; if it returns null, jumps to the real function.
+macro_rules! body_or_real {
+    () => {
+        concat!(
+            "mov rcx, rsp\n",
+            "mov r8, rbp\n",
+            "lea r9, [rip + {real}]\n",
+            "push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rsi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "sub rsp, 8\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "call {body}\n",
+            "add rsp, 8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "test rax, rax\n",
+            "je 2f\n",
+            "ret\n",
+            "2: jmp qword ptr [rip + {real}]\n",
+        )
+    };
+}
+pub(crate) use body_or_real;
+
+/// The function of a hook of one kind: its symbol and its body ([`crate::hooks`] has the kinds).
+macro_rules! hook {
+    (allocate $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [
+            "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [body = sym $body] }
+    };
+    (malloc $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [
+            $crate::arch::enter_and_allocate!("2f"),
+            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [
+            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
+    };
+    (throwing $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [$crate::arch::body_or_real!()] [body = sym $body] }
+    };
+    (new $symbol:ident $body:path, $failed:path) => {
+        $crate::hooks::entry! { $symbol [
+            "test rdi, rdi", "je 4f",
+            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 4f",
+            $crate::arch::enter_and_allocate!("4f"),
+            "mov byte ptr [rdx + {call}], {new}",
+            "test rax, rax", "je 3f",
+            "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
+            "3:", "push rsi", ".cfi_adjust_cfa_offset 8",
+            "mov rdi, rdx", "call {failed}",
+            "pop rdi", ".cfi_adjust_cfa_offset -8",
+            "jmp qword ptr [rip + {real}]",
+            "4:", $crate::arch::body_or_real!(),
+        ] [
+            body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
+            call = const CALL, new = const Call::New as u8,
+            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
+            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
+            allocated = const ALLOCATED
+        ] }
+    };
+    (free $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol {} [
+            $crate::arch::release_by_route!(),
+            "2:", heaptide_recorder::pass_registers!(1),
+        ] [body = sym $body, gate = const GATE, open = const Gate::OPEN, free = const FREE] }
+    };
+    (delete $symbol:ident $body:path) => {
+        $crate::hooks::entry! { $symbol [
+            "cmp byte ptr [rip + {real} + {runtime}], 0", "je 2f",
+            $crate::arch::release_by_route!(),
+            "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
+        ] [
+            body = sym $body, runtime = const Real::<()>::RUNTIME_AT, gate = const GATE,
+            open = const Gate::OPEN, free = const FREE
+        ] }
+    };
+}
+pub(crate) use hook;
+
+/// Calls the body with the six arguments that are in registers, and the entry's registers.
+macro_rules! call_with_registers {
+    ($body:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "mov rax, rsp",
+            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+            "push rbp", ".cfi_adjust_cfa_offset 8",
+            "push rax", ".cfi_adjust_cfa_offset 8",
+            "call {body}",
+            "add rsp, 24", ".cfi_adjust_cfa_offset -24",
+            "ret",
+            ".cfi_endproc",
+            body = sym $body)
+    };
+}
+pub(crate) use call_with_registers;
+
+/// The seventh argument of the function whose entry passed `sp`.
+///
+/// # Safety
+/// It has not returned, and has so many arguments.
+pub unsafe fn seventh_argument(sp: u64) -> usize {
+    // SAFETY: at the entry of a function the word above the return address is the caller's.
+    unsafe { *((sp + 8) as *const usize) }
+}
+
+/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
+/// loader finds the caller by the return address.
+macro_rules! jump_after {
+    ($before:ident) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rdi", ".cfi_adjust_cfa_offset 8",
+            "push rsi", ".cfi_adjust_cfa_offset 8",
+            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+            "call {before}",
+            "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+            "pop rsi", ".cfi_adjust_cfa_offset -8",
+            "pop rdi", ".cfi_adjust_cfa_offset -8",
+            "jmp rax",
+            ".cfi_endproc",
+            before = sym $before)
+    };
+}
+pub(crate) use jump_after;
+
+/// Jumps to the real function if its first argument has no bit among the first `numbers` of
+/// `watched`, else to the address that `before` returns, with six arguments.
+macro_rules! look_and_jump {
+    ($numbers:expr, $watched:path, $real:path, $before:path) => {
+        core::arch::naked_asm!(
+".cfi_startproc",
+        "cmp rdi, {numbers}", "jae 2f",
+        "bt qword ptr [rip + {watched}], rdi", "jc 3f",
+        "2:",
+        "mov rax, qword ptr [rip + {real}]",
+        "test rax, rax", "je 3f", "jmp rax",
+        "3:",
+        "push rdi", ".cfi_adjust_cfa_offset 8",
+        "push rsi", ".cfi_adjust_cfa_offset 8",
+        "push rdx", ".cfi_adjust_cfa_offset 8",
+        "push rcx", ".cfi_adjust_cfa_offset 8",
+        "push r8", ".cfi_adjust_cfa_offset 8",
+        "push r9", ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+        "pop r9", ".cfi_adjust_cfa_offset -8",
+        "pop r8", ".cfi_adjust_cfa_offset -8",
+        "pop rcx", ".cfi_adjust_cfa_offset -8",
+        "pop rdx", ".cfi_adjust_cfa_offset -8",
+        "pop rsi", ".cfi_adjust_cfa_offset -8",
+        "pop rdi", ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+numbers = const $numbers, watched = sym $watched, real = sym $real, before = sym $before)
+    };
+}
+pub(crate) use look_and_jump;
+
+/// Makes an array of arguments that come one by one: those in registers are put in front of those
+/// on the stack, in the place of the return address.
+macro_rules! list_arguments {
+    ($body:path) => {
+            core::arch::naked_asm!(
+".cfi_startproc",
+                "pop rax", ".cfi_adjust_cfa_offset -8", ".cfi_register rip, rax",
+                "push r9", ".cfi_adjust_cfa_offset 8",
+                "push r8", ".cfi_adjust_cfa_offset 8",
+                "push rcx", ".cfi_adjust_cfa_offset 8",
+                "push rdx", ".cfi_adjust_cfa_offset 8",
+                "push rsi", ".cfi_adjust_cfa_offset 8",
+                "mov rsi, rsp",
+                "push rax", ".cfi_adjust_cfa_offset 8", ".cfi_rel_offset rip, 0",
+                "call {body}",
+                "pop rcx", ".cfi_adjust_cfa_offset -8", ".cfi_register rip, rcx",
+                "add rsp, 40", ".cfi_adjust_cfa_offset -40",
+                "push rcx", ".cfi_adjust_cfa_offset 8", ".cfi_rel_offset rip, 0",
+                "ret",
+                ".cfi_endproc",
+body = sym $body)
+    };
+}
+pub(crate) use list_arguments;
+
+/// What the stubs of intercepted functions jump to.
+macro_rules! family_entry {
+    () => {{
+        /// Entered with the record of the function on the stack, above the return address. Keeps the
+        /// general registers but that of the result: callers in the same file know which of them the
+        /// function changes (`-fipa-ra` of GCC).
+        #[unsafe(naked)]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                ".cfi_def_cfa_offset 16",
+                "push r11",
+                "push r10",
+                "push rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 80",
+                "lea rdi, [rsp + 8]",
+                "lea rsi, [rsp + 88]",
+                "mov rdx, rbp",
+                "mov rcx, [rsp + 80]",
+                "call qword ptr [rcx]",
+                "add rsp, 8",
+                "pop rdi",
+                "pop rsi",
+                "pop rdx",
+                "pop rcx",
+                "pop r8",
+                "pop r9",
+                "add rsp, 8",
+                "pop r10",
+                "pop r11",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -88",
+                "ret",
+                ".cfi_endproc",
+            )
+        }
+        Some(entered as *const () as u64)
+    }};
+}
+pub(crate) use family_entry;
+
+/// What stands in the place of the loader's function, which calls `look` and goes on in `own`.
+macro_rules! notice_entry {
+    ($look:path, $own:path) => {{
+        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps all
+        /// registers but those of vectors: compilers know what functions of the same library change.
+        #[unsafe(naked)]
+        unsafe extern "C" fn noticed() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rax",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "push r8",
+                "push r9",
+                "push r10",
+                "push r11",
+                ".cfi_adjust_cfa_offset 72",
+                "call {look}",
+                "pop r11",
+                "pop r10",
+                "pop r9",
+                "pop r8",
+                "pop rdi",
+                "pop rsi",
+                "pop rdx",
+                "pop rcx",
+                "pop rax",
+                ".cfi_adjust_cfa_offset -72",
+                "jmp qword ptr [rip + {own}]",
+                ".cfi_endproc",
+                look = sym $look,
+                own = sym $own,
+            )
+        }
+        Some(noticed as *const () as u64)
+    }};
+}
+pub(crate) use notice_entry;
+
+/// The function of an export that is one of the recorder's.
+macro_rules! jump {
+    ($body:path) => {
+        core::arch::naked_asm!("jmp {body}", body = sym $body)
+    };
+}
+pub(crate) use jump;

@@ -1,0 +1,302 @@
+//! x86-64, System V.
+
+use core::arch::x86_64::{__cpuid, _rdtsc};
+use core::arch::{asm, global_asm};
+
+/// Numbers of system calls.
+pub mod numbers {
+    pub const READ: usize = 0;
+    pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const RT_SIGACTION: usize = 13;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const PREAD: usize = 17;
+    pub const PWRITE: usize = 18;
+    pub const SCHED_YIELD: usize = 24;
+    pub const MREMAP: usize = 25;
+    pub const MINCORE: usize = 27;
+    pub const MADVISE: usize = 28;
+    pub const SHMCTL: usize = 31;
+    pub const GETPID: usize = 39;
+    #[cfg(not(miri))]
+    pub const CLONE: usize = 56;
+    pub const EXECVE: usize = 59;
+    #[cfg(not(miri))]
+    pub const EXIT: usize = 60;
+    pub const WAIT4: usize = 61;
+    pub const UNAME: usize = 63;
+    pub const FCNTL: usize = 72;
+    pub const GETUID: usize = 102;
+    pub const GETGID: usize = 104;
+    pub const SETUID: usize = 105;
+    pub const SETGID: usize = 106;
+    pub const GETEUID: usize = 107;
+    pub const GETPPID: usize = 110;
+    pub const SETSID: usize = 112;
+    pub const SETREUID: usize = 113;
+    pub const SETREGID: usize = 114;
+    pub const SETGROUPS: usize = 116;
+    pub const SETRESUID: usize = 117;
+    pub const SETRESGID: usize = 119;
+    pub const SETFSUID: usize = 122;
+    pub const SETFSGID: usize = 123;
+    pub const CAPGET: usize = 125;
+    pub const CAPSET: usize = 126;
+    pub const MLOCK: usize = 149;
+    pub const MLOCKALL: usize = 151;
+    pub const PIVOT_ROOT: usize = 155;
+    pub const PRCTL: usize = 157;
+    pub const ARCH_PRCTL: usize = 158;
+    pub const CHROOT: usize = 161;
+    pub const GETTID: usize = 186;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const EXIT_GROUP: usize = 231;
+    pub const TGKILL: usize = 234;
+    pub const OPENAT: usize = 257;
+    pub const MKDIRAT: usize = 258;
+    pub const UNLINKAT: usize = 263;
+    pub const RENAMEAT: usize = 264;
+    pub const READLINKAT: usize = 267;
+    pub const UNSHARE: usize = 272;
+    pub const FALLOCATE: usize = 285;
+    pub const DUP3: usize = 292;
+    pub const PRLIMIT: usize = 302;
+    pub const SETNS: usize = 308;
+    pub const PROCESS_VM_READV: usize = 310;
+    pub const SECCOMP: usize = 317;
+    pub const MEMBARRIER: usize = 324;
+    pub const MLOCK2: usize = 325;
+    pub const CLOSE_RANGE: usize = 436;
+    pub const FACCESSAT2: usize = 439;
+}
+
+/// Makes a system call; returns what the kernel does, a negated error number or a result.
+///
+/// # Safety
+/// The arguments are valid for the call.
+#[cfg(not(miri))]
+#[inline(always)]
+pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
+    let r: isize;
+    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
+    // for.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
+            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    r
+}
+
+/// `clone` with a stack of its own, on which the child calls `entry(argument)` and exits with the
+/// status that it returns. Returns what the kernel does.
+///
+/// # Safety
+/// That of [`crate::sys::exec_calls::clone`].
+#[cfg(not(miri))]
+pub(crate) unsafe fn clone_call(
+    flags: usize,
+    top: *mut u8,
+    entry: extern "C" fn(*mut u8) -> i32,
+    argument: *mut u8,
+) -> isize {
+    let r: isize;
+    // SAFETY: as the caller promises. The child begins behind the call with nothing on its stack,
+    // and never leaves this block.
+    unsafe {
+        asm!("syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "mov edi, eax",
+            "mov eax, {exit}",
+            "syscall",
+            "ud2",
+            "2:",
+            exit = const numbers::EXIT,
+            inlateout("rax") numbers::CLONE as isize => r, in("rdi") flags, in("rsi") top,
+            in("rdx") 0, in("r10") 0, in("r8") 0, in("r12") entry, in("r13") argument,
+            lateout("rcx") _, lateout("r11") _);
+    }
+    r
+}
+
+/// Calls `run` with the stack pointer at `top`.
+#[inline(never)]
+pub(crate) fn switch_stack(top: *mut u8, run: extern "C" fn(*mut u8), job: *mut u8) {
+    // SAFETY: as the caller's caller promises. r12 is kept by the callee, so the old stack pointer
+    // comes back.
+    unsafe {
+        asm!("xchg rsp, r12", "call {run}", "mov rsp, r12",
+            run = in(reg) run, in("rdi") job, inout("r12") top => _, clobber_abi("C"));
+    }
+}
+
+/// `struct stat`, as far as it is of interest.
+#[repr(C)]
+pub(crate) struct Stat {
+    pub device: u64,
+    pub inode: u64,
+    links: u64,
+    pub mode: u32,
+    pub user: u32,
+    pub group: u32,
+    pad: u32,
+    device_of_file: u64,
+    pub size: u64,
+    rest: [u64; 11],
+}
+
+const _: () = assert!(size_of::<Stat>() == 144);
+
+/// The call that writes whether the thread has a shadow stack, and its first argument.
+pub(crate) const SHADOW_STACK_STATUS: (usize, usize) = (numbers::ARCH_PRCTL, 0x5005);
+
+global_asm!(
+    ".pushsection .tbss.heaptide_tls,\"awT\",@nobits",
+    ".hidden heaptide_tls",
+    ".globl heaptide_tls",
+    ".type heaptide_tls,@object",
+    ".size heaptide_tls,128",
+    ".p2align 6",
+    "heaptide_tls:",
+    ".zero 128",
+    ".popsection",
+);
+
+/// The thread's block of `heaptide_tls`.
+#[inline(always)]
+pub(crate) fn thread_block() -> *const u8 {
+    let block: *const u8;
+    // SAFETY: the initial-exec access sequence of the x86-64 TLS ABI; it reads the thread pointer
+    // and the GOT.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + heaptide_tls@GOTTPOFF]", "add {0}, qword ptr fs:[0]",
+            out(reg) block, options(pure, readonly, nostack));
+    }
+    block
+}
+
+/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one
+/// mapping.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let p: u64;
+    // SAFETY: the first word at fs is its own address (x86-64 TLS ABI).
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) p, options(pure, readonly, nostack)) };
+    p
+}
+
+/// The loader's `_r_debug` and `_dl_debug_addr`; null where the symbol does not exist.
+pub(crate) fn debug_symbols() -> (*const usize, *const *const usize) {
+    let glibc: *const usize;
+    let musl: *const *const usize;
+    // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
+    unsafe {
+        asm!(".weak _r_debug", ".weak _dl_debug_addr",
+            "mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
+            "mov {1}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
+            out(reg) glibc, out(reg) musl, options(pure, readonly, nostack));
+    }
+    (glibc, musl)
+}
+
+/// Relocations that make a word the address of a function: bound at start, and at first use.
+pub(crate) const R_GLOB_DAT: u32 = 6;
+pub(crate) const R_JUMP_SLOT: u32 = 7;
+
+/// Bits of the counter that ticks of a trace leave out: a tick is some ten nanoseconds, so that the
+/// next event is most often less than a byte away.
+pub const COUNTER_SHIFT: u32 = 5;
+
+/// The time stamp counter. Nobody has forbidden to read it.
+#[inline(always)]
+pub fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has it.
+    unsafe { _rdtsc() }
+}
+
+/// Whether the counter runs evenly.
+pub fn counter_is_steady() -> bool {
+    const ADVANCED_POWER: u32 = 0x8000_0007;
+    const INVARIANT: u32 = 1 << 8;
+    __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0
+}
+
+/// The kernel's clocks that are this counter, for which all cores agree on it.
+pub const COUNTER_CLOCKS: [&[u8]; 2] = [b"tsc\n", b"kvm-clock\n"];
+
+/// The return address of the function whose entry had the stack pointer `sp`.
+///
+/// # Safety
+/// That function has not returned.
+#[inline(always)]
+pub unsafe fn return_address(sp: u64) -> u64 {
+    // SAFETY: at the entry of a function it is on top of the stack.
+    unsafe { *(sp as *const u64) }
+}
+
+/// Bytes of a page at most, and at least.
+pub const PAGE_BYTES_MAX: u64 = 4096;
+
+/// Bytes between the stack pointer that an entry passes and that of its caller.
+pub const ENTRY_BYTES: u64 = 8;
+
+/// The stack pointer.
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
+/// Instructions of an entry that go on in `{body}` with the caller's stack pointer and frame
+/// pointer behind so many arguments.
+#[macro_export]
+macro_rules! pass_registers {
+    (1) => {
+        "mov rsi, rsp\nmov rdx, rbp\njmp {body}"
+    };
+    (4) => {
+        "mov r8, rsp\nmov r9, rbp\njmp {body}"
+    };
+}
+
+/// The address of a symbol that is defined in this program or library.
+#[macro_export]
+macro_rules! address_of_symbol {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: computes an address.
+        unsafe {
+            core::arch::asm!(concat!("lea {0}, [rip + ", $symbol, "]"), out(reg) address,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        address
+    }};
+}
+
+/// Bytes of code that [`is_signal_return`] and [`is_trampoline_of_python`] look at, before and
+/// behind the return address.
+pub const CODE_BEFORE: usize = 6;
+pub const CODE_BEHIND: usize = 9;
+
+/// Whether code that a function returns to is that of a signal handler's return.
+pub fn is_signal_return(behind: &[u8]) -> bool {
+    // mov $15, %rax; syscall
+    behind.starts_with(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05])
+}
+
+/// Whether code around a return address is a function of CPython's `-X perf`, which keeps no frame
+/// pointer.
+pub fn is_trampoline_of_python(before: &[u8], behind: &[u8]) -> bool {
+    // sub $8, %rsp; call *%rcx; add $8, %rsp; ret
+    before.ends_with(&[0x48, 0x83, 0xec, 8, 0xff, 0xd1])
+        && behind.starts_with(&[0x48, 0x83, 0xc4, 8, 0xc3])
+}

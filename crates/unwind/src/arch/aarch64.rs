@@ -1,0 +1,184 @@
+//! aarch64, AAPCS64. `bp` is x29. A rule in 64 bits:
+//!
+//! ```text
+//! 63      48 47     42 41      32 31           9  8  7  6  5    2  1    0
+//! ┌─────────┬─────────┬──────────┬──────────────┬──┬──┬──┬──────┬────┬────┐
+//! │ module  │ x29-x30 │ x30 slot │ cfa offset/8 │fb│1 │lr│ kind │save│ bp │
+//! └─────────┴─────────┴──────────┴──────────────┴──┴──┴──┴──────┴────┴────┘
+//! ```
+//!
+//! `bp`: the CFA counts from x29, not from sp. `lr`: the return address is still in x30; else it is
+//! in a slot, counted from the CFA or (`fb`) from the register that the CFA counts from: compilers
+//! save it near one of both ends of a frame. `save`: x29 is in a slot, counted from that of x30.
+//!
+//! Return addresses may be signed: their upper bits are, above all addresses of code, so that a
+//! mask strips them ([`crate::kept::ADDRESS`]).
+
+use super::SignalFrame;
+use crate::rule::{Bp, Cfa, Ra, Step, Usual};
+use gimli::{AArch64, Register, Vendor};
+
+/// The frame pointer, x29.
+pub const BP: Register = AArch64::X29;
+/// The stack pointer.
+pub const SP: Register = AArch64::SP;
+/// The return address, x30.
+pub const RA: Register = AArch64::X30;
+/// Of the instructions in unwind tables.
+pub const VENDOR: Vendor = Vendor::AArch64;
+/// A return address is where the function has saved it.
+pub const RA_IS_BELOW_CFA: bool = false;
+/// A function that has not saved its return address has it in a register.
+pub const HAS_LINK_REGISTER: bool = true;
+
+/// The stack pointer points at the `siginfo`, 128 bytes, and the `ucontext` behind it, whose
+/// `sigcontext` begins at byte 176: an address, x0 to x30, sp, pc.
+pub const SIGNAL_FRAME: SignalFrame = SignalFrame {
+    bp: REGISTERS + 8 * 29,
+    sp: REGISTERS + 8 * 31,
+    pc: REGISTERS + 8 * 32,
+    link: Some(REGISTERS + 8 * 30),
+};
+const REGISTERS: u64 = 128 + 176 + 8;
+
+const BY_BP: u64 = 1;
+const BP_SAVED: u64 = 2;
+const KIND: u64 = 15 << 2;
+/// The CFA is a register and an offset.
+const REGISTER: u64 = 0;
+const END: u64 = 2 << 2;
+/// The bits of [`Step::Unknown`].
+pub const UNKNOWN: u64 = 3 << 2;
+const SIGNAL: u64 = 4 << 2;
+const FRAME_POINTER: u64 = 5 << 2;
+const IN_LINK_REGISTER: u64 = 1 << 6;
+const FROM_BASE: u64 = 1 << 8;
+
+const CFA_AT: u32 = 9;
+const CFA_BITS: u32 = 23;
+const RA_AT: u32 = 32;
+const RA_BITS: u32 = 10;
+const BP_AT: u32 = 42;
+const BP_BITS: u32 = 6;
+
+/// A signed number of these bits, times 8.
+#[inline(always)]
+fn field(bits: u64, at: u32, length: u32) -> i64 {
+    ((bits << (64 - at - length)) as i64 >> (64 - length)) * 8
+}
+
+/// The bits of a multiple of 8; none if it does not fit.
+fn in_field(n: i64, at: u32, length: u32) -> Option<u64> {
+    let half = 1 << (length - 1);
+    let is_fitting = n % 8 == 0 && (-half..half).contains(&(n / 8));
+    is_fitting.then_some((n / 8) as u64 & ((1 << length) - 1)).map(|bits| bits << at)
+}
+
+/// The numbers of a rule that has saved x30.
+#[inline(always)]
+pub fn usual(bits: u64) -> Option<Usual> {
+    let cfa = field(bits, CFA_AT, CFA_BITS);
+    let from = if bits & FROM_BASE != 0 { cfa.wrapping_neg() } else { 0 };
+    let ra = from.wrapping_add(field(bits, RA_AT, RA_BITS));
+    (bits & (KIND | IN_LINK_REGISTER) == 0).then_some(Usual {
+        by_bp: bits & BY_BP != 0,
+        cfa,
+        ra,
+        bp_saved: bits & BP_SAVED != 0,
+        bp: ra.wrapping_add(field(bits, BP_AT, BP_BITS)),
+    })
+}
+
+/// A rule taken apart.
+#[inline(always)]
+pub fn step(bits: u64) -> Step {
+    match bits & KIND {
+        REGISTER => {}
+        END => return Step::End,
+        SIGNAL => return Step::Signal,
+        FRAME_POINTER => return Step::FramePointer,
+        _ => return Step::Unknown,
+    }
+    let n = field(bits, CFA_AT, CFA_BITS) as i32;
+    let cfa = if bits & BY_BP != 0 { Cfa::Bp(n) } else { Cfa::Sp(n) };
+    match usual(bits) {
+        Some(usual) => {
+            let bp = if usual.bp_saved { Bp::AtCfa(usual.bp as i32) } else { Bp::Same };
+            Step::Frame(cfa, bp, Ra::AtCfa(usual.ra as i32))
+        }
+        None => Step::Frame(cfa, Bp::Same, Ra::Register),
+    }
+}
+
+/// The bits of a step; none if its numbers do not fit, or it is none that compilers use here.
+pub fn pack(step: Step) -> Option<u64> {
+    let (cfa, bp, ra) = match step {
+        Step::End => return Some(END),
+        Step::Unknown => return Some(UNKNOWN),
+        Step::Signal => return Some(SIGNAL),
+        Step::FramePointer => return Some(FRAME_POINTER),
+        Step::Frame(cfa, bp, ra) => (cfa, bp, ra),
+    };
+    let (base, n) = match cfa {
+        Cfa::Sp(n) => (REGISTER, n as i64),
+        Cfa::Bp(n) => (REGISTER | BY_BP, n as i64),
+        Cfa::SpDeref(..) | Cfa::BpDeref(..) => return None,
+    };
+    let cfa = base | in_field(n, CFA_AT, CFA_BITS)?;
+    let ra = match (ra, bp) {
+        (Ra::AtCfa(ra), _) => ra as i64,
+        (Ra::Register, Bp::Same) => return Some(cfa | IN_LINK_REGISTER),
+        (Ra::Register, _) => return None,
+    };
+    let bp = match bp {
+        Bp::Same => 0,
+        Bp::AtCfa(bp) => BP_SAVED | in_field(bp as i64 - ra, BP_AT, BP_BITS)?,
+        Bp::AtBp(_) => return None,
+    };
+    let from_cfa = in_field(ra, RA_AT, RA_BITS);
+    let from_base = || Some(FROM_BASE | in_field(ra + n, RA_AT, RA_BITS)?);
+    Some(cfa | bp | from_cfa.or_else(from_base)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_is_lossless() {
+        // As GCC, clang without and with frame pointer, and either with a large frame.
+        let frames = [
+            (Cfa::Sp(32), Bp::AtCfa(-32), Ra::AtCfa(-24)),
+            (Cfa::Sp(16), Bp::Same, Ra::AtCfa(-16)),
+            (Cfa::Bp(16), Bp::AtCfa(-16), Ra::AtCfa(-8)),
+            (Cfa::Bp(96), Bp::AtCfa(-96), Ra::AtCfa(-88)),
+            (Cfa::Sp(1 << 24), Bp::AtCfa(-(1 << 24)), Ra::AtCfa(8 - (1 << 24))),
+            (Cfa::Bp(400_000), Bp::AtCfa(-400_000), Ra::AtCfa(-399_992)),
+            (Cfa::Sp(400_000), Bp::AtCfa(-96), Ra::AtCfa(-8)),
+            (Cfa::Sp(0), Bp::Same, Ra::Register),
+            (Cfa::Sp(64), Bp::Same, Ra::Register),
+        ];
+        for (cfa, bp, ra) in frames {
+            let frame = Step::Frame(cfa, bp, ra);
+            assert_eq!(pack(frame).map(step), Some(frame));
+        }
+        for other in [Step::End, Step::Unknown, Step::Signal, Step::FramePointer] {
+            assert_eq!(pack(other).map(step), Some(other));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_packed() {
+        let not = [
+            (Cfa::Sp(1 << 26), Bp::Same, Ra::AtCfa(-8)),
+            (Cfa::Sp(12), Bp::Same, Ra::AtCfa(-8)),
+            (Cfa::Sp(100_000), Bp::Same, Ra::AtCfa(-50_000)),
+            (Cfa::Sp(1024), Bp::AtCfa(-1024), Ra::AtCfa(-8)),
+            (Cfa::BpDeref(-8, 0), Bp::Same, Ra::AtCfa(-8)),
+            (Cfa::Sp(16), Bp::AtCfa(-16), Ra::Register),
+        ];
+        for (cfa, bp, ra) in not {
+            assert_eq!(pack(Step::Frame(cfa, bp, ra)), None);
+        }
+    }
+}
