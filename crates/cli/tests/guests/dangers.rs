@@ -114,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 56] = [
+const ELSEWHERE: [&str; 57] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
@@ -167,6 +167,7 @@ const ELSEWHERE: [&str; 56] = [
     "scope_values.c",
     "seldom.c",
     "starts_confined.c",
+    "starts_refused.c",
     "thread_groups.c",
     "timesteps.c",
     "trace_random.c",

@@ -56,6 +56,7 @@ mod python_frames;
 mod queries;
 mod real;
 mod recording;
+mod refusals;
 mod replacing;
 mod schema;
 mod screen;
