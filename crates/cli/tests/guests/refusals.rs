@@ -24,12 +24,12 @@ const GUESTS: [&str; 8] = [
     "reload.c",
 ];
 
-/// Calls that came after Linux 3.10, which is as old as glibc 2.17.
-const LATER: [i64; 22] = [
+/// Calls that came after Linux 3.10, which is as old as glibc 2.17; `execveat`, too, but one of the
+/// programs makes that call itself.
+const LATER: [i64; 21] = [
     libc::SYS_clone3,
     libc::SYS_close_range,
     libc::SYS_copy_file_range,
-    libc::SYS_execveat,
     libc::SYS_faccessat2,
     libc::SYS_getrandom,
     libc::SYS_io_uring_setup,
@@ -148,7 +148,8 @@ fn a_kernel_in_user_space() {
     check("refused-sandbox", libc::ENOSYS, &SANDBOX);
 }
 
-/// Nothing is at /proc, as in a build's chroot.
+/// Nothing is at /proc, as in a chroot that lacks it: the recorder does not find its settings.
+/// The program does as bare, and one line reports that nothing was recorded.
 #[test]
 fn without_proc() {
     if !may_make_namespaces("refusals::without_proc") {
@@ -164,14 +165,13 @@ fn without_proc() {
             command.args(["--mount", "sh", "-c", script, "sh"]).arg(words.get_program());
             run(command.args(words.get_args()).current_dir(&place), &place)
         };
-        let mut bare = Command::new(&program);
-        let bare = hidden(bare.args(guest.arguments()));
-        let recording = place.join(format!("{name}.heaptide"));
+        let bare = hidden(Command::new(&program).args(guest.arguments()));
         let mut command = heaptide();
-        command.args(["run", "--quiet", "-o"]).arg(&recording).arg("--");
-        let outcome = hidden(command.arg(&program).args(guest.arguments()));
-        assert_eq!(bare, outcome, "{name}");
-        let known = expectations::parse(guest.text(), "// expect ");
-        expectations::assert_met(&report(&recording, &place), &known);
+        command.args(["run", "--quiet", "-o"]).arg(place.join(format!("{name}.heaptide")));
+        let outcome = hidden(command.arg("--").arg(&program).args(guest.arguments()));
+        assert_eq!((bare.status, bare.stdout), (outcome.status, outcome.stdout), "{name}");
+        let lines: Vec<&str> = outcome.stderr.lines().collect();
+        let is_reported = lines.len() == 1 && lines[0].contains("nothing was recorded");
+        assert!(is_reported, "{name}: {lines:?}");
     }
 }

@@ -643,7 +643,10 @@ fn grow_file(p: &Store, end: u64) -> Result<(), ()> {
     };
     match kernel::fallocate(fd, from, end - from) {
         Ok(()) => p.backed.store(end, Relaxed),
-        Err(kernel::EOPNOTSUPP) if write_zeros(fd, from, end).is_ok() => {
+        Err(error)
+            if (error == kernel::EOPNOTSUPP || kernel::is_refused::<()>(Err(error)))
+                && write_zeros(fd, from, end).is_ok() =>
+        {
             p.backed.store(end, Relaxed)
         }
         Err(_) => {}
@@ -654,7 +657,7 @@ fn grow_file(p: &Store, end: u64) -> Result<(), ()> {
     if p.backed.load(Relaxed) == end { Ok(()) } else { Err(()) }
 }
 
-/// For file systems without fallocate.
+/// For file systems and kernels without fallocate.
 fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), ()> {
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let mut at = from;
