@@ -120,8 +120,8 @@ impl Trial {
         Ok(to)
     }
 
-    /// Runs a program in the root, with its own /proc and nothing of this process's environment, and
-    /// returns what it prints.
+    /// Runs a program in the root, with its own /proc and nothing of this process's environment.
+    /// Returns what it prints.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root"]);

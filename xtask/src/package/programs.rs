@@ -18,6 +18,9 @@ const SQL_PROFILE: &str = "packaged-sql";
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
+/// mimalloc in the programs takes no settings from variables, which are for the recorded program.
+const OWN_ALLOCATOR: &str = "-DMI_NO_GETENV";
+
 /// Where the programs are.
 pub struct Programs {
     /// The command with the recorder in it.
@@ -67,8 +70,8 @@ fn build_one(
     Ok(program)
 }
 
-/// The command with what it needs to build the same bytes in any directory: the tools first in PATH,
-/// and flags that replace the directories of this machine in the programs.
+/// The command with what it needs to build the same bytes in any directory: the tools first in
+/// PATH, and flags that replace the directories of this machine in the programs.
 pub fn with_flags<'a>(
     command: &'a mut Command,
     root: &Path,
@@ -82,7 +85,8 @@ pub fn with_flags<'a>(
         places(root).iter().map(flag).collect::<Vec<_>>().join(" ")
     };
     command.env("PATH", path).env("RUSTFLAGS", flags("--remap-path-prefix"));
-    Ok(command.env("TARGET_CFLAGS", flags("-ffile-prefix-map")).current_dir(root))
+    let c_flags = format!("{} {OWN_ALLOCATOR}", flags("-ffile-prefix-map"));
+    Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }
 
 /// Directories of this machine, and what programs name in their place.
