@@ -38,10 +38,18 @@ fn main() {
     ] {
         cargo.env_remove(name);
     }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags_for_paths());
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building libheaptide.so failed: {status}");
     let built = target.join("capture/libheaptide_preload.so");
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
+}
+
+/// Flags of the outer build that replace directories of this machine in what is built.
+fn flags_for_paths() -> String {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let for_paths = flags.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
+    for_paths.collect::<Vec<_>>().join("\x1f")
 }
 
 /// Directories whose files programs are built with, and where they go.

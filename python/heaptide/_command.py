@@ -12,7 +12,7 @@ class HeaptideError(Exception):
 
 _MISSING = (
     "cannot find the command `heaptide` beside this package or in PATH; "
-    "the wheel that `cargo xtask wheel` builds has both"
+    "the wheel that `cargo xtask package wheel` builds has both"
 )
 
 

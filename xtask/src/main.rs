@@ -14,6 +14,7 @@ mod interface;
 mod library;
 mod needs;
 mod options;
+mod package;
 mod problem;
 mod readers;
 mod rust_paths;
@@ -22,7 +23,6 @@ mod settings;
 mod stack;
 mod text;
 mod tidy;
-mod wheel;
 mod wrap;
 
 use std::path::{Path, PathBuf};
@@ -44,7 +44,9 @@ usage: cargo xtask COMMAND
   counts [--write] compares instructions of the recorder with their ceilings; --write stores new ones
   tables           writes the tables of README.md and benches/README.md from benches/results
   fuzz [OPTION…]   runs fuzz targets on changes of their corpora; --seconds N, --seed N, TARGET…
-  wheel            builds the wheel for Python, with the command in it, for glibc 2.17 and later
+  package KIND…    builds packages: tarball, deb, rpm, wheel, container, or all
+  package --check KIND…
+                   the same, and tries each out in clean roots of Debian and musl (needs root)
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
         "counts" => benches::counts(&root, &arguments[1..]),
         "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
-        "wheel" => wheel::build(&root),
+        "package" => package::package(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {

@@ -256,7 +256,8 @@ fn install_packages() -> Result<(), String> {
 pub const MUSL_TARGET: &str = "x86_64-unknown-linux-musl";
 const MUSL_PURPOSE: &str = "programs in Rust under another libc";
 
-fn has_musl_target() -> bool {
+/// Whether rustc has it.
+pub fn has_musl_target() -> bool {
     let mut rustc = Command::new("rustc");
     let library = output(rustc.args(["--print", "target-libdir", "--target", MUSL_TARGET]));
     library.is_ok_and(|path| Path::new(path.trim()).is_dir())
@@ -268,7 +269,8 @@ fn package(need: &Need) -> &'static str {
     need.packages.iter().find(known).unwrap_or(&need.packages[0])
 }
 
-fn is_root() -> bool {
+/// Whether this process has all rights.
+pub fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 

@@ -71,8 +71,9 @@ pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {
 pub fn signal_mask(tid: Pid) -> io::Result<u64> {
     let mut mask = 0u64;
     // SAFETY: the kernel writes so many bytes.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid.as_raw(), MASK_BYTES, &raw mut mask) };
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_GETSIGMASK as _, tid.as_raw(), MASK_BYTES, &raw mut mask)
+    };
     check(result)?;
     Ok(mask)
 }
@@ -82,8 +83,9 @@ pub fn signal_mask(tid: Pid) -> io::Result<u64> {
 /// Errors: the kernel's.
 pub fn set_signal_mask(tid: Pid, mask: u64) -> io::Result<()> {
     // SAFETY: the kernel reads so many bytes.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid.as_raw(), MASK_BYTES, &raw const mask) };
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_SETSIGMASK as _, tid.as_raw(), MASK_BYTES, &raw const mask)
+    };
     check(result)
 }
 
@@ -135,21 +137,21 @@ pub fn event(tid: Pid) -> io::Result<Event> {
 ///
 /// Errors: the kernel's.
 pub fn resume(tid: Pid, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_CONT, tid, signal)
+    request(libc::PTRACE_CONT as _, tid, signal)
 }
 
 /// Lets a stopped thread run to its next system call, or back from it, with a signal or 0.
 ///
 /// Errors: the kernel's.
 pub fn resume_to_call(tid: Pid, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, tid, signal)
+    request(libc::PTRACE_SYSCALL as _, tid, signal)
 }
 
 /// Ends the tracing of a stopped thread, which runs.
 ///
 /// Errors: the kernel's.
 pub fn detach(tid: Pid) -> io::Result<()> {
-    request(libc::PTRACE_DETACH, tid, 0)
+    request(libc::PTRACE_DETACH as _, tid, 0)
 }
 
 /// A copy of a process's descriptor.
@@ -171,9 +173,10 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
 }
 
+/// The type of requests differs between glibc and musl.
 fn request(request: libc::c_uint, tid: Pid, signal: i32) -> io::Result<()> {
     // SAFETY: the kernel reads no memory of ours for these requests.
-    check(unsafe { libc::ptrace(request, tid.as_raw(), 0usize, signal as usize) })
+    check(unsafe { libc::ptrace(request as _, tid.as_raw(), 0usize, signal as usize) })
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {

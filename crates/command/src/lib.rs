@@ -24,3 +24,8 @@ pub mod sql;
 pub mod target;
 pub mod terminal;
 pub mod values;
+
+/// The allocator of programs that are linked with musl, whose own has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -168,6 +168,7 @@ const ELSEWHERE: [&str; 57] = [
     "scope_values.c",
     "seldom.c",
     "starts_confined.c",
+    "starts_refused.c",
     "thread_groups.c",
     "timesteps.c",
     "trace_random.c",

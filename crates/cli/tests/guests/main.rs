@@ -59,6 +59,7 @@ mod queries;
 mod ranks;
 mod real;
 mod recording;
+mod refusals;
 mod replacing;
 mod schema;
 mod screen;

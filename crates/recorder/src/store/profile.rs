@@ -658,7 +658,9 @@ fn grow_file(p: &Store, end: u64) -> Result<(), Errno> {
         None => (open_again(p).ok_or(kernel::ENOENT)?, false),
     };
     let grown = match kernel::fallocate(fd, from, end - from) {
-        Err(kernel::EOPNOTSUPP) => write_zeros(fd, from, end),
+        Err(error) if error == kernel::EOPNOTSUPP || kernel::is_refused::<()>(Err(error)) => {
+            write_zeros(fd, from, end)
+        }
         other => other,
     };
     if grown.is_ok() {
@@ -670,7 +672,7 @@ fn grow_file(p: &Store, end: u64) -> Result<(), Errno> {
     grown
 }
 
-/// For file systems without fallocate.
+/// For file systems and kernels without fallocate.
 fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), Errno> {
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let mut at = from;

@@ -217,9 +217,16 @@ pub fn gains_rights(fd: Fd) -> bool {
 pub fn may_access(path: Path<'_>, mode: usize) -> bool {
     const AT_EACCESS: usize = 0x200;
     let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
-    // SAFETY: zero-terminated. Before Linux 5.8 there is no such call: then whoever tries will see.
+    // SAFETY: zero-terminated.
     let answer = unsafe { call(FACCESSAT2, a) };
-    answer.is_ok() || answer == Err(ENOSYS)
+    // Linux before 5.8 has no such call, and filters of containers that do not know it answer EPERM.
+    // Neither concerns the file: the attempt itself will show.
+    answer.is_ok() || is_refused(answer)
+}
+
+/// Whether the kernel does not have a call, or a filter refuses it.
+pub fn is_refused<T>(answer: Result<T, Errno>) -> bool {
+    matches!(answer, Err(ENOSYS | EPERM))
 }
 
 pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {

@@ -1,0 +1,177 @@
+//! Kernels, containers and sandboxes that refuse system calls: the program does as bare, and its
+//! known numbers are met. A filter refuses the calls to the command and to the program.
+
+use crate::expectations;
+use crate::harness::{Guest, Outcome, clean, heaptide, report, run, scratch};
+use heaptide_fixtures::skips::{may_make_namespaces, skip};
+use nix::libc;
+use std::path::Path;
+use std::process::Command;
+
+/// What `starts_refused.c` ends with if there are no filters.
+const NOT_HERE: i32 = 77;
+
+/// Programs with known numbers: threads, exceptions, deep stacks, children of every kind, libraries
+/// that come and go.
+const GUESTS: [&str; 8] = [
+    "leaks.c",
+    "cross_thread.c",
+    "exceptions.cpp",
+    "deep.c",
+    "fork.c",
+    "spawn.c",
+    "executes.c",
+    "reload.c",
+];
+
+/// Calls that came after Linux 3.10, which is as old as glibc 2.17; `execveat`, too, but one of the
+/// programs makes that call itself.
+const LATER: [i64; 21] = [
+    libc::SYS_clone3,
+    libc::SYS_close_range,
+    libc::SYS_copy_file_range,
+    libc::SYS_faccessat2,
+    libc::SYS_getrandom,
+    libc::SYS_io_uring_setup,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_membarrier,
+    libc::SYS_memfd_create,
+    libc::SYS_mlock2,
+    libc::SYS_openat2,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_pkey_alloc,
+    libc::SYS_process_madvise,
+    libc::SYS_renameat2,
+    libc::SYS_rseq,
+    libc::SYS_seccomp,
+    libc::SYS_statx,
+    libc::SYS_userfaultfd,
+];
+
+/// Calls that the default filter of Docker refuses, or refused when it did not know them yet. With
+/// EPERM for `clone3` no thread of glibc starts, so it is not among them.
+const CONTAINER: [i64; 26] = [
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_close_range,
+    libc::SYS_faccessat2,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kcmp,
+    libc::SYS_keyctl,
+    libc::SYS_membarrier,
+    libc::SYS_mount,
+    libc::SYS_move_pages,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_openat2,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_open,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_rseq,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+/// Calls that a kernel in user space, such as gVisor, lacks or restricts.
+const SANDBOX: [i64; 16] = [
+    libc::SYS_copy_file_range,
+    libc::SYS_fallocate,
+    libc::SYS_kcmp,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_memfd_create,
+    libc::SYS_mincore,
+    libc::SYS_mlock2,
+    libc::SYS_perf_event_open,
+    libc::SYS_prctl,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_rseq,
+    libc::SYS_seccomp,
+    libc::SYS_userfaultfd,
+];
+
+/// Runs `words` where these calls fail with `errno`.
+fn refused(errno: i32, calls: &[i64], words: &Command, place: &Path) -> Outcome {
+    let numbers: Vec<String> = calls.iter().map(i64::to_string).collect();
+    let mut command = Command::new(Guest::read("starts_refused.c").build("starts_refused.c", &[]));
+    command.arg(errno.to_string()).arg(numbers.join(","));
+    command.arg(words.get_program()).args(words.get_args());
+    run(clean(command).current_dir(place), place)
+}
+
+/// Each guest does as bare where these calls fail with `errno`, and its known numbers are met.
+fn check(name: &str, errno: i32, calls: &[i64]) {
+    let place = scratch(name);
+    for name in GUESTS {
+        let guest = Guest::read(name);
+        let mut program = Command::new(guest.build(name, &[]));
+        program.args(guest.arguments());
+        let bare = refused(errno, calls, &program, &place);
+        if bare.status == NOT_HERE {
+            return skip("seccomp");
+        }
+        let recording = place.join(format!("{name}.heaptide"));
+        let mut command = heaptide();
+        command.args(["run", "--quiet", "-o"]).arg(&recording).arg("--");
+        command.arg(program.get_program()).args(program.get_args());
+        let outcome = refused(errno, calls, &command, &place);
+        assert_eq!(bare, outcome, "{name}");
+        let mut known = expectations::parse(guest.text(), "// expect ");
+        known.extend(expectations::parse("recording lost_events=0", ""));
+        expectations::assert_met(&report(&recording, &place), &known);
+    }
+}
+
+#[test]
+fn an_old_kernel() {
+    check("refused-old", libc::ENOSYS, &LATER);
+}
+
+#[test]
+fn a_container() {
+    check("refused-container", libc::EPERM, &CONTAINER);
+}
+
+#[test]
+fn a_kernel_in_user_space() {
+    check("refused-sandbox", libc::ENOSYS, &SANDBOX);
+}
+
+/// Nothing is at /proc, as in a chroot that lacks it: the recorder does not find its settings.
+/// The program does as bare, and one line reports that nothing was recorded.
+#[test]
+fn without_proc() {
+    if !may_make_namespaces("refusals::without_proc") {
+        return;
+    }
+    let place = scratch("without-proc");
+    for name in GUESTS {
+        let guest = Guest::read(name);
+        let program = guest.build(name, &[]);
+        let hidden = |words: &Command| {
+            let mut command = clean(Command::new("unshare"));
+            let script = "mount -t tmpfs none /proc && exec \"$@\"";
+            command.args(["--mount", "sh", "-c", script, "sh"]).arg(words.get_program());
+            run(command.args(words.get_args()).current_dir(&place), &place)
+        };
+        let bare = hidden(Command::new(&program).args(guest.arguments()));
+        let mut command = heaptide();
+        command.args(["run", "--quiet", "-o"]).arg(place.join(format!("{name}.heaptide")));
+        let outcome = hidden(command.arg("--").arg(&program).args(guest.arguments()));
+        assert_eq!((bare.status, bare.stdout), (outcome.status, outcome.stdout), "{name}");
+        let lines: Vec<&str> = outcome.stderr.lines().collect();
+        let is_reported = lines.len() == 1 && lines[0].contains("nothing was recorded");
+        assert!(is_reported, "{name}: {lines:?}");
+    }
+}

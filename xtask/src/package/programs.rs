@@ -1,0 +1,170 @@
+//! The programs that every package contains, linked with musl: they run with any libc, or none.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::commands::{output, run, target};
+use crate::library;
+
+/// What they are built with.
+const PINS: &str = "xtask/package-requirements.txt";
+/// The target that they are built for.
+pub const TRIPLE: &str = "x86_64-unknown-linux-musl";
+/// The profile of the command.
+pub const PROFILE: &str = "packaged";
+/// The profile of the SQL engine, which is optimised for size.
+const SQL_PROFILE: &str = "packaged-sql";
+/// The largest size of the SQL engine, in bytes.
+const SQL_BYTES_MAX: u64 = 60 << 20;
+
+/// mimalloc in the programs takes no settings from variables, which are for the recorded program.
+const OWN_ALLOCATOR: &str = "-DMI_NO_GETENV";
+
+/// Where the programs are.
+pub struct Programs {
+    /// The command with the recorder in it.
+    pub heaptide: PathBuf,
+    /// The SQL engine.
+    pub sql: PathBuf,
+}
+
+/// Builds both.
+///
+/// # Errors
+///
+/// A tool cannot be fetched, the build fails, or a program is not static or too large.
+pub fn build(root: &Path) -> Result<Programs, String> {
+    let tools = tools(root)?;
+    let heaptide = build_one(root, &tools, "heaptide-cli", PROFILE, "heaptide")?;
+    let sql = build_one(root, &tools, "heaptide-sql", SQL_PROFILE, "heaptide-sql")?;
+    let bytes = size(&sql)?;
+    if bytes > SQL_BYTES_MAX {
+        return Err(format!(
+            "{} has {bytes} bytes, expected {SQL_BYTES_MAX} at most; see the profile {SQL_PROFILE} \
+             in Cargo.toml",
+            sql.display()
+        ));
+    }
+    let recorder = output(Command::new(&heaptide).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
+    if let Some(problem) = library::check(root, Path::new(recorder.trim()))?.first() {
+        return Err(problem.to_string());
+    }
+    Ok(Programs { heaptide, sql })
+}
+
+fn build_one(
+    root: &Path,
+    tools: &Path,
+    package: &str,
+    profile: &str,
+    name: &str,
+) -> Result<PathBuf, String> {
+    let mut zigbuild = Command::new(tools.join("cargo-zigbuild"));
+    zigbuild.args(["zigbuild", "--locked", "--package", package, "--profile", profile]);
+    zigbuild.args(["--target", TRIPLE]);
+    run(with_flags(&mut zigbuild, root, tools)?)?;
+    let program = target(root).join(TRIPLE).join(profile).join(name);
+    check(root, &program)?;
+    println!("{} has {} bytes", program.display(), size(&program)?);
+    Ok(program)
+}
+
+/// The command with what it needs to build the same bytes in any directory: the tools first in
+/// PATH, and flags that replace the directories of this machine in the programs.
+pub fn with_flags<'a>(
+    command: &'a mut Command,
+    root: &Path,
+    tools: &Path,
+) -> Result<&'a mut Command, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(tools.to_path_buf()).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(path).map_err(|error| format!("PATH: {error}"))?;
+    let flags = |option: &str| {
+        let flag = |(place, name): &(PathBuf, &str)| format!("{option}={}={name}", place.display());
+        places(root).iter().map(flag).collect::<Vec<_>>().join(" ")
+    };
+    command.env("PATH", path).env("RUSTFLAGS", flags("--remap-path-prefix"));
+    let c_flags = format!("{} {OWN_ALLOCATOR}", flags("-ffile-prefix-map"));
+    Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
+}
+
+/// Directories of this machine, and what programs name in their place.
+fn places(root: &Path) -> [(PathBuf, &'static str); 2] {
+    [(cargo_home(), "cargo"), (root.to_path_buf(), "heaptide")]
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn cargo_home() -> PathBuf {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home).unwrap_or_default()
+}
+
+/// The directory of the programs that build, installed as pinned.
+///
+/// # Errors
+///
+/// The Rust target is missing, or a tool cannot be fetched.
+pub fn tools(root: &Path) -> Result<PathBuf, String> {
+    if !crate::needs::has_musl_target() {
+        return Err(format!(
+            "the target {TRIPLE} is not installed; `rustup target add {TRIPLE}` installs it"
+        ));
+    }
+    let place = target(root).join("package-tools");
+    let pins = std::fs::read_to_string(root.join(PINS)).map_err(|e| format!("{PINS}: {e}"))?;
+    let mark = place.join("installed-pins");
+    if std::fs::read_to_string(&mark).is_ok_and(|installed| installed == pins) {
+        return Ok(place.join("bin"));
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+    let mut pip = Command::new(place.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    run(pip.args(["--require-hashes", "--requirement"]).arg(root.join(PINS)))?;
+    std::fs::write(&mark, pins).map_err(|error| format!("{}: {error}", mark.display()))?;
+    Ok(place.join("bin"))
+}
+
+/// A program needs no library and no loader, and names no directory of this machine.
+fn check(root: &Path, program: &Path) -> Result<(), String> {
+    let headers = output(Command::new("readelf").args(["-ldW"]).arg(program))?;
+    if let Some(line) = headers.lines().find(|line| is_dynamic(line)) {
+        let line = line.trim();
+        return Err(format!("{}: `{line}`, expected a static program", program.display()));
+    }
+    let bytes = std::fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
+    for (place, _) in places(root) {
+        let name = OsString::from(&place);
+        let name = name.as_encoded_bytes();
+        if !name.is_empty() && bytes.windows(name.len()).any(|part| part == name) {
+            return Err(format!(
+                "{} names {}, expected no directory of this machine",
+                program.display(),
+                place.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line of readelf shows that the program needs a loader or a library.
+fn is_dynamic(line: &str) -> bool {
+    line.contains("(NEEDED)") || line.trim_start().starts_with("INTERP")
+}
+
+fn size(file: &Path) -> Result<u64, String> {
+    let data = std::fs::metadata(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(data.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_a_loader_or_a_library_is_dynamic() {
+        assert!(is_dynamic("  INTERP         0x000318 0x0000000000000318"));
+        assert!(is_dynamic(" 0x0000000000000001 (NEEDED)   Shared library: [libc.so.6]"));
+        assert!(!is_dynamic("  LOAD           0x000000 0x0000000000400000"));
+    }
+}

@@ -1,0 +1,198 @@
+//! The tree of an installation, from which every package is made, and its form below `/usr`.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::licences;
+use super::programs::Programs;
+use crate::commands::{output, target};
+
+/// The version of the packages.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The variable that holds the time of all files, in seconds since 1970.
+pub const EPOCH: &str = "SOURCE_DATE_EPOCH";
+/// The list with which `heaptide sdk` knows its own files: those here belong to the package.
+const SDK_LIST: &str = "share/heaptide/files";
+/// Scripts for shells, and where they go.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/heaptide"),
+    ("zsh", "share/zsh/site-functions/_heaptide"),
+    ("fish", "share/fish/vendor_completions.d/heaptide.fish"),
+];
+/// Where the documents go.
+pub const DOCUMENTS: &str = "share/doc/heaptide";
+
+/// The whole tree, with the time of its files.
+pub struct Tree {
+    /// Its directory.
+    pub place: PathBuf,
+    /// The time of every file, in seconds since 1970.
+    pub epoch: u64,
+}
+
+impl Tree {
+    /// Makes it in `package/tree` of the target directory.
+    ///
+    /// # Errors
+    ///
+    /// The command fails, or a file cannot be written.
+    pub fn new(root: &Path, programs: &Programs) -> Result<Tree, String> {
+        let tree = Tree { place: fresh(&places(root).join("tree"))?, epoch: epoch(root)? };
+        let heaptide = |words: &[&str]| output(Command::new(&programs.heaptide).args(words));
+        let place = |path: &str| tree.place.join(path);
+        let shown = |path: &str| place(path).display().to_string();
+        heaptide(&["sdk", &shown("")])?;
+        fs::remove_file(place(SDK_LIST)).map_err(|e| format!("{SDK_LIST}: {e}"))?;
+        heaptide(&["man", &shown("share/man/man1")])?;
+        for (shell, path) in COMPLETIONS {
+            write(&place(path), heaptide(&["completions", shell])?.as_bytes())?;
+        }
+        copy(&programs.heaptide, &place("bin/heaptide"))?;
+        copy(&programs.sql, &place("bin/heaptide-sql"))?;
+        for document in ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
+            copy(&root.join(document), &place(DOCUMENTS).join(document))?;
+        }
+        write(&place(DOCUMENTS).join("third-party.txt"), licences::text(root)?.as_bytes())?;
+        settle(&tree.place, tree.epoch)?;
+        Ok(tree)
+    }
+
+    /// A copy in `package/NAME/usr` of the target directory, for a package of a distribution, with
+    /// `renamed` directories and compressed manual pages. Returns `package/NAME`.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or written.
+    pub fn below_usr(
+        &self,
+        root: &Path,
+        name: &str,
+        renamed: &[(&str, &str)],
+    ) -> Result<PathBuf, String> {
+        let place = fresh(&places(root).join(name))?;
+        for path in files(&self.place)? {
+            let to = place.join("usr").join(below_usr(&path, renamed));
+            copy(&self.place.join(&path), &to)?;
+            if path.starts_with("share/man") {
+                output(Command::new("gzip").args(["-9n"]).arg(&to))?;
+            }
+        }
+        let compat = place.join("usr/share/pkgconfig/heaptide-compat.pc");
+        let text = fs::read_to_string(&compat).map_err(|e| format!("{}: {e}", compat.display()))?;
+        write(&compat, text.replace("}/compat", "}/heaptide-compat").as_bytes())?;
+        settle(&place, self.epoch)?;
+        Ok(place)
+    }
+}
+
+/// Where packages and what they are made from are.
+pub fn places(root: &Path) -> PathBuf {
+    target(root).join("package")
+}
+
+/// Where finished packages are, with their names.
+pub fn finished(root: &Path, name: &str) -> Result<PathBuf, String> {
+    let place = places(root).join("finished");
+    fs::create_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+    Ok(place.join(name))
+}
+
+/// Directories whose names are too general for `/usr`, or that not every distribution searches.
+const BELOW_USR: [(&str, &str); 3] = [
+    ("include/compat", "include/heaptide-compat"),
+    ("lib/compat", "lib/heaptide-compat"),
+    ("lib/pkgconfig", "share/pkgconfig"),
+];
+
+/// The path of a file of the tree below `/usr`.
+fn below_usr(path: &Path, renamed: &[(&str, &str)]) -> PathBuf {
+    let rule = |(from, to): &(&str, &str)| Some(Path::new(to).join(path.strip_prefix(from).ok()?));
+    renamed.iter().chain(&BELOW_USR).find_map(rule).unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Paths of all files below a directory, from there, sorted.
+pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    let mut directories = vec![place.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        let failed = |e| format!("{}: {e}", directory.display());
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                found.push(path.strip_prefix(place).unwrap_or(&path).to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The time of every file: that of the variable, else of the last commit.
+fn epoch(root: &Path) -> Result<u64, String> {
+    let text = match std::env::var(EPOCH) {
+        Ok(text) => text,
+        Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
+            .map_err(|e| format!("{e}; set {EPOCH} where there is no git repository"))?,
+    };
+    let text = text.trim();
+    text.parse().map_err(|_| format!("{EPOCH}: `{text}`, expected seconds since 1970"))
+}
+
+/// Gives all files of a tree the same rights and time, whatever umask and clock were.
+pub fn settle(place: &Path, epoch: u64) -> Result<(), String> {
+    let time = UNIX_EPOCH + Duration::from_secs(epoch);
+    let mut paths = vec![(place.to_path_buf(), 0o755)];
+    for path in files(place)? {
+        let is_program = path.parent().is_some_and(|parent| parent.ends_with("bin"));
+        paths.push((place.join(&path), if is_program { 0o755 } else { 0o644 }));
+        let directories = path.ancestors().skip(1);
+        paths.extend(directories.map(|directory| (place.join(directory), 0o755)));
+    }
+    for (path, mode) in paths {
+        let settled = fs::set_permissions(&path, Permissions::from_mode(mode))
+            .and_then(|()| File::open(&path)?.set_modified(time));
+        settled.map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// An empty directory.
+pub fn fresh(place: &Path) -> Result<PathBuf, String> {
+    let failed = |e| format!("{}: {e}", place.display());
+    if place.exists() {
+        fs::remove_dir_all(place).map_err(failed)?;
+    }
+    fs::create_dir_all(place).map_err(failed)?;
+    Ok(place.to_path_buf())
+}
+
+/// Writes a file and the directories above it.
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
+    let parent = file.parent().map_or(Ok(()), fs::create_dir_all);
+    parent.and_then(|()| fs::write(file, bytes)).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let parent = to.parent().map_or(Ok(()), fs::create_dir_all);
+    let copied = parent.and_then(|()| fs::copy(from, to));
+    copied.map(|_| ()).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_get_names_that_a_system_knows() {
+        let to = |path: &str| below_usr(Path::new(path), &[("share/zsh/a", "share/zsh/b")]);
+        assert_eq!(to("include/compat/a/b.h"), Path::new("include/heaptide-compat/a/b.h"));
+        assert_eq!(to("lib/pkgconfig/heaptide.pc"), Path::new("share/pkgconfig/heaptide.pc"));
+        assert_eq!(to("share/zsh/a/_x"), Path::new("share/zsh/b/_x"));
+        assert_eq!(to("bin/heaptide"), Path::new("bin/heaptide"));
+    }
+}

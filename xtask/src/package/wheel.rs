@@ -1,0 +1,45 @@
+//! The wheel for Python: both programs, the recorder, and the modules.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::programs::{PROFILE, TRIPLE, tools, with_flags};
+use super::tree::{EPOCH, Tree, VERSION, finished, fresh, places};
+use crate::commands::run;
+
+/// What maturin names the platform of a program that is linked with musl.
+const MUSL: &str = "musllinux_1_1";
+/// All systems that the wheel runs on, as wheels name them: the programs need no libc.
+const PLATFORMS: &str = "manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64";
+
+/// Builds it: maturin makes a wheel of the modules and the command, to which the other program is
+/// added.
+///
+/// # Errors
+///
+/// A tool cannot be fetched, or fails.
+pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
+    let tools = tools(root)?;
+    let work = fresh(&places(root).join("wheel"))?;
+    let epoch = tree.epoch.to_string();
+    let mut maturin = Command::new(tools.join("maturin"));
+    maturin.args(["build", "--locked", "--zig", "--profile", PROFILE, "--target", TRIPLE]);
+    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work).env(EPOCH, &epoch);
+    run(with_flags(&mut maturin, root, &tools)?)?;
+    let wheel = |words: &[&str]| {
+        let mut command = Command::new(tools.join("wheel"));
+        run(command.args(words).env(EPOCH, &epoch).current_dir(&work))
+    };
+    wheel(&["unpack", &format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl")])?;
+    let unpacked = format!("heaptide-{VERSION}");
+    let scripts = work.join(&unpacked).join(format!("heaptide-{VERSION}.data/scripts"));
+    let added = std::fs::copy(tree.place.join("bin/heaptide-sql"), scripts.join("heaptide-sql"));
+    added.map_err(|e| format!("{}: {e}", scripts.display()))?;
+    wheel(&["pack", &unpacked])?;
+    let name = format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl");
+    wheel(&["tags", "--remove", "--platform-tag", PLATFORMS, &name])?;
+    let name = format!("heaptide-{VERSION}-py3-none-{PLATFORMS}.whl");
+    let file = finished(root, &name)?;
+    std::fs::rename(work.join(&name), &file).map_err(|e| format!("{name}: {e}"))?;
+    Ok(file)
+}
