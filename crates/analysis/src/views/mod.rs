@@ -1,11 +1,12 @@
-//! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, the peak,
-//! the timeline, and the difference between two processes.
+//! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, lifetimes,
+//! the peak, the timeline, and the difference between two processes.
 
 pub mod aggregate;
 pub mod coverage;
 pub mod diff;
 pub mod highest;
 pub mod leaks;
+pub mod lifetimes;
 pub mod memory;
 pub mod owners_over_time;
 pub mod peak;
