@@ -129,19 +129,22 @@ fn point_at_each_kind(browser: &mut Browser, what: &str) {
     let count = browser.value(
         "(() => { const kinds = new Map(checks.controls().map((one) =>
          [`${one.className} ${one.getAttribute('aria-pressed')} ${one.parentElement.className}`, one]));
-         window.kinds = [...kinds.values()].filter((one) => one.tagName === 'BUTTON');
+         checks.kinds = [...kinds.values()].filter((one) => one.tagName === 'BUTTON');
          return kinds.size; })()",
     );
     assert!(count.as_u64() > Some(5), "{what}: {count} kinds of controls");
-    for index in 0..browser.value("kinds.length").as_u64().expect("a number") {
+    for index in 0..browser.value("checks.kinds.length").as_u64().expect("a number") {
         let at = browser.value(&format!(
-            "(() => {{ kinds[{index}].scrollIntoView({{ block: 'center' }});
-             const {{ left, top, width, height }} = kinds[{index}].getBoundingClientRect();
+            "(() => {{ checks.kinds[{index}].scrollIntoView({{ block: 'center' }});
+             const {{ left, top, width, height }} = checks.kinds[{index}].getBoundingClientRect();
              return [left + width / 2, top + height / 2]; }})()"
         ));
         let [x, y] = [0, 1].map(|i| at[i].as_f64().expect("a number"));
         browser.point_at(x, y);
-        browser.check(&format!("contrast(kinds[{index}])"), &format!("{what}, under the pointer"));
+        browser.check(
+            &format!("contrast(checks.kinds[{index}])"),
+            &format!("{what}, under the pointer"),
+        );
     }
     browser.point_at(1.0, 1.0);
 }
@@ -187,7 +190,7 @@ fn lifetimes_are_a_table_where_there_is_a_trace() {
     assert_eq!(run(command.arg(&program), &place).status, 0);
     let Some(mut browser) = Browser::start(&place) else { return };
     let page = exported(&place);
-    let viewer = Viewer::start(&place, &["a.heaptide", "b.heaptide"]);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
     let rows = "[...document.querySelectorAll('#tables tbody tr')].map((row) =>
         [row.querySelector('.link').textContent, row.cells[0].textContent, row.cells[5].textContent,
          row.cells[7].textContent].join(' ')).sort()";
@@ -221,7 +224,9 @@ fn lifetimes_are_a_table_where_there_is_a_trace() {
         browser.assert_sound(&address);
     }
     // The other recording has no trace.
-    browser.value("change({ search: '', process: 1 })");
+    let other = Viewer::start(&place, &["b.heaptide"]);
+    browser.open(&other.url(), DESKTOP);
+    browser.click("[data-table='lifetimes']");
     browser.until("byId('tables').textContent.includes('heaptide run --mode trace')");
     browser.assert_sound("without a trace");
 }
@@ -241,8 +246,7 @@ fn thousands_of_frames_are_drawn() {
     browser.value("flame.panes[0].stage.scrollTop = 50_000");
     browser.until(
         "(({ canvas, stage }) => stage.scrollTop > 49_000 && canvas.height <= 720
-         && canvas.getContext('2d').getImageData(20, 0, 1, 720).data.some((part) => part > 0))(
-           flame.panes[0])",
+         && checks.pixels(canvas).some((part) => part > 0))(flame.panes[0])",
     );
     let (top, level) = ("flame.panes[0].stage.getBoundingClientRect().top", "2631");
     let box_at = format!(
@@ -274,6 +278,7 @@ fn windows_and_kinds_of_memory_are_in_the_chart() {
         let window = "(({ begin_ns, end_ns }) => state.from === begin_ns && state.to === end_ns)(
             shown.model.head.windows[0])";
         browser.until(window);
+        browser.until("document.querySelector('#range button') !== null");
         browser.click("#range button");
         browser.until("state.from === null");
         browser.value(

@@ -174,11 +174,19 @@ checks.overlaps = () => {
   return wrong.slice(0, 5);
 };
 
+/** The pixels of a canvas. Reading the canvas itself would move it out of the graphics processor. */
+checks.pixels = (canvas) => {
+  const { width, height } = canvas;
+  const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  return copy.getImageData(0, 0, width, height).data;
+};
+
 /** Pictures that are blank, or do not reach from edge to edge at their first row. */
 checks.blank = () => [...document.querySelectorAll(".stage canvas")].flatMap((canvas) => {
   const { width, height } = canvas;
   if (width < 100 || height < 19) return [`${canvas.id}: ${width} × ${height}`];
-  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const data = checks.pixels(canvas);
   const colours = new Set();
   let [filled, first] = [0, 0];
   for (let at = 0; at < data.length; at += 4) {

@@ -162,10 +162,12 @@ function prepared(canvas, width, height) {
   const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
   const to = canvas.getContext("2d");
   if (canvas.width !== wide || canvas.height !== high) {
-    // This empties it, and takes memory for it.
+    // This empties it, and takes memory for it. A font is looked up for each time that it is set.
     canvas.width = wide;
     canvas.height = high;
     canvas.style.height = `${height}px`;
+    to.font = (flame.theme ??= theme()).font;
+    to.textBaseline = "middle";
   } else {
     to.resetTransform();
     to.clearRect(0, 0, wide, high);
@@ -177,10 +179,7 @@ function prepared(canvas, width, height) {
 /** What all boxes of a picture share. */
 function lookOfBoxes(pane) {
   const look = flame.theme ??= theme();
-  const to = pane.canvas.getContext("2d");
-  to.font = look.font;
-  to.textBaseline = "middle";
-  look.letter ||= to.measureText("m").width;
+  look.letter ||= pane.canvas.getContext("2d").measureText("m").width;
   const { tree } = flame;
   const isDifference = shown.other !== null && pane.side === "merged";
   const m = measureShown();

@@ -1,12 +1,12 @@
 // The table of lifetimes: of the blocks of each owner that were freed, from a trace. Sites have
-// lifetimes by classes, 16 for each power of two, so the sums are of what is selected.
+// lifetimes by classes, 8 for each power of two, so the sums are of what is selected.
 
 /** The columns of the table: the key of its statistic, a title, a meaning, and how it is written. */
 const lifetimeColumns = [
   ["own", "freed", "blocks that were freed", shortCount, count],
-  ["median", "median", "half of the blocks lived no longer; within 3 %", duration],
+  ["median", "median", "half of the blocks lived no longer; within 6 %", duration],
   ["mean", "mean", "the mean lifetime", duration],
-  ["late", "99 %", "99 of 100 blocks lived no longer; within 3 %", duration],
+  ["late", "99 %", "99 of 100 blocks lived no longer; within 6 %", duration],
   ["longest", "longest", "the longest lifetime of a block that was freed", duration],
   ["temporary", "temporary", "freed before the thread allocated again", shortCount, count],
   ["others", "freed by others", "freed by a thread other than the allocating one", shortCount, count],
@@ -15,9 +15,9 @@ const lifetimeColumns = [
 
 /** A lifetime in the middle of a class. */
 function lifetimeOf(number) {
-  if (number < 16) return number;
-  const wide = 2 ** (Math.floor(number / 16) - 1);
-  return (16 + (number % 16)) * wide + wide / 2;
+  if (number < 8) return number;
+  const wide = 2 ** (Math.floor(number / 8) - 1);
+  return (8 + (number % 8)) * wide + (wide - 1) / 2;
 }
 
 /** The classes of all sites, and where those of each site begin. */
@@ -47,7 +47,7 @@ function lifetimeRows(model) {
   }
   const stats = Object.fromEntries(["freed", "median", "mean", "late", "longest"].map((name) =>
     [name, new Float64Array(length)]));
-  const room = new Float64Array(1024);
+  const room = new Float64Array(512);
   sitesOf.forEach((sites, row) => {
     if (sites) Object.entries(lifetimesOf(model, sites, room)).forEach(([name, value]) => {
       stats[name][row] = value;

@@ -59,10 +59,7 @@ pub(super) fn lifetimes(columns: &mut Columns, lifetimes: &Lifetimes) {
 
 /// The columns of a process. Indices are from 0; those that may be none are one more, with 0 for
 /// none. Parents and owners are given as the distance to them, which is small.
-pub(super) fn columns(
-    process: &Process,
-    traced: Option<&Lifetimes>,
-) -> (Vec<u8>, Vec<Column>) {
+pub(super) fn columns(process: &Process, traced: Option<&Lifetimes>) -> (Vec<u8>, Vec<Column>) {
     let owners = Owners::of(process);
     let types = Types::of(process, &owners);
     let (mut columns, mut texts) = (Columns::default(), Texts::new());
