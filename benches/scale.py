@@ -65,9 +65,12 @@ def size_of(suite, export):
 
 def synthetic(suite, stacks):
     """The recording, made where the command was built unless it is there."""
-    if suite.quick:
-        stacks //= 10
-    built = os.path.dirname(suite.tools.heaptide)
+    return made(suite.tools.heaptide, stacks // 10 if suite.quick else stacks)
+
+
+def made(heaptide, stacks):
+    """The same for a command."""
+    built = os.path.dirname(heaptide)
     generator = os.path.join(built, "heaptide-synthetic")
     recording = os.path.join(built, f"synthetic-{stacks}.heaptide")
     names = os.path.join(recording, "symbols.json")

@@ -3,6 +3,7 @@
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::Process;
 use heaptide_analysis::views::highest::Highest;
+use heaptide_analysis::views::lifetimes::Lifetimes;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_render::page;
 
@@ -30,13 +31,18 @@ pub fn replayed(process: &Process) -> Option<Highest> {
     }
 }
 
-/// Live bytes over time by the owners with most, if it has a trace; likewise.
-pub fn owners_over_time(process: &Process) -> Option<OwnersOverTime> {
+/// Live bytes over time by the owners with most, and lifetimes of blocks, if it has a trace;
+/// likewise.
+pub fn for_page(process: &Process) -> Option<(OwnersOverTime, Lifetimes)> {
     if !process.has_trace() {
         return None;
     }
     let progress = Progress::start("reading the trace");
-    let found = OwnersOverTime::of(process, &Owners::of(process), page::OWNERS);
+    let over_time = OwnersOverTime::of(process, &Owners::of(process), page::OWNERS);
+    let lifetimes = Lifetimes::of(process, 0..u64::MAX);
     drop(progress);
-    found.map_err(|error| message(format_args!("{error}"))).ok()
+    let found = over_time.and_then(|over_time| Ok((over_time, lifetimes?)));
+    let found = found.map_err(|error| message(format_args!("{error}"))).ok()?;
+    found.1.notes.iter().for_each(|note| message(format_args!("{note}")));
+    Some(found)
 }

@@ -16,7 +16,7 @@ use crate::access;
 use crate::app::App;
 use crate::catalog::{Moment, Recording};
 use crate::refusal::Refusal;
-use crate::{control, data, events, owners, query, source};
+use crate::{control, data, events, lifetimes, owners, query, source};
 
 /// The routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -25,6 +25,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/recordings", get(recordings))
         .route("/api/data", get(data::data))
         .route("/api/changes", get(events::changes))
+        .route("/api/lifetimes", get(lifetimes::lifetimes))
         .route("/api/owners", get(owners::owners))
         .route("/api/query", get(query::query))
         .route("/api/source", get(source::source))

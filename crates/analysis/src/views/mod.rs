@@ -1,11 +1,12 @@
-//! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, the peak,
-//! the timeline, the difference between two processes, and how ranks of a job differ.
+//! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, lifetimes,
+//! the peak, the timeline, the difference between two processes, and how ranks of a job differ.
 
 pub mod aggregate;
 pub mod coverage;
 pub mod diff;
 pub mod highest;
 pub mod leaks;
+pub mod lifetimes;
 pub mod memory;
 pub mod owners_over_time;
 pub mod peak;

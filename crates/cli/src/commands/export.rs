@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Combine, Measure, Mode, Process, Recording};
 use heaptide_analysis::views::highest::Highest;
+use heaptide_analysis::views::lifetimes::Lifetimes;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::replayed::{owners_over_time, replayed};
+use heaptide_command::replayed::{for_page, replayed};
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::source::{Reader, Values, View};
@@ -161,9 +162,8 @@ pub fn export(options: &ExportOptions) -> Outcome {
     };
     require(options, metric, &selected, process)?;
     let highest = if has_highest(options.format) { replayed(process) } else { None };
-    let over_time =
-        if options.format == ExportFormat::Html { owners_over_time(process) } else { None };
-    let traced = Traced { highest, over_time };
+    let of_page = if options.format == ExportFormat::Html { for_page(process) } else { None };
+    let traced = Traced { highest, of_page };
     let write =
         |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
@@ -173,7 +173,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
 /// What a trace adds to the tables, as far as the format contains it.
 struct Traced {
     highest: Option<Highest>,
-    over_time: Option<OwnersOverTime>,
+    of_page: Option<(OwnersOverTime, Lifetimes)>,
 }
 
 /// Whether the format has the highest live bytes of stacks.
@@ -299,7 +299,12 @@ fn write(
             let state = options.malloc_tag_state.clone().unwrap_or_default();
             malloc_tag::write(out, process, form, &state)
         }
-        ExportFormat::Html => page::write(out, process, measure, traced.over_time.as_ref()),
+        ExportFormat::Html => {
+            let of_page = traced.of_page.as_ref();
+            let of_page =
+                of_page.map(|(over_time, lifetimes)| page::Traced { over_time, lifetimes });
+            page::write(out, process, measure, of_page)
+        }
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure, highest),

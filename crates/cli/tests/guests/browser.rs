@@ -121,6 +121,29 @@ impl Browser {
         self.until("document.readyState === 'complete' && typeof shown === 'object' && shown.model !== null");
     }
 
+    /// Has the page drawn for a dark screen, or a light one, from its next opening on.
+    pub fn theme(&mut self, theme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": theme });
+        self.command("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
+    }
+
+    /// Moves the pointer to a point of the window.
+    pub fn point_at(&mut self, x: f64, y: f64) {
+        let event = json!({ "type": "mouseMoved", "x": x, "y": y });
+        self.command("Input.dispatchMouseEvent", &event);
+    }
+
+    /// Gives the page the checks of `page_checks.js`.
+    pub fn load_checks(&mut self) {
+        self.value(concat!(include_str!("page_checks.js"), "; 0"));
+    }
+
+    /// Asserts that a check of the page finds nothing wrong.
+    pub fn check(&mut self, call: &str, what: &str) {
+        let wrong = self.value(&format!("checks.{call}"));
+        assert_eq!(wrong, json!([]), "{what}: {call}");
+    }
+
     /// The value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true,
@@ -212,6 +235,16 @@ impl Browser {
         let down = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
         for kind in [down, "keyUp"] {
             let event = json!({ "type": kind, "key": key, "text": text,
+                "windowsVirtualKeyCode": code });
+            self.command("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Presses a key of movement or Enter while Shift is held.
+    pub fn key_with_shift(&mut self, key: &str, code: u32) {
+        const SHIFT: u32 = 8;
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "modifiers": SHIFT,
                 "windowsVirtualKeyCode": code });
             self.command("Input.dispatchKeyEvent", &event);
         }

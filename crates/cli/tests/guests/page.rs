@@ -40,6 +40,8 @@ fn all(browser: &mut Browser, expression: &str) -> Vec<String> {
 /// Looks at each view, grouping, measure and table of the page; returns its tables.
 fn look_at_all(browser: &mut Browser, what: &str) -> Vec<String> {
     browser.assert_sound(what);
+    browser.load_checks();
+    browser.check("blank()", what);
     let tables = all(
         browser,
         "[...document.querySelectorAll('[data-table]')].map((one) => one.dataset.table)",
@@ -50,6 +52,7 @@ fn look_at_all(browser: &mut Browser, what: &str) -> Vec<String> {
         let pressed = format!("[data-table='{table}'][aria-pressed='true']");
         browser.until(&format!("document.querySelector(`{pressed}`) !== null"));
         browser.assert_sound(&format!("{what}, table {table}"));
+        browser.check("overlaps()", &format!("{what}, table {table}"));
     }
     let groups = all(
         browser,
@@ -57,14 +60,14 @@ fn look_at_all(browser: &mut Browser, what: &str) -> Vec<String> {
     );
     for group in groups {
         browser.value(&format!("change({{ by: '{group}', zoom: '' }})"));
-        let boxes = browser.value("flame.boxes.length");
+        let boxes = browser.value("flame.panes[0].boxes.length");
         assert!(boxes.as_u64() > Some(1), "{what}, by {group}: {boxes} boxes");
         browser.assert_sound(&format!("{what}, by {group}"));
     }
     browser.value("change({ by: '' })");
     for view in ["callers", "calls"] {
         browser.value(&format!("change({{ view: '{view}', zoom: '' }})"));
-        assert!(browser.value("flame.boxes.length").as_u64() > Some(1), "{what}, {view}");
+        assert!(browser.value("flame.panes[0].boxes.length").as_u64() > Some(1), "{what}, {view}");
         browser.assert_sound(&format!("{what}, {view}"));
     }
     let measures = all(browser, "shown.model.measures.map((one) => one.name)");
@@ -90,6 +93,204 @@ fn each_view_fits_a_desk_and_a_phone() {
         browser.open(&viewer.url(), size);
         look_at_all(&mut browser, &format!("served, {name}"));
     }
+}
+
+/// Texts, controls and their edges are seen on light and dark, also under the pointer.
+#[test]
+fn contrast_is_that_of_wcag_in_light_and_dark() {
+    let place = scratch("page-contrast");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    for (size, address) in [(DESKTOP, &page), (PHONE, &page), (DESKTOP, &viewer.url())] {
+        for theme in ["light", "dark"] {
+            let what = format!("{theme}, {size:?}, {address}");
+            browser.theme(theme);
+            browser.open(address, size);
+            browser.load_checks();
+            for check in ["boxes()", "names()", "contrast()"] {
+                browser.check(check, &what);
+            }
+            for change in ["table: 'lifetimes'", "areas: 'kinds'", "search: 'block'"] {
+                browser.value(&format!("change({{ {change} }})"));
+                browser.check("contrast()", &format!("{what}, {change}"));
+            }
+            if size == DESKTOP {
+                point_at_each_kind(&mut browser, &what);
+            }
+            browser.assert_sound(&what);
+        }
+    }
+}
+
+/// Moves the pointer over a button of each kind, and looks at its contrast then.
+fn point_at_each_kind(browser: &mut Browser, what: &str) {
+    let count = browser.value(
+        "(() => { const kinds = new Map(checks.controls().map((one) =>
+         [`${one.className} ${one.getAttribute('aria-pressed')} ${one.parentElement.className}`, one]));
+         checks.kinds = [...kinds.values()].filter((one) => one.tagName === 'BUTTON');
+         return kinds.size; })()",
+    );
+    assert!(count.as_u64() > Some(5), "{what}: {count} kinds of controls");
+    for index in 0..browser.value("checks.kinds.length").as_u64().expect("a number") {
+        let at = browser.value(&format!(
+            "(() => {{ checks.kinds[{index}].scrollIntoView({{ block: 'center' }});
+             const {{ left, top, width, height }} = checks.kinds[{index}].getBoundingClientRect();
+             return [left + width / 2, top + height / 2]; }})()"
+        ));
+        let [x, y] = [0, 1].map(|i| at[i].as_f64().expect("a number"));
+        browser.point_at(x, y);
+        browser.check(
+            &format!("contrast(checks.kinds[{index}])"),
+            &format!("{what}, under the pointer"),
+        );
+    }
+    browser.point_at(1.0, 1.0);
+}
+
+/// Tab leads to each control, and shows where it is.
+#[test]
+fn all_is_reached_by_keys() {
+    let place = scratch("page-keys");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    for address in [&page, &viewer.url()] {
+        browser.open(address, DESKTOP);
+        browser.load_checks();
+        browser.until("checks.controls().length > 20");
+        let controls = browser.value("checks.controls().length").as_u64().expect("a number");
+        for _ in 0..controls + 10 {
+            browser.key("Tab");
+            assert_eq!(browser.value("checks.reach()"), "", "{address}");
+        }
+        browser.check("unreached()", address);
+        browser.assert_sound(address);
+    }
+    // A range is chosen by keys alone.
+    browser.value("byId('chart').focus()");
+    browser.key("ArrowRight");
+    browser.until("byId('said').textContent.includes('allocations so far')");
+    browser.key_with_shift("End", 35);
+    browser.key("Enter");
+    browser.until("state.from === shown.model.head.timeline.time_ns[0] && state.from < state.to");
+    browser.assert_sound("a range by keys");
+}
+
+/// 52 of 57 blocks are freed: those of `brief` at once, those of `lifo` last first.
+#[test]
+fn lifetimes_are_a_table_where_there_is_a_trace() {
+    let place = scratch("page-lifetimes");
+    let program = Guest::read("trace_lifetimes.c").build("trace_lifetimes", &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &["--mode", "trace"]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let mut command = recorded(&place.join("b.heaptide"), &[]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    let rows = "[...document.querySelectorAll('#tables tbody tr')].map((row) =>
+        [row.querySelector('.link').textContent, row.cells[0].textContent, row.cells[5].textContent,
+         row.cells[7].textContent].join(' ')).sort()";
+    let expected = ["brief 20 20 ", "fifo 20 1 ", "kept   5", "lifo 10 1 ", "nested 2 1 "];
+    let statistic = |name: &str, owner: &str| {
+        format!(
+            "(() => {{ const rows = lifetimeRows(shown.model);
+             const names = [...new Array(rows.length).keys()].map((row) =>
+               shown.model.item(rows.item(row)).name);
+             return rows.stats.{name}[names.indexOf('{owner}')]; }})()"
+        )
+    };
+    for address in [page, viewer.url()] {
+        browser.open(&address, DESKTOP);
+        browser.click("[data-table='lifetimes']");
+        browser.until("document.querySelectorAll('#tables tbody tr').length === 5");
+        assert_eq!(all(&mut browser, rows), expected, "{address}");
+        // Of ten blocks freed last first, each outlives all that were allocated after it.
+        let number = |browser: &mut Browser, name: &str, owner: &str| {
+            browser.value(&statistic(name, owner)).as_f64().expect("a number")
+        };
+        let [median, mean, late, longest] =
+            ["median", "mean", "late", "longest"].map(|name| number(&mut browser, name, "lifo"));
+        assert!(0.0 < median && median <= late && late <= longest, "{median} {late} {longest}");
+        assert!(mean < longest && longest < 1e9, "{mean} {longest}");
+        browser.click("#tables th:nth-child(5) button");
+        browser
+            .until("document.querySelector('#tables th[aria-sort]').textContent === 'longest ↓'");
+        browser.value("change({ search: 'fifo', sort: 'own' })");
+        assert_eq!(all(&mut browser, rows), ["fifo 20 1 "]);
+        browser.assert_sound(&address);
+    }
+    // The other recording has no trace.
+    let other = Viewer::start(&place, &["b.heaptide"]);
+    browser.open(&other.url(), DESKTOP);
+    browser.click("[data-table='lifetimes']");
+    browser.until("byId('tables').textContent.includes('heaptide run --mode trace')");
+    browser.assert_sound("without a trace");
+}
+
+/// Recursion 5000 frames deep: a canvas as high as that, 95,000 pixels, would be blank.
+#[test]
+fn thousands_of_frames_are_drawn() {
+    let place = scratch("page-deep");
+    let program = Guest::read("deep.c").build("deep", &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    assert_eq!(run(command.arg(program), &place).status, 0);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.open(&exported(&place), DESKTOP);
+    browser.load_checks();
+    assert!(browser.value("flame.panes[0].levels.length").as_u64() > Some(5000));
+    browser.check("blank()", "outermost frames");
+    browser.value("flame.panes[0].stage.scrollTop = 50_000");
+    browser.until(
+        "(({ canvas, stage }) => stage.scrollTop > 49_000 && canvas.height <= 720
+         && checks.pixels(canvas).some((part) => part > 0))(flame.panes[0])",
+    );
+    let (top, level) = ("flame.panes[0].stage.getBoundingClientRect().top", "2631");
+    let box_at = format!(
+        "boxAt(flame.panes[0], {{ clientX: 200, clientY: {top} + 5 + {level} * flame.row - 50_000 }})"
+    );
+    assert_eq!(browser.value(&format!("{box_at}.level")), 2631);
+    browser.assert_sound("deep");
+}
+
+/// A click on the span of a window chooses its range; what is resident is shown by its kinds.
+#[test]
+fn windows_and_kinds_of_memory_are_in_the_chart() {
+    let place = scratch("page-windows");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    for address in [exported(&place), viewer.url()] {
+        browser.open(&address, DESKTOP);
+        let areas = "document.querySelectorAll('#chart .area').length";
+        browser.until(&format!("areaKind() === 'owners' && {areas} >= 2"));
+        browser.click("[data-areas='none']");
+        browser.until(&format!("{areas} === 0"));
+        if browser.value("shown.model.head.memory.time_ns.length > 1") == true {
+            browser.click("[data-areas='kinds']");
+            browser.until(&format!("{areas} > 3 && byId('areas').textContent.includes('modules')"));
+            browser.assert_sound("kinds of memory");
+        }
+        browser.click("#chart .window");
+        let window = "(({ begin_ns, end_ns }) => state.from === begin_ns && state.to === end_ns)(
+            shown.model.head.windows[0])";
+        browser.until(window);
+        browser.until("document.querySelector('#range button') !== null");
+        browser.click("#range button");
+        browser.until("state.from === null");
+        browser.value(
+            "(() => { const select = document.querySelector(\"[aria-label='Range of a window']\");
+             select.selectedIndex = 1; select.dispatchEvent(new Event('change')); })()",
+        );
+        browser.until(window);
+        browser.assert_sound(&address);
+    }
+    // The window has a quarter of the blocks.
+    let name = "shown.model.measures.find((one) => one.name === 'allocations').total";
+    browser.until(&format!("shown.model.exact === 'trace' && {name} >= 250 && {name} < 750"));
 }
 
 /// Names of markup, of 10 kB, of control characters and of those that turn the direction of text.
@@ -126,7 +327,7 @@ fn the_flame_graph_is_used_by_mouse_and_keys() {
     // The first box below the root that has others inside it.
     let at = browser.value(
         "(() => { const frame = byId('canvas').getBoundingClientRect();
-         const box = flame.boxes.find((one) => one.level === 2 && one.node > 0);
+         const box = flame.panes[0].boxes.find((one) => one.level === 2 && one.node > 0);
          return [frame.left + box.x + box.width / 2, frame.top + 2.5 * flame.row,
            itemText(flame.tree.item[box.node])]; })()",
     );
@@ -239,7 +440,42 @@ fn two_moments_are_compared() {
         let sums = "[shown.model, shown.other].map((one) => one.head.totals.live_blocks)
             .sort((a, b) => a - b)";
         assert_eq!(browser.value(sums), serde_json::json!([10, 15]));
+        side_by_side(&mut browser, name);
     }
+}
+
+/// Both pictures have one scale, and move together.
+fn side_by_side(browser: &mut Browser, what: &str) {
+    browser.value("change({ measure: 'live_blocks' })");
+    browser.click("[data-pair='both']");
+    browser.until("flame.panes.length === 2 && flame.panes[1].boxes.length > 1");
+    browser.load_checks();
+    browser.check("blank()", what);
+    let width = |browser: &mut Browser, pane: u32, name: &str| {
+        let expression = format!(
+            "(flame.panes[{pane}].boxes.find((box) => box.node >= 0
+             && itemText(flame.tree.item[box.node]) === '{name}')?.width ?? 0) / flame.panes[{pane}].width"
+        );
+        browser.value(&expression).as_f64().expect("a number")
+    };
+    let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+    // 10 blocks before, and 15 now, in the width of 15.
+    assert!(near(width(browser, 0, "everything"), 2.0 / 3.0), "{what}");
+    assert!(near(width(browser, 1, "everything"), 1.0), "{what}");
+    for (pane, small, large) in [(0, 2.0 / 3.0, 0.0), (1, 2.0 / 3.0, 1.0 / 3.0)] {
+        assert!(near(width(browser, pane, "small"), small), "{what}, {pane}");
+        assert!(near(width(browser, pane, "large"), large), "{what}, {pane}");
+    }
+    browser.value(
+        "zoomTo(flame.panes[1].boxes.find((box) => box.node > 0
+         && itemText(flame.tree.item[box.node]) === 'small').node)",
+    );
+    for pane in [0, 1] {
+        assert!(near(width(browser, pane, "small"), 1.0), "{what}, {pane}, zoomed");
+    }
+    browser.assert_sound(&format!("side by side, {what}"));
+    browser.value("change({ pair: 'merged', zoom: '' })");
+    browser.until("flame.panes.length === 1");
 }
 
 /// 400 blocks at the begin of a trace, 200 in its middle: a drag over the chart chooses the latter.

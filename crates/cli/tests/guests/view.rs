@@ -351,6 +351,10 @@ fn a_span_of_time_is_exact_by_a_trace_and_else_by_snapshots() {
         let owners = viewer.get("/api/owners", &[("process", "0")]);
         let expected = if name == "trace" { 200 } else { 409 };
         assert_eq!(owners.status, expected, "{}", owners.text());
+        let lifetimes = viewer.get("/api/lifetimes", &[asked[0]]);
+        assert_eq!(lifetimes.status, expected, "{}", lifetimes.text());
+        let old = viewer.get("/api/lifetimes", &[asked[0], ("version", "77")]);
+        assert_eq!((old.status, &*old.text()), (409, "the tables have changed; load them again\n"));
         let of_first = viewer.row(TOTALS, &[("snapshot", "1")]);
         assert_eq!(of_first, json!([10, 0, 10, 1040]));
         let none = viewer.get("/api/data", &[("process", "0"), ("snapshot", "7")]);

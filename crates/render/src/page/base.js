@@ -94,11 +94,17 @@ function showTip(event, ...children) {
   tip.replaceChildren(...children.filter((child) => child !== null));
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
+  showTip.size = { width, height };
+  moveTip(event);
+}
+
+/** Moves the tooltip to the pointer, as it is. */
+function moveTip(event) {
+  const { width, height } = showTip.size;
   const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
   const below = event.clientY + 18;
   const top = below + height > innerHeight ? event.clientY - height - 12 : below;
-  tip.style.left = `${Math.max(4, left)}px`;
-  tip.style.top = `${Math.max(4, top)}px`;
+  tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
 }
 
 function hideTip() {

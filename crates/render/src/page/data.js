@@ -54,8 +54,13 @@ async function dataInside() {
 }
 
 /** The same as a server sends it: the length of the head, the head, the columns. */
-function dataFrom(buffer) {
+function unframed(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const head = new TextDecoder().decode(new Uint8Array(buffer, 4, length));
-  return new Model(JSON.parse(head), new Uint8Array(buffer, 4 + length));
+  return { head: JSON.parse(head), bytes: new Uint8Array(buffer, 4 + length) };
+}
+
+function dataFrom(buffer) {
+  const { head, bytes } = unframed(buffer);
+  return new Model(head, bytes);
 }

@@ -33,6 +33,8 @@ pub(super) struct Head {
     title: String,
     facts: Vec<(&'static str, String)>,
     mode: &'static str,
+    /// Whether there is a trace.
+    traced: bool,
     /// What a reader should know of how complete this is.
     warnings: Vec<String>,
     totals: BTreeMap<&'static str, u64>,
@@ -173,6 +175,7 @@ impl Head {
                 Mode::Stacks => "stacks",
                 Mode::Scopes => "scopes",
             },
+            traced: process.has_trace(),
             warnings: warnings(process),
             totals: Measure::all().iter().map(total).collect(),
             duration_ns: process.lifetime.duration_ns,

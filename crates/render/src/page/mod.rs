@@ -13,9 +13,12 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::lifetimes::Lifetimes;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
+use serde::Serialize;
 
 use crate::shared::command_line::command_line;
+use columns::{Column, Columns};
 use head::{Head, OwnersChart};
 
 /// Owners that the chart over time has colours for.
@@ -23,7 +26,7 @@ pub const OWNERS: usize = 10;
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("page.html");
 pub(crate) const STYLE: &str = include_str!("page.css");
-const SCRIPT: [&str; 14] = [
+const SCRIPT: [&str; 17] = [
     include_str!("base.js"),
     include_str!("data.js"),
     include_str!("model.js"),
@@ -31,26 +34,39 @@ const SCRIPT: [&str; 14] = [
     include_str!("trees.js"),
     include_str!("rows.js"),
     include_str!("timeline.js"),
-    include_str!("memory.js"),
+    include_str!("areas.js"),
+    include_str!("brush.js"),
+    include_str!("boxes.js"),
     include_str!("flames.js"),
     include_str!("menu.js"),
     include_str!("tables.js"),
+    include_str!("lifetimes.js"),
     include_str!("stacks.js"),
     include_str!("server.js"),
     include_str!("start.js"),
 ];
 
+/// What a trace adds to a page in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Traced<'a> {
+    /// Live bytes over time by owner.
+    pub over_time: &'a OwnersOverTime,
+    /// Lifetimes of blocks.
+    pub lifetimes: &'a Lifetimes,
+}
+
 /// Writes the page of a process with its data, which opens with a measure; with the first that has
-/// a value if that one has none or is not shown. `over_time` is there if there is a trace.
+/// a value if that one has none or is not shown.
 ///
 /// Errors: those of `out`.
 pub fn write(
     out: &mut dyn Write,
     process: &Process,
     measure: Measure,
-    over_time: Option<&OwnersOverTime>,
+    traced: Option<Traced<'_>>,
 ) -> io::Result<()> {
-    let (columns, list) = tables::columns(process);
+    let (columns, list) = tables::columns(process, traced.map(|traced| traced.lifetimes));
+    let over_time = traced.map(|traced| traced.over_time);
     let head = serde_json::to_string(&Head::of(process, measure, list, over_time))?;
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
     packed.write_all(&columns)?;
@@ -76,13 +92,30 @@ pub fn shell(title: &str) -> String {
 ///
 /// Errors: none but for want of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
-    let (columns, list) = tables::columns(process);
+    let (columns, list) = tables::columns(process, None);
     let head = serde_json::to_vec(&Head::of(process, measure, list, None))?;
-    let mut bytes = Vec::with_capacity(4 + head.len() + columns.len());
-    bytes.extend_from_slice(&(head.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&head);
-    bytes.extend_from_slice(&columns);
-    Ok(bytes)
+    Ok(framed(&head, &columns))
+}
+
+/// The lifetimes of blocks as more columns of the data, in the same form: for a server that is
+/// asked for them when they are shown.
+///
+/// Errors: none but for want of memory.
+pub fn lifetimes(lifetimes: &Lifetimes) -> io::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct More {
+        columns: Vec<Column>,
+    }
+    let mut columns = Columns::default();
+    tables::lifetimes(&mut columns, lifetimes);
+    let (columns, list) = columns.finish();
+    Ok(framed(&serde_json::to_vec(&More { columns: list })?, &columns))
+}
+
+/// A head and columns in one.
+fn framed(head: &[u8], columns: &[u8]) -> Vec<u8> {
+    let length = (head.len() as u32).to_le_bytes();
+    [&length, head, columns].concat()
 }
 
 /// What the page draws of owners over time, as JSON, for a server that is asked for it after the

@@ -95,18 +95,20 @@ class Model {
   // Items: what boxes and rows stand for. Functions by their numbers, and others after them.
 
   /** The number of an item that is no function, such as a thread. */
-  extra(kind, id, short, name) {
+  extra(kind, id, short, name, more = {}) {
     return this.once(`item ${kind} ${id}`, () =>
-      this.functions + this.extras.push({ kind, id, short, name }) - 1);
+      this.functions + this.extras.push({ kind, id, short, name, ...more }) - 1);
   }
 
   item(number) {
     if (number >= this.functions) return this.extras[number - this.functions];
     return this.once(number, () => {
       const of = (column) => this.columns[`function.${column}`][number];
+      const text = (column) => this.text(of(column));
+      // The whole name may be long, and boxes do not show it.
       return {
-        kind: "function", id: number, short: this.text(of("short")), name: this.text(of("name")),
-        module: this.text(of("module")), own: (of("flags") & OWN) !== 0,
+        kind: "function", id: number, short: text("short"), get name() { return text("name"); },
+        module: text("module"), own: (of("flags") & OWN) !== 0,
       };
     });
   }

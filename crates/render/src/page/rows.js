@@ -36,7 +36,7 @@ function functionRows(model) {
     all[none] = own[0];
     return all;
   });
-  return { ...grouped(model, key, none + 1, (f) => (f === none ? nothing() : f)), inclusive };
+  return { ...grouped(model, key, none + 1, (f) => (f === none ? nothing() : f)), inclusive, key };
 }
 
 function ownerItem(model, stack) {
@@ -137,5 +137,6 @@ const tableKinds = [
     there: (model) => model.columns["label.name"].length > 0 },
   { kind: "threads", title: "Threads", text: "thread", times: "threads", only: "thread",
     rows: threadRows, there: (model) => model.sites > 0 },
-  { kind: "sizes", title: "Sizes", there: (model) => model.head.sizes.length > 0 },
+  { kind: "lifetimes", title: "Lifetimes", text: "owner", draw: lifetimes, there: hasStacks },
+  { kind: "sizes", title: "Sizes", draw: sizes, there: (model) => model.head.sizes.length > 0 },
 ];

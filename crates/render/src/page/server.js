@@ -223,7 +223,8 @@ function addSample(news) {
     head.peak_time_ns = news.time_ns;
   }
   drawTotals();
-  timeline(byId("timeline"));
+  if (timeline.draw) timeline.draw();
+  else timeline(byId("timeline"));
 }
 
 /** Queries to start from: what they are of, whether they need a trace, and their text. */

@@ -85,7 +85,6 @@ function drawAll() {
   drawSources();
   drawTotals();
   timeline(byId("timeline"));
-  memoryOverTime(byId("memory"));
   drawChoices();
   flames(byId("flames"));
   tables(byId("tables"));
@@ -98,8 +97,8 @@ function drawChange(news) {
     load();
     return;
   }
-  if (isOf("from", "to")) timeline.draw?.();
-  if (isOf("q")) return;
+  if (isOf("from", "to", "areas")) timeline.draw?.();
+  if (Object.keys(news).every((name) => name === "q" || name === "areas")) return;
   if (Object.keys(news).length === 1 && isOf("zoom")) {
     flames.draw?.();
     return;
@@ -135,6 +134,13 @@ async function start() {
     flame.theme = null;
     flames.draw?.();
   });
+  // A canvas in view has the rows in view only; paper has all of them.
+  for (const [event, isWhole] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      flame.whole = isWhole;
+      redrawFlames();
+    });
+  }
   addEventListener("hashchange", () => {
     const before = { ...state };
     stateFromAddress();

@@ -3,11 +3,11 @@
 /** The words of the address, what they are without it, and how they are read. */
 const settings = {
   process: [null, Number], snapshot: [null, Number], compare: [null, String],
-  measure: [null, String], view: ["calls", String], by: ["", String], zoom: ["", String],
+  measure: [null, String], view: ["calls", String], pair: ["merged", String], by: ["", String], zoom: ["", String],
   search: ["", String], table: [null, String], sort: ["own", String], order: ["falling", String],
   columns: [null, String], focus: ["", String], hide: ["", String], own: ["", String],
   thread: ["", String], scope: ["", String], label: ["", String], type: ["", String],
-  from: [null, Number], to: [null, Number], filter: ["", String], q: ["", String],
+  areas: [null, String], from: [null, Number], to: [null, Number], filter: ["", String], q: ["", String],
 };
 
 const state = {};

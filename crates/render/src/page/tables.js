@@ -30,7 +30,7 @@ function tables(section) {
     usable.forEach((one, i) => buttons[i].setAttribute("aria-pressed", one === looks));
     columns.replaceChildren(columns.firstChild, columnChoices());
     columns.hidden = !looks.rows;
-    body.replaceChildren(...(looks.rows ? drawnTable(looks) : sizes(model)));
+    body.replaceChildren(...(looks.rows ? drawnTable(looks) : looks.draw(model, looks)));
   };
   tables.draw();
 }
@@ -91,6 +91,7 @@ function nameOfRow(model, rows, row) {
 function sortKey(rows, before, m) {
   const { model } = shown;
   const value = rows.inclusive ? rows.inclusive(m) : rows.own(m);
+  if (rows.stats?.[state.sort]) return (row) => rows.stats[state.sort][row];
   switch (state.sort) {
     case "inclusive": return (row) => value[row];
     case "times": return rows.times ?? (() => 0);
@@ -166,10 +167,15 @@ function drawnTable(looks) {
     heading(looks.text, "name"),
   ];
   const lines = found.map((row) => drawnRow(looks, rows, row, { m, others, before }));
-  const parts = [element("table", {}, element("thead", {}, element("tr", {}, ...head.filter(Boolean))),
+  return drawnRows(head.filter(Boolean), lines, length);
+}
+
+/** A table with these headings and rows, of so many in all. */
+function drawnRows(head, lines, length) {
+  const parts = [element("table", {}, element("thead", {}, element("tr", {}, ...head)),
     element("tbody", {}, ...lines))];
-  if (found.length === 0) parts.push(element("p", { class: "soft" }, "Nothing here has any."));
-  if (length > found.length) {
+  if (lines.length === 0) parts.push(element("p", { class: "soft" }, "Nothing here has any."));
+  if (length > lines.length) {
     const more = () => {
       table.rows *= 4;
       tables.draw();

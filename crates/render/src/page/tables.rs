@@ -8,6 +8,7 @@ use heaptide_analysis::collections::trie::Trie;
 use heaptide_analysis::model::{
     Frame, FrameId, Lane, LaneId, Measure, Mode, Moved, Process, ScopeId, Site, SiteKind, StackId,
 };
+use heaptide_analysis::views::lifetimes::{Lifetimes, OfSite};
 use rustc_hash::FxHashMap;
 
 use super::columns::{Column, Columns, Texts};
@@ -35,9 +36,30 @@ const OWN: u64 = 1;
 /// A frame is inlined into its caller.
 const INLINED: u64 = 1;
 
+/// Columns of what a trace adds to sites: how many classes of lifetimes each has, sum and maximum;
+/// and of all sites the classes, as distances to the one before of the same site, and their blocks.
+pub(super) fn lifetimes(columns: &mut Columns, lifetimes: &Lifetimes) {
+    let sites = || lifetimes.sites.iter();
+    columns.add("lifetime.classes", sites().map(|site| site.classes.len() as u64));
+    columns.add("lifetime.sum_ns", sites().map(|site| site.sum_ns));
+    columns.add("lifetime.max_ns", sites().map(|site| site.max_ns));
+    let steps = |site: &OfSite| {
+        let mut last = 0;
+        let step = |&(class, _): &(u16, u64)| {
+            let step = class - last;
+            last = class;
+            u64::from(step)
+        };
+        site.classes.iter().map(step).collect::<Vec<u64>>()
+    };
+    columns.add("lifetime.class", sites().flat_map(steps));
+    let blocks = |site: &OfSite| site.classes.iter().map(|of| of.1).collect::<Vec<u64>>();
+    columns.add("lifetime.blocks", sites().flat_map(blocks));
+}
+
 /// The columns of a process. Indices are from 0; those that may be none are one more, with 0 for
 /// none. Parents and owners are given as the distance to them, which is small.
-pub(super) fn columns(process: &Process) -> (Vec<u8>, Vec<Column>) {
+pub(super) fn columns(process: &Process, traced: Option<&Lifetimes>) -> (Vec<u8>, Vec<Column>) {
     let owners = Owners::of(process);
     let types = Types::of(process, &owners);
     let (mut columns, mut texts) = (Columns::default(), Texts::new());
@@ -45,6 +67,9 @@ pub(super) fn columns(process: &Process) -> (Vec<u8>, Vec<Column>) {
     frames_and_stacks(process, &owners, &types, &mut columns, &mut texts);
     names(process, &types, &mut columns, &mut texts);
     sites(process, &mut columns);
+    if let Some(traced) = traced {
+        lifetimes(&mut columns, traced);
+    }
     columns.add_texts(&texts);
     columns.finish()
 }

@@ -7,6 +7,7 @@ function timeline(section) {
   const { time_ns: times } = head.timeline;
   section.replaceChildren();
   chart.watch?.disconnect();
+  timeline.draw = null;
   section.append(element("div", { class: "row" }, element("h2", {}, "Over time")));
   if (times.length < 2) {
     const why = "The program ended before the second sample of its memory was taken.";
@@ -14,66 +15,53 @@ function timeline(section) {
     return;
   }
   const series = seriesOf(head);
-  const svg = element("svg", { id: "chart", role: "img", "aria-label": "Memory over time" });
-  const draw = () => drawChart(svg, series);
-  const legend = series.map((one) => {
-    const line = element("i", { style: `background: var(--${one.colour})` });
-    const button = element("button", { type: "button", class: "legend", "aria-pressed": String(one.shown) },
-      line, one.name);
-    button.addEventListener("click", () => {
-      one.shown = !one.shown;
-      button.setAttribute("aria-pressed", one.shown);
-      draw();
-    });
-    return button;
-  });
-  section.firstChild.append(...legend, ...ownersLegend(draw));
-  section.append(svg);
-  section.append(element("p", { id: "range", class: "soft small" }));
+  const svg = element("svg", { id: "chart", role: "application", tabindex: 0,
+    "aria-roledescription": "chart", "aria-label": `Memory over time, ${duration(head.duration_ns)
+    }. Arrow keys move, with Shift they choose a range, Enter shows it.` });
+  const names = element("p", { class: "row small", id: "areas" });
+  const choices = areaChoices();
+  section.firstChild.append(...series.map(legendOf), choices.group, windowChoice() ?? "");
+  section.append(names, svg, element("p", { id: "range", class: "soft small" }));
+  const draw = () => {
+    choices.show(names);
+    drawChart(svg, series);
+  };
   chart.watch = new ResizeObserver(draw);
   chart.watch.observe(section);
   timeline.draw = draw;
   draw();
 }
 
-/** Live bytes by owner, as areas on top of each other. */
-function drawnOwners(x, y) {
-  const { owners } = shown.model.head;
-  if (!owners || !chart.byOwner) return [];
-  const { time_ns: times } = owners;
-  return stacked(times, owners.owners).map((layer, i) => {
-    const at = (value, j) => `${x(times[j]).toFixed(1)},${y(value).toFixed(1)}`;
-    const back = layer.from.map(at).reverse();
-    return element("path", { d: `M${layer.to.map(at).join("L")}L${back.join("L")}Z`,
-      fill: ownerColour(owners, i), "fill-opacity": 0.8, class: "owner" });
+/** A button that shows and hides a line of the chart. */
+function legendOf(one) {
+  const line = element("i", { style: `background: var(--${one.colour})` });
+  const isShown = () => String(one.shown);
+  const button = element("button", { type: "button", class: "legend", "aria-pressed": isShown() }, line,
+    one.name);
+  button.addEventListener("click", () => {
+    one.shown = !one.shown;
+    button.setAttribute("aria-pressed", isShown());
+    timeline.draw();
   });
+  return button;
 }
 
-/** The last one is of all others. */
-function ownerColour({ owners }, i) {
-  return i === owners.length - 1 ? "var(--rest)" : areaColours[i % areaColours.length];
+/** The windows as a list, of which one is chosen as the range. */
+function windowChoice() {
+  const { windows } = shown.model.head;
+  if (windows.length === 0) return null;
+  const option = ({ name, begin_ns: begin, end_ns: end }, i) => element("option", { value: i },
+    `${name}, ${duration(begin)} for ${duration(end - begin)}`);
+  const select = element("select", { "aria-label": "Range of a window", change: () => {
+    const window = windows[select.value];
+    select.selectedIndex = 0;
+    chooseWindow(window);
+  } }, element("option", { value: "" }, "windows"), ...windows.map(option));
+  return select;
 }
 
-/** A button for the owners, and their names in colours while they are shown. */
-function ownersLegend(draw) {
-  const { owners } = shown.model.head;
-  if (!owners) return [];
-  chart.byOwner ??= true;
-  const names = element("span", { class: "row small", id: "owners" });
-  const button = choice("By owner", { class: "plain small" }, () => {
-    chart.byOwner = !chart.byOwner;
-    show();
-    draw();
-  });
-  const show = () => {
-    button.setAttribute("aria-pressed", chart.byOwner);
-    const one = (owner, i) => element("span", { class: "legend", title: owner.name },
-      element("i", { style: `background: ${ownerColour(owners, i)}; height: 10px` }),
-      owner.name.length > 34 ? `${owner.name.slice(0, 33)}…` : owner.name);
-    names.replaceChildren(...(chart.byOwner ? owners.owners.map(one) : []));
-  };
-  show();
-  return [button, names];
+function chooseWindow({ begin_ns: from, end_ns: to }) {
+  if (from < to) change({ from, to });
 }
 
 function seriesOf({ timeline: samples, totals }) {
@@ -100,12 +88,16 @@ function ticks(limit, wanted, base) {
 }
 
 function drawChart(svg, series) {
+  const { head } = shown.model;
   const width = Math.max(320, svg.parentNode.clientWidth - 32);
-  const times = shown.model.head.timeline.time_ns;
-  const end = Math.max(shown.model.head.duration_ns, times[times.length - 1], 1);
+  const times = head.timeline.time_ns;
+  const end = Math.max(head.duration_ns, times[times.length - 1], 1);
   const lines = series.filter((one) => one.shown);
-  const highest = lines.flatMap((one) => one.values).reduce((a, b) => Math.max(a, b), 1);
-  const top = Math.max(highest, series[0].shown ? shown.model.head.totals.peak_bytes : 1) * 1.06;
+  const areas = areasShown();
+  chart.height = areas ? 210 : 150;
+  const known = [...lines.map((one) => one.values), ...(areas ? [areas.layers.at(-1).to] : [])];
+  const highest = known.flat().reduce((a, b) => Math.max(a, b), 1);
+  const top = Math.max(highest, series[0].shown ? head.totals.peak_bytes : 1) * 1.06;
   const bottom = chart.top + chart.height;
   const height = bottom + chart.gap + chart.rate + 22;
   const x = (time) => chart.left + (time / end) * (width - chart.left - chart.right);
@@ -113,13 +105,12 @@ function drawChart(svg, series) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
   svg.replaceChildren(
-    ...grid(x, y, width, bottom, height, end, top), ...drawnOwners(x, y), ...drawnRange(x, bottom),
-    ...drawnWindows(x, bottom),
+    ...drawnAreas(areas, x, y), ...grid(x, y, width, bottom, height, end, top),
+    ...drawnWindows(x, bottom), ...drawnRange(x, bottom),
     ...lines.flatMap((one) => drawnSeries(one, times, x, y, bottom)), ...drawnPeak(x, y, series),
     ...drawnRate(x, bottom + chart.gap, end), ...drawnMarks(x, bottom),
   );
-  hover(svg, x, y, lines, height, end);
-  brush(svg, x, end);
+  listenToChart(svg, { x, y, lines, height, end, times });
   rangeText();
 }
 
@@ -135,7 +126,8 @@ function drawnRange(x, bottom) {
 function rangeText() {
   const line = byId("range");
   if (state.from === null || state.to === null) {
-    line.replaceChildren("Drag over the chart to choose a range of time.");
+    const window = shown.model.head.windows.length > 0 ? ", or click a window" : "";
+    line.replaceChildren(`Drag over the chart to choose a range of time${window}.`);
     return;
   }
   const { timeline: samples } = shown.model.head;
@@ -161,38 +153,6 @@ function rangeText() {
       click: () => change({ from: null, to: null }) }, "Whole run"));
 }
 
-/** Dragging chooses a range; what is shown changes when the pointer is released. */
-function brush(svg, x, end) {
-  const timeAt = (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-    return Math.round(Math.min(end, Math.max(0, ((at - x(0)) / (x(end) - x(0))) * end)));
-  };
-  svg.onpointerdown = (event) => {
-    if (event.button !== 0) return;
-    const start = timeAt(event);
-    const box = element("rect", { class: "range", y: chart.top, height: chart.height });
-    const place = (to) => {
-      const [left, right] = [x(Math.min(start, to)), x(Math.max(start, to))];
-      box.setAttribute("x", left);
-      box.setAttribute("width", right - left);
-    };
-    svg.append(box);
-    svg.setPointerCapture(event.pointerId);
-    const move = (news) => place(timeAt(news));
-    svg.addEventListener("pointermove", move);
-    const done = (news) => {
-      svg.removeEventListener("pointermove", move);
-      box.remove();
-      const to = timeAt(news);
-      const [from, until] = [Math.min(start, to), Math.max(start, to)];
-      if (until - from > end / 400) change({ from, to: until });
-    };
-    svg.addEventListener("pointerup", done, { once: true });
-    svg.addEventListener("pointercancel", () => box.remove(), { once: true });
-  };
-}
-
 function grid(x, y, width, bottom, height, end, top) {
   const line = (attributes) => element("line", { stroke: "var(--line)", ...attributes });
   const parts = [];
@@ -215,7 +175,7 @@ function drawnSeries(one, times, x, y, bottom) {
   const points = known.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`);
   const colour = `var(--${one.colour})`;
   const parts = [];
-  if (one.area) {
+  if (one.area && areaKind() === "none") {
     const [first, last] = [x(known[0][0]), x(known[known.length - 1][0])];
     const d = `M${first},${bottom}L${points.join("L")}L${last},${bottom}Z`;
     parts.push(element("path", { d, fill: colour, "fill-opacity": 0.16 }));
@@ -253,7 +213,8 @@ function drawnWindows(x, bottom) {
     const box = { x: left, y: chart.top, width: wide, height: bottom - chart.top };
     const name = window.name.length * 6.2 < wide ? [element("text",
       { x: left + 4, y: chart.top + 12 }, window.name)] : [];
-    return [element("rect", { ...box, fill: "var(--window)", class: "window" }), ...name];
+    return [element("rect", { ...box, fill: "var(--window)", class: "window" },
+      element("title", {}, `window ${window.name}`)), ...name];
   });
 }
 
@@ -304,59 +265,3 @@ function drawnRate(x, top, end) {
     element("text", { x: chart.left - 8, y: top + 22, "text-anchor": "end" }, "allocs")];
 }
 
-/** What was at a moment, beside the pointer. */
-function hover(svg, x, y, lines, height, end) {
-  const times = shown.model.head.timeline.time_ns;
-  const line = element("line", { y1: chart.top, y2: height - 18, stroke: "var(--ink)",
-    "stroke-opacity": 0.5, visibility: "hidden" });
-  const dots = lines.map((one) => element("circle",
-    { r: 3.5, fill: `var(--${one.colour})`, visibility: "hidden" }));
-  svg.append(line, ...dots);
-  svg.onpointermove = (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-    const time = ((at - x(0)) / (x(end) - x(0))) * end;
-    let nearest = 0;
-    times.forEach((t, i) => {
-      if (Math.abs(t - time) < Math.abs(times[nearest] - time)) nearest = i;
-    });
-    line.setAttribute("x1", x(times[nearest]));
-    line.setAttribute("x2", x(times[nearest]));
-    dots.forEach((dot, i) => {
-      dot.setAttribute("cx", x(times[nearest]));
-      dot.setAttribute("cy", y(lines[i].values[nearest]));
-    });
-    [line, ...dots].forEach((part) => part.setAttribute("visibility", "visible"));
-    showTip(event, ...momentLines(nearest, time, lines));
-  };
-  svg.onpointerleave = () => {
-    [line, ...dots].forEach((part) => part.setAttribute("visibility", "hidden"));
-    hideTip();
-  };
-}
-
-/** The live bytes of the owners at a time, the largest first. */
-function ownersAt(time) {
-  const { owners } = shown.model.head;
-  if (!owners || !chart.byOwner || owners.time_ns.length === 0) return [];
-  const next = owners.time_ns.findIndex((t) => t > time);
-  const at = next < 0 ? owners.time_ns.length - 1 : Math.max(0, next - 1);
-  const pairs = owners.owners.map(({ name, values }) => [name, values[at]]);
-  return pairs.filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).slice(0, 6);
-}
-
-function momentLines(index, time, lines) {
-  const row = (name, value) => element("div", {}, `${name}: `, element("b", {}, value));
-  const near = shown.model.head.duration_ns / 150;
-  const windows = shown.model.head.windows.filter((w) => w.begin_ns - near <= time && time <= w.end_ns + near);
-  const marks = shown.model.head.marks.filter((mark) => Math.abs(mark.time_ns - time) <= near);
-  return [
-    row("at", duration(shown.model.head.timeline.time_ns[index])),
-    ...lines.map((one) => row(one.name, bytes(one.values[index]))),
-    ...ownersAt(time).map(([name, value]) => row(name, bytes(value))),
-    row("allocations so far", count(shown.model.head.timeline.allocations[index])),
-    ...windows.map((w) => row(`window ${w.name}`,
-      `${count(w.allocations)} allocations, live ${bytes(w.live_bytes)}, peak ${bytes(w.peak_bytes)}`)),
-    ...marks.map((mark) => row(`mark ${mark.name}`, bytes(mark.live_bytes))),
-  ];
-}

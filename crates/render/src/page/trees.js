@@ -10,7 +10,8 @@ class Tree {
     this.item = item;
     this.ownOf = byMeasure(own);
     this.sumOf = byMeasure((m) => summed(this.parent, this.own(m)));
-    this.orders = [];
+    // By node the measure that its children are in the order of.
+    this.orders = new Int8Array(parent.length).fill(-1);
   }
 
   own(m) { return this.ownOf(m); }
@@ -284,7 +285,8 @@ function comparedTree(model, other) {
   const atNow = place(now, (item) => item);
   const atBefore = place(before, (item) => {
     const of = other.item(item);
-    return numbers.get(of.kind + of.name) ?? model.extra(of.kind, `gone${item}`, of.short, of.name);
+    return numbers.get(of.kind + of.name)
+      ?? model.extra(of.kind, `gone${item}`, of.short, of.name, { module: of.module, own: of.own });
   });
   const length = nodes.parent.length;
   const sums = (tree, at) => (m) => {

@@ -1,0 +1,91 @@
+// What the chart over time shows as areas on top of each other: live bytes by owner, or resident
+// memory by its kinds.
+
+const areaColours = ["#1f6feb", "#7fb0f7", "#9fd4c4", "#5b8a8f", "#f2b134", "#d98324", "#8a63d2",
+  "#c3a6ee", "#d1431f", "#0f9d7a", "#8d99a8", "#c9d0d8", "#6b4e00"];
+
+/** What there is to choose: a word of the address, a title and a meaning. */
+const areaKinds = [
+  ["none", "Sum", "one line of all live bytes"],
+  ["owners", "Owners", "live bytes by the owners with most"],
+  ["kinds", "Kinds of memory", "resident memory by what it consists of"],
+];
+
+/** The times and parts of a kind of areas; null if the recording does not have them. */
+function areasOf(kind) {
+  const { owners, memory } = shown.model.head;
+  if (kind === "owners" && owners) {
+    // The last one is of all others.
+    const colour = (i) => (i === owners.owners.length - 1 ? "var(--rest)" : areaColours[i % 13]);
+    return { times: owners.time_ns, parts: owners.owners.map((one, i) => ({ ...one, colour: colour(i) })) };
+  }
+  if (kind === "kinds" && memory.time_ns.length > 1) {
+    const parts = memory.parts.map((part, i) => ({ ...part, colour: areaColours[i % 13] }));
+    return { times: memory.time_ns,
+      parts: parts.filter((part) => part.values.some((value) => value > 0)) };
+  }
+  return null;
+}
+
+/** The kind of areas that is chosen. */
+function areaKind() {
+  const has = (kind) => areasOf(kind) !== null;
+  if (state.areas === "none" || has(state.areas)) return state.areas;
+  return has("owners") ? "owners" : "none";
+}
+
+/** For each part the sums up to it, with what lies below. */
+function stacked({ times, parts }) {
+  let below = times.map(() => 0);
+  return parts.map((part) => {
+    const from = below;
+    below = below.map((sum, i) => sum + part.values[i]);
+    return { ...part, from, to: below };
+  });
+}
+
+/** The areas that are shown, as layers; null if there are none. */
+function areasShown() {
+  const areas = areasOf(areaKind());
+  return areas && areas.parts.length > 0 ? { ...areas, layers: stacked(areas) } : null;
+}
+
+function drawnAreas(areas, x, y) {
+  if (!areas) return [];
+  const { times, layers } = areas;
+  const at = (value, i) => `${x(times[i]).toFixed(1)},${y(value).toFixed(1)}`;
+  return layers.map((layer) => {
+    const back = layer.from.map(at).reverse();
+    return element("path", { d: `M${layer.to.map(at).join("L")}L${back.join("L")}Z`,
+      fill: layer.colour, "fill-opacity": 0.8, class: "area" });
+  });
+}
+
+/** The buttons that choose the areas, and a function that shows the choice and the names of parts. */
+function areaChoices() {
+  const usable = areaKinds.filter(([kind]) => kind === "none" || areasOf(kind) !== null);
+  const buttons = usable.map(([kind, title, meaning]) => choice(title,
+    { title: meaning, "data-areas": kind }, () => change({ areas: kind })));
+  const group = element("span", { class: "group", id: "area-kinds", hidden: usable.length < 2 }, ...buttons);
+  const show = (names) => {
+    const kind = areaKind();
+    buttons.forEach((button) => button.setAttribute("aria-pressed", button.dataset.areas === kind));
+    const name = (part) => element("span", { class: "legend", title: part.name },
+      element("i", { style: `background: ${part.colour}; height: 10px` }),
+      part.name.length > 34 ? `${part.name.slice(0, 33)}…` : part.name);
+    const parts = areasOf(kind)?.parts ?? [];
+    names.hidden = parts.length === 0;
+    names.replaceChildren(...parts.map(name));
+  };
+  return { group, show };
+}
+
+/** The parts at a time, the largest first. */
+function areasAt(time) {
+  const areas = areasOf(areaKind());
+  if (!areas || areas.times.length === 0) return [];
+  const next = areas.times.findIndex((t) => t > time);
+  const at = next < 0 ? areas.times.length - 1 : Math.max(0, next - 1);
+  const pairs = areas.parts.map(({ name, values }) => [name, values[at]]);
+  return pairs.filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).slice(0, 8);
+}
