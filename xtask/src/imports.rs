@@ -78,6 +78,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "reports",
             "run",
             "sql",
+            "dataset",
             "commands",
             "words",
         ],
