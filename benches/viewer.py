@@ -5,8 +5,9 @@
 
 For each number of stacks a synthetic recording is made, exported and served. Prints a table: time
 from the navigation to the drawn page; processor time of the page's thread until then, and for a
-zoom, a change of the metric, a search and a pointer over a box; and frames a second while boxes are pointed at and
-zoomed. It has no goals and is in no other command, because Chromium is not everywhere.
+zoom, a change of the metric, a search and a pointer over a box; and frames a second while boxes are
+pointed at and zoomed. It has no goals and is in no other command, because Chromium is not
+everywhere.
 """
 import argparse
 import os
