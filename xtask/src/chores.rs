@@ -12,6 +12,10 @@ const PRELOAD: &str = "heaptide-preload";
 /// The crate with the SQL engine, whose dependencies take more time to compile than all else.
 const SQL: &str = "heaptide-sql";
 
+/// Its feature for queries on several machines, with which its tests are compiled: the engine is
+/// compiled once.
+const CLUSTER: &str = "heaptide-sql/cluster";
+
 /// What a change has to pass: everything, or all but the crate with the SQL engine.
 pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     needs::all_here(root)?;
@@ -21,7 +25,9 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     let tests = |arguments: &[&str]| {
         let mut command = Command::new(cargo_program());
         command.args(arguments).arg("--workspace").env(SKIPPED, &skips);
-        if !with_sql {
+        if with_sql {
+            command.args(["--features", CLUSTER]);
+        } else {
             command.args(["--exclude", SQL]);
         }
         lint_while_compiling(&mut command);

@@ -52,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "snapshots",
             "missing_names",
             "replayed",
+            "dataset",
             "sql",
             "entry",
         ],

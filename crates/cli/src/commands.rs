@@ -28,6 +28,7 @@ mod write;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use heaptide_command::dataset::DatasetOptions;
 use heaptide_command::message;
 use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::sql::SqlOptions;
@@ -95,6 +96,8 @@ pub enum Command {
     Query(query::QueryOptions),
     /// Run SQL queries over recordings, or open a prompt (requires heaptide-sql)
     Sql(SqlOptions),
+    /// Rearrange a directory of Parquet files (requires heaptide-sql)
+    Dataset(DatasetOptions),
     /// Store the names of functions in a recording, so that it can be read on other machines
     Seal(seal::SealOptions),
     /// Merge recordings of several processes, ranks or runs into one
@@ -144,6 +147,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Ranks(options) => ranks::ranks(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),
+        Command::Dataset(_) => sql::hand_over("heaptide dataset"),
         Command::Seal(options) => seal::seal(&options),
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),

@@ -6,6 +6,7 @@
 
 pub mod chosen;
 pub mod damage;
+pub mod dataset;
 pub mod entry;
 pub mod error;
 pub mod growth;

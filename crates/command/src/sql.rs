@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::recording::snapshot::Reference;
 
+use crate::error::Error;
 use crate::output;
 use crate::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
 use crate::target;
+use crate::values;
 
 /// `heaptide sql`.
 #[derive(Args, Debug)]
@@ -24,6 +26,10 @@ pub struct SqlOptions {
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
+    /// Have the dataset queried by the executors of this scheduler, all of which have it under the
+    /// same path; `heaptide-sql scheduler` and `heaptide-sql executor` start them
+    #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
+    pub cluster: Option<String>,
     /// Output format [default: by the extension of the output file, or table]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<SqlFormat>,
@@ -64,6 +70,14 @@ pub enum SqlFormat {
     Json,
     /// A Parquet file
     Parquet,
+}
+
+/// What is wrong with `--cluster` where there is no `--dataset`.
+pub fn no_dataset() -> Error {
+    Error::new(
+        "--cluster queries a dataset, not recordings; write one with \
+         `heaptide export --format parquet -o DIR` and add --dataset DIR",
+    )
 }
 
 impl SqlOptions {

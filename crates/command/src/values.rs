@@ -24,6 +24,20 @@ pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
         .try_map(|path| if path == Path::new("-") { Err(NO_DIRECTORY) } else { Ok(path) })
 }
 
+/// The address of a scheduler: `HOST:PORT`.
+pub fn address(text: &str) -> Result<String, &'static str> {
+    let parts = text.rsplit_once(':');
+    // An IPv6 address has colons of its own, in brackets.
+    let is_host = |host: &str| !host.is_empty() && (!host.contains(':') || host.starts_with('['));
+    let is_port = |port: &str| port.parse().is_ok_and(|port: u16| port > 0);
+    let is_address = parts.is_some_and(|(host, port)| is_host(host) && is_port(port));
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@".contains(&byte));
+    if is_address && is_plain {
+        return Ok(text.to_owned());
+    }
+    Err("expected HOST:PORT, such as node1:50050 or [::1]:50050")
+}
+
 /// A number of levels.
 pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a number of levels, at least 1")

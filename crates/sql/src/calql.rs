@@ -15,6 +15,7 @@ use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use heaptide_command::output::Content;
+use heaptide_command::values;
 use heaptide_query::query::{Format, Layout, Query};
 use heaptide_query::stream::{Make, Stream};
 use heaptide_query::table::{AttributeId, Form, NodeId, Table};
@@ -36,6 +37,9 @@ pub struct QueryOptions {
     /// Dataset to query
     #[arg(long, value_name = "DIR")]
     dataset: PathBuf,
+    /// Scheduler whose executors read the dataset
+    #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
+    cluster: Option<String>,
     /// Output format, overriding the query
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
@@ -61,7 +65,7 @@ pub fn query(options: &QueryOptions) -> Outcome {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let session = Session::from_dataset(&options.dataset)?;
+    let session = Session::from_dataset(&options.dataset, options.cluster.as_deref())?;
     let answer = answer(&session, &query, &format)?;
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let content = match format.layout {

@@ -16,6 +16,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::object_store::{ObjectMeta, path::Path as ObjectPath};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::Expr;
 use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
@@ -26,24 +27,55 @@ use crate::layout::{self, IN_PATHS, Place};
 /// A table of a dataset.
 #[derive(Debug)]
 pub struct DatasetTable {
+    #[cfg(feature = "cluster")]
+    directory: PathBuf,
+    #[cfg(feature = "cluster")]
+    source: &'static Source,
     schema: SchemaRef,
+    /// Those with some columns in their paths.
     files: Vec<PartitionedFile>,
+    /// Those with all columns.
+    compacted: Vec<PartitionedFile>,
 }
 
 impl DatasetTable {
     /// The table of this name in a dataset; none if it has no such table.
     ///
     /// Errors: it cannot be read.
-    pub fn open(dataset: &Path, source: &Source) -> Result<Option<DatasetTable>, Error> {
-        let directory = dataset.join(source.name);
-        if !directory.is_dir() {
+    pub fn open(dataset: &Path, source: &'static Source) -> Result<Option<DatasetTable>, Error> {
+        let Some(directory) = layout::table(dataset, source) else {
             return Ok(None);
-        }
+        };
         let failed = |error| Error::file(&directory, "read it", error);
         let files = layout::files(&directory).map_err(failed)?;
-        let files = files.into_iter().map(|(path, place)| file(&path, &place));
-        let files = files.collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(DatasetTable { schema: columns::schema(source), files }))
+        let (compacted, files): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|(_, place)| place.is_in_file());
+        let [files, compacted] = [files, compacted].map(|files| {
+            files.iter().map(|(path, place)| file(path, place)).collect::<Result<Vec<_>, _>>()
+        });
+        let (files, compacted) = (files?, compacted?);
+        Ok(Some(DatasetTable {
+            #[cfg(feature = "cluster")]
+            directory: std::path::absolute(dataset)
+                .map_err(|error| Error::file(dataset, "read it", error))?,
+            #[cfg(feature = "cluster")]
+            source,
+            schema: columns::schema(source),
+            files,
+            compacted,
+        }))
+    }
+
+    /// The dataset it is a table of, as an absolute path.
+    #[cfg(feature = "cluster")]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Which of its tables it is.
+    #[cfg(feature = "cluster")]
+    pub fn source(&self) -> &'static Source {
+        self.source
     }
 }
 
@@ -63,7 +95,41 @@ fn file(path: &PathBuf, place: &Place) -> Result<PartitionedFile, Error> {
     };
     let text = |value: &String| ScalarValue::Utf8View(Some(value.clone()));
     let values = vec![text(&place.run), text(&place.host), ScalarValue::Int64(place.rank)];
-    Ok(PartitionedFile::new_from_meta(meta).with_partition_values(values))
+    let file = PartitionedFile::new_from_meta(meta);
+    Ok(if place.is_in_file() { file } else { file.with_partition_values(values) })
+}
+
+impl DatasetTable {
+    /// What reads these columns of these files, of which some may be in paths.
+    fn scan_files(
+        &self,
+        state: &dyn Session,
+        files: &[PartitionedFile],
+        in_paths: &[&str],
+        projection: &[usize],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let fields = self.schema.fields();
+        let in_files = fields.iter().filter(|field| !in_paths.contains(&&**field.name()));
+        let in_files: Vec<_> = in_files.cloned().collect();
+        let named = |name: &&str| fields.iter().find(|field| field.name() == name).cloned();
+        let in_paths: Vec<_> = in_paths.iter().filter_map(named).collect();
+        let scanned = TableSchemaBuilder::new(Arc::new(Schema::new(in_files)))
+            .with_table_partition_cols(in_paths)
+            .build();
+        let place = |&column: &usize| scanned.table_schema().index_of(fields[column].name());
+        let places = projection.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let options = state.table_options().parquet.clone();
+        let source = ParquetSource::new(scanned.clone()).with_table_parquet_options(options);
+        let groups = FileGroup::new(files.to_vec()).split_files(state.config().target_partitions());
+        let url = ObjectStoreUrl::local_filesystem();
+        let scan = FileScanConfigBuilder::new(url, Arc::new(source))
+            .with_file_groups(groups)
+            .with_projection_indices(Some(places))?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
 }
 
 #[async_trait::async_trait]
@@ -87,29 +153,19 @@ impl TableProvider for DatasetTable {
             Some(columns) => columns.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        if self.files.is_empty() {
-            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(&projection)?))));
+        let mut scans = Vec::new();
+        for (files, in_paths) in [(&self.compacted, &[][..]), (&self.files, &IN_PATHS[..])] {
+            if !files.is_empty() {
+                scans.push(self.scan_files(state, files, in_paths, &projection, limit)?);
+            }
         }
-        let fields = self.schema.fields();
-        let (in_paths, in_files): (Vec<_>, Vec<_>) =
-            fields.iter().cloned().partition(|field| IN_PATHS.contains(&&**field.name()));
-        let named = |name: &str| in_paths.iter().find(|field| field.name() == name).cloned();
-        let in_paths: Vec<_> = IN_PATHS.into_iter().filter_map(named).collect();
-        let scanned = TableSchemaBuilder::new(Arc::new(Schema::new(in_files)))
-            .with_table_partition_cols(in_paths)
-            .build();
-        let place = |&column: &usize| scanned.table_schema().index_of(fields[column].name());
-        let places = projection.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        let options = state.table_options().parquet.clone();
-        let source = ParquetSource::new(scanned.clone()).with_table_parquet_options(options);
-        let groups =
-            FileGroup::new(self.files.clone()).split_files(state.config().target_partitions());
-        let url = ObjectStoreUrl::local_filesystem();
-        let scan = FileScanConfigBuilder::new(url, Arc::new(source))
-            .with_file_groups(groups)
-            .with_projection_indices(Some(places))?
-            .with_limit(limit)
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
+        match scans.pop() {
+            None => Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(&projection)?)))),
+            Some(scan) if scans.is_empty() => Ok(scan),
+            Some(scan) => {
+                scans.push(scan);
+                UnionExec::try_new(scans)
+            }
+        }
     }
 }

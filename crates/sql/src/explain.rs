@@ -16,6 +16,13 @@ pub fn explain(sql: &str, error: &DataFusionError) -> Error {
     }
 }
 
+/// Whether the results of a query on a cluster could not be fetched, because the executor that had
+/// them is gone.
+pub fn lost_executor(error: &DataFusionError) -> bool {
+    let text = error.to_string();
+    ["GrpcConnectionError", "FetchFailed", "transport error"].iter().any(|of| text.contains(of))
+}
+
 /// The error of a query or a part of it.
 pub fn in_query(what: &str, error: &QueryError) -> Error {
     Error::Text { what: format!("{what}: {}", error.message), excerpt: error.excerpt() }

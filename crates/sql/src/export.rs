@@ -17,10 +17,14 @@ use heaptide_command::source;
 use heaptide_query::tables::Source as Table;
 
 use crate::columns;
+use crate::dataset_file::{Purpose, lock};
 use crate::explain::explain;
 use crate::layout::{self, Place};
 use crate::parquet;
 use crate::recordings::{self, Go, Part};
+
+/// The table in which every run has records.
+const PROCESSES: &str = "processes";
 
 /// `heaptide export`, as far as it is for this program.
 #[derive(Args, Debug)]
@@ -46,6 +50,9 @@ pub fn export(options: &ExportOptions) -> Outcome {
     let parts = recordings::parts(source::open_all(sources, &options.selection)?);
     let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
     let directory = &options.output;
+    fs::create_dir_all(directory).map_err(|error| Error::file(directory, "write it", error))?;
+    let _lock = lock(directory, Purpose::Export)?;
+    refuse_compacted(directory, &runs)?;
     let there: Vec<PathBuf> = runs.iter().flat_map(|run| directories(directory, run)).collect();
     let there: Vec<&PathBuf> = there.iter().filter(|path| path.exists()).collect();
     if let Some(path) = there.first().filter(|_| !options.force) {
@@ -63,6 +70,21 @@ pub fn export(options: &ExportOptions) -> Outcome {
         }
     })?;
     Ok(())
+}
+
+/// Refuses to add a run again whose records are in files with those of others.
+fn refuse_compacted(dataset: &Path, runs: &BTreeSet<&str>) -> Result<(), Error> {
+    let table = dataset.join(PROCESSES);
+    let compacted = layout::compacted_runs(&table);
+    let compacted = compacted.map_err(|error| Error::file(&table, "read it", error))?;
+    match runs.iter().find(|run| compacted.contains(**run)) {
+        None => Ok(()),
+        Some(run) => Err(Error::new(format!(
+            "{}: `{run}` is in compacted files and cannot be replaced; \
+             choose another directory with -o",
+            dataset.display()
+        ))),
+    }
 }
 
 /// The directories of a recording in a dataset, one a table.

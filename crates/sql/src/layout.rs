@@ -1,12 +1,16 @@
 //! Where files of a dataset are: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, as Hive does
 //! it, so that readers of such directories know run, host, rank and pid of every record, and read
-//! only the files they need.
+//! only the files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank
+//! among their columns.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use heaptide_analysis::files::input;
+use heaptide_query::tables::Source;
 
 use crate::recordings::Part;
 
@@ -20,6 +24,9 @@ pub const RANK: &str = "rank";
 const PID: &str = "pid";
 /// Columns that are in paths, and so not in files.
 pub const IN_PATHS: [&str; 3] = [RUN, HOST, RANK];
+
+/// The key under which a compacted file names its runs, one a value.
+pub const RUN_KEY: &str = "heaptide.run";
 
 /// What stands for no rank: some readers cannot tell the type of a column without any value.
 const NO_RANK: i64 = -1;
@@ -69,6 +76,11 @@ impl Place {
         parts.iter().collect::<PathBuf>().join(format!("image-{}.parquet", self.image))
     }
 
+    /// Whether the path has none of it: a compacted file, whose records have all columns.
+    pub fn is_in_file(&self) -> bool {
+        self.run.is_empty()
+    }
+
     /// Takes over what a part of a path says.
     fn learn(&mut self, part: &str) {
         let Some((key, value)) = part.split_once('=') else {
@@ -113,6 +125,37 @@ fn unescaped(text: &str) -> String {
         rest = if code.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where the directory of a table is written before it takes the place of another.
+pub fn new(dataset: &Path, source: &Source) -> PathBuf {
+    dataset.join(format!(".new-{}", source.name))
+}
+
+/// Where that other one is then, until it is removed.
+pub fn old(dataset: &Path, source: &Source) -> PathBuf {
+    dataset.join(format!(".old-{}", source.name))
+}
+
+/// The directory of a table; none if there is no such table.
+pub fn table(dataset: &Path, source: &Source) -> Option<PathBuf> {
+    let places = [dataset.join(source.name), old(dataset, source)];
+    places.into_iter().find(|place| place.is_dir())
+}
+
+/// The runs with records in the compacted files of a table.
+///
+/// Errors: one of them cannot be read.
+pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
+    let mut runs = BTreeSet::new();
+    let files = if table.is_dir() { files(table)? } else { Vec::new() };
+    for (path, _) in files.into_iter().filter(|(_, place)| place.is_in_file()) {
+        let reader = SerializedFileReader::new(File::open(&path)?).map_err(io::Error::other)?;
+        let pairs = reader.metadata().file_metadata().key_value_metadata();
+        let of_runs = pairs.into_iter().flatten().filter(|pair| pair.key == RUN_KEY);
+        runs.extend(of_runs.filter_map(|pair| pair.value.clone()));
+    }
+    Ok(runs)
 }
 
 /// The files of a table with their places, in order of their paths.

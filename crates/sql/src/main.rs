@@ -7,8 +7,15 @@
 mod answer;
 mod arrays;
 mod calql;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(not(feature = "cluster"))]
+#[path = "no_cluster.rs"]
+mod cluster;
 mod columns;
+mod compact;
 mod dataset;
+mod dataset_file;
 mod explain;
 mod export;
 mod functions;
@@ -24,6 +31,7 @@ mod statements;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use heaptide_command::dataset::{DatasetAction, DatasetOptions};
 use heaptide_command::entry;
 use heaptide_command::sql::SqlOptions;
 use heaptide_command::terminal::TerminalOptions;
@@ -50,6 +58,14 @@ enum Command {
     Export(ExportOptions),
     /// Run a CalQL query over a dataset
     Query(QueryOptions),
+    /// Rearrange the files of a dataset
+    Dataset(DatasetOptions),
+    /// Serve queries of other machines: plan them and hand their parts to executors
+    #[cfg(feature = "cluster")]
+    Scheduler(cluster::SchedulerOptions),
+    /// Answer parts of queries for a scheduler
+    #[cfg(feature = "cluster")]
+    Executor(cluster::ExecutorOptions),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +76,13 @@ fn main() -> ExitCode {
             Command::Sql(options) => sql_command::sql(&options),
             Command::Export(options) => export::export(&options),
             Command::Query(options) => calql::query(&options),
+            Command::Dataset(DatasetOptions { action: DatasetAction::Compact(options) }) => {
+                compact::compact(&options)
+            }
+            #[cfg(feature = "cluster")]
+            Command::Scheduler(options) => cluster::scheduler(&options),
+            #[cfg(feature = "cluster")]
+            Command::Executor(options) => cluster::executor(&options),
         }
     });
     ExitCode::from(status)

@@ -4,38 +4,62 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
 use tokio::runtime::Runtime;
 
+use crate::cluster::{Cluster, VERSION};
 use crate::dataset::DatasetTable;
-use crate::explain::explain;
+use crate::dataset_file;
+use crate::explain::{explain, lost_executor};
 use crate::functions::FUNCTIONS;
 use crate::recordings::{Part, RecordedTable};
+
+/// Times that a statement is sent to a cluster again, because an executor was lost with results
+/// that had not been fetched yet.
+const RETRIES_MAX: usize = 3;
 
 /// The engine.
 pub struct Session {
     runtime: Runtime,
     context: SessionContext,
+    /// What answers, if not this process.
+    cluster: Option<Cluster>,
 }
 
 impl Session {
-    /// An engine without tables.
+    /// An engine without tables, in this process.
     ///
     /// Errors: its threads cannot be started.
-    pub fn new() -> Result<Session, Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().build();
-        let failed = |e| Error::new(format!("cannot start threads: {e}"));
-        let runtime = runtime.map_err(failed)?;
+    fn new() -> Result<Session, Error> {
+        let runtime = runtime()?;
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().sql_parser.collect_spans = true;
         let context = SessionContext::new_with_config(config);
+        Ok(Session { runtime, context, cluster: None }.with_functions())
+    }
+
+    /// An engine without tables that has the cluster of this scheduler answer.
+    ///
+    /// Errors: the scheduler cannot be reached, or is of another version.
+    fn on_cluster(address: &str) -> Result<Session, Error> {
+        let runtime = runtime()?;
+        let (cluster, context) = runtime.block_on(async {
+            let cluster = Cluster::connect(address, VERSION).await?;
+            let context = cluster.context(VERSION).await.map_err(|error| explain("", &error))?;
+            Ok::<_, Error>((cluster, context))
+        })?;
+        Ok(Session { runtime, context, cluster: Some(cluster) }.with_functions())
+    }
+
+    fn with_functions(self) -> Session {
         for function in FUNCTIONS {
-            context.register_udf(function.udf());
+            self.context.register_udf(function.udf());
         }
-        Ok(Session { runtime, context })
+        self
     }
 
     /// The same with the tables of process images.
@@ -49,39 +73,54 @@ impl Session {
         Ok(session)
     }
 
-    /// The same with the tables of a dataset.
+    /// The tables of a dataset, which this process reads, or the cluster of this scheduler.
     ///
-    /// Errors: it is none, or cannot be read.
-    pub fn from_dataset(directory: &Path) -> Result<Session, Error> {
-        let (session, mut any) = (Session::new()?, false);
+    /// Errors: it is none, or cannot be read; the cluster cannot be used.
+    pub fn from_dataset(directory: &Path, cluster: Option<&str>) -> Result<Session, Error> {
+        dataset_file::check(directory)?;
+        let mut tables = Vec::new();
         for source in Source::all() {
-            if let Some(table) = DatasetTable::open(directory, source)? {
-                let added = session.context.register_table(source.name, Arc::new(table));
-                added.map_err(|error| explain("", &error))?;
-                any = true;
-            }
+            tables.extend(DatasetTable::open(directory, source)?.map(|table| (source, table)));
         }
-        let path = directory.display();
-        if any {
-            return Ok(session);
+        if tables.is_empty() {
+            let path = directory.display();
+            return Err(Error::new(format!(
+                "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
+            )));
         }
-        Err(Error::new(format!(
-            "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
-        )))
+        let session = cluster.map_or_else(Session::new, Session::on_cluster)?;
+        for (source, table) in tables {
+            let added = session.context.register_table(source.name, Arc::new(table));
+            added.map_err(|error| explain("", &error))?;
+        }
+        Ok(session)
     }
 
     /// Begins to answer a statement. What changes files is refused.
     ///
     /// Errors: those of the statement, with their place in it.
     pub fn ask(&self, sql: &str) -> Result<Answer<'_>, Error> {
+        if let Some(cluster) = &self.cluster {
+            self.runtime.block_on(cluster.ready())?;
+        }
+        let stream = self.stream(sql).map_err(|error| explain(sql, &error))?;
+        let retries = if self.cluster.is_some() { RETRIES_MAX } else { 0 };
+        Ok(Answer { session: self, sql: sql.to_owned(), stream, retries })
+    }
+
+    fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream, DataFusionError> {
         let allowed = SQLOptions::new().with_allow_dml(false);
-        let plan = async {
+        self.runtime.block_on(async {
             let frame = self.context.sql_with_options(sql, allowed).await?;
             frame.execute_stream().await
-        };
-        let stream = self.runtime.block_on(plan).map_err(|error| explain(sql, &error))?;
-        Ok(Answer { session: self, sql: sql.to_owned(), stream })
+        })
     }
+}
+
+/// Threads for the engine.
+fn runtime() -> Result<Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|e| Error::new(format!("cannot start threads: {e}")))
 }
 
 /// An answer as it comes.
@@ -89,6 +128,8 @@ pub struct Answer<'a> {
     session: &'a Session,
     sql: String,
     stream: SendableRecordBatchStream,
+    /// Times that it can be asked for again: not after its first records.
+    retries: usize,
 }
 
 impl Answer<'_> {
@@ -101,7 +142,23 @@ impl Answer<'_> {
     ///
     /// Errors: those of the statement that only its execution meets.
     pub fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
-        let next = self.session.runtime.block_on(futures::StreamExt::next(&mut self.stream));
-        next.transpose().map_err(|error| explain(&self.sql, &error))
+        loop {
+            let next = futures::StreamExt::next(&mut self.stream);
+            let next = self.session.runtime.block_on(next).transpose();
+            let failed = match next {
+                Err(error) if self.retries > 0 && lost_executor(&error) => {
+                    self.retries -= 1;
+                    self.session.stream(&self.sql).map(|again| self.stream = again).err()
+                }
+                Err(error) => Some(error),
+                Ok(batch) => {
+                    self.retries = 0;
+                    return Ok(batch);
+                }
+            };
+            if let Some(error) = failed {
+                return Err(explain(&self.sql, &error));
+            }
+        }
     }
 }

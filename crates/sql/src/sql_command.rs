@@ -7,7 +7,7 @@ use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use heaptide_command::source;
-use heaptide_command::sql::{SqlFormat, SqlOptions};
+use heaptide_command::sql::{SqlFormat, SqlOptions, no_dataset};
 
 use crate::answer::{print, written};
 use crate::prompt;
@@ -25,7 +25,8 @@ pub fn sql(options: &SqlOptions) -> Outcome {
         output::may_write(path, options.force)?;
     }
     let session = match &options.dataset {
-        Some(directory) => Session::from_dataset(directory)?,
+        Some(directory) => Session::from_dataset(directory, options.cluster.as_deref())?,
+        None if options.cluster.is_some() => return Err(no_dataset().into()),
         None => {
             let recordings = source::open_all(&options.sources(), &options.selection)?;
             Session::from_parts(recordings::parts(recordings))?

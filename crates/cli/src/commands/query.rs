@@ -12,7 +12,8 @@ use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
-use heaptide_command::{output, source, target};
+use heaptide_command::sql::no_dataset;
+use heaptide_command::{output, source, target, values};
 use heaptide_query::query::{EXACT, Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
@@ -36,6 +37,10 @@ pub struct QueryOptions {
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
+    /// Have the dataset read by the executors of this scheduler, all of which have it under the
+    /// same path; `heaptide-sql scheduler` and `heaptide-sql executor` start them
+    #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
+    pub cluster: Option<String>,
     /// List the tables
     #[arg(long, conflicts_with = "query")]
     pub tables: bool,
@@ -86,6 +91,9 @@ const OF_SNAPSHOTS: &str =
 pub fn query(options: &QueryOptions) -> Outcome {
     if options.dataset.is_some() {
         return sql::hand_over("query --dataset");
+    }
+    if options.cluster.is_some() {
+        return Err(no_dataset().into());
     }
     match (&options.query, &options.describe) {
         (Some(query), _) => answer(options, query)?,

@@ -1,8 +1,9 @@
-//! Other programs read a dataset: DuckDB, pandas and polars, each with the sums that CalQL has.
+//! Other programs read a dataset: DuckDB, pandas, polars and Spark, each with the sums that CalQL or
+//! SQL has.
 
 use crate::harness::{heaptide, output, recordings, scratch};
-use heaptide_fixtures::skips::{reader, skip};
-use std::path::PathBuf;
+use heaptide_fixtures::skips::{PYSPARK, reader, skip};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Prints `READER RUN RANK SUM ROWS INNERMOST` for each run, and rows of all tables.
@@ -26,7 +27,7 @@ frame = polars.scan_parquet(f"{root}/sites/**/*.parquet", hive_partitioning=True
 ends = (polars.col("stack").list.last() == polars.col("frame")).sum()
 sums = frame.group_by("run", "rank").agg(polars.col("live_bytes").sum(), polars.len(), ends.alias("e"))
 say("polars", sums.collect().rows())
-for table in sorted(os.listdir(root)):
+for table in sorted(name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}")):
     all = glob.glob(f"{root}/{table}/**/*.parquet", recursive=True)
     count = f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet')"
     rows = {duckdb.sql(count).fetchall()[0][0], len(pandas.read_parquet(f"{root}/{table}")),
@@ -74,4 +75,63 @@ fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
     let tables: Vec<&str> = said.lines().filter(|line| line.starts_with("table ")).collect();
     assert_eq!(tables.len(), 15, "{said}");
     assert!(tables.iter().all(|line| line.split_whitespace().count() == 3), "{said}");
+}
+
+/// What the scripts of `examples/datasets` print for a dataset.
+fn totals(dataset: &Path) -> String {
+    let of = |sql: &str| {
+        let text =
+            output(heaptide().args(["sql", "--format", "csv", sql, "--dataset"]).arg(dataset));
+        let rows = text.lines().skip(1).map(|line| line.replace(',', " "));
+        rows.collect::<Vec<_>>()
+    };
+    let ranks = of("SELECT run, host, coalesce(rank, -1) AS rank, count(*), sum(allocations), \
+                    sum(live_bytes) FROM sites GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
+    // Names with commas are quoted.
+    let functions = "SELECT replace(f, ',', '\u{1}') AS f, sum(allocations) AS n FROM \
+                     (SELECT unnest(array_distinct(stack)) AS f, allocations FROM sites) \
+                     GROUP BY 1 ORDER BY n DESC, 1 LIMIT 5";
+    let functions = of(functions).into_iter().map(|line| line.replace('\u{1}', ","));
+    let lines = ranks.into_iter().map(|line| format!("rank {line}\n"));
+    lines.chain(functions.map(|line| format!("function {line}\n"))).collect()
+}
+
+/// A dataset of the recordings as ranks of a job.
+fn ranks(name: &str) -> PathBuf {
+    let dataset = scratch(name);
+    for recording in recordings() {
+        let mut export = heaptide();
+        output(export.args(["export", "--format", "parquet", "-o"]).arg(&dataset).arg(recording));
+    }
+    dataset
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/datasets").join(name)
+}
+
+#[test]
+fn the_script_for_duckdb_has_the_totals_of_sql() {
+    let Some(python) = python() else { return };
+    let dataset = ranks("totals of duckdb");
+    let said = || output(Command::new(&python).arg(example("duckdb_totals.py")).arg(&dataset));
+    let expected = totals(&dataset);
+    assert_eq!(said(), expected);
+    output(heaptide().args(["dataset", "compact"]).arg(&dataset));
+    assert_eq!(said(), expected);
+}
+
+#[test]
+fn the_script_for_spark_has_the_totals_of_sql() {
+    let mut has_it = Command::new("python3");
+    let has_it = has_it.args(["-c", "import pyspark"]).output().is_ok_and(|of| of.status.success());
+    if !has_it || Command::new("java").arg("-version").output().is_err() {
+        return skip(PYSPARK);
+    }
+    let dataset = ranks("totals of spark");
+    let said = || output(Command::new("python3").arg(example("spark_totals.py")).arg(&dataset));
+    let expected = totals(&dataset);
+    assert_eq!(said(), expected);
+    output(heaptide().args(["dataset", "compact"]).arg(&dataset));
+    assert_eq!(said(), expected);
 }

@@ -1,0 +1,160 @@
+//! `heaptide-sql executor`: asks a scheduler for parts of queries and answers them. Intermediate
+//! results are files in a directory of its own, which executors and clients fetch from it.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::error::BallistaError;
+use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
+use ballista_executor::ArrowFlightServerProvider;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::flight_service::BallistaFlightService;
+use ballista_executor::shutdown::Shutdown;
+use clap::Args;
+use datafusion::common::DataFusionError;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::prelude::SessionConfig;
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+use heaptide_command::outcome::Outcome;
+use heaptide_command::values;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+
+use super::client::Cluster;
+use super::logging;
+use super::server::{self, MESSAGE_BYTES_MAX, ServerOptions};
+use super::tables::Tables;
+use super::version::{self, VERSION};
+
+/// What the directory of intermediate results is called, with random letters after it.
+const PREFIX: &str = "heaptide-executor-";
+
+/// `heaptide-sql executor`.
+#[derive(Args, Debug)]
+pub struct ExecutorOptions {
+    /// Scheduler to work for
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
+    #[arg(value_parser = values::address)]
+    pub scheduler: String,
+    #[command(flatten)]
+    pub server: ServerOptions,
+    /// Port to listen on; 0 for a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub port: u16,
+    /// Name or address at which clients and other executors reach this one [default: the address
+    /// it is bound to, or that the scheduler sees]
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Parts of queries to answer at a time [default: the number of processors]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Directory for intermediate results, which are removed at the end [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub work_dir: Option<PathBuf>,
+}
+
+/// Works until SIGINT or SIGTERM, and then ends what it has begun.
+pub fn executor(options: &ExecutorOptions) -> Outcome {
+    logging::start(options.server.log);
+    let directory = work_directory(options.work_dir.as_deref())?;
+    let runtime = server::runtime()?;
+    runtime.block_on(async {
+        Cluster::connect(&options.scheduler, VERSION).await?;
+        let (listener, address) = options.server.listen(options.port).await?;
+        let config = config(options, &directory, listener, address)?;
+        let scheduler = &options.scheduler;
+        message(format_args!("the executor listens on {address} and works for {scheduler}"));
+        let ended = start_executor_process(Arc::new(config)).await;
+        ended.map_err(|error| Error::new(format!("executor: {error}")))
+    })?;
+    runtime.shutdown_background();
+    let path = directory.path().to_owned();
+    directory.close().map_err(|error| Error::file(&path, "remove it", error))?;
+    Ok(())
+}
+
+fn work_directory(parent: Option<&Path>) -> Result<TempDir, Error> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+    let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
+    directory.map_err(|error| Error::file(&parent, "write intermediate results there", error))
+}
+
+fn config(
+    options: &ExecutorOptions,
+    directory: &TempDir,
+    listener: TcpListener,
+    address: SocketAddr,
+) -> Result<ExecutorProcessConfig, Error> {
+    let (host, port) = options.scheduler.rsplit_once(':').unwrap_or((&options.scheduler, ""));
+    let processors = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
+    let functions = server::state(server::config()).map_err(Error::library)?;
+    let work_dir = directory.path().to_owned();
+    let path = work_dir.to_str().ok_or_else(|| {
+        Error::new(format!("{}: the name of --work-dir is not UTF-8", work_dir.display()))
+    })?;
+    let (path, temporary) = (path.to_owned(), path.to_owned());
+    Ok(ExecutorProcessConfig {
+        bind_host: address.ip().to_string(),
+        external_host: options.host.clone().or(own),
+        port: address.port(),
+        scheduler_host: host.to_owned(),
+        scheduler_port: port.parse().unwrap_or_default(), // `values::address` has checked it
+        vcores: options.threads.unwrap_or_else(processors).get(),
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        work_dir: Some(path),
+        grpc_max_decoding_message_size: MESSAGE_BYTES_MAX,
+        grpc_max_encoding_message_size: MESSAGE_BYTES_MAX,
+        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&functions))),
+        override_config_producer: Some(Arc::new(server::config)),
+        override_runtime_producer: Some(Arc::new(move |config| task(config, &temporary))),
+        override_logical_codec: Some(Arc::new(Tables::default())),
+        override_arrow_flight_service: Some(flight(listener)),
+        ..ExecutorProcessConfig::default()
+    })
+}
+
+/// What a part of a query runs in.
+///
+/// Errors: the client is of another version.
+fn task(config: &SessionConfig, temporary: &str) -> Result<Arc<RuntimeEnv>, DataFusionError> {
+    version::check(config, VERSION)?;
+    let runtime = RuntimeEnvBuilder::new().with_temp_file_path(temporary).build()?;
+    Ok(Arc::new(runtime))
+}
+
+/// Serves intermediate results on a listener that is there already: its port is known, and free.
+fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
+    let listener = Mutex::new(Some(listener));
+    Arc::new(
+        move |directory: String,
+              _address: SocketAddr,
+              mut shutdown: Shutdown,
+              config: GrpcServerConfig| {
+            let listener = listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+            tokio::spawn(async move {
+                let Some(listener) = listener else {
+                    return Err(BallistaError::General("started twice".to_owned()));
+                };
+                let size = MESSAGE_BYTES_MAX as usize;
+                let service = FlightServiceServer::new(BallistaFlightService::new(directory))
+                    .max_decoding_message_size(size)
+                    .max_encoding_message_size(size);
+                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                create_grpc_server(&config)
+                    .add_service(service)
+                    .serve_with_incoming_shutdown(incoming, shutdown.recv())
+                    .await
+                    .map_err(BallistaError::TonicError)
+            })
+        },
+    )
+}

@@ -1,0 +1,88 @@
+//! What the scheduler and the executors have in common: where they listen, what they know, and when
+//! they stop.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ballista_core::extension::SessionConfigExt;
+use ballista_core::utils::default_session_builder;
+use clap::Args;
+use datafusion::common::DataFusionError;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::prelude::SessionConfig;
+use heaptide_command::error::Error;
+use log::LevelFilter;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::version::Client;
+use crate::functions::FUNCTIONS;
+
+/// The largest message, which is the most that gRPC knows: texts of a batch can be long.
+pub const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
+
+/// Where it listens, and what it prints.
+#[derive(Args, Debug)]
+pub struct ServerOptions {
+    /// Address to listen on. Whoever reaches it can run queries and read files: bind it to trusted
+    /// networks only
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: IpAddr,
+    /// Print messages of this level and above: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "off", value_parser = level)]
+    pub log: LevelFilter,
+}
+
+impl ServerOptions {
+    /// Listens.
+    ///
+    /// Errors: the address is in use, or not one of this machine.
+    pub async fn listen(&self, port: u16) -> Result<(TcpListener, SocketAddr), Error> {
+        let address = SocketAddr::new(self.bind, port);
+        let failed = |error| Error::new(format!("cannot listen on {address}: {error}"));
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok((listener, address))
+    }
+}
+
+fn level(text: &str) -> Result<LevelFilter, &'static str> {
+    text.parse().map_err(|_| "expected off, error, warn, info, debug or trace")
+}
+
+/// Threads for the server.
+///
+/// Errors: they cannot be started.
+pub fn runtime() -> Result<Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Error::new(format!("cannot start threads: {error}")))
+}
+
+/// Settings before those that a query brings.
+pub fn config() -> SessionConfig {
+    SessionConfig::new_with_ballista().with_option_extension(Client::default())
+}
+
+/// The engine with our functions.
+///
+/// Errors: those of the engine.
+pub fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
+    let mut state = default_session_builder(config)?;
+    for function in FUNCTIONS {
+        state.register_udf(function.udf().into())?;
+    }
+    Ok(state)
+}
+
+/// Waits for SIGINT or SIGTERM.
+pub async fn stopped() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await; // the signals end the process without us
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,97 @@
+//! The file that makes a directory a dataset: it holds the version of its schema, and is locked by
+//! those who write into the directory.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use heaptide_command::error::Error;
+use heaptide_command::message::message;
+
+/// The file.
+const NAME: &str = "heaptide-dataset";
+/// What its line begins with.
+const SCHEMA: &str = "schema ";
+/// The version of the tables that this program writes. A column more, or less, needs no new version:
+/// it is NULL in files without it. A column with another meaning or type does.
+const VERSION: u32 = 1;
+/// The file is smaller.
+const BYTES_MAX: u64 = 64;
+
+/// What a lock is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Adding files.
+    Export,
+    /// Replacing all of them.
+    Compact,
+}
+
+/// Checks that this program understands the tables of a dataset.
+///
+/// Errors: they are of a later version.
+pub fn check(dataset: &Path) -> Result<(), Error> {
+    match File::open(dataset.join(NAME)) {
+        Ok(file) => check_file(dataset, &file).map(drop),
+        Err(_) => Ok(()), // files that were copied together, of which Parquet knows the columns
+    }
+}
+
+/// Locks a dataset for as long as the result lives. Any number of exports may go on at a time, but
+/// nothing else beside a compaction. Makes the directory a dataset if it is none.
+///
+/// Errors: its tables are of a later version, another compaction is going on, or the file system
+/// knows no locks where one is needed.
+pub fn lock(dataset: &Path, purpose: Purpose) -> Result<File, Error> {
+    let path = dataset.join(NAME);
+    let failed = |error| Error::file(&path, "write it", error);
+    let options = File::options().read(true).append(true).create(true).open(&path);
+    let mut file = options.map_err(failed)?;
+    let locked = match purpose {
+        Purpose::Export => file.try_lock_shared(),
+        Purpose::Compact => file.try_lock(),
+    };
+    match (locked, purpose) {
+        (Ok(()), _) => {}
+        (Err(TryLockError::WouldBlock), Purpose::Export) => {
+            message(format_args!("waiting for a compaction of {}", dataset.display()));
+            file.lock_shared().map_err(failed)?;
+        }
+        // One export at a time can be left alone; what it writes is not yet in a list.
+        (Err(TryLockError::Error(_)), Purpose::Export) => {}
+        (Err(TryLockError::WouldBlock), Purpose::Compact) => {
+            let path = dataset.display();
+            let what = "another command writes into it; try again when that has ended";
+            return Err(Error::new(format!("{path}: {what}")));
+        }
+        (Err(TryLockError::Error(error)), Purpose::Compact) => {
+            return Err(Error::file(&path, "lock it", error));
+        }
+    }
+    if !check_file(dataset, &file)? {
+        file.write_all(format!("{SCHEMA}{VERSION}\n").as_bytes()).map_err(failed)?;
+    }
+    Ok(file)
+}
+
+/// Returns whether the file has a version.
+fn check_file(dataset: &Path, file: &File) -> Result<bool, Error> {
+    let mut text = String::new();
+    let read = file.take(BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|error| Error::file(&dataset.join(NAME), "read it", error))?;
+    let Some(line) = text.lines().next() else {
+        return Ok(false);
+    };
+    let version: Option<u32> = line.strip_prefix(SCHEMA).and_then(|text| text.parse().ok());
+    match version {
+        Some(version) if version <= VERSION => Ok(true),
+        Some(version) => Err(Error::new(format!(
+            "{}: the tables are of schema {version}, this heaptide knows {VERSION}; update heaptide",
+            dataset.display()
+        ))),
+        None => Err(Error::new(format!(
+            "{}: expected `{SCHEMA}{VERSION}` in {NAME}, found `{line}`",
+            dataset.display()
+        ))),
+    }
+}

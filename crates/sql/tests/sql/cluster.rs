@@ -1,0 +1,313 @@
+//! Clusters on this machine: a scheduler and executors answer as the engine in one process does,
+//! even if an executor is killed, and what is wrong with a cluster is one line.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::{heaptide, output, recordings, refused, scratch};
+
+/// A server is up, and ends, within this time, and a query is answered.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Ranks of the dataset: those of real recordings, each many times.
+const RANKS: usize = 32;
+
+/// A scheduler or an executor; the test's end ends it.
+struct Server {
+    child: Child,
+    /// Its first line.
+    said: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("heaptide-sql");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let (first, line) = mpsc::channel();
+        thread::spawn(move || {
+            let _ = first.send(lines.next());
+            lines.for_each(drop);
+        });
+        let line = line.recv_timeout(DEADLINE).expect("a server in time");
+        let said = line.expect("a line, or it ended").expect("UTF-8");
+        Server { child, said }
+    }
+
+    fn scheduler(options: &[&str]) -> Server {
+        Server::start(&[&["scheduler", "--port", "0"], options].concat())
+    }
+
+    /// An executor with intermediate results in this directory.
+    fn executor(scheduler: &str, directory: &Path, options: &[&str]) -> Server {
+        let directory = directory.to_str().expect("UTF-8");
+        let fixed = ["executor", "--scheduler", scheduler, "--work-dir", directory];
+        Server::start(&[&fixed, options].concat())
+    }
+
+    /// Where it listens.
+    fn address(&self) -> &str {
+        let rest = self.said.split_once("listens on ").unwrap_or_else(|| panic!("{}", self.said)).1;
+        rest.split(' ').next().expect("a word")
+    }
+
+    /// Has it end by itself.
+    fn stop(mut self) -> ExitStatus {
+        let id = self.child.id().to_string();
+        output(Command::new("kill").args(["-TERM", &id]));
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end", self.said);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+/// A dataset of two recordings, one of which is that of each rank.
+fn dataset() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let place = scratch(&format!("ranks-{}", std::process::id()));
+        for recording in recordings() {
+            let mut export = heaptide();
+            output(export.args(["export", "--format", "parquet", "-o"]).arg(&place).arg(recording));
+        }
+        for table in ["sites", "processes", "stacks", "lifetimes"] {
+            // The events of some ranks only: those are many.
+            let ranks = if table == "lifetimes" { RANKS / 4 } else { RANKS };
+            let run = place.join(table).join("run=steps");
+            let host = fs::read_dir(&run).expect("hosts").next().expect("a host").expect("a name");
+            let of_rank = host.path().join("rank=-1");
+            for rank in 0..ranks {
+                let node = run.join(format!("host=node{}", rank / 8)).join(format!("rank={rank}"));
+                copy(&of_rank, &node).expect("a copy");
+            }
+        }
+        place
+    })
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Queries whose answers have one order.
+const QUERIES: [&str; 22] = [
+    "SELECT count(*) AS rows, count(DISTINCT rank) AS ranks, count(DISTINCT host) AS hosts FROM sites",
+    "SELECT run, host, rank, count(*) AS rows, sum(allocations) AS n, sum(live_bytes) AS bytes \
+     FROM sites GROUP BY run, host, rank ORDER BY run, host, rank",
+    "SELECT owner, sum(allocations) AS n FROM sites GROUP BY 1 ORDER BY n DESC, owner LIMIT 20",
+    "SELECT label, median(lifetime_ns) AS m, count(*) AS n FROM lifetimes \
+     WHERE rank < 4 GROUP BY label ORDER BY label",
+    "SELECT rank, sum(live_bytes) AS b FROM sites WHERE stack_contains(stack, '^TimeIncrement$|^build$') \
+     GROUP BY rank ORDER BY rank DESC LIMIT 9",
+    "SELECT frame(stack, 0) AS innermost, frame(stack, -1) AS outermost, count(*) AS n FROM sites \
+     GROUP BY 1, 2 ORDER BY 1, 2",
+    "SELECT stack_text(stack) AS s, sum(usable_bytes) AS b FROM sites GROUP BY 1 ORDER BY b DESC, s LIMIT 10",
+    "SELECT scope(scopes, 'function') AS f, path, sum(allocations) AS n FROM sites \
+     WHERE rank = 7 GROUP BY 1, 2 ORDER BY f, n",
+    "SELECT host, human_bytes(sum(usable_bytes)) AS b, human_time(count(*)) AS t FROM sites \
+     GROUP BY host ORDER BY host",
+    "SELECT s.rank, p.mode, sum(s.allocations) AS n, max(p.allocations) AS all_of_it \
+     FROM sites s JOIN processes p ON s.run = p.run AND s.rank = p.rank AND s.process = p.process \
+     WHERE s.label IS NOT NULL GROUP BY 1, 2 ORDER BY s.rank LIMIT 300",
+    "SELECT f, sum(live_bytes) AS b FROM \
+     (SELECT unnest(array_distinct(stack)) AS f, live_bytes FROM sites WHERE rank > 20) \
+     GROUP BY f ORDER BY b DESC, f LIMIT 20",
+    "SELECT rank, label, n, sum(n) OVER (PARTITION BY label ORDER BY rank) AS so_far FROM \
+     (SELECT rank, label, sum(allocations) AS n FROM sites WHERE label IN ('dxx', 'x') GROUP BY 1, 2) \
+     ORDER BY label, rank",
+    "SELECT label, sum(allocations) AS n FROM sites WHERE rank = \
+     (SELECT max(rank) FROM processes) GROUP BY label ORDER BY label",
+    "SELECT count(*) AS n FROM sites WHERE rank IN (SELECT rank FROM processes WHERE rank % 10 = 0)",
+    "WITH per AS (SELECT rank, sum(live_bytes) AS b FROM sites GROUP BY rank) \
+     SELECT min(b) AS least, max(b) AS most, count(*) AS n FROM per WHERE rank IS NOT NULL",
+    "SELECT 'sites' AS t, count(*) AS n FROM sites UNION ALL SELECT 'stacks', count(*) FROM stacks \
+     UNION ALL SELECT 'lifetimes', count(*) FROM lifetimes ORDER BY t",
+    "SELECT program, host, rank, allocations FROM processes \
+     ORDER BY allocations DESC, program, rank LIMIT 7 OFFSET 3",
+    "SELECT run, count(*) FILTER (WHERE stack IS NULL) AS without, max(array_length(stack)) AS deepest \
+     FROM sites GROUP BY run HAVING count(*) > 1 ORDER BY run",
+    "SELECT rank, stack, path, scopes, label, allocations FROM sites WHERE rank BETWEEN 3 AND 4 \
+     ORDER BY rank, stack_text(stack), label, allocations, array_to_string(path, '/')",
+    "SELECT a.rank, count(*) AS pairs FROM sites a JOIN sites b ON a.rank = b.rank AND a.label = b.label \
+     GROUP BY a.rank ORDER BY a.rank",
+    "SELECT approx_distinct(frame) > 3 AS some, bool_and(usable_bytes >= 0) AS b, avg(rank) AS mean \
+     FROM sites WHERE regexp_like(frame, '^[A-Za-z]')",
+    "SELECT 1 AS one, human_bytes(1536) AS b",
+];
+
+fn ask(how: &[&str], query: &str) -> String {
+    let mut command = heaptide();
+    command.args(["sql", "--format", "json", "--dataset"]).arg(dataset()).args(how).arg(query);
+    output(&mut command)
+}
+
+/// Answers have to be equal, also in the order of rows.
+fn judge(how: &[&str], query: &str) {
+    let (own, theirs) = (ask(&[], query), ask(how, query));
+    assert!(own.len() > 10, "{query}: {own}");
+    assert_eq!(own, theirs, "{query}");
+}
+
+#[test]
+fn two_executors_answer_as_one_process_does() {
+    let place = scratch("two executors");
+    let scheduler = Server::scheduler(&[]);
+    let cluster = ["--cluster", scheduler.address()];
+    let executors =
+        [1, 2].map(|_| Server::executor(scheduler.address(), &place, &["--threads", "2"]));
+    assert_eq!(fs::read_dir(&place).expect("a directory").count(), 2);
+    for query in QUERIES {
+        judge(&cluster, query);
+    }
+    let calql = "SELECT rank,label,count(),sum(live_bytes) GROUP BY rank,label ORDER BY rank,label";
+    let of = |how: &[&str]| {
+        output(heaptide().args(["query", calql, "--dataset"]).arg(dataset()).args(how))
+    };
+    assert_eq!(of(&[]), of(&cluster));
+    // What is wrong with a query is said as elsewhere.
+    for query in
+        ["SELECT nothing FROM sites", "SELECT", "SELECT stack_contains(stack, '(') FROM sites"]
+    {
+        let of = |how: &[&str]| {
+            refused(heaptide().args(["sql", query, "--dataset"]).arg(dataset()).args(how))
+        };
+        assert_eq!(of(&[]), of(&cluster));
+    }
+    for server in executors.into_iter().chain([scheduler]) {
+        let status = server.stop();
+        assert!(status.success(), "{status}");
+    }
+    // Intermediate results are gone.
+    assert_eq!(fs::read_dir(&place).expect("a directory").count(), 0);
+}
+
+/// Files with intermediate results.
+fn results(place: &Path) -> usize {
+    let inside = |path: PathBuf| if path.is_dir() { results(&path) } else { 1 };
+    let Ok(entries) = fs::read_dir(place) else {
+        return 0; // it is gone by now
+    };
+    entries.flatten().map(|entry| inside(entry.path())).sum()
+}
+
+#[test]
+fn a_killed_executor_does_not_change_the_answer() {
+    let place = scratch("killed executor");
+    let scheduler = Server::scheduler(&["--executor-timeout", "8"]);
+    let how = ["--cluster", scheduler.address()];
+    // Executors on one machine read each other's results as files: only those of the killed one are
+    // in its directory, which is removed as that of a lost machine is.
+    let [first, second] = ["first", "second"].map(|name| place.join(name));
+    for path in [&first, &second] {
+        fs::create_dir(path).expect("a directory");
+    }
+    let mut killed = Server::executor(scheduler.address(), &first, &["--threads", "1"]);
+    let left = Server::executor(scheduler.address(), &second, &["--threads", "1"]);
+    let query = "SELECT a.rank, count(*) AS pairs, sum(b.allocations) AS n FROM sites a \
+                 JOIN sites b ON a.rank = b.rank JOIN sites c ON b.rank = c.rank AND b.label = c.label \
+                 GROUP BY a.rank ORDER BY a.rank";
+    let expected = ask(&[], query);
+    let answer = thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&how, query));
+        let deadline = Instant::now() + DEADLINE;
+        while results(&first) == 0 {
+            assert!(Instant::now() < deadline && !asked.is_finished(), "no result to lose");
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(!asked.is_finished());
+        killed.child.kill().expect("a running executor");
+        fs::remove_dir_all(&first).expect("its results");
+        asked.join().expect("an answer")
+    });
+    assert_eq!(answer, expected);
+    assert!(left.stop().success() && scheduler.stop().success());
+}
+
+#[test]
+fn what_is_wrong_with_a_cluster_is_one_line() {
+    let place = scratch("no cluster");
+    let dataset = dataset().to_str().expect("UTF-8");
+    let asked = |arguments: &[&str]| {
+        let said = refused(heaptide().args(["sql", "SELECT count(*) FROM sites"]).args(arguments));
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said
+    };
+    let of = |cluster: &str| asked(&["--dataset", dataset, "--cluster", cluster]);
+    assert_eq!(
+        of("127.0.0.1:1"),
+        "heaptide: 127.0.0.1:1: cannot connect to a scheduler: Connection refused (os error 111); \
+         `heaptide-sql scheduler` starts one\n"
+    );
+    let said = of("no-such-host.invalid:50050");
+    assert!(said.starts_with("heaptide: no-such-host.invalid:50050: cannot connect"), "{said}");
+    let mut wrong = heaptide();
+    wrong.args(["sql", "SELECT 1", "--dataset", dataset, "--cluster", "node1"]);
+    let said = refused(&mut wrong);
+    assert!(said.contains("expected HOST:PORT, such as node1:50050"), "{said}");
+    // Something else listens there.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let other = thread::spawn(move || listener.accept().map(drop));
+    let said = of(&address);
+    assert!(said.starts_with(&format!("heaptide: {address}: ")), "{said}");
+    other.join().expect("a thread").expect("a connection");
+    // Recordings are not queried on clusters.
+    let [steps, _] = recordings();
+    let steps = steps.to_str().expect("UTF-8");
+    let said = asked(&[steps, "--cluster", "127.0.0.1:1"]);
+    assert!(said.contains("`heaptide export --format parquet -o DIR`"), "{said}");
+    let calql = ["query", "SELECT count()", steps, "--cluster", "127.0.0.1:1"];
+    assert_eq!(refused(heaptide().args(calql)), said);
+    // Nobody is there to answer.
+    let scheduler = Server::scheduler(&[]);
+    let address = scheduler.address();
+    assert_eq!(
+        of(address),
+        format!(
+            "heaptide: {address}: no executor has registered within 10 s; \
+             `heaptide-sql executor --scheduler {address}` starts one\n"
+        )
+    );
+    // Neither an executor without a scheduler, nor two schedulers on one port.
+    let heaptide_sql = || Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
+    let said = refused(heaptide_sql().args(["executor", "--scheduler", "127.0.0.1:1"]));
+    assert!(said.starts_with("heaptide: 127.0.0.1:1: cannot connect"), "{said}");
+    let port = address.rsplit_once(':').expect("a port").1;
+    let said = refused(heaptide_sql().args(["scheduler", "--port", port]));
+    let in_use = format!("heaptide: cannot listen on {address}: Address already in use");
+    assert!(said.starts_with(&in_use) && said.lines().count() == 1, "{said}");
+    let nowhere = place.join("nowhere");
+    let mut executor = heaptide_sql();
+    executor.args(["executor", "--scheduler", address, "--work-dir"]).arg(&nowhere);
+    let said = refused(&mut executor);
+    assert!(said.contains("nowhere") && said.lines().count() == 1, "{said}");
+}
