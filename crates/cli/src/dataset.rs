@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use heaptide_analysis::model::{Measure, Measures};
 use heaptide_analysis::recording::origin::Origin;
-use heaptide_analysis::views::ranks::{GROWTH_FROM, GROWTH_OVER_NS, Place};
+use heaptide_analysis::views::ranks::{GROWTH_FROM, GROWTH_OVER_NS, Place, owners_of};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{FAILED, Stop};
 use heaptide_command::progress::Progress;
@@ -48,7 +48,7 @@ pub fn places(dataset: &Path, by: Origin, metric: Measure) -> Result<Vec<(String
             all[at].1.growth = row.get("growth").and_then(Value::as_f64);
         }
     }
-    for row in ask(dataset, &owners(metric.of_sites()))? {
+    for row in ask(dataset, &owners(metric.of_sites(), owners_of(all.len())))? {
         if let Some(at) = of_row(&row) {
             let owners = &mut all[at].1.owners;
             *owners.entry(Arc::from(text(&row, "owner"))).or_default() += number(&row, "value");
@@ -67,11 +67,12 @@ fn growth() -> String {
     )
 }
 
-/// The metric by owner, of each process image.
-fn owners(metric: Measure) -> String {
+/// The metric by owner, of each process image, for the `count` owners with most.
+fn owners(metric: Measure, count: usize) -> String {
     format!(
-        "SELECT {IMAGE}, owner, sum({metric}) AS value FROM sites WHERE owner IS NOT NULL GROUP BY \
-         {IMAGE}, owner HAVING sum({metric}) > 0"
+        "SELECT {IMAGE}, owner, sum({metric}) AS value FROM sites WHERE owner IN (SELECT owner FROM \
+         sites WHERE owner IS NOT NULL GROUP BY owner ORDER BY sum({metric}) DESC, owner LIMIT \
+         {count}) GROUP BY {IMAGE}, owner HAVING sum({metric}) > 0"
     )
 }
 

@@ -22,8 +22,12 @@ const OUTLYING_SCORE: f64 = 3.5;
 pub const GROWTH_FROM: usize = 4;
 /// Nanoseconds that it is taken over at least: a program that has just begun only grows.
 pub const GROWTH_OVER_NS: u64 = 1_000_000_000;
-/// Owners that are compared, those with most: a value is kept for each of them and each rank.
+/// Owners that are compared at most, those with most.
 const OWNERS_MAX: usize = 1000;
+/// And at least, of any number of ranks.
+const OWNERS_MIN: usize = 20;
+/// Values of owners in ranks: of 100,000 ranks they are some gigabytes as JSON.
+const VALUES_MAX: usize = 10_000_000;
 
 /// A rank, host or process.
 #[derive(Clone, Debug)]
@@ -217,6 +221,11 @@ pub struct OwnerSpread {
     pub above_median: f64,
 }
 
+/// How many owners are compared of so many places.
+pub fn owners_of(places: usize) -> usize {
+    (VALUES_MAX / places.max(1)).clamp(OWNERS_MIN, OWNERS_MAX)
+}
+
 /// The owners of places, those by which they differ most first: by what places have above the
 /// median. Of many owners those with most.
 pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
@@ -227,7 +236,7 @@ pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
     }
     let mut names: Vec<(&Arc<str>, u64)> = sums.into_iter().collect();
     names.sort_by_key(|&(name, sum)| (Reverse(sum), name));
-    names.truncate(OWNERS_MAX);
+    names.truncate(owners_of(places.len()));
     let of = |(name, _): (&Arc<str>, u64)| {
         let value = |place: &Place| place.owners.get(name).copied().unwrap_or(0);
         let values: Vec<u64> = places.iter().map(value).collect();

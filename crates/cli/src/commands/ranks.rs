@@ -166,7 +166,7 @@ fn read_dataset(path: &Path, options: &RanksOptions) -> Result<(Vec<PathBuf>, Ve
     Ok((distinct, all))
 }
 
-/// Reads one recording after the other, for all of a large job may not fit in memory, and joins what
+/// Reads one recording after the other, for all of a job may not fit in memory, and joins what
 /// they have of one host.
 fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, Stop> {
     let mut all: Vec<Place> = Vec::new();
