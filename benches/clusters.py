@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Queries on a dataset of many ranks: by one process, and by clusters of one and two executors on this machine.
+"""Queries on a dataset of many ranks: by one process, and by clusters of one and two executors.
 
-    cargo build --release -p heaptide-cli && cargo build --release -p heaptide-sql --features cluster
+    cargo build --release -p heaptide-cli
+    cargo build --release -p heaptide-sql --features cluster
     python3 benches/clusters.py [--bin target/release] [--ranks 256] [--rows 20000000] [--rounds 3]
 
-Records the C++ compiler once and makes it the recording of each rank as many times as the rows need: files of all ranks are links
-to one, so the dataset takes little room and its files are read from memory. Answers have to be equal. On one machine a cluster
-cannot be faster than the engine alone, which has all processors; what is measured is what the cluster costs, and what the second
+Records the C++ compiler once and makes it the recording of each rank as many times as the rows
+need: files of all ranks are links to one, so the dataset takes little room and its files are read
+from memory. Answers have to be equal. On one machine a cluster cannot be faster than the engine
+alone, which has all processors; what is measured is what the cluster costs, and what the second
 executor brings where executors have one thread each.
 """
 import argparse
@@ -27,13 +29,14 @@ QUERIES = {
                       "GROUP BY 1 ORDER BY 1",
     "callees": "SELECT f, sum(allocations) AS n FROM (SELECT unnest(array_distinct(stack)) AS f, allocations "
                "FROM sites WHERE rank % 8 = 0) GROUP BY f ORDER BY n DESC, f LIMIT 20",
-    "join": "SELECT s.rank, max(p.peak_bytes) AS peak, sum(s.at_peak_bytes) AS sites FROM sites s JOIN processes p "
-            "ON s.rank = p.rank AND s.process = p.process GROUP BY 1 ORDER BY 1",
+    "join": "SELECT s.rank, max(p.peak_bytes) AS peak, sum(s.at_peak_bytes) AS sites "
+            "FROM sites s JOIN processes p ON s.rank = p.rank AND s.process = p.process GROUP BY 1 ORDER BY 1",
 }
 
 
 def run(*arguments, **more):
-    return subprocess.run([str(argument) for argument in arguments], check=True, capture_output=True, text=True, **more)
+    words = [str(argument) for argument in arguments]
+    return subprocess.run(words, check=True, capture_output=True, text=True, **more)
 
 
 def clean():
@@ -44,7 +47,8 @@ class Server:
     """A scheduler or an executor."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([str(argument) for argument in arguments], stderr=subprocess.PIPE, text=True)
+        words = [str(argument) for argument in arguments]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()
         if " listens on " not in line:
             sys.exit(line.strip())
@@ -91,7 +95,8 @@ def best(rounds, *arguments):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shown = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
     options.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("target/release"))
     options.add_argument("--ranks", type=int, default=256)
     options.add_argument("--rows", type=int, default=20_000_000)

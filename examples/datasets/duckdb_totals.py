@@ -4,7 +4,8 @@
     pip install duckdb
     python3 duckdb_totals.py DATASET
 
-Prints rows, allocations and live bytes of each run, host and rank, and the functions below which most was allocated.
+Prints rows, allocations and live bytes of each run, host and rank, and the functions below which
+most was allocated.
 """
 
 import sys
@@ -14,7 +15,8 @@ import duckdb
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 files = f"{sys.argv[1]}/sites/**/*.parquet"
-# Columns that are in the paths of some files and not of others would be an error: a dataset is compacted as a whole.
+# Columns that are in the paths of some files and not of others would be an error: a dataset is
+# compacted as a whole.
 sites = duckdb.read_parquet(files, hive_partitioning=True, union_by_name=True)
 totals = duckdb.sql(
     """SELECT run, host, coalesce(rank, -1) AS rank, count(*), sum(allocations)::BIGINT, sum(live_bytes)::BIGINT

@@ -4,9 +4,10 @@
     pip install pyspark        # and Java 17 or later: apt install openjdk-17-jre-headless
     python3 spark_totals.py DATASET [MASTER]
 
-MASTER is that of a cluster whose workers see the dataset under the same path, such as spark://node1:7077;
-`local-cluster[2,1,1024]`, the default, starts two workers with a core and 1 GiB each on this machine. Prints rows, allocations
-and live bytes of each run, host and rank, and the functions below which most was allocated.
+MASTER is that of a cluster whose workers see the dataset under the same path, such as
+spark://node1:7077; `local-cluster[2,1,1024]`, the default, starts two workers with a core and 1 GiB
+each on this machine. Prints rows, allocations and live bytes of each run, host and rank, and the
+functions below which most was allocated.
 """
 
 import os
@@ -27,7 +28,8 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("ERROR")
-# Names that Heaptide writes as %XX in paths come back as they were; columns that versions of Heaptide added are merged.
+# Names that Heaptide writes as %XX in paths come back as they were; columns that versions of
+# Heaptide added are merged.
 sites = spark.read.option("mergeSchema", "true").parquet(sites_of)
 totals = (
     sites.withColumn("rank", F.coalesce("rank", F.lit(-1)))

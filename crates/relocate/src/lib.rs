@@ -3,8 +3,8 @@
 //! An entry is patched with a jump of five bytes ([`jump`]). The instructions that it overwrites
 //! are written elsewhere with the same effect ([`relocate`]): addresses relative to the instruction
 //! pointer are adapted, short jumps become long ones, and a jump back follows. Calls of the moved
-//! code run the function as it was. What cannot be moved with certainty is refused: on processors other
-//! than x86-64, everything.
+//! code run the function as it was. What cannot be moved with certainty is refused: on processors
+//! other than x86-64, everything.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -12,8 +12,8 @@ use heaptide_command::message::message;
 const NAME: &str = "heaptide-dataset";
 /// What its line begins with.
 const SCHEMA: &str = "schema ";
-/// The version of the tables that this program writes. A column more, or less, needs no new version:
-/// it is NULL in files without it. A column with another meaning or type does.
+/// The version of the tables that this program writes. A column more, or less, needs no new
+/// version: it is NULL in files without it. A column with another meaning or type does.
 const VERSION: u32 = 1;
 /// The file is smaller.
 const BYTES_MAX: u64 = 64;

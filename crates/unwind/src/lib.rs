@@ -21,6 +21,7 @@ pub mod memo;
 pub mod python;
 pub mod rule;
 pub mod stack;
+pub mod step;
 pub mod table;
 pub mod tree;
 

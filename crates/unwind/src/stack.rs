@@ -180,7 +180,8 @@ struct Walk {
 impl Walk {
     fn new(at: Registers, candidates: usize) -> Walk {
         let register = at.bp;
-        // What a processor does or an entry: the return address is below the caller's stack pointer.
+        // What a processor does or an entry: the return address is below the caller's stack
+        // pointer.
         let link = if arch::RA_IS_BELOW_CFA { 0 } else { at.sp.wrapping_sub(8) };
         let at = Walked { sp: at.sp, word: at.pc, bp: at.bp, link, ..Walked::default() };
         Walk { at, new: 0, candidates, register }

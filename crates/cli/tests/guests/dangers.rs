@@ -114,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 57] = [
+const ELSEWHERE: [&str; 58] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",

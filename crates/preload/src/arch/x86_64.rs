@@ -274,9 +274,9 @@ pub(crate) use list_arguments;
 /// What the stubs of intercepted functions jump to.
 macro_rules! family_entry {
     () => {{
-        /// Entered with the record of the function on the stack, above the return address. Keeps the
-        /// general registers but that of the result: callers in the same file know which of them the
-        /// function changes (`-fipa-ra` of GCC).
+        /// Entered with the record of the function on the stack, above the return address. Keeps
+        /// the general registers but that of the result: callers in the same file know which of
+        /// them the function changes (`-fipa-ra` of GCC).
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {
             core::arch::naked_asm!(
@@ -322,8 +322,9 @@ pub(crate) use family_entry;
 /// What stands in the place of the loader's function, which calls `look` and goes on in `own`.
 macro_rules! notice_entry {
     ($look:path, $own:path) => {{
-        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps all
-        /// registers but those of vectors: compilers know what functions of the same library change.
+        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps
+        /// all registers but those of vectors: compilers know what functions of the same library
+        /// change.
         #[unsafe(naked)]
         unsafe extern "C" fn noticed() {
             core::arch::naked_asm!(

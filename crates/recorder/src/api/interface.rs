@@ -22,6 +22,7 @@ use crate::event::trace;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
+use crate::sys::arch;
 use crate::sys::front::Front;
 use crate::sys::kernel::Fd;
 use crate::sys::options::Options;
@@ -274,7 +275,7 @@ macro_rules! with_registers {
         pub unsafe extern "C" fn $function<F: Front>() {
             naked_asm!(
                 ".cfi_startproc",
-                crate::pass_registers!(4),
+                arch::pass_registers!(4),
                 ".cfi_endproc",
                 body = sym $body::<F>
             )

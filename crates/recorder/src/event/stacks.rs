@@ -479,8 +479,8 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
 /// hand-written.
 fn without_table(pc: u64) -> Step {
     let on_page = pc & 4095 <= 4096 - arch::CODE_BEHIND as u64;
-    // SAFETY: `pc` is in executable code, which is readable here; a few bytes of its page are looked
-    // at.
+    // SAFETY: `pc` is in executable code, which is readable here; a few bytes of its page are
+    // looked at.
     let code = on_page.then(|| unsafe { *(pc as *const [u8; arch::CODE_BEHIND]) });
     if code.is_some_and(|code| arch::is_signal_return(&code)) {
         return Step::Signal;

@@ -219,8 +219,8 @@ pub fn may_access(path: Path<'_>, mode: usize) -> bool {
     let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
     // SAFETY: zero-terminated.
     let answer = unsafe { call(FACCESSAT2, a) };
-    // Linux before 5.8 has no such call, and filters of containers that do not know it answer EPERM.
-    // Neither concerns the file: the attempt itself will show.
+    // Linux before 5.8 has no such call, and filters of containers that do not know it answer
+    // EPERM. Neither concerns the file: the attempt itself will show.
     answer.is_ok() || is_refused(answer)
 }
 

@@ -14,8 +14,8 @@
 //! Return addresses may be signed: their upper bits are, above all addresses of code, so that a
 //! mask strips them ([`crate::kept::ADDRESS`]).
 
-use super::SignalFrame;
-use crate::rule::{Bp, Cfa, Ra, Step, Usual};
+use super::signal_frame::SignalFrame;
+use crate::step::{Bp, Cfa, Ra, Step, Usual};
 use gimli::{AArch64, Register, Vendor};
 
 /// The frame pointer, x29.

@@ -11,8 +11,8 @@
 //! `bp`: the CFA counts from rbp, not from rsp; `save`: rbp is in a slot, counted from the CFA or
 //! (`ab`) from rbp. Kind and `ab` are 0 in nearly all rules. The return address is below the CFA.
 
-use super::SignalFrame;
-use crate::rule::{Bp, Cfa, Ra, Step, Usual};
+use super::signal_frame::SignalFrame;
+use crate::step::{Bp, Cfa, Ra, Step, Usual};
 use gimli::{Register, Vendor, X86_64};
 
 /// The frame pointer, rbp.

@@ -290,6 +290,7 @@ macro_rules! pass_registers {
         )
     };
 }
+pub use pass_registers;
 
 /// The address of a symbol that is defined in this program or library.
 #[macro_export]

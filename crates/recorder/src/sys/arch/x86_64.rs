@@ -267,6 +267,7 @@ macro_rules! pass_registers {
         "mov r8, rsp\nmov r9, rbp\njmp {body}"
     };
 }
+pub use pass_registers;
 
 /// The address of a symbol that is defined in this program or library.
 #[macro_export]
