@@ -66,10 +66,20 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
 /// The first line of a message, without what the engine puts before it.
 fn plain(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
+    let text = of_executor(&text).unwrap_or(text);
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     let prefixes = ["Error during planning: ", "Execution error: ", "External error: "];
     let line = prefixes.iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.replace("table 'datafusion.public.", "table '")
+}
+
+/// What an executor said, from the error of a query on a cluster: it is quoted, inside the names of
+/// those who passed it on.
+fn of_executor(text: &str) -> Option<String> {
+    text.contains("Job ").then_some(())?;
+    let quoted = text.split_once(" failed: ")?.1.rsplit_once("(\"")?.1;
+    let said = quoted.rsplit_once('"')?.0;
+    Some(said.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
 /// As this project writes messages: lower case, no full stop.
@@ -96,6 +106,16 @@ fn byte(text: &str, line: u64, column: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_executor_said_is_taken_out_of_what_was_passed_on() {
+        let passed = "Execution error: Job 038 failed: Job failed due to stage 0 failed: Task failed \
+                      due to runtime execution error: DataFusionError(Shared(External(\
+                      DataFusionError(Execution(\"stack_contains: regex `(\\\"`: unclosed\")))))";
+        let said = "stack_contains: regex `(\"`: unclosed";
+        assert_eq!(of_executor(passed).as_deref(), Some(said));
+        assert_eq!(of_executor("no function matches"), None);
+    }
 
     #[test]
     fn places_are_found_over_lines() {

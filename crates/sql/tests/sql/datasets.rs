@@ -57,18 +57,18 @@ fn a_compaction_that_is_killed_loses_nothing() {
     let expected = sums(&dataset);
     let before = files(&dataset).len();
     let mut killed = 0;
-    for wait in 0..40 {
+    for wait in 0..12 {
         let mut running = compact(&dataset).stderr(Stdio::null()).spawn().expect("heaptide");
-        thread::sleep(Duration::from_millis(8 * wait));
+        thread::sleep(Duration::from_millis(40 * wait));
         let ended = running.try_wait().expect("a child").is_some();
         running.kill().expect("to kill it, if it has not ended");
         running.wait().expect("a child");
         killed += usize::from(!ended);
         if wait % 4 == 0 {
-            assert_eq!(sums(&dataset), expected, "killed after {wait} times 8 ms");
+            assert_eq!(sums(&dataset), expected, "killed after {wait} times 40 ms");
         }
     }
-    assert!(killed > 2, "none was killed in the middle");
+    assert!(killed > 1, "none was killed in the middle");
     output(&mut compact(&dataset));
     assert_eq!(sums(&dataset), expected);
     // A file a table, and the one of the dataset; nothing of the killed ones.
