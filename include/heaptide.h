@@ -14,8 +14,8 @@
 // - "Not loaded" says what a call does without the recorder, or where the recorder is of another
 //   version. In `--mode counters` scopes, labels and pools do nothing, as if not loaded.
 //
-// C99 or C++98 and later, GCC or Clang; the recorder exists for x86-64 Linux. C++11 programs find
-// guards and classes in heaptide.hpp.
+// C99 or C++98 and later, GCC or Clang; the recorder exists for x86-64 and aarch64 Linux. C++11
+// programs find guards and classes in heaptide.hpp.
 
 #ifndef HEAPTIDE_H
 #define HEAPTIDE_H
@@ -162,7 +162,7 @@ struct heaptide_interface {
 // NULL until looked for; then the recorder's table or HEAPTIDE_ABSENT_.
 HEAPTIDE_SHARED_ const struct heaptide_interface *heaptide_found_;
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__LP64__)
+#if (defined(__x86_64__) || defined(__AARCH64EL__)) && defined(__linux__) && defined(__LP64__)
 
 // Not there in static programs, nor with an old C library and no libdl. A weak reference of this
 // kind leaves a program's own use of dlsym as strong as it is.
@@ -175,8 +175,14 @@ static __attribute__((noinline, cold, unused)) const struct heaptide_interface *
 heaptide_find_(void)
 {
     const struct heaptide_interface *found;
+#if defined(__x86_64__)
     __asm__(".weak heaptide_interface\n\tmovq heaptide_interface@GOTPCREL(%%rip), %0"
             : "=r"(found));
+#else
+    __asm__(".weak heaptide_interface\n\tadrp %0, :got:heaptide_interface\n\t"
+            "ldr %0, [%0, :got_lo12:heaptide_interface]"
+            : "=r"(found));
+#endif
     if (!found && heaptide_dlsym_) {
         int kept = errno;
         // RTLD_DEFAULT is NULL in every C library that has the recorder.

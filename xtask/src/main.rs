@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers
 
+mod aarch64;
 mod benches;
 mod chores;
 mod commands;
@@ -37,6 +38,7 @@ usage: cargo xtask COMMAND
   tidy             the rules for sources, texts, commits and libheaptide.so
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
+  aarch64          the recorder for aarch64 and its test programs, under qemu
   miri             unit tests of the crates that live in the program, under miri
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         "tidy" => chores::tidy(&root),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),
+        "aarch64" => aarch64::test(&root),
         "miri" => chores::miri(&root),
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),
