@@ -1,7 +1,7 @@
 //! The recorder for aarch64 and its test programs, under an emulator.
 //!
-//! What these need is found by variables: a compiler of C, whose C++ compiler has the same name with
-//! `g++`, the root of its C library, and the emulator, which has to give forked children empty
+//! What these need is found by variables: a compiler of C, whose C++ compiler has the same name
+//! with `g++`, the root of its C library, and the emulator, which has to give forked children empty
 //! memory where they ask for it: qemu 8.0 and later. `RUSTC` is one that has core for the target.
 
 use std::env;

@@ -82,8 +82,8 @@ const CONTAINER: [i64; 26] = [
 ];
 
 /// Calls that a kernel in user space, such as gVisor, may lack or restrict. `madvise` is not among
-/// them: without memory that forked children find wiped (Linux 4.14) nothing can be recorded. Nor is
-/// `prctl`, by which a program names its thread.
+/// them: without memory that forked children find wiped (Linux 4.14) nothing can be recorded. Nor
+/// is `prctl`, by which a program names its thread.
 const SANDBOX: [i64; 14] = [
     libc::SYS_copy_file_range,
     libc::SYS_fallocate,
