@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
@@ -112,9 +114,23 @@ impl Session {
         let allowed = SQLOptions::new().with_allow_dml(false);
         self.runtime.block_on(async {
             let frame = self.context.sql_with_options(sql, allowed).await?;
+            if self.cluster.is_some() && has_union(frame.logical_plan())? {
+                let what = "a cluster does not answer UNION; send its parts one after the other";
+                return Err(DataFusionError::Plan(what.to_owned()));
+            }
             frame.execute_stream().await
         })
     }
+}
+
+/// Whether a plan has a union: in Ballista 55 the stages of one wait for each other for ever.
+fn has_union(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::Union(_));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 /// Threads for the engine.

@@ -88,10 +88,10 @@ fn totals(dataset: &Path) -> String {
     let ranks = of("SELECT run, host, coalesce(rank, -1) AS rank, count(*), sum(allocations), \
                     sum(live_bytes) FROM sites GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
     // Names with commas are quoted.
-    let functions = "SELECT replace(f, ',', '\u{1}') AS f, sum(allocations) AS n FROM \
+    let functions = "SELECT replace(f, ',', '¤') AS f, sum(allocations) AS n FROM \
                      (SELECT unnest(array_distinct(stack)) AS f, allocations FROM sites) \
                      GROUP BY 1 ORDER BY n DESC, 1 LIMIT 5";
-    let functions = of(functions).into_iter().map(|line| line.replace('\u{1}', ","));
+    let functions = of(functions).into_iter().map(|line| line.replace('¤', ","));
     let lines = ranks.into_iter().map(|line| format!("rank {line}\n"));
     lines.chain(functions.map(|line| format!("function {line}\n"))).collect()
 }
