@@ -252,14 +252,14 @@ fn a_page_of_resident_memory() {
     run(recorded(&recording, &[]).arg(program).arg("growing"), &place);
     let of = Recorded { place, recording };
     let page = of.store("html", "a.html");
-    let dom = browse(&page, &of.place, "", &["--dump-dom"]);
+    let dom = browse(&page, &of.place, "areas=kinds", &["--dump-dom"]);
     let areas = dom.matches("class=\"area\"").count();
     assert!((5..=13).contains(&areas), "{areas} areas");
     for name in ["live requested", "other mappings", "modules", "recorder"] {
         assert!(dom.contains(&format!("</i>{name}</span>")), "{name}");
     }
     let shot = of.place.join("a.png");
-    browse(&page, &of.place, "", &[&format!("--screenshot={}", shot.display())]);
+    browse(&page, &of.place, "areas=kinds", &[&format!("--screenshot={}", shot.display())]);
     // Two thirds of the memory at the end are live blocks: a triangle of some 1000 by 150.
     let shot = Picture::open(&shot);
     let is_live = |[r, g, b]: &[u8; 3]| b > r && b - r > 120 && g > r;
