@@ -1,4 +1,4 @@
-//! A rank of a parallel job, which is told its number.
+//! A rank of a parallel job, whose argument is its number.
 //
 // Each rank keeps a block of 1,000,000 bytes of `mesh`, and one of 200,000 bytes of `halo`, those
 // whose number is a multiple of 4 one of 290,000 bytes. Rank 5 keeps ten blocks of 90,000 bytes of

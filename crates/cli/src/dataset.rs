@@ -76,7 +76,7 @@ fn owners(metric: Measure, count: usize) -> String {
     )
 }
 
-/// What tells places apart.
+/// What distinguishes places.
 fn key(row: &Row, by: Origin) -> [String; 3] {
     let rank = row.get("rank").map(Value::to_string).unwrap_or_default();
     match by {

@@ -37,7 +37,7 @@ impl Origins {
 }
 
 /// An origin by its name.
-fn origin_parser() -> impl TypedValueParser<Value = Origin> {
+pub fn origin_parser() -> impl TypedValueParser<Value = Origin> {
     let names = Origin::all().iter().map(|by| by.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Origin>())
 }

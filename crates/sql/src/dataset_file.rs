@@ -37,7 +37,7 @@ pub fn check(dataset: &Path) -> Result<(), Error> {
     }
 }
 
-/// Locks a dataset for as long as the result lives. Any number of exports may go on at a time, but
+/// Locks a dataset for as long as the result lives. Any number of exports may run at a time, but
 /// nothing else beside a compaction. Makes the directory a dataset if it is none.
 ///
 /// Errors: its tables are of a later version, another compaction is going on, or the file system

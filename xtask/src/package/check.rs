@@ -127,7 +127,7 @@ impl Trial {
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root"]);
         command.arg(&self.place).arg("--wd=/tmp").arg(program).args(arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        output(command.env("HOME", "/root").env("LC_ALL", "C.UTF-8"))
+        output(command.env("HOME", "/").env("LC_ALL", "C.UTF-8"))
     }
 
     /// Records, reports, exports and queries, with the package's programs below `prefix`.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::origin::Origin;
@@ -11,7 +10,7 @@ use heaptide_analysis::views::ranks::{Place, places};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{Selection, Source, Which};
+use heaptide_command::selection::{Selection, Source, Which, origin_parser};
 use heaptide_command::source::{self, Empty, View};
 use heaptide_command::{output, target};
 use heaptide_render::shared::ranks::Ranks;
@@ -67,11 +66,6 @@ pub enum RanksFormat {
     Json,
     /// A heat map
     Html,
-}
-
-fn origin_parser() -> impl TypedValueParser<Value = Origin> {
-    let names = Origin::all().iter().map(|by| by.name());
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Origin>())
 }
 
 /// Compares ranks.
@@ -179,8 +173,8 @@ fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, St
         recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));
         let found = places(&recording.processes, options.by, options.metric);
         for place in found {
-            let same = |known: &&mut Place| options.by == Origin::Host && known.name == place.name;
-            match all.iter_mut().find(same) {
+            let hosts = if options.by == Origin::Host { &mut all[..] } else { &mut [] };
+            match hosts.iter_mut().find(|known| known.name == place.name) {
                 Some(known) => known.join(place),
                 None => {
                     of_recording.push(path);

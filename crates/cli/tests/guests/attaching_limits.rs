@@ -100,6 +100,27 @@ fn many_threads_that_only_allocate_are_recorded() {
     assert_eq!(target.end(), Some(0));
 }
 
+/// A command that gives up leaves no recording, and the next one succeeds.
+#[test]
+fn a_command_without_patience_leaves_nothing_behind() {
+    let mut command = Command::new(program("attached_starts.c"));
+    command.arg("");
+    let mut target = Target::start("attach_patience", clean(command));
+    target.attach("first.heaptide", &[]); // loads the library
+    target.detach();
+    target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
+    let gave_up = target.command(&["attach", "--patience", "1ms", "-o", "a.heaptide"]);
+    assert_eq!((gave_up.status, gave_up.stderr.lines().count()), (2, 1), "{}", gave_up.stderr);
+    assert!(gave_up.stderr.contains("gave up on process"), "{}", gave_up.stderr);
+    assert!(!target.recording("a.heaptide").exists());
+    assert_eq!(target.answer(), b'v');
+    target.steps("s"); // not recorded
+    target.attach("b.heaptide", &["--patience", "60s"]);
+    target.steps("s");
+    target.detach();
+    assert_eq!(crate::attaching::started(&target, "b.heaptide"), 1);
+}
+
 /// The kernel stops such a thread when the child has ended.
 #[test]
 fn a_thread_that_waits_for_a_child_of_vfork_is_waited_for() {

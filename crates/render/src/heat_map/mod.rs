@@ -11,7 +11,7 @@ use crate::shared::ranks::Ranks;
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("heat_map.js");
 const OWN_STYLE: &str = include_str!("heat_map.css");
-/// Owners unless another number is asked for: rows of the map.
+/// Owners unless another number is requested: rows of the map.
 const OWNERS: usize = 40;
 
 /// Writes the page, with at most `top` owners.

@@ -90,7 +90,7 @@ pub fn shell(title: &str) -> String {
 /// The data of a process as the page reads it: the length of a head as four bytes, lowest first;
 /// the head, which is JSON; and columns of numbers, which the head lists.
 ///
-/// Errors: none but for want of memory.
+/// Errors: none but for lack of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
     let (columns, list) = tables::columns(process, None);
     let head = serde_json::to_vec(&Head::of(process, measure, list, None))?;
@@ -100,7 +100,7 @@ pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
 /// The lifetimes of blocks as more columns of the data, in the same form: for a server that is
 /// asked for them when they are shown.
 ///
-/// Errors: none but for want of memory.
+/// Errors: none but for lack of memory.
 pub fn lifetimes(lifetimes: &Lifetimes) -> io::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct More {
@@ -121,7 +121,7 @@ fn framed(head: &[u8], columns: &[u8]) -> Vec<u8> {
 /// What the page draws of owners over time, as JSON, for a server that is asked for it after the
 /// data.
 ///
-/// Errors: none but for want of memory.
+/// Errors: none but for lack of memory.
 pub fn owners_over_time(process: &Process, over_time: &OwnersOverTime) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&OwnersChart::of(process, over_time))?)
 }

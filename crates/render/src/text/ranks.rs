@@ -11,7 +11,7 @@ use crate::shared::ranks::Ranks;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::Screen;
 
-/// Rows of a table unless another number is asked for.
+/// Rows of a table unless another number is requested.
 const ROWS: usize = 10;
 /// Characters that the name of an owner may have.
 const NAME: usize = 52;
@@ -65,52 +65,37 @@ fn spreads(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
         let Some(spread) = ranks.spread(|place| metric.of(&place.sums) as f64) else { continue };
         let shown = |value: f64| out.amount(metric, value.round() as u64);
         let value = |at: usize| shown(metric.of(&ranks.places[at].sums) as f64);
-        let cells = row(metric.name(), &spread, shown, value, &ranks.places);
+        let cells = row(metric.name(), &spread, shown, value, |at| &ranks.places[at]);
         columns.row(out, cells)?;
     }
     let growing: Vec<&Place> = ranks.places.iter().filter(|place| place.growth.is_some()).collect();
     let values: Vec<f64> = growing.iter().filter_map(|place| place.growth).collect();
     if let Some(spread) = Spread::of(&values) {
         let shown = |value: f64| growth(out, value);
-        let cells = row("growth a minute", &spread, shown, |at| shown(values[at]), &growing);
+        let cells =
+            row("growth a minute", &spread, shown, |at| shown(values[at]), |at| growing[at]);
         columns.row(out, cells)?;
     }
     Ok(())
 }
 
-fn row<P: AsPlace>(
+/// `value` and `place` are those of an index.
+fn row<'a>(
     name: &str,
     spread: &Spread,
     shown: impl Fn(f64) -> String,
     value: impl Fn(usize) -> String,
-    places: &[P],
+    place: impl Fn(usize) -> &'a Place,
 ) -> [String; 8] {
     let [lower, upper] = spread.quartiles.map(&shown);
     let [least, most] = spread.extremes.map(&value);
     let (median, outlying) = (shown(spread.median), spread.outlying.len().to_string());
-    let place = if least == most {
+    let most_in = if least == most {
         "-".to_owned()
     } else {
-        elide_middle(&places[spread.extremes[1]].place().name, PLACE)
+        elide_middle(&place(spread.extremes[1]).name, PLACE)
     };
-    [name.to_owned(), median, lower, upper, least, most, outlying, place]
-}
-
-/// A place, or a reference to one.
-trait AsPlace {
-    fn place(&self) -> &Place;
-}
-
-impl AsPlace for Place {
-    fn place(&self) -> &Place {
-        self
-    }
-}
-
-impl AsPlace for &Place {
-    fn place(&self) -> &Place {
-        self
-    }
+    [name.to_owned(), median, lower, upper, least, most, outlying, most_in]
 }
 
 /// Bytes a minute, of bytes a second.

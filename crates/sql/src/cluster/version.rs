@@ -15,7 +15,7 @@ pub const KEY: &str = "heaptide.version";
 /// Its name after the prefix of the extension.
 const NAME: &str = "version";
 
-/// What an error begins with; the version of whoever refused follows, and a space.
+/// What an error begins with; the version of the program that refused follows, and a space.
 const REFUSED: &str = "refused by heaptide ";
 
 /// The version of the client that sent a query; empty if it sent none.

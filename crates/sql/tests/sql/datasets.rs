@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::{heaptide, output, recordings, refused, scratch};
 
-/// Sums over all tables that tell if a row is there twice or not at all.
+/// Sums over all tables, which differ if a row is there twice or not at all.
 const SUMS: [&str; 6] = [
     "SELECT run, host, rank, count(*) AS n, sum(allocations) AS a, sum(live_bytes) AS b FROM sites \
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
