@@ -109,7 +109,8 @@ fn a_command_without_patience_leaves_nothing_behind() {
     target.attach("first.heaptide", &[]); // loads the library
     target.detach();
     target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
-    let gave_up = target.command(&["attach", "--patience", "1ms", "-o", "a.heaptide"]);
+    thread::sleep(Duration::from_millis(300)); // the child lives for more than a second
+    let gave_up = target.command(&["attach", "--patience", "10ms", "-o", "a.heaptide"]);
     assert_eq!((gave_up.status, gave_up.stderr.lines().count()), (2, 1), "{}", gave_up.stderr);
     assert!(gave_up.stderr.contains("gave up on process"), "{}", gave_up.stderr);
     assert!(!target.recording("a.heaptide").exists());

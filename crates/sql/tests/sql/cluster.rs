@@ -132,7 +132,7 @@ const QUERIES: [&str; 21] = [
      GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT stack_text(stack) AS s, sum(usable_bytes) AS b FROM sites GROUP BY 1 ORDER BY b DESC, s LIMIT 10",
     "SELECT scope(scopes, 'function') AS f, path, sum(allocations) AS n FROM sites \
-     WHERE rank = 7 GROUP BY 1, 2 ORDER BY f, n",
+     WHERE rank = 7 GROUP BY 1, 2 ORDER BY f, n, array_to_string(path, '/')",
     "SELECT host, human_bytes(sum(usable_bytes)) AS b, human_time(count(*)) AS t FROM sites \
      GROUP BY host ORDER BY host",
     "SELECT s.rank, p.mode, sum(s.allocations) AS n, max(p.allocations) AS all_of_it \
@@ -154,7 +154,8 @@ const QUERIES: [&str; 21] = [
     "SELECT run, count(*) FILTER (WHERE stack IS NULL) AS without, max(array_length(stack)) AS deepest \
      FROM sites GROUP BY run HAVING count(*) > 1 ORDER BY run",
     "SELECT rank, stack, path, scopes, label, allocations FROM sites WHERE rank BETWEEN 3 AND 4 \
-     ORDER BY rank, stack_text(stack), label, allocations, array_to_string(path, '/')",
+     ORDER BY rank, stack_text(stack), label, allocations, array_to_string(path, '/'), \
+     scope(scopes, 'iteration#mainloop')",
     "SELECT a.rank, count(*) AS pairs FROM sites a JOIN sites b ON a.rank = b.rank AND a.label = b.label \
      GROUP BY a.rank ORDER BY a.rank",
     "SELECT approx_distinct(frame) > 3 AS some, bool_and(usable_bytes >= 0) AS b, avg(rank) AS mean \
