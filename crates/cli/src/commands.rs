@@ -2,6 +2,7 @@
 //! pages and completions come from here.
 
 mod attach;
+mod check;
 mod completions;
 mod ctl;
 mod diff;
@@ -90,6 +91,8 @@ pub enum Command {
     View(view::ViewOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
+    /// Check limits of memory, also against a baseline; exit with status 1 if one is exceeded
+    Check(check::CheckOptions),
     /// Compare the ranks of a parallel job: spread, outlying ranks, owners by which they differ
     Ranks(ranks::RanksOptions),
     /// Run a CalQL query over recordings or .cali files
@@ -144,6 +147,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Top(options) => top::top(&options),
         Command::View(options) => view::view(&options),
         Command::Diff(options) => diff::diff(&options),
+        Command::Check(options) => check::check(&options),
         Command::Ranks(options) => ranks::ranks(&options),
         Command::Query(options) => query::query(&options),
         Command::Sql(_) => sql::hand_over("heaptide sql"),

@@ -25,9 +25,37 @@ pub struct Project {
     /// for in the directory of the project file.
     #[serde(default)]
     rules: Vec<String>,
+    /// What `heaptide check` checks.
+    #[serde(default)]
+    pub check: Check,
     /// Where it is; empty if there is none.
     #[serde(skip)]
     path: PathBuf,
+}
+
+/// What `heaptide check` checks without `--max`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// As `--baseline`; looked for in the directory of the project file.
+    baseline: Option<PathBuf>,
+    /// Limits, by what they are on.
+    #[serde(default)]
+    pub limits: Vec<Limits>,
+}
+
+/// Limits on a part of a program.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// As `--max`.
+    pub max: Vec<String>,
+    /// As `--scope`.
+    pub scope: Option<String>,
+    /// As `--owner`.
+    pub owner: Option<String>,
+    /// As `--thread`.
+    pub thread: Option<String>,
 }
 
 impl Project {
@@ -54,6 +82,12 @@ impl Project {
         let is_set = |name: &str| SETS.iter().any(|(set, _)| *set == name);
         let rules = self.rules.iter();
         rules.map(|name| if is_set(name) { name.clone() } else { file(name) }).collect()
+    }
+
+    /// The baseline of `heaptide check`.
+    pub fn baseline(&self) -> Option<PathBuf> {
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        self.check.baseline.as_ref().map(|baseline| directory.join(baseline))
     }
 
     /// What messages call it.
@@ -93,6 +127,10 @@ mod tests {
         let project = read("rules = [\"std\", \"ours.rules\", \"./std\"]").unwrap().unwrap();
         let here = |name: &str| scratch.join(name).to_string_lossy().into_owned();
         assert_eq!(project.rules(), ["std".to_owned(), here("ours.rules"), here("./std")]);
+        let text = "[check]\nbaseline = \"main.json\"\n[[check.limits]]\nscope = \"a\"\nmax = [\"peak=1\"]";
+        let project = read(text).unwrap().unwrap();
+        assert_eq!(project.baseline(), Some(scratch.join("main.json")));
+        assert_eq!(project.check.limits[0].scope.as_deref(), Some("a"));
         assert!(Project::read(Path::new("nowhere/heaptide.toml")).unwrap().is_none());
         let wrong = read("own = [\n\"a\",\n\nowned = 2").unwrap_err().to_string();
         assert!(wrong.contains("heaptide.toml:4: "), "{wrong}");

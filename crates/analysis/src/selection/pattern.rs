@@ -107,7 +107,7 @@ impl FromStr for Pattern {
             );
             return Err(BadPattern(what));
         };
-        Ok(Pattern { kind, regex: regex(rest)? })
+        Pattern::of(kind, rest)
     }
 }
 
@@ -116,6 +116,13 @@ fn is_word(text: &str) -> bool {
 }
 
 impl Pattern {
+    /// A regex on names of a kind.
+    ///
+    /// Errors: it is no regex.
+    pub fn of(kind: Kind, text: &str) -> Result<Pattern, BadPattern> {
+        Ok(Pattern { kind, regex: regex(text)? })
+    }
+
     /// The same as a name of own code; none if it is of something else than functions, modules or
     /// source files.
     ///
@@ -170,7 +177,7 @@ impl Pattern {
     }
 
     /// For each frame, whether its function, module or file matches.
-    pub(crate) fn frames(&self, process: &Process) -> Vec<bool> {
+    pub fn frames(&self, process: &Process) -> Vec<bool> {
         let mut names = Names { regex: &self.regex, known: FxHashMap::default() };
         let modules: Vec<bool> = match self.kind {
             Kind::Module => {
@@ -213,7 +220,7 @@ impl Pattern {
     }
 
     /// For each lane, whether its name matches.
-    pub(crate) fn lanes(&self, process: &Process) -> Vec<bool> {
+    pub fn lanes(&self, process: &Process) -> Vec<bool> {
         process.tables.lanes.iter().map(|lane| self.regex.is_match(&lane.name)).collect()
     }
 }

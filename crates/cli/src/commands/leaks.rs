@@ -49,12 +49,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Prints live blocks; the status is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Outcome {
-    let mut suppressions =
-        if options.no_built_in { Suppressions::none() } else { Suppressions::built_in() };
-    for path in &options.suppressions {
-        let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
-        suppressions.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
-    }
+    let suppressions = suppressions(!options.no_built_in, &options.suppressions)?;
     // Filters that match nothing mean no leaks.
     let depth = match options.format {
         Format::Text => Depth::Output, // suppressions are for whole stacks
@@ -77,6 +72,18 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
         Format::Text => output::print_page(|out| text::leaks::write(out, &found, &view))?,
     }
     outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
+}
+
+/// The suppressions of files, and the built-in ones if they are wanted.
+///
+/// Errors: a file cannot be read, or is none of suppressions.
+pub fn suppressions(with_built_in: bool, files: &[PathBuf]) -> Result<Suppressions, Error> {
+    let mut all = if with_built_in { Suppressions::built_in() } else { Suppressions::none() };
+    for path in files {
+        let bad = |what: String| Error::new(format!("{}: {what}", path.display()));
+        all.add(&read(path)?).map_err(|line| bad(line.to_string()))?;
+    }
+    Ok(all)
 }
 
 /// Takes what is suppressed out of a process and shortens the stacks of the rest; returns what was

@@ -114,7 +114,7 @@ dangers! {
 }
 
 /// Programs that tests elsewhere run with arguments, libraries or signals of their own.
-const ELSEWHERE: [&str; 58] = [
+const ELSEWHERE: [&str; 59] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
@@ -123,6 +123,7 @@ const ELSEWHERE: [&str; 58] = [
     "backtrace.cpp",
     "by_call.cpp",
     "by_size.c",
+    "checked.c",
     "churning.c",
     "early_plugin.c",
     "endless.c",

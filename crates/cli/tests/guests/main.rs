@@ -13,6 +13,7 @@ mod attaching_limits;
 mod browser;
 mod by_call;
 mod by_size;
+mod check;
 mod children;
 mod command;
 mod compat_alloc_monitor;

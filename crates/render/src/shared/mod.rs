@@ -12,7 +12,7 @@ pub(crate) mod hex;
 pub mod hotspots;
 pub mod json_text;
 pub(crate) mod live_over_time;
-pub(crate) mod losses;
+pub mod losses;
 pub(crate) mod mapped;
 pub mod names;
 pub(crate) mod peak_rows;

@@ -42,7 +42,7 @@ const OWN_MALLOC: &str = "the executable defines malloc; only allocations it for
 const OTHER_ALLOCATOR: &str = "the program has an allocator of its own that is not intercepted";
 
 /// A line for each kind of memory of a process that is not recorded; none if all is.
-pub(crate) fn of_process(process: &Process) -> Vec<String> {
+pub fn of_process(process: &Process) -> Vec<String> {
     let completeness = &process.completeness;
     let everything = completeness.unrecorded.map(|why| format!("everything: {why}"));
     let in_part = completeness.in_part.as_ref().map(|why| format!("some memory: {why}"));

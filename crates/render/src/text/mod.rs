@@ -9,7 +9,7 @@ pub mod histogram;
 pub mod info;
 pub mod leaks;
 pub mod memory;
-mod missing;
+pub mod missing;
 pub mod origins;
 pub mod peak;
 pub mod ranks;

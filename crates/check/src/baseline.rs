@@ -1,0 +1,169 @@
+//! Baselines: figures of an earlier run in a small text file, which versions can be compared of
+//! line by line.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use heaptide_command::error::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{Figure, OwnerFigure};
+
+/// The version of the form.
+const VERSION: u32 = 1;
+/// Owners that a figure has in the file at most: those with most.
+const OWNERS_MAX: usize = 100;
+/// And at least so much of the whole: smaller ones change from run to run of nobody's code.
+const OWNER_PART: u64 = 1000;
+/// The largest file that is read, in bytes.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Figures by the names of what is limited, as `peak` or `scope parse: allocations`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Baseline {
+    figures: BTreeMap<String, Figure>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Says what the file is.
+    heaptide_baseline: u32,
+    limits: BTreeMap<String, Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    total: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    owners: BTreeMap<String, u64>,
+}
+
+impl Baseline {
+    /// Adds a figure.
+    pub fn insert(&mut self, name: String, figure: Figure) {
+        self.figures.insert(name, figure);
+    }
+
+    /// The figure of a name.
+    pub fn get(&self, name: &str) -> Option<&Figure> {
+        self.figures.get(name)
+    }
+
+    /// Replaces figures by those of the same names, and adds the others.
+    pub fn extend(&mut self, newer: Baseline) {
+        self.figures.extend(newer.figures);
+    }
+
+    /// Reads a file; none if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no baseline.
+    pub fn read(path: &Path) -> Result<Option<Baseline>, Error> {
+        let text = match heaptide_analysis::files::input::read(path, BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file(path, "read the baseline", error)),
+        };
+        let refused = |what: String| {
+            let path = path.display();
+            Error::new(format!(
+                "{path}: expected a baseline, as `heaptide check --update` writes it: {what}"
+            ))
+        };
+        let file: File = serde_json::from_slice(&text).map_err(|e| refused(e.to_string()))?;
+        if file.heaptide_baseline != VERSION {
+            let found = file.heaptide_baseline;
+            return Err(refused(format!("found version {found}, expected {VERSION}")));
+        }
+        let owner = |(name, value)| (name, OwnerFigure { value, place: None });
+        let figure = |(name, entry): (String, Entry)| {
+            let owners = entry.owners.into_iter().map(owner).collect();
+            (name, Figure { value: entry.total, whole: None, owners })
+        };
+        Ok(Some(Baseline { figures: file.limits.into_iter().map(figure).collect() }))
+    }
+
+    /// Writes the file, in place of one that is there. If that fails, the one that is there stays.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let entry = |(name, figure): (&String, &Figure)| (name.clone(), Entry::of(figure));
+        let limits = self.figures.iter().map(entry).collect();
+        let file = File { heaptide_baseline: VERSION, limits };
+        let mut text = serde_json::to_string_pretty(&file).map_err(Error::library)?;
+        text.push('\n');
+        let failed = |error| Error::file(path, "write the baseline", error);
+        let draft = path.with_extension("new");
+        fs::write(&draft, text).map_err(failed)?;
+        fs::rename(&draft, path).map_err(|error| {
+            let _ = fs::remove_file(&draft);
+            failed(error)
+        })
+    }
+}
+
+impl Entry {
+    fn of(figure: &Figure) -> Entry {
+        let mut owners: Vec<(&String, u64)> =
+            figure.owners.iter().map(|(name, owner)| (name, owner.value)).collect();
+        owners.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+        owners.truncate(OWNERS_MAX);
+        owners.retain(|(_, value)| *value >= figure.value / OWNER_PART);
+        let owners = owners.into_iter().map(|(name, value)| (name.clone(), value)).collect();
+        Entry { total: figure.value, owners }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptide_fixtures::Scratch;
+
+    fn figure(value: u64, owners: &[(&str, u64)]) -> Figure {
+        let owner = |(name, value): &(&str, u64)| {
+            ((*name).to_owned(), OwnerFigure { value: *value, place: None })
+        };
+        Figure { value, whole: None, owners: owners.iter().map(owner).collect() }
+    }
+
+    #[test]
+    fn a_baseline_is_read_as_it_was_written() {
+        let scratch = Scratch::new("baseline");
+        let path = scratch.join("main.json");
+        assert_eq!(Baseline::read(&path).expect("no error"), None);
+        let mut baseline = Baseline::default();
+        baseline.insert("peak".to_owned(), figure(5000, &[("f", 4000), ("g", 990), ("h", 4)]));
+        baseline.insert("scope a: allocations".to_owned(), figure(7, &[]));
+        baseline.write(&path).expect("written");
+        let text = fs::read_to_string(&path).expect("the file");
+        assert_eq!(text.lines().count(), 15, "one line a figure:\n{text}");
+        let read = Baseline::read(&path).expect("valid").expect("there");
+        let peak = read.get("peak").expect("the peak");
+        assert_eq!(peak, &figure(5000, &[("f", 4000), ("g", 990)]), "h is less than 0.1 %");
+        assert_eq!(read.get("scope a: allocations").expect("it").value, 7);
+        assert!(read.get("frees").is_none());
+    }
+
+    #[test]
+    fn what_is_no_baseline_is_refused_with_its_place() {
+        let scratch = Scratch::new("no_baseline");
+        for (text, reason) in [
+            ("{", "EOF while parsing"),
+            ("{\"heaptide_baseline\": 2, \"limits\": {}}", "found version 2, expected 1"),
+            ("{\"heaptide_baseline\": 1, \"limits\": {\"peak\": {}}}", "missing field `total`"),
+            ("{\"heaptide_baseline\": 1, \"limits\": {}, \"more\": 1}", "unknown field `more`"),
+        ] {
+            let path = scratch.write("main.json", text.as_bytes());
+            let error = Baseline::read(&path).expect_err("refused").to_string();
+            assert!(error.contains("main.json: expected a baseline"), "{error}");
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What quantities are in a process or a part of it: in all, and by owner.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use heaptide_analysis::attribution::{Owners, name_in_every_build};
+use heaptide_analysis::model::{FrameId, Measure, Measures, Mode, Process, Site, Sum};
+use heaptide_analysis::views::leaks::{self, Leaks, Origin};
+use heaptide_analysis::views::suppressions::Suppressions;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::limit::Quantity;
+use crate::part::Part;
+
+/// A quantity of a part of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figure {
+    /// Its value.
+    pub value: u64,
+    /// What it is a share of, if it is one.
+    pub whole: Option<u64>,
+    /// What each owner has of it; nothing for owners without. Their sum may be less: not all
+    /// allocations have a stack.
+    pub owners: BTreeMap<String, OwnerFigure>,
+}
+
+/// What an owner has of a quantity.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OwnerFigure {
+    /// The value.
+    pub value: u64,
+    /// Where in the source most of it is allocated, if that is known.
+    pub place: Option<Place>,
+}
+
+/// A line of a source file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The path of the file, as the compiler had it.
+    pub file: Arc<str>,
+    /// The line.
+    pub line: u32,
+}
+
+/// A process whose quantities are asked for.
+pub struct Measured<'a> {
+    process: &'a Process,
+    owners: Owners,
+    /// Where blocks are from that are live at the end and not suppressed.
+    leaks: FxHashSet<Origin>,
+}
+
+/// Sums over the sites of an owner.
+#[derive(Clone, Copy, Default)]
+struct OfOwner {
+    sum: Sum,
+    /// The frame with the most, and its value.
+    most: Option<(FrameId, u64)>,
+}
+
+impl<'a> Measured<'a> {
+    /// Finds owners and leaks of a process.
+    pub fn new(process: &'a Process, suppressions: &Suppressions) -> Measured<'a> {
+        let leaks = if leaks::counts(process) {
+            Leaks::of(process, suppressions).leaks.iter().map(|leak| leak.origin).collect()
+        } else {
+            FxHashSet::default()
+        };
+        Measured { process, owners: Owners::of(process), leaks }
+    }
+
+    /// A quantity of a part.
+    ///
+    /// # Errors
+    ///
+    /// It was not recorded.
+    pub fn figure(&self, part: &Part, quantity: Quantity) -> Result<Figure, String> {
+        let process = self.process;
+        if let Some(missing) = part.missing_in(process.mode) {
+            return Err(missing.to_owned());
+        }
+        match (quantity, process.mode) {
+            (Quantity::Resident, _) => self.resident(part),
+            (_, Mode::Counters) => self.of_lanes(part, quantity),
+            _ => Ok(self.of_sites(part, quantity)),
+        }
+    }
+
+    /// Resident memory, whose owners are those of live bytes at the peak.
+    fn resident(&self, part: &Part) -> Result<Figure, String> {
+        if !part.is_all() {
+            return Err(format!("{part}: resident memory is known of the whole process only"));
+        }
+        let accounts = self.process.time.accounts.iter();
+        let value = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
+        if value == 0 {
+            return Err("resident memory was not recorded; record without --no-accounts".to_owned());
+        }
+        let owners = match self.process.mode {
+            Mode::Counters => BTreeMap::new(),
+            Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak).owners,
+        };
+        Ok(Figure { value, whole: None, owners })
+    }
+
+    fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Figure, String> {
+        let process = self.process;
+        let kept = part.lanes(process);
+        let mut sum = Measures::default();
+        for ((lane, keep), id) in process.tables.lanes.iter().zip(kept).zip(0..) {
+            let counts = quantity != Quantity::Leaked
+                || self.leaks.contains(&Origin::Lane(heaptide_analysis::model::LaneId(id)));
+            if keep && counts {
+                sum.add(&lane.measures);
+            }
+        }
+        let is_of_peak = matches!(metric(quantity), Measure::AtPeakBytes | Measure::AtPeakBlocks);
+        if part.is_all() && quantity != Quantity::Leaked {
+            sum = process.totals;
+        } else if is_of_peak {
+            let name = quantity.name();
+            return Err(format!("{part}: {name} of a thread requires --mode scopes or stacks"));
+        }
+        Ok(Figure {
+            value: whole_metric(quantity, part).of(&sum),
+            whole: quantity.whole().map(|whole| whole.of(&sum)),
+            owners: BTreeMap::new(),
+        })
+    }
+
+    fn of_sites(&self, part: &Part, quantity: Quantity) -> Figure {
+        let process = self.process;
+        let kept = part.sites(process, &self.owners);
+        let mut all = Sum::default();
+        let mut by_owner: FxHashMap<u32, OfOwner> = FxHashMap::default();
+        for (site, keep) in process.tables.sites.iter().zip(kept) {
+            if !keep || quantity == Quantity::Leaked && !self.is_leaked(site) {
+                continue;
+            }
+            all.add(site);
+            let Some(frame) = self.owners.frame(process, site.stack) else { continue };
+            let owner = by_owner.entry(self.owners.functions.of_frame(frame).0).or_default();
+            owner.sum.add(site);
+            let value = metric(quantity).of(&site.measures);
+            if owner.most.is_none_or(|(_, most)| value > most) {
+                owner.most = Some((frame, value));
+            }
+        }
+        let is_total = part.is_all() && quantity != Quantity::Leaked;
+        let all = if is_total { process.totals } else { all.total() };
+        Figure {
+            value: whole_metric(quantity, part).of(&all),
+            whole: quantity.whole().map(|whole| whole.of(&all)),
+            owners: self.named(by_owner, metric(quantity)),
+        }
+    }
+
+    /// Owners by names that are the same in every build.
+    fn named(
+        &self,
+        by_owner: FxHashMap<u32, OfOwner>,
+        metric: Measure,
+    ) -> BTreeMap<String, OwnerFigure> {
+        let process = self.process;
+        let mut named: BTreeMap<String, (OwnerFigure, u64)> = BTreeMap::new();
+        for OfOwner { sum, most } in by_owner.into_values() {
+            let value = metric.of(&sum.total());
+            let Some((frame, _)) = most.filter(|_| value > 0) else { continue };
+            let label = process.label(frame);
+            let (figure, largest) =
+                named.entry(name_in_every_build(&label).into_owned()).or_default();
+            figure.value = metric.combine().of(figure.value, value);
+            if value > *largest {
+                *largest = value;
+                let frame = &process.tables.frames[frame.0 as usize];
+                let place = |file: Arc<str>, line| Place { file, line };
+                figure.place = frame.file.clone().zip(frame.line).map(|(f, l)| place(f, l));
+            }
+        }
+        named.into_iter().map(|(name, (figure, _))| (name, figure)).collect()
+    }
+
+    fn is_leaked(&self, site: &Site) -> bool {
+        let origin = match self.process.mode {
+            Mode::Scopes => Origin::Scope(site.scope),
+            Mode::Stacks | Mode::Counters => Origin::Stack(site.stack),
+        };
+        self.leaks.contains(&origin)
+    }
+}
+
+/// The metric of sites that stands for a quantity.
+fn metric(quantity: Quantity) -> Measure {
+    match quantity {
+        Quantity::Peak | Quantity::Resident => Measure::AtPeakBytes,
+        Quantity::Leaked => Measure::LiveBytes,
+        Quantity::Metric(metric) => metric.of_sites(),
+    }
+}
+
+/// The metric of sums that stands for a quantity: only a whole process has a peak.
+fn whole_metric(quantity: Quantity, part: &Part) -> Measure {
+    match quantity {
+        Quantity::Peak | Quantity::Metric(Measure::PeakBytes) if part.is_all() => {
+            Measure::PeakBytes
+        }
+        _ => metric(quantity),
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether limits are kept, and who is responsible where they are not.
+
+use std::cmp::Reverse;
+
+use heaptide_analysis::views::diff::Change;
+use heaptide_command::growth;
+
+use crate::baseline::Baseline;
+use crate::figures::{Figure, Measured, Place};
+use crate::limit::{Bound, Limit};
+use crate::part::Part;
+
+/// A limit, and what it is on.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The part of the process.
+    pub part: Part,
+    /// The limit.
+    pub limit: Limit,
+}
+
+impl Rule {
+    /// What it is called in baselines and output: `peak`, `scope parse: allocations`.
+    pub fn name(&self) -> String {
+        let quantity = self.limit.quantity.name();
+        if self.part.is_all() { quantity.to_owned() } else { format!("{}: {quantity}", self.part) }
+    }
+}
+
+/// What came out for one rule.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The name of the rule.
+    pub name: String,
+    /// Its limit.
+    pub limit: Limit,
+    /// The value found.
+    pub value: u64,
+    /// What it is a share of, if it is one.
+    pub whole: Option<u64>,
+    /// The value in the baseline, if there is one.
+    pub before: Option<u64>,
+    /// Whether the value is more than the limit.
+    pub is_exceeded: bool,
+    /// Of a limit that is exceeded the owners responsible: with a baseline those that grew, most
+    /// growth first; otherwise those with most.
+    pub owners: Vec<Responsible>,
+}
+
+/// An owner that is responsible.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Responsible {
+    /// The function.
+    pub name: String,
+    /// What it has.
+    pub value: u64,
+    /// What it had in the baseline, if there is one. Owners that the baseline does not have had
+    /// little.
+    pub before: Option<u64>,
+    /// Where in the source.
+    pub place: Option<Place>,
+}
+
+impl Responsible {
+    /// By how much it grew; without a baseline all that it has.
+    pub fn growth(&self) -> i128 {
+        i128::from(self.value) - i128::from(self.before.unwrap_or(0))
+    }
+}
+
+/// What came out for all rules.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What was checked: the recording and the process.
+    pub subject: String,
+    /// In the order of the rules.
+    pub all: Vec<Finding>,
+    /// What is not known of the process, so that values may be too small.
+    pub notes: Vec<String>,
+}
+
+impl Findings {
+    /// How many limits are exceeded.
+    pub fn exceeded(&self) -> usize {
+        self.all.iter().filter(|finding| finding.is_exceeded).count()
+    }
+}
+
+/// The figures that rules are about, by the names of the rules.
+///
+/// # Errors
+///
+/// A quantity was not recorded.
+pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> {
+    let mut figures = Baseline::default();
+    for rule in rules {
+        figures.insert(rule.name(), measured.figure(&rule.part, rule.limit.quantity)?);
+    }
+    Ok(figures)
+}
+
+/// Compares figures, as [`measure`] returns them for these rules, with limits.
+///
+/// # Errors
+///
+/// The baseline lacks a figure.
+pub fn check(
+    rules: &[Rule],
+    figures: &Baseline,
+    baseline: Option<&Baseline>,
+) -> Result<Vec<Finding>, String> {
+    let finding = |rule: &Rule| {
+        let name = rule.name();
+        let before = baseline.and_then(|baseline| baseline.get(&name));
+        if matches!(rule.limit.bound, Bound::Growth(_)) && before.is_none() {
+            return Err(format!("{name} is not in the baseline; add it with --update"));
+        }
+        let figure = figures.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
+        Ok(Finding::of(name, rule.limit, figure, before))
+    };
+    rules.iter().map(finding).collect()
+}
+
+impl Finding {
+    fn of(name: String, limit: Limit, figure: &Figure, before: Option<&Figure>) -> Finding {
+        let value = figure.value;
+        let whole = figure.whole.unwrap_or(0);
+        let is_exceeded = match limit.bound {
+            Bound::Value(most) => value > most,
+            Bound::Share(percent) => value as f64 * 100.0 > whole as f64 * percent,
+            Bound::Growth(limit) => {
+                let before = before.map_or(value, |before| before.value);
+                limit.is_exceeded(Change { before, after: value })
+            }
+        };
+        let owners = if is_exceeded { responsible(figure, before) } else { Vec::new() };
+        let before = before.map(|before| before.value);
+        Finding { name, limit, value, whole: figure.whole, before, is_exceeded, owners }
+    }
+
+    /// The largest value that is allowed, if it is a number.
+    pub fn most(&self) -> Option<u64> {
+        let before = self.before.unwrap_or(0);
+        match self.limit.bound {
+            Bound::Value(most) => Some(most),
+            Bound::Share(percent) => {
+                self.whole.map(|whole| (whole as f64 * percent / 100.0) as u64)
+            }
+            Bound::Growth(growth::Limit::Amount(most)) => Some(before.saturating_add(most)),
+            Bound::Growth(growth::Limit::Percent(percent)) => {
+                Some(before.saturating_add((before as f64 * percent / 100.0) as u64))
+            }
+        }
+    }
+}
+
+fn responsible(figure: &Figure, before: Option<&Figure>) -> Vec<Responsible> {
+    let owner = |(name, owner): (&String, &crate::figures::OwnerFigure)| Responsible {
+        name: name.clone(),
+        value: owner.value,
+        before: before.map(|before| before.owners.get(name).map_or(0, |before| before.value)),
+        place: owner.place.clone(),
+    };
+    let mut owners: Vec<Responsible> = figure.owners.iter().map(owner).collect();
+    owners.retain(|owner| owner.growth() > 0);
+    owners.sort_by(|a, b| (Reverse(a.growth()), &a.name).cmp(&(Reverse(b.growth()), &b.name)));
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::figures::OwnerFigure;
+
+    fn figure(value: u64, whole: Option<u64>, owners: &[(&str, u64)]) -> Figure {
+        let owner = |(name, value): &(&str, u64)| {
+            ((*name).to_owned(), OwnerFigure { value: *value, place: None })
+        };
+        Figure { value, whole, owners: owners.iter().map(owner).collect::<BTreeMap<_, _>>() }
+    }
+
+    fn finding(limit: &str, now: &Figure, before: Option<&Figure>) -> Finding {
+        Finding::of("it".to_owned(), limit.parse().expect("a limit"), now, before)
+    }
+
+    #[test]
+    fn a_value_that_equals_its_limit_keeps_it() {
+        let now = figure(100, None, &[("f", 60), ("g", 40)]);
+        assert!(!finding("allocations=100", &now, None).is_exceeded);
+        let exceeded = finding("allocations=99", &now, None);
+        assert!(exceeded.is_exceeded);
+        let names: Vec<&str> = exceeded.owners.iter().map(|owner| &*owner.name).collect();
+        assert_eq!(names, ["f", "g"]);
+    }
+
+    #[test]
+    fn shares_are_of_the_whole() {
+        let now = figure(20, Some(100), &[]);
+        assert!(!finding("temporary=20%", &now, None).is_exceeded);
+        assert!(finding("temporary=19.9%", &now, None).is_exceeded);
+        assert!(!finding("temporary=0%", &figure(0, Some(0), &[]), None).is_exceeded);
+    }
+
+    #[test]
+    fn owners_that_grew_are_responsible_for_growth() {
+        let before = figure(100, None, &[("f", 60), ("g", 40)]);
+        let now = figure(103, None, &[("f", 55), ("g", 41), ("h", 7)]);
+        assert!(!finding("allocations=+3", &now, Some(&before)).is_exceeded);
+        assert!(!finding("allocations=+3%", &now, Some(&before)).is_exceeded);
+        let exceeded = finding("allocations=+2%", &now, Some(&before));
+        assert_eq!((exceeded.before, exceeded.most()), (Some(100), Some(102)));
+        let growth: Vec<(&str, i128)> =
+            exceeded.owners.iter().map(|owner| (&*owner.name, owner.growth())).collect();
+        assert_eq!(growth, [("h", 7), ("g", 1)]);
+    }
+}

@@ -1,0 +1,386 @@
+//! `heaptide check`: limits on the memory of a program, for tests and continuous integration.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, FromArgMatches, ValueEnum};
+use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::views::suppressions::Suppressions;
+use heaptide_check::baseline::Baseline;
+use heaptide_check::figures::Measured;
+use heaptide_check::formats::{github, json, junit, markdown, text};
+use heaptide_check::limit::{Bound, Limit};
+use heaptide_check::links::Sources;
+use heaptide_check::part::Part;
+use heaptide_check::result::{self, Findings, Rule};
+use heaptide_command::error::Error;
+use heaptide_command::message::{self, message};
+use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS, Stop};
+use heaptide_command::project::Project;
+use heaptide_command::selection::{Selection, Source};
+use heaptide_command::source::{self, Empty, View};
+use heaptide_command::{output, target, values};
+use heaptide_render::shared::losses::lost_events;
+use heaptide_render::shared::quantity::counted;
+use heaptide_render::text::missing;
+use nix::unistd::mkdtemp;
+
+use super::leaks;
+use super::write;
+use crate::options::RunOptions;
+use crate::run::run;
+
+/// Exit status by which `git bisect run` leaves a commit out.
+const CANNOT_BE_JUDGED: u8 = 125;
+const LIMITS: &str = "Limits";
+const OUTPUT: &str = "Output";
+
+/// `heaptide check`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLE)]
+#[command(override_usage = "heaptide check [OPTIONS] [REC]\n       \
+                            heaptide check [OPTIONS] -- PROGRAM [ARG]...")]
+pub struct CheckOptions {
+    /// Recording to check: NAME.heaptide or a profile in it; REC@NAME is a snapshot of REC
+    /// [default: the newest *.heaptide here]
+    #[arg(value_name = "REC")]
+    pub recording: Option<PathBuf>,
+    /// Exit with status 1 if METRIC is more than VALUE: peak=200M, allocations=1.5M, leaked=0,
+    /// resident=300M, temporary=20%, or compared with the baseline, peak=+2%. Can be repeated
+    /// [default: the limits in heaptide.toml]
+    #[arg(long, value_name = "METRIC=VALUE", help_heading = LIMITS)]
+    pub max: Vec<Limit>,
+    /// Check allocations in matching scopes only
+    #[arg(long, value_name = "REGEX", requires = "max", help_heading = LIMITS)]
+    pub scope: Option<String>,
+    /// Check allocations of matching functions only
+    #[arg(long, value_name = "REGEX", requires = "max", help_heading = LIMITS)]
+    pub owner: Option<String>,
+    /// Check allocations of matching threads only
+    #[arg(long, value_name = "REGEX", requires = "max", help_heading = LIMITS)]
+    pub thread: Option<String>,
+    /// Compare with this: a file that --update wrote, or a recording
+    #[arg(long, value_name = "FILE|REC", help_heading = LIMITS)]
+    pub baseline: Option<PathBuf>,
+    /// Write the values of this run to the baseline, a file
+    #[arg(long, help_heading = LIMITS)]
+    pub update: bool,
+    /// File of suppressions for `leaked`, in the format of LeakSanitizer (`leak:PATTERN`). Can be
+    /// repeated
+    #[arg(long, value_name = "FILE", help_heading = LIMITS)]
+    pub suppressions: Vec<PathBuf>,
+    /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
+    #[arg(long, help_heading = LIMITS)]
+    pub no_built_in: bool,
+    /// Check PROGRAM also if it ends with another exit status than 0
+    #[arg(long, requires = "command", help_heading = LIMITS)]
+    pub ignore_status: bool,
+    /// Exit with status 125 if the limits cannot be checked, so that `git bisect run` skips the
+    /// commit
+    #[arg(long, help_heading = LIMITS)]
+    pub bisect: bool,
+    /// Keep the recording of PROGRAM [default: it is removed]
+    #[arg(short, long, value_name = "REC", requires = "command")]
+    #[arg(value_parser = values::directory(), help_heading = OUTPUT)]
+    pub output: Option<PathBuf>,
+    /// Replace an existing recording
+    #[arg(long, requires = "output", help_heading = OUTPUT)]
+    pub force: bool,
+    /// Format on standard output, of PROGRAM on standard error: text for reading, json for scripts,
+    /// junit for test reports, markdown for a comment on a pull request, github for annotations
+    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = OUTPUT)]
+    pub format: CheckFormat,
+    /// Also write a file in another format, such as markdown=comment.md; an existing one is
+    /// replaced. Can be repeated
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = file, help_heading = OUTPUT)]
+    pub write: Vec<(CheckFormat, PathBuf)>,
+    /// Address of a line of source, with {file} and {line} [default: on GitHub and GitLab that of
+    /// the commit]
+    #[arg(long, value_name = "TEMPLATE", help_heading = OUTPUT)]
+    pub link: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Program to run and to check, and its arguments
+    #[arg(value_name = "PROGRAM", last = true, conflicts_with = "recording")]
+    command: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+Example:
+  heaptide check --max peak=200M --max leaked=0 -- ./app input.dat
+  heaptide check --max allocations=+2% --baseline memory.json app.heaptide
+  heaptide check --max allocations=+2% --baseline memory.json --update app.heaptide
+  git bisect run heaptide check --bisect --max peak=200M -- ./app input.dat";
+
+/// Output formats of `check`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckFormat {
+    /// A line for each limit
+    Text,
+    /// Everything
+    Json,
+    /// A test for each limit
+    Junit,
+    /// Tables
+    Markdown,
+    /// Commands of a workflow
+    Github,
+}
+
+/// `FORMAT=FILE`.
+fn file(text: &str) -> Result<(CheckFormat, PathBuf), String> {
+    let (format, path) = text.split_once('=').unwrap_or((text, ""));
+    let format = CheckFormat::from_str(format, false);
+    match format {
+        Ok(format) if !path.is_empty() => Ok((format, PathBuf::from(path))),
+        _ => Err("expected text, json, junit, markdown or github, and `=FILE`".to_owned()),
+    }
+}
+
+/// Checks limits; the status is negative if one is exceeded.
+pub fn check(options: &CheckOptions) -> Outcome {
+    match checked(options) {
+        Err(Stop::Failed(error)) if options.bisect && !error.is_broken_pipe() => {
+            message::report(&error);
+            Err(Stop::Status(CANNOT_BE_JUDGED))
+        }
+        other => other,
+    }
+}
+
+fn checked(options: &CheckOptions) -> Outcome {
+    let Wanted { rules, baseline } = Wanted::of(options)?;
+    let baseline = baseline.map(|path| Earlier::read(path, options.update)).transpose()?;
+    let suppressions = leaks::suppressions(!options.no_built_in, &options.suppressions)?;
+    let subject = Subject::of(options)?;
+    let subject = subject.path.as_deref().or(options.recording.as_deref());
+    let (mut findings, figures) = measure(subject, &rules, &suppressions, options)?;
+    let before = match baseline {
+        Some(Earlier::File { path, figures: mut there }) if options.update => {
+            there.extend(figures.clone());
+            there.write(&path)?;
+            let count = counted(rules.len() as u64, "limit");
+            message(format_args!("{}: wrote the values of {count}", path.display()));
+            Some(there)
+        }
+        Some(Earlier::File { figures, .. }) => Some(figures),
+        Some(Earlier::Recording(path)) => {
+            Some(measure(Some(&path), &rules, &suppressions, options)?.1)
+        }
+        None => None,
+    };
+    findings.all = result::check(&rules, &figures, before.as_ref()).map_err(Error::new)?;
+    write_all(&findings, options)?;
+    outcome::exit(if findings.exceeded() > 0 { NEGATIVE } else { SUCCESS })
+}
+
+/// What is to be checked.
+struct Wanted {
+    rules: Vec<Rule>,
+    baseline: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// The limits of the command line, or those of the project.
+    fn of(options: &CheckOptions) -> Result<Wanted, Error> {
+        let project = Project::here()?;
+        let baseline = options.baseline.clone().or_else(|| project.baseline());
+        let rules = if options.max.is_empty() {
+            of_project(&project)?
+        } else {
+            let name = |name: &Option<String>| name.clone();
+            let names = [&options.scope, &options.owner, &options.thread].map(name);
+            rules(&options.max, names).map_err(|error| Error::new(format!("--{error}")))?
+        };
+        let is_growth = |rule: &&Rule| matches!(rule.limit.bound, Bound::Growth(_));
+        match rules.iter().find(is_growth) {
+            Some(rule) if baseline.is_none() => {
+                let name = rule.name();
+                Err(Error::new(format!("{name}: growth is from a baseline; name it by --baseline")))
+            }
+            _ if options.update && baseline.is_none() => {
+                Err(Error::new("--update writes a baseline; name it by --baseline FILE"))
+            }
+            _ => Ok(Wanted { rules, baseline }),
+        }
+    }
+}
+
+fn of_project(project: &Project) -> Result<Vec<Rule>, Error> {
+    let mut all = Vec::new();
+    for limits in &project.check.limits {
+        let wrong = |what: String| Error::new(format!("{}: check.limits: {what}", project.name()));
+        let parsed: Result<Vec<Limit>, String> = limits.max.iter().map(|m| m.parse()).collect();
+        let names = [limits.scope.clone(), limits.owner.clone(), limits.thread.clone()];
+        all.extend(rules(&parsed.map_err(wrong)?, names).map_err(wrong)?);
+    }
+    if all.is_empty() {
+        return Err(Error::new(
+            "no limits; name them by --max, such as --max peak=200M, or in heaptide.toml",
+        ));
+    }
+    Ok(all)
+}
+
+fn rules(limits: &[Limit], names: [Option<String>; 3]) -> Result<Vec<Rule>, String> {
+    let [scope, owner, thread] = names.each_ref().map(Option::as_deref);
+    let part = Part::new(scope, owner, thread)?;
+    Ok(limits.iter().map(|&limit| Rule { part: part.clone(), limit }).collect())
+}
+
+/// An earlier run to compare with.
+enum Earlier {
+    /// Figures, and where they are from.
+    File { path: PathBuf, figures: Baseline },
+    /// Where it is recorded.
+    Recording(PathBuf),
+}
+
+impl Earlier {
+    fn read(path: PathBuf, is_new: bool) -> Result<Earlier, Error> {
+        let is_profile = path.extension().is_some_and(|extension| extension == "profile");
+        let is_recording = path.is_dir() || is_profile || !path.exists() && target::exists(&path);
+        let shown = path.display();
+        if is_recording && is_new {
+            return Err(Error::new(format!("{shown}: a recording; --update writes a file")));
+        }
+        if is_recording {
+            return Ok(Earlier::Recording(path));
+        }
+        match Baseline::read(&path)? {
+            Some(figures) => Ok(Earlier::File { path, figures }),
+            None if is_new => Ok(Earlier::File { path, figures: Baseline::default() }),
+            None => Err(Error::new(format!("{shown}: no such baseline; write it with --update"))),
+        }
+    }
+}
+
+/// The recording of the program that was run, if one was.
+struct Subject {
+    path: Option<PathBuf>,
+    /// The directory that it is in, if it is removed in the end.
+    _scratch: Option<Scratch>,
+}
+
+/// A directory that is removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // the limits were checked all the same
+    }
+}
+
+impl Subject {
+    /// Runs and records the program, if there is one.
+    fn of(options: &CheckOptions) -> Result<Subject, Stop> {
+        let Some(program) = options.command.first() else {
+            return Ok(Subject { path: None, _scratch: None });
+        };
+        let (path, scratch) = match &options.output {
+            Some(path) => (path.clone(), None),
+            None => {
+                let template = env::temp_dir().join("heaptide-check-XXXXXX");
+                let made = mkdtemp(&template)
+                    .map_err(|e| Error::file(&template, "make a directory", e.into()))?;
+                let name = Path::new(program).file_name().unwrap_or_default();
+                (made.join(name).with_extension("heaptide"), Some(Scratch(made)))
+            }
+        };
+        match run(&words(&path, options)?, write::check) {
+            Err(Stop::Status(status)) if !options.ignore_status => {
+                let program = program.to_string_lossy();
+                return Err(Error::new(format!(
+                    "{program} ended with exit status {status}, so its memory was not checked; \
+                     --ignore-status checks it"
+                ))
+                .into());
+            }
+            Ok(()) | Err(Stop::Status(_)) => {}
+            Err(other) => return Err(other),
+        }
+        Ok(Subject { path: Some(path), _scratch: scratch })
+    }
+}
+
+/// The options of `heaptide run` by which the program is recorded.
+fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
+    let mut words: Vec<OsString> = vec!["run".into(), "--quiet".into(), "--output".into()];
+    // The name is not a pattern here.
+    words.push(path.to_string_lossy().replace('%', "%%").into());
+    words.extend(options.force.then(|| "--force".into()));
+    words.push("--".into());
+    words.extend(options.command.iter().cloned());
+    let command = RunOptions::augment_args(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(words).map_err(Error::library)?;
+    RunOptions::from_arg_matches(&matches).map_err(Error::library)
+}
+
+/// The figures of a recording's largest process that rules are about, and what is not known of it.
+fn measure(
+    recording: Option<&Path>,
+    rules: &[Rule],
+    suppressions: &Suppressions,
+    options: &CheckOptions,
+) -> Result<(Findings, Baseline), Stop> {
+    let [source] = &Source::each(recording.map(Path::to_owned).as_slice(), None, false)[..] else {
+        return Err(Error::new("expected one recording").into());
+    };
+    let view = View { empty: Empty::Shown, ..View::default() };
+    // That nothing was recorded is no limit exceeded.
+    let opened = source::open_view(source, &options.selection, view).map_err(unless_negative)?;
+    let process = opened.largest(Measure::PeakBytes).map_err(unless_negative)?;
+    let path = opened.recording.path.display();
+    let subject = match &*options.command {
+        [] => format!("{path}: {}, {}", process.identity.name(), process.who()),
+        words => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+    };
+    if let Some(why) = process.completeness.unrecorded {
+        return Err(Error::new(format!("{subject}: nothing was recorded: {why}")).into());
+    }
+    let measured = Measured::new(process, suppressions);
+    let figures =
+        result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
+    Ok((Findings { subject, all: Vec::new(), notes: notes(process) }, figures))
+}
+
+fn unless_negative(stop: Stop) -> Stop {
+    match stop {
+        Stop::Negative(reason) => Stop::Failed(Error::new(reason)),
+        other => other,
+    }
+}
+
+/// What is not known of a process, so that its figures may be too small.
+fn notes(process: &Process) -> Vec<String> {
+    let lost = lost_events(process);
+    let lost = (lost > 0).then(|| format!("{} are not recorded", counted(lost, "event")));
+    let missing = missing::of_process(process).into_iter();
+    let missing = missing.map(|what| format!("not recorded: {what}"));
+    missing.chain(lost).chain(process.completeness.notes.iter().cloned()).collect()
+}
+
+/// Writes all files, and then standard output, or standard error if that is the program's.
+fn write_all(findings: &Findings, options: &CheckOptions) -> Result<(), Error> {
+    let sources = Sources::here(options.link.clone(), |name| env::var(name).ok());
+    let write = |format: CheckFormat, out: &mut dyn Write| match format {
+        CheckFormat::Text => text::write(out, findings),
+        CheckFormat::Json => json::write(out, findings),
+        CheckFormat::Junit => junit::write(out, findings),
+        CheckFormat::Markdown => markdown::write(out, findings, &sources),
+        CheckFormat::Github => github::write(out, findings, &sources),
+    };
+    for (format, path) in &options.write {
+        output::write(path, true, |out| write(*format, out))?;
+    }
+    if options.command.is_empty() {
+        return output::print(|out| write(options.format, out));
+    }
+    let mut text = Vec::new();
+    write(options.format, &mut text)?;
+    message::plain(&String::from_utf8_lossy(&text));
+    Ok(())
+}
