@@ -92,6 +92,9 @@ const NEEDS: &[Need] = &[
         &["libmimalloc2.0", "libmimalloc3"],
         "guests under mimalloc",
     ),
+    need(Probe::Archive("libgtest_main.a"), &["libgtest-dev"], "tests with limits"),
+    // Its headers have other names in version 3.
+    need(Probe::File("/usr/share/doc/catch2/copyright"), &["catch2"], "tests with limits"),
     need(Probe::Archive("libjemalloc.a"), &["libjemalloc-dev"], "guests that contain jemalloc"),
     need(
         Probe::Archive("libtcmalloc_minimal.a"),

@@ -7,6 +7,7 @@
 
 mod control;
 mod labels;
+mod limits;
 mod monitors;
 mod scopes;
 mod spans;
@@ -22,6 +23,7 @@ fn main() {
         "contexts" => scopes::contexts(),
         "tasks" => tasks::run(),
         "labels" => labels::run(),
+        "limits" => limits::run(),
         "pools" => labels::pools(),
         "windows" => windows::run(),
         "control" => control::run(),

@@ -81,6 +81,7 @@ mod figures;
 #[allow(unsafe_code)]
 mod interface;
 mod label;
+mod limits;
 mod measure;
 #[doc(hidden)]
 pub mod monitor;
@@ -104,6 +105,7 @@ pub use heaptide_embedded::Recorder;
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };
+pub use limits::{Limits, assert_no_alloc};
 pub use measure::{histograms, measure, process_memory, thread_figures, totals};
 pub use monitor::{
     NotRegistered, OptionsError, Registration, Report, option_number, options, register,

@@ -58,10 +58,11 @@ abilities! {
 }
 
 /// Programs of this prefix that the tests below run.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
     "api_absent.c",
     "api_guest.h",
     "api_moments.c",
+    "api_limits.c",
     "api_monitor_late.c",
     "api_monitored.c",
     "api_output.c",
@@ -191,6 +192,7 @@ fn headers_without_a_warning() {
     for compiler in compilers(["gcc", "clang"]) {
         for standard in ["c99", "c11", "c17", "gnu17"] {
             check(compiler, "c", standard, "include/heaptide.h");
+            check(compiler, "c", standard, "include/heaptide_test.h");
         }
     }
     for compiler in compilers(["g++", "clang++"]) {
@@ -198,6 +200,7 @@ fn headers_without_a_warning() {
             check(compiler, "c++", standard, "include/heaptide.h");
             if standard != "c++98" {
                 check(compiler, "c++", standard, "include/heaptide.hpp");
+                check(compiler, "c++", standard, "include/heaptide_test.h");
             }
         }
     }

@@ -106,6 +106,18 @@ fn expect(sums: &BTreeMap<String, Sums>, path: &str, expected: [i128; 3]) {
     assert_eq!(found, expected, "allocations, requested bytes, frees in `{path}`");
 }
 
+/// The stacks of the limit that is exceeded are shown, and nothing else is.
+#[test]
+fn rust_limits() {
+    let place = scratch("rust-limits");
+    let bare = run(clean(Command::new(guest())).arg("limits"), &place);
+    assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "limits: done\n", ""));
+    let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg(guest()).arg("limits"), &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "limits: done\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("guest::limits::wasteful"), "{}", outcome.stderr);
+    assert_eq!(outcome.stderr.matches("memory limit exceeded").count(), 1, "{}", outcome.stderr);
+}
+
 #[test]
 fn rust_scopes() {
     let (report, recording) = ability("scopes");

@@ -67,6 +67,7 @@ mod screen;
 mod sealing;
 mod stacks;
 mod steps;
+mod test_limits;
 mod top;
 mod trace;
 mod trace_files;
