@@ -111,6 +111,7 @@ impl Known {
     /// assert_eq!(role("<app::Store as core::fmt::Debug>::fmt"), Role::Owner);
     /// assert_eq!(role("__libc_start_call_main"), Role::Starter);
     /// assert_eq!(role("mallocate"), Role::Wrapper);
+    /// assert_eq!(role("__GI___strdup"), role("strdup"));
     /// assert_eq!(role("parse_file"), Role::Owner);
     /// ```
     pub fn role(&self, function: &str) -> Role {

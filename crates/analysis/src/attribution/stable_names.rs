@@ -20,17 +20,19 @@ const PARTS: [&str; 12] = [
 ];
 
 /// The name without what differs between builds of one source: suffixes of parts and copies,
-/// hashes of crates, versions of symbols, numbers that a file's functions are counted with.
+/// hashes of crates, versions of symbols, numbers that a file's functions are counted with, and the
+/// prefix that functions of glibc have in its debug information only.
 ///
 /// ```
 /// use heaptide_analysis::attribution::name_in_every_build;
 /// assert_eq!(name_in_every_build("copy_tree.constprop.0.isra.1"), "copy_tree");
 /// assert_eq!(name_in_every_build("Tree::add(int) [clone .cold]"), "Tree::add(int)");
 /// assert_eq!(name_in_every_build("app::read::h0123456789abcdef"), "app::read");
+/// assert_eq!(name_in_every_build("__GI___strdup"), "__strdup");
 /// assert_eq!(name_in_every_build("operator new(unsigned long)"), "operator new(unsigned long)");
 /// ```
 pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
-    let name = without_suffixes(name);
+    let name = without_suffixes(name.strip_prefix("__GI_").unwrap_or(name));
     // Few names have any of these, and most are to be compared as they are.
     if name.contains(['[', '$']) || name.contains("{impl#") {
         Cow::Owned(without_numbers(name))

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -261,4 +262,31 @@ fn a_kept_recording_is_not_replaced_unasked() {
     let again = ["--force", "--max", "peak=1G", "-o", "kept.heaptide", "--", trial.program(), "1"];
     assert_eq!(trial.check(&again).status, 0);
     assert!(Path::new(&trial.place).join("kept.heaptide").is_dir());
+}
+
+/// The example: its baseline is kept, and a regression is named in the comment.
+#[test]
+fn the_example_of_continuous_integration() {
+    let place = scratch("check_example");
+    let example = crate::harness::programs().join("../../examples/ci");
+    for file in ["rows.c", "heaptide.toml", "memory.json", "input.txt"] {
+        fs::copy(example.join(file), place.join(file)).expect("a copy");
+    }
+    let check = |flags: &[&str]| {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-g", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "rows", "rows.c"]);
+        let compiled = compiler.args(flags).current_dir(&place).status().expect("a compiler");
+        assert!(compiled.success());
+        let mut command = heaptide();
+        command.args(["check", "--format", "github", "--write", "markdown=memory.md"]);
+        run(command.args(["--", "./rows", "input.txt"]).current_dir(&place), &place)
+    };
+    let kept = check(&[]);
+    assert_eq!((kept.status, &*kept.stdout), (0, "200 words\n"), "{}", kept.stderr);
+    assert_eq!(kept.stderr, "::notice title=heaptide::all 3 memory limits kept\n");
+    let worse = check(&["-DREGRESSION"]);
+    assert_eq!((worse.status, &*worse.stdout), (1, "200 words\n"), "{}", worse.stderr);
+    let comment = fs::read_to_string(place.join("memory.md")).expect("a comment");
+    let mut rows = comment.lines().filter(|line| line.starts_with("| `split` in `rows.c:"));
+    assert!(rows.any(|row| row.ends_with("` | 0 | 200 | +200 |")), "{comment}");
 }
