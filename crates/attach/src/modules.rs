@@ -127,17 +127,16 @@ impl Modules {
         self.iter().find(|module| module.is_libc())
     }
 
-    /// Where signal handlers return to: code of the C library, or of the kernel.
+    /// Where signal handlers return to: code of the kernel, or of the C library.
     pub fn signal_return(&self) -> Option<u64> {
-        *self.signal_return.get_or_init(|| {
-            let in_libc = self.libc().and_then(|libc| libc.find_code(machine::SIGNAL_RETURN));
-            in_libc.or_else(|| {
-                let vdso = self.vdso.as_ref()?;
-                let mut code = vec![0; (vdso.high - vdso.low) as usize];
-                Memory::open(self.pid).ok()?.read(vdso.low, &mut code).ok()?;
-                Some(vdso.low + position(&code, machine::SIGNAL_RETURN)? as u64)
-            })
-        })
+        let in_vdso = || {
+            let vdso = self.vdso.as_ref()?;
+            let mut code = vec![0; (vdso.high - vdso.low) as usize];
+            Memory::open(self.pid).ok()?.read(vdso.low, &mut code).ok()?;
+            Some(vdso.low + position(&code, machine::SIGNAL_RETURN)? as u64)
+        };
+        let in_libc = || self.libc()?.find_code(machine::SIGNAL_RETURN);
+        *self.signal_return.get_or_init(|| in_vdso().or_else(in_libc))
     }
 
     /// Places that calls need.

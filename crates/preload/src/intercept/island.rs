@@ -12,8 +12,9 @@ const BYTES: usize = 16 << 10;
 const DISTANCE_MAX: u64 = REACH / 2;
 /// Distance of the places that are tried.
 const STEP: u64 = 1 << 20;
-/// The least distance of a place above an object, whose heap may grow there.
-const ABOVE: u64 = 256 << 20;
+/// The least distance of a place above an object, whose heap may grow there. Below a library may be
+/// what was mapped after it, up to the end of the reach.
+const ABOVE: u64 = DISTANCE_MAX / 4;
 /// The lowest address that is tried.
 const LOWEST: u64 = 64 << 10;
 
