@@ -3,6 +3,9 @@
 
 use core::arch::asm;
 
+/// The number of the processor in the head of ELF files.
+pub const ELF_MACHINE: u16 = 183;
+
 /// Has the processor execute code that was written: its caches of code do not notice.
 pub fn code_has_changed(start: u64, bytes: usize) {
     let sizes: u64;

@@ -1,5 +1,8 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
+/// The number of the processor in the head of ELF files.
+pub const ELF_MACHINE: u16 = 62;
+
 /// Has the processor execute code that was written: here it notices by itself.
 pub fn code_has_changed(_: u64, _: usize) {}
 
