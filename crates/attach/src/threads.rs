@@ -74,7 +74,7 @@ impl Stopped {
                 Event::Stopped => {
                     let mut registers = machine::registers(tid)?;
                     // At once: this command may be killed.
-                    if let Some(again) = machine::made_again(tid, &registers) {
+                    if let Some(again) = machine::made_again(&registers) {
                         machine::set_registers(tid, again)?;
                         registers = again;
                     }
@@ -107,7 +107,6 @@ impl Drop for Stopped {
         if self.is_gone {
             return;
         }
-        machine::before_release(self.tid, &self.registers);
         let _ = ptrace::detach(self.tid); // it may have been killed
     }
 }

@@ -5,7 +5,6 @@
 //! the time that is left, is seen where the thread makes it. At stops in system calls x7 is not the
 //! thread's, and is not set.
 
-use std::fs;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,10 +25,6 @@ pub struct Registers {
     thread_pointer: u64,
     /// Whether the instruction at `pc` makes a system call.
     is_before_call: bool,
-    /// Whether the instruction before that does.
-    is_behind_call: bool,
-    /// Whether a call that ended because the thread was stopped is made again.
-    is_made_again: bool,
     /// The call with which a thread that waited continues to wait.
     again: u64,
 }
@@ -54,10 +49,6 @@ pub const SIGNAL_RETURN: &[u8] = &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 pub const SYSTEM_CALL_AND_RETURN: &[u8] = &[0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
 /// `svc #0`
 const SYSTEM_CALL: u32 = 0xd400_0001;
-const SYSTEM_CALL_BYTES: u64 = 4;
-const EINTR: u64 = 4;
-/// In the place of a call's number: none.
-const NO_CALL: i32 = -1;
 
 /// The number of the machine in the header of its files.
 pub const ELF: [u8; 2] = [183, 0];
@@ -83,11 +74,7 @@ const WAITING: [u64; 28] = [
     63, 64, 73, 72, 101, 203, 202, 206, 207, 211, 212, 260, 137, 133, 98, 95, 115, 22, 242, 243,
     441, 4, 32, 25, 193, 192, 188, 128,
 ];
-/// Those that end when their thread is stopped, although no signal arrived: epoll_pwait,
-/// epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg, accept,
-/// accept4; those of sockets only with a timeout.
-const ENDED_BY_STOPS: [u64; 10] = [22, 441, 193, 192, 137, 4, 207, 212, 202, 242];
-/// Those among the waiting ones that the kernel continues with the time that is left: nanosleep,
+/// Those among them that the kernel continues with the time that is left: nanosleep,
 /// clock_nanosleep, ppoll, futex, restart_syscall.
 const TIMED: [u64; 5] = [101, 115, 73, 98, 128];
 
@@ -145,49 +132,9 @@ pub fn is_timed(registers: &Registers) -> bool {
 }
 
 /// The registers of a thread that stopped in a call which ends when its thread is stopped, so that
-/// the call is made again unless a signal has arrived; none for all others.
-pub fn made_again(tid: Pid, registers: &Registers) -> Option<Registers> {
-    let is_eintr = registers.is_behind_call && registers.x[0] == EINTR.wrapping_neg();
-    if !is_eintr || !ENDED_BY_STOPS.contains(&registers.x[8]) || has_signal(tid) {
-        return None;
-    }
-    let mut again = *registers;
-    again.x[0] = first_argument(tid, registers.x[8])?;
-    again.pc -= SYSTEM_CALL_BYTES;
-    (again.is_before_call, again.is_behind_call, again.is_made_again) = (true, false, true);
-    Some(again)
-}
-
-/// Is called before a thread runs that stopped with these registers: a call that would be made
-/// again ends after all if a signal has arrived meanwhile.
-pub fn before_release(tid: Pid, registers: &Registers) {
-    if registers.is_made_again && has_signal(tid) {
-        let mut ended = *registers;
-        ended.x[0] = EINTR.wrapping_neg();
-        ended.pc += SYSTEM_CALL_BYTES;
-        let _ = set_registers(tid, ended); // it may have been killed
-    }
-}
-
-/// Whether a signal waits that the thread does not block.
-fn has_signal(tid: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0)
-    };
-    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
-}
-
-/// The first argument of the call that a thread was in, whose register holds the result. The kernel
-/// shows it while the thread is in a call.
-fn first_argument(tid: Pid, number: u64) -> Option<u64> {
-    ptrace::set_register_set(tid, CALL_NUMBER, &(number as i32).to_ne_bytes()).ok()?;
-    let shown = fs::read_to_string(format!("/proc/{tid}/syscall"));
-    ptrace::set_register_set(tid, CALL_NUMBER, &NO_CALL.to_ne_bytes()).ok()?;
-    let shown = shown.ok()?;
-    let argument = shown.split_whitespace().nth(1)?.strip_prefix("0x")?;
-    u64::from_str_radix(argument, 16).ok()
+/// the call is made again: its arguments are not known here.
+pub fn made_again(_: &Registers) -> Option<Registers> {
+    None
 }
 
 /// The frame of a signal, which the kernel reads when its handler returns: where the alternate
@@ -355,25 +302,16 @@ pub fn registers(tid: Pid) -> io::Result<Registers> {
     let pointer = ptrace::register_set(tid, THREAD_POINTER)?;
     let thread_pointer = pointer.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     let [sp, pc, flags] = [words[31], words[32], words[33]];
-    let before = pc.wrapping_sub(SYSTEM_CALL_BYTES);
-    let code = nix::sys::ptrace::read(tid, before as nix::sys::ptrace::AddressType).unwrap_or(0);
-    Ok(Registers {
-        x,
-        sp,
-        pc,
-        flags,
-        thread_pointer,
-        is_before_call: (code >> 32) as u32 == SYSTEM_CALL,
-        is_behind_call: code as u32 == SYSTEM_CALL,
-        is_made_again: false,
-        again: x[8],
-    })
+    let code = nix::sys::ptrace::read(tid, pc as nix::sys::ptrace::AddressType);
+    let is_before_call = code.is_ok_and(|code| code as u32 == SYSTEM_CALL);
+    Ok(Registers { x, sp, pc, flags, thread_pointer, is_before_call, again: x[8] })
 }
 
 /// Sets them; the thread is in no system call then.
 ///
 /// Errors: the kernel's.
 pub fn set_registers(tid: Pid, registers: Registers) -> io::Result<()> {
+    const NO_CALL: i32 = -1;
     let r = registers;
     let words = r.x.into_iter().chain([r.sp, r.pc, r.flags]);
     let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();

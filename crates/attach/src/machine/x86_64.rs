@@ -135,7 +135,7 @@ pub fn is_timed(registers: &Registers) -> bool {
 
 /// The registers of a thread that stopped in a call which ends when its thread is stopped, so that
 /// the call is made again unless a signal has arrived; none for all others.
-pub fn made_again(_: Pid, registers: &Registers) -> Option<Registers> {
+pub fn made_again(registers: &Registers) -> Option<Registers> {
     let (call, error) = call_of(registers)?;
     let is_ended = error == EINTR && ENDED_BY_STOPS.contains(&call);
     is_ended.then(|| Registers { rax: ERESTARTNOHAND.wrapping_neg(), ..*registers })
@@ -301,10 +301,6 @@ pub fn returned_by(registers: &Registers, places: Places, call: Call) -> Option<
     let value = if call.number != 0 { registers.rax } else { registers.orig_rax };
     is_seen.then_some(value)
 }
-
-/// Is called before a thread runs that stopped with these registers: here the kernel takes care of
-/// a signal that has arrived meanwhile.
-pub fn before_release(_: Pid, _: &Registers) {}
 
 /// The registers of a thread that is to make calls: those that it stopped with.
 ///
