@@ -38,10 +38,19 @@ fn main() {
     ] {
         cargo.env_remove(name);
     }
+    // One library serves every libc of a processor.
+    let mut built = target.clone();
+    let [host, processor] =
+        ["HOST", "CARGO_CFG_TARGET_ARCH"].map(|name| env::var(name).expect("cargo sets it"));
+    if !host.starts_with(&processor) {
+        let other = format!("{processor}-unknown-linux-gnu");
+        cargo.args(["--target", &other]);
+        built.push(other);
+    }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags_for_paths());
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building libheaptide.so failed: {status}");
-    let built = target.join("capture/libheaptide_preload.so");
+    built.push("capture/libheaptide_preload.so");
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
 }
 

@@ -13,7 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+// Newer machines have these calls in one form only.
+#ifndef SYS_open
+#define SYS_open SYS_openat
+#define SYS_mkdir SYS_mkdirat
+#define SYS_readlink SYS_readlinkat
+#endif
 
 // A function with a frame of its own.
 #define NOINLINE __attribute__((noinline, noclone))

@@ -38,7 +38,9 @@ usage: cargo xtask COMMAND
   tidy             the rules for sources, texts, commits and libheaptide.so
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
-  aarch64          the recorder for aarch64 and its test programs, under qemu
+  aarch64 [TEST…]  builds for aarch64, and runs the tests of programs there, under qemu
+  aarch64 --kernel DIR [TEST…]
+                   the same in an emulated machine that boots this kernel
   miri             unit tests of the crates that live in the program, under miri
   doc              the crates' documentation, without a warning
   deny             licences, advisories and sources of dependencies, by cargo-deny
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
         "tidy" => chores::tidy(&root),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),
-        "aarch64" => aarch64::test(&root),
+        "aarch64" => aarch64::test(&root, &arguments[1..]),
         "miri" => chores::miri(&root),
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 
-use crate::machine::{self, Before, Call};
+use crate::machine::{self, Before, Call, Places};
 use crate::memory::Memory;
-use crate::modules::Modules;
 use crate::ptrace::{self, Event};
 use crate::threads::Stopped;
 
@@ -25,27 +24,6 @@ const OWN_STACK: u64 = 16 << 10;
 const ALL_SIGNALS: u64 = u64::MAX;
 /// Time between looks at a thread that runs.
 const LOOKS_EVERY: Duration = Duration::from_micros(20);
-
-/// Places in the code of the program that calls need.
-#[derive(Clone, Copy, Debug)]
-pub struct Places {
-    signal_return: u64,
-    system_call: u64,
-}
-
-impl Places {
-    /// Finds them.
-    pub fn new(modules: &Modules) -> Option<Places> {
-        let find = |code: &[u8]| modules.iter().find_map(|module| module.find_code(code));
-        let libc = modules.libc()?;
-        Some(Places {
-            signal_return: libc.find_code(machine::SIGNAL_RETURN)?,
-            system_call: libc
-                .find_code(machine::SYSTEM_CALL_AND_RETURN)
-                .or_else(|| find(machine::SYSTEM_CALL_AND_RETURN))?,
-        })
-    }
-}
 
 /// A thread that makes calls. When it is done with, it continues where it was.
 #[derive(Debug)]
@@ -73,8 +51,8 @@ impl<'a> Caller<'a> {
     /// Errors: there is none, or the thread ended.
     pub fn new(memory: &'a Memory, thread: Stopped, places: Places) -> io::Result<Caller<'a>> {
         let before = Before {
-            registers: thread.registers,
-            extended: ptrace::extended_state(thread.tid)?,
+            registers: machine::settled(thread.tid, thread.registers)?,
+            extended: machine::extended_state(thread.tid)?,
             mask: ptrace::signal_mask(thread.tid)?,
         };
         let mut caller = Caller { memory, thread, places, before, room: 0, is_returning: false };
@@ -110,7 +88,7 @@ impl<'a> Caller<'a> {
     pub fn call(&mut self, function: u64, arguments: [u64; 2], within: Duration) -> io::Result<()> {
         let [first, second] = arguments;
         let arguments = [first, second, 0, 0, 0, 0];
-        let call = Call { function, number: 0, arguments, reports_at: 0 };
+        let call = Call { function, number: 0, arguments, is_asked: false };
         self.make(self.room + ROOM, call, within)?;
         Ok(())
     }
@@ -119,8 +97,7 @@ impl<'a> Caller<'a> {
     ///
     /// Errors: as of [`Caller::call`].
     pub fn call_for_address(&mut self, function: u64, within: Duration) -> io::Result<u64> {
-        let reports_at = self.places.system_call;
-        let call = Call { function, number: 0, arguments: [0; 6], reports_at };
+        let call = Call { function, number: 0, arguments: [0; 6], is_asked: true };
         Ok(self.make(self.room + ROOM, call, within)?.value)
     }
 
@@ -200,15 +177,16 @@ impl<'a> Caller<'a> {
         arguments: [u64; 6],
         within: Duration,
     ) -> io::Result<u64> {
-        let call = Call { function: self.places.system_call, number, arguments, reports_at: 0 };
+        let function = self.places.system_call;
+        let call = Call { function, number, arguments, is_asked: false };
         let returned = self.make(top, call, within)?;
         machine::result(returned.value)
     }
 
     fn make(&mut self, top: u64, call: Call, within: Duration) -> io::Result<Returned> {
         let tid = self.thread.tid;
-        let signal_return = self.places.signal_return;
-        let registers = machine::prepare(self.memory, &self.before, top, signal_return, call)?;
+        let places = self.places;
+        let registers = machine::prepare(self.memory, &self.before, top, places, call)?;
         machine::set_registers(tid, registers)?;
         // From here on the thread finds its way back alone.
         self.is_returning = false;
@@ -220,12 +198,12 @@ impl<'a> Caller<'a> {
             match ptrace::event(tid)? {
                 Event::Call => {
                     let registers = machine::registers(tid)?;
-                    if machine::is_returning(&registers, signal_return) {
+                    if let Some(value) = machine::returned_by(&registers, places, call) {
+                        returned.value = value;
+                    }
+                    if machine::is_returning(&registers, places) {
                         self.is_returning = true;
                         return Ok(returned);
-                    }
-                    if machine::is_behind_call(&registers, self.places.system_call) {
-                        returned.value = machine::reported(&registers, call);
                     }
                     ptrace::resume_to_call(tid, 0)?;
                 }
@@ -260,11 +238,11 @@ impl<'a> Caller<'a> {
     fn put_back(&mut self) -> io::Result<()> {
         let tid = self.thread.tid;
         if self.is_returning {
-            ptrace::set_extended_state(tid, &self.before.extended)?;
+            machine::leave_call(tid, self.places)?;
+            machine::set_extended_state(tid, &self.before.extended)?;
             ptrace::set_signal_mask(tid, self.before.mask)?;
             machine::set_registers(tid, machine::continued(&self.before.registers))?;
         }
-
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub struct Frame {
 pub fn frames(memory: &Memory, modules: &Modules, registers: &Registers) -> Vec<Frame> {
     let mut known = machine::known(registers);
     let mut frames = vec![Frame { pc: known.values[machine::PC], is_interrupted: true }];
-    let restorer = modules.libc().and_then(|libc| libc.find_code(machine::SIGNAL_RETURN));
+    let restorer = modules.signal_return();
     while frames.len() < FRAMES_MAX {
         let pc = known.values[machine::PC];
         let last = frames.last().is_some_and(|frame| frame.is_interrupted);
@@ -58,7 +58,8 @@ fn step_by(memory: &Memory, contents: &Contents, known: Known, within: u64) -> O
     let bases =
         BaseAddresses::default().set_eh_frame_hdr(header.address).set_eh_frame(table.address);
     let hints = EhFrameHdr::new(contents.section(header), NativeEndian).parse(&bases, 8).ok()?;
-    let section = EhFrame::new(contents.section(table), NativeEndian);
+    let mut section = EhFrame::new(contents.section(table), NativeEndian);
+    section.set_vendor(machine::VENDOR);
     let at = within.wrapping_sub(contents.bias);
     let entry =
         hints.table()?.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset).ok()?;
@@ -77,10 +78,11 @@ fn step_by(memory: &Memory, contents: &Contents, known: Known, within: u64) -> O
                 *place = frame.wrapping_add_signed(offset);
             }
             Some(RegisterRule::Register(other)) => *place = value(other)?,
-            Some(RegisterRule::Undefined) if number == machine::PC => return None,
+            Some(RegisterRule::Undefined) if number == machine::RETURN => return None,
             _ => {}
         }
     }
     next.values[machine::SP] = frame;
+    next.values[machine::PC] = machine::code_address(next.values[machine::RETURN]);
     Some(next)
 }

@@ -4,12 +4,13 @@ use std::cell::OnceCell;
 use std::fs;
 use std::io;
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadRef};
 
-use crate::memory::{Mapping, file_of, mappings};
+use crate::machine::{self, Places};
+use crate::memory::{Mapping, Memory, file_of, mappings};
 
 /// A file that is mapped with code in it.
 #[derive(Debug)]
@@ -51,7 +52,13 @@ pub struct Section {
 
 /// All modules of a process.
 #[derive(Debug)]
-pub struct Modules(Vec<Module>);
+pub struct Modules {
+    modules: Vec<Module>,
+    pid: Pid,
+    /// The kernel's code in the process.
+    vdso: Option<Mapping>,
+    signal_return: OnceCell<Option<u64>>,
+}
 
 impl Modules {
     /// Finds them.
@@ -59,7 +66,12 @@ impl Modules {
     /// Errors: the process is gone, or it may not be traced.
     pub fn new(pid: Pid) -> io::Result<Modules> {
         let mut modules: Vec<Module> = Vec::new();
+        let mut vdso = None;
         for mapping in mappings(pid)? {
+            if mapping.path == "[vdso]" {
+                vdso = Some(mapping);
+                continue;
+            }
             if !mapping.path.starts_with('/') {
                 continue;
             }
@@ -79,7 +91,7 @@ impl Modules {
             }
         }
         modules.retain(|module| module.mappings.iter().any(|mapping| mapping.is_code));
-        Ok(Modules(modules))
+        Ok(Modules { modules, pid, vdso, signal_return: OnceCell::new() })
     }
 
     /// Finds them again, and reads no file again that is still in its place.
@@ -87,11 +99,11 @@ impl Modules {
     /// Errors: the process is gone, or it may not be traced.
     pub fn renew(&mut self, pid: Pid) -> io::Result<()> {
         let mut new = Modules::new(pid)?;
-        for module in &mut new.0 {
+        for module in &mut new.modules {
             let is_same = |old: &&mut Module| {
                 (&old.path, old.low, old.high) == (&module.path, module.low, module.high)
             };
-            if let Some(old) = self.0.iter_mut().find(is_same) {
+            if let Some(old) = self.modules.iter_mut().find(is_same) {
                 module.contents = std::mem::take(&mut old.contents);
             }
         }
@@ -101,7 +113,7 @@ impl Modules {
 
     /// All of them, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Module> {
-        self.0.iter()
+        self.modules.iter()
     }
 
     /// The module that holds an address.
@@ -113,6 +125,26 @@ impl Modules {
     /// The module of the C library: glibc's or musl's.
     pub fn libc(&self) -> Option<&Module> {
         self.iter().find(|module| module.is_libc())
+    }
+
+    /// Where signal handlers return to: code of the kernel, or of the C library.
+    pub fn signal_return(&self) -> Option<u64> {
+        let in_vdso = || {
+            let vdso = self.vdso.as_ref()?;
+            let mut code = vec![0; (vdso.high - vdso.low) as usize];
+            Memory::open(self.pid).ok()?.read(vdso.low, &mut code).ok()?;
+            Some(vdso.low + position(&code, machine::SIGNAL_RETURN)? as u64)
+        };
+        let in_libc = || self.libc()?.find_code(machine::SIGNAL_RETURN);
+        *self.signal_return.get_or_init(|| in_vdso().or_else(in_libc))
+    }
+
+    /// Places that calls need.
+    pub fn places(&self) -> Option<Places> {
+        let find = |module: &Module| module.find_code(machine::SYSTEM_CALL_AND_RETURN);
+        let in_libc = find(self.libc()?);
+        let system_call = in_libc.or_else(|| self.iter().find_map(find))?;
+        Some(Places { signal_return: self.signal_return()?, system_call })
     }
 }
 
@@ -173,10 +205,14 @@ impl Module {
             let from = usize::try_from(mapping.offset).ok()?;
             let length = usize::try_from(mapping.high - mapping.low).ok()?;
             let code = contents.bytes.get(from..contents.bytes.len().min(from + length))?;
-            let at = code.windows(wanted.len()).position(|window| window == wanted)?;
+            let at = position(code, wanted)?;
             Some(mapping.low + at as u64)
         })
     }
+}
+
+fn position(code: &[u8], wanted: &[u8]) -> Option<usize> {
+    code.windows(wanted.len()).position(|window| window == wanted)
 }
 
 impl Contents {
@@ -186,11 +222,9 @@ impl Contents {
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, data).ok()?;
         let loaded = segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-        let own = loaded.clone().find(|segment| {
-            let begin = segment.p_offset(endian) & !0xfff;
-            begin == first.offset
-        })?;
-        let bias = first.low.wrapping_sub(own.p_vaddr(endian) & !0xfff);
+        let own =
+            loaded.clone().find(|segment| page_of(segment.p_offset(endian)) == first.offset)?;
+        let bias = first.low.wrapping_sub(page_of(own.p_vaddr(endian)));
         let sections = header.sections(endian, data).ok()?;
         let mut symbols = Vec::new();
         if let Ok(table) = sections.symbols(endian, data, elf::SHT_DYNSYM) {
@@ -221,4 +255,11 @@ impl Contents {
     pub fn section(&self, section: Section) -> &[u8] {
         &self.bytes[section.offset..section.offset + section.bytes]
     }
+}
+
+/// The address of the page that holds an address.
+fn page_of(address: u64) -> u64 {
+    const LEAST: u64 = 4096;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    address & !(page.map_or(LEAST, |bytes| bytes as u64) - 1)
 }

@@ -7,14 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::unistd::Pid;
 
-/// Bytes of the extended state of a processor at most: AVX-512 and AMX take some 11 KiB.
+/// Bytes of a set of registers at most: AVX-512 and AMX take some 11 KiB.
 const STATE_BYTES_MAX: usize = 16 << 10;
-/// The number of the register set that has the extended state.
-#[cfg(target_arch = "x86_64")]
-const REGISTER_SET: libc::c_int = 0x202;
-/// The number of the register set that has the floating-point state.
-#[cfg(not(target_arch = "x86_64"))]
-const REGISTER_SET: libc::c_int = 2;
 /// Bytes of the kernel's set of signals.
 const MASK_BYTES: usize = 8;
 
@@ -37,31 +31,29 @@ fn tracer(tid: Pid) -> Option<Pid> {
     number.trim().parse().ok().map(Pid::from_raw)
 }
 
-/// The floating-point and vector registers of a stopped thread.
+/// A set of registers of a stopped thread.
 ///
 /// Errors: the kernel's.
-pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
+pub fn register_set(tid: Pid, set: libc::c_int) -> io::Result<Vec<u8>> {
     let mut state = vec![0u8; STATE_BYTES_MAX];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
     // SAFETY: the kernel writes at most `iov_len` bytes, and how many it wrote.
-    let result = unsafe {
-        libc::ptrace(libc::PTRACE_GETREGSET, tid.as_raw(), REGISTER_SET, &raw mut vector)
-    };
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid.as_raw(), set, &raw mut vector) };
     check(result)?;
     state.truncate(vector.iov_len);
     Ok(state)
 }
 
-/// Sets them.
+/// Sets it.
 ///
 /// Errors: the kernel's.
-pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {
+pub fn set_register_set(tid: Pid, set: libc::c_int, state: &[u8]) -> io::Result<()> {
     let base = state.as_ptr().cast_mut().cast();
     let mut vector = libc::iovec { iov_base: base, iov_len: state.len() };
     // SAFETY: the kernel reads `iov_len` bytes.
-    let result = unsafe {
-        libc::ptrace(libc::PTRACE_SETREGSET, tid.as_raw(), REGISTER_SET, &raw mut vector)
-    };
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid.as_raw(), set, &raw mut vector) };
     check(result)
 }
 

@@ -17,10 +17,10 @@ use heaptide_format::{End, FileHeader};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::call::{Caller, Places};
+use crate::call::Caller;
 use crate::error::Error;
 use crate::frames::Frame;
-use crate::machine;
+use crate::machine::{self, JUMP_BYTES, Places};
 use crate::process::{Loaded, Process};
 use crate::threads::{Stopped, stop_others, threads};
 use crate::view;
@@ -36,8 +36,6 @@ const PREPARES_WITHIN: Duration = Duration::from_secs(30);
 const COMES_OUT_WITHIN: Duration = Duration::from_millis(20);
 /// Time between looks at them.
 const LOOK_AFTER: Duration = Duration::from_micros(100);
-/// Bytes that a jump takes.
-const JUMP_BYTES: usize = 5;
 
 /// What a recording is to be.
 #[derive(Clone, Debug)]
@@ -223,7 +221,7 @@ impl Session {
     }
 
     fn places(&self) -> Result<Places, Error> {
-        Places::new(&self.process.modules).ok_or_else(|| {
+        self.process.modules.places().ok_or_else(|| {
             Error::new(format!("the C library of process {} is of an unknown kind", self.pid))
         })
     }

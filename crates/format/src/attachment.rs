@@ -61,7 +61,7 @@ pub struct Memory {
 pub struct Change {
     /// Where.
     pub address: u64,
-    /// What is there, in the first five bytes.
+    /// What is there, in as many bytes as a jump has.
     pub before: [u8; 8],
     /// What is to be there.
     pub after: [u8; 8],

@@ -68,7 +68,7 @@ pub enum NotIntercepted {
     Unmovable = 4,
     /// Other threads could be executing it.
     Threads = 5,
-    /// The recorder does not move instructions of this processor.
+    /// The recorder does not move instructions of this processor: noted by older ones on aarch64.
     Processor = 6,
 }
 

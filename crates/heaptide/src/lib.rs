@@ -72,7 +72,7 @@
 //! - C code that is linked into the same program finds the embedded recorder by `heaptide.h`.
 //! - A debug build has a slow recorder, unless `[profile.dev.package.heaptide-embedded]` in the
 //!   program's Cargo.toml says `opt-level = 3`.
-//! - For now x86-64 Linux, glibc and musl.
+//! - For now Linux: x86-64 with glibc and musl, aarch64 with glibc.
 
 #![deny(unsafe_code)]
 

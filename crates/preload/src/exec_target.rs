@@ -3,6 +3,7 @@
 //! Only what decides that is read: the head, the program headers, the names of the libraries that
 //! it needs. A file that cannot be read, or is of another form, is left to kernel and loader.
 
+use crate::arch;
 use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::text::Text;
@@ -133,13 +134,12 @@ enum Headers {
 fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
     const HEAD: usize = 64;
     const CLASS_64_LITTLE_ENDIAN: [u8; 2] = [2, 1];
-    const X86_64: u16 = 62;
     let head = &mut room.text[..HEAD];
     if kernel::read_at(fd, head, 0) != Ok(HEAD) || head[..4] != *b"\x7fELF" {
         return None;
     }
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    if head[4..6] != CLASS_64_LITTLE_ENDIAN || half(18) != X86_64 {
+    if head[4..6] != CLASS_64_LITTLE_ENDIAN || half(18) != arch::ELF_MACHINE {
         return Some(Headers::Foreign);
     }
     let (offset, count) = (word(head, 32)?, half(56) as usize);

@@ -204,10 +204,11 @@ pub static FAMILIES: [Family; 5] = [
 /// A function of any number of arguments up to six: surplus ones are ignored.
 pub type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
-/// The registers of arguments, in their order, and rax.
+/// The registers of arguments, in their order, and that of the result.
 type Registers = [usize; 7];
 
-/// What is done when a function is called. Returns what is to be in rax.
+/// What is done when a function is called. Returns what is to be in the register
+/// of the result.
 type Body = extern "C" fn(&Registers, sp: u64, bp: u64, function: &Function) -> usize;
 
 /// A function that is intercepted. The stub at its entry passes it to [`entry`].
@@ -437,7 +438,7 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> usize) -> usize {
 }
 
 extern "C" fn free(
-    &[a, b, c, .., rax]: &Registers,
+    &[a, b, c, .., result]: &Registers,
     sp: u64,
     bp: u64,
     function: &Function,
@@ -452,11 +453,11 @@ extern "C" fn free(
         }
     }
     function.call(a, b, c);
-    rax
+    result
 }
 
-/// What the stubs of all functions jump to, where there are any.
-pub fn entry() -> Option<u64> {
+/// What the stubs of all functions jump to.
+pub fn entry() -> u64 {
     arch::family_entry!()
 }
 

@@ -14,7 +14,6 @@ use heaptide_recorder::sys::loader::{Import, LinkMap, each_import, look_up, obje
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::{confined, kernel, own_stack};
 
-const PAGE: u64 = 4096;
 /// `mprotect`: readable.
 const PROT_READ: usize = 1;
 /// `mprotect`: readable and writable.
@@ -110,7 +109,7 @@ struct Page {
 impl Page {
     /// Makes the page of a word writable. Returns false if it cannot be.
     fn prepare(&mut self, at: u64) -> bool {
-        let start = at & !(PAGE - 1);
+        let start = at & !(kernel::page_bytes() - 1);
         if start == self.start {
             return true;
         }
@@ -128,7 +127,7 @@ impl Page {
             Some(true) => {}
             // SAFETY: a page of data, which stays readable.
             Some(false) => unsafe {
-                if !kernel::protect(start, PAGE as usize, PROT_RW) {
+                if !kernel::protect(start, kernel::page_bytes() as usize, PROT_RW) {
                     return false;
                 }
                 self.is_protected = true;
@@ -142,7 +141,7 @@ impl Page {
     fn finish(&mut self) {
         if self.is_protected {
             // SAFETY: a page of imports, which was like that.
-            unsafe { kernel::protect(self.start, PAGE as usize, PROT_READ) };
+            unsafe { kernel::protect(self.start, kernel::page_bytes() as usize, PROT_READ) };
         }
         self.is_protected = false;
         self.start = 0;

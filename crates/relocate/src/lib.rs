@@ -1,101 +1,24 @@
 //! Moves the first instructions of a function, so that a jump can stand in their place.
 //!
-//! An entry is patched with a jump of five bytes ([`jump`]). The instructions that it overwrites
-//! are written elsewhere with the same effect ([`relocate`]): addresses relative to the instruction
-//! pointer are adapted, short jumps become long ones, and a jump back follows. Calls of the moved
-//! code run the function as it was. What cannot be moved with certainty is refused: on processors
-//! other than x86-64, everything.
+//! An entry is patched with a jump ([`jump`]). The instructions that it overwrites are written
+//! elsewhere with the same effect ([`relocate`]): what they address relative to themselves is
+//! adapted, and a jump back follows. Calls of the moved code run the function as it was. What
+//! cannot be moved with certainty is refused.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_decoder.rs")]
-mod decode;
-mod emit;
-mod flow;
+mod aarch64;
+mod moved;
 mod unmovable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
-pub use emit::{JUMP_BYTES, MOVED_BYTES_MAX, Moved, jump};
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
+pub use moved::{MOVED_BYTES_MAX, Moved, STUB_BYTES};
+pub use processor::{JUMP_BYTES, REACH, jump, jump_far, pass, relocate};
 pub use unmovable::Unmovable;
-
-use decode::Instruction;
-use emit::Writer;
-use flow::Flow;
-
-/// `endbr64`, the only place that an indirect jump may reach where the processor checks that.
-const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// `int3`, which debuggers write over instructions, and linkers between functions.
-const BREAKPOINT: u8 = 0xcc;
-
-/// Moves the beginning of a function to the address `to`.
-///
-/// `code` has the bytes of the function, which lies at `address` and is `size` bytes long, and of
-/// what follows up to the next function, as far as that is known.
-pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved, Unmovable> {
-    let size = size.min(code.len());
-    let patch = if code.starts_with(&ENDBR) { ENDBR.len() } else { 0 };
-    let mut writer = Writer::new(to);
-    let mut at = patch;
-    let mut ends = false;
-    while at < patch + JUMP_BYTES && !ends {
-        if at >= size {
-            return Err(Unmovable::TooShort);
-        }
-        if code[at] == BREAKPOINT {
-            return Err(Unmovable::Instruction); // a debugger's
-        }
-        let instruction = Instruction::decode(&code[at..size]).ok_or(Unmovable::Unknown)?;
-        let next = address.wrapping_add((at + instruction.length()) as u64);
-        ends = writer.write(&instruction, next)?;
-        at += instruction.length();
-    }
-    if at < patch + JUMP_BYTES && (at < size || !is_padding(code, at, patch + JUMP_BYTES)) {
-        return Err(Unmovable::TooShort);
-    }
-    if jumps_below(&code[..size], at)? {
-        return Err(Unmovable::JumpInside);
-    }
-    if !ends {
-        writer.jump(address.wrapping_add(at as u64))?;
-    }
-    Ok(writer.finish(patch))
-}
-
-/// Whether only instructions that are never executed lie in `from..to`.
-fn is_padding(code: &[u8], from: usize, to: usize) -> bool {
-    let mut at = from;
-    while at < to {
-        let Some(rest) = code.get(at..) else {
-            return false;
-        };
-        at += match rest.first() {
-            Some(&BREAKPOINT) => 1,
-            _ => match Instruction::decode(rest) {
-                Some(instruction) if instruction.is_nop() => instruction.length(),
-                _ => return false,
-            },
-        };
-    }
-    true
-}
-
-/// Whether an instruction of the function jumps to one of its first `below` bytes.
-///
-/// Errors: an instruction is not known.
-fn jumps_below(code: &[u8], below: usize) -> Result<bool, Unmovable> {
-    let mut at = 0;
-    while at < code.len() {
-        let instruction = Instruction::decode(&code[at..]).ok_or(Unmovable::Unknown)?;
-        at += instruction.length();
-        if let Flow::Jump(by) | Flow::Branch(by, _) | Flow::Loop(by) = instruction.flow() {
-            let target = (at as i64).wrapping_add(by);
-            if (0..below as i64).contains(&target) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests;

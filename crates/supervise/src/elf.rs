@@ -15,6 +15,12 @@ use crate::unseen::{Contents, contents};
 /// A longer table of names is not searched, in bytes: the largest of real programs have some 50 MB.
 const NAMES_BYTES_MAX: u64 = 256 << 20;
 
+/// The machine that this command and its recorder are built for.
+#[cfg(target_arch = "x86_64")]
+const OWN_MACHINE: u16 = elf::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const OWN_MACHINE: u16 = elf::EM_AARCH64;
+
 /// An ELF file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Elf {
@@ -114,23 +120,12 @@ impl Elf {
 
     /// Whether the recorder is built for the same kind of machine.
     pub fn is_of_this_machine(&self) -> bool {
-        (self.bits, self.machine) == (64, elf::EM_X86_64)
+        (self.bits, self.machine) == (64, OWN_MACHINE)
     }
 
     /// The machine that it is for.
     pub fn machine(&self) -> String {
-        let known = [
-            (elf::EM_386, "x86"),
-            (elf::EM_X86_64, "x86-64"),
-            (elf::EM_ARM, "ARM"),
-            (elf::EM_AARCH64, "AArch64"),
-            (elf::EM_RISCV, "RISC-V"),
-            (elf::EM_PPC64, "PowerPC"),
-            (elf::EM_S390, "S/390"),
-        ];
-        let name = known.iter().find(|(machine, _)| *machine == self.machine);
-        let name = name.map_or(format!("machine {}", self.machine), |(_, name)| (*name).to_owned());
-        format!("{}-bit {name}", self.bits)
+        name_of(self.bits, self.machine)
     }
 
     /// Names of libraries that it needs, of functions that it exports or imports, and of all its
@@ -165,6 +160,26 @@ fn local_names<'data, Header: FileHeader>(
 /// The flag of programs that may lie anywhere, in the dynamic entry of flags.
 const DF_1_PIE: u64 = elf::DF_1_PIE as u64;
 
+/// The machine that the recorder is built for.
+pub fn own_machine() -> String {
+    name_of(64, OWN_MACHINE)
+}
+
+fn name_of(bits: u32, machine: u16) -> String {
+    let known = [
+        (elf::EM_386, "x86"),
+        (elf::EM_X86_64, "x86-64"),
+        (elf::EM_ARM, "ARM"),
+        (elf::EM_AARCH64, "AArch64"),
+        (elf::EM_RISCV, "RISC-V"),
+        (elf::EM_PPC64, "PowerPC"),
+        (elf::EM_S390, "S/390"),
+    ];
+    let name = known.iter().find(|(known, _)| *known == machine);
+    let name = name.map_or(format!("machine {machine}"), |(_, name)| (*name).to_owned());
+    format!("{bits}-bit {name}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -197,7 +212,11 @@ mod tests {
 
     #[test]
     fn the_loader_is_no_static_program() {
-        let loader = read(Path::new("/lib64/ld-linux-x86-64.so.2"));
+        let loader = match OWN_MACHINE {
+            elf::EM_X86_64 => "/lib64/ld-linux-x86-64.so.2",
+            _ => "/lib/ld-linux-aarch64.so.1",
+        };
+        let loader = read(Path::new(loader));
         assert!(!loader.is_static_program());
     }
 
@@ -205,11 +224,11 @@ mod tests {
     fn other_machines_are_named() {
         let place = Scratch::new("machines");
         let mut bytes = fs::read(build(&place, "program", &[])).expect("a program");
-        bytes[18] = elf::EM_AARCH64 as u8;
-        fs::write(place.join("arm"), &bytes).expect("a file");
-        let arm = read(&place.join("arm"));
-        assert!(!arm.is_of_this_machine());
-        assert_eq!(arm.machine(), "64-bit AArch64");
+        bytes[18] = elf::EM_RISCV as u8;
+        fs::write(place.join("other"), &bytes).expect("a file");
+        let other = read(&place.join("other"));
+        assert!(!other.is_of_this_machine());
+        assert_eq!(other.machine(), "64-bit RISC-V");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::prctl::get_no_new_privs;
 use nix::unistd::{AccessFlags, eaccess, getgid, getuid};
 
-use crate::elf::{Elf, STATIC_SANITIZER};
+use crate::elf::{Elf, STATIC_SANITIZER, own_machine};
 use crate::exec;
 
 /// Where programs are looked for without `PATH`, as in execvp.
@@ -189,7 +189,7 @@ impl fmt::Display for Obstacle {
                  (in Cargo.toml `strip = \"debuginfo\"`)"
             ),
             Reason::Machine(machine) => {
-                write!(f, "is a {machine} program; the recorder supports 64-bit x86-64 only")
+                write!(f, "is a {machine} program; the recorder supports {} only", own_machine())
             }
             Reason::Sanitizer(Sanitizer { name, flag }) => write!(
                 f,

@@ -1,7 +1,7 @@
 //! Interception: of real programs, what is listed of it, and where the kernel is against it.
 
 use crate::harness::{
-    Guest, OF_OUTER_BUILD, Outcome, clean, heaptide, recorded, report, run, scratch,
+    Guest, OF_OUTER_BUILD, Outcome, check_with, clean, heaptide, recorded, report, run, scratch,
 };
 use crate::real::is_installed;
 use crate::recording::{list, number};
@@ -44,6 +44,13 @@ fn code_that_may_not_be_changed_is_left_alone() {
         let info = run(heaptide().arg("info").arg(place.join("a.heaptide")), &place);
         assert!(info.stdout.contains("does not allow its code to be changed"), "{}", info.stdout);
     }
+}
+
+/// Functions begin with `bti` or `paciasp`, as Debian 13 builds all.
+#[test]
+#[cfg_attr(not(target_arch = "aarch64"), ignore = "the compiler has no such option")]
+fn entries_that_sign_the_return_address_stay() {
+    check_with("intercepted.c", "intercepted-signed", &["-mbranch-protection=standard"], &[]);
 }
 
 /// `info` lists which functions of which allocator are intercepted, and where.

@@ -1,8 +1,27 @@
 //! aarch64: arguments in x0 to x7, the return address in x30. An entry begins with a frame record,
 //! whose address it passes as the stack pointer of the event, and ends with it.
 
-/// Whether the first instructions of a function can be moved (`heaptide_relocate`).
-pub const MOVES_CODE: bool = false;
+use core::arch::asm;
+
+/// The number of the processor in the head of ELF files.
+pub const ELF_MACHINE: u16 = 183;
+
+/// Has the processor execute code that was written: its caches of code do not notice.
+pub fn code_has_changed(start: u64, bytes: usize) {
+    let sizes: u64;
+    // SAFETY: reads a register that Linux lets every process read.
+    unsafe { asm!("mrs {0}, ctr_el0", out(reg) sizes, options(nomem, nostack, preserves_flags)) };
+    let line = |shift: u32| 4u64 << (sizes >> shift & 15);
+    let (data, code) = (line(16), line(0));
+    let lines = |line: u64| (start & !(line - 1)..start + bytes as u64).step_by(line as usize);
+    // SAFETY: the lines are mapped; what they hold stays what it is.
+    unsafe {
+        lines(data).for_each(|at| asm!("dc cvau, {0}", in(reg) at, options(nostack)));
+        asm!("dsb ish", options(nostack));
+        lines(code).for_each(|at| asm!("ic ivau, {0}", in(reg) at, options(nostack)));
+        asm!("dsb ish", "isb", options(nostack));
+    }
+}
 
 /// Of the function behind `rust_eh_personality`, which nothing calls.
 #[cfg(panic = "abort")]
@@ -362,19 +381,124 @@ macro_rules! list_arguments {
 }
 pub(crate) use list_arguments;
 
-/// What the stubs of intercepted functions jump to: there are none.
+/// What the stubs of intercepted functions jump to.
 macro_rules! family_entry {
-    () => {
-        None
-    };
+    () => {{
+        /// Entered with the record of the function in x17. Keeps the general registers but that of
+        /// the result: callers in the same file know which of them the function changes
+        /// (`-fipa-ra` of GCC), but for x16 and x17, which veneers of linkers change.
+        #[unsafe(naked)]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                heaptide_recorder::push_record!(),
+                "sub sp, sp, #144",
+                ".cfi_adjust_cfa_offset 144",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x0, x6, [sp, #48]",
+                "stp x7, x8, [sp, #64]",
+                "stp x9, x10, [sp, #80]",
+                "stp x11, x12, [sp, #96]",
+                "stp x13, x14, [sp, #112]",
+                "stp x15, x18, [sp, #128]",
+                "mov x0, sp",
+                "add x1, sp, #144",
+                "mov x2, x29",
+                "mov x3, x17",
+                "mov x29, x1",
+                "ldr x16, [x17]",
+                "blr x16",
+                "ldr x1, [sp, #8]",
+                "ldp x2, x3, [sp, #16]",
+                "ldp x4, x5, [sp, #32]",
+                "ldr x6, [sp, #56]",
+                "ldp x7, x8, [sp, #64]",
+                "ldp x9, x10, [sp, #80]",
+                "ldp x11, x12, [sp, #96]",
+                "ldp x13, x14, [sp, #112]",
+                "ldp x15, x18, [sp, #128]",
+                "add sp, sp, #144",
+                ".cfi_adjust_cfa_offset -144",
+                heaptide_recorder::pop_record!(),
+                "ret",
+                ".cfi_endproc",
+            )
+        }
+        entered as *const () as u64
+    }};
 }
 pub(crate) use family_entry;
 
-/// What stands in the place of the loader's function: nothing.
+/// What stands in the place of the loader's function, which calls `look` and goes on in `own`.
 macro_rules! notice_entry {
     ($look:path, $own:path) => {{
-        let _ = ($look as *const (), &$own);
-        None
+        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps
+        /// all registers but x16 and x17: compilers know what functions of the same library change.
+        #[unsafe(naked)]
+        unsafe extern "C" fn noticed() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                heaptide_recorder::push_record!(),
+                "mov x29, sp",
+                "sub sp, sp, #544",
+                ".cfi_adjust_cfa_offset 544",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x6, x7, [sp, #48]",
+                "stp x8, x9, [sp, #64]",
+                "stp x10, x11, [sp, #80]",
+                "stp x12, x13, [sp, #96]",
+                "stp x14, x15, [sp, #112]",
+                "str x18, [sp, #128]",
+                "stp q0, q1, [sp, #160]",
+                "stp q2, q3, [sp, #192]",
+                "stp q4, q5, [sp, #224]",
+                "stp q6, q7, [sp, #256]",
+                "stp q16, q17, [sp, #288]",
+                "stp q18, q19, [sp, #320]",
+                "stp q20, q21, [sp, #352]",
+                "stp q22, q23, [sp, #384]",
+                "stp q24, q25, [sp, #416]",
+                "stp q26, q27, [sp, #448]",
+                "stp q28, q29, [sp, #480]",
+                "stp q30, q31, [sp, #512]",
+                "bl {look}",
+                "ldp q30, q31, [sp, #512]",
+                "ldp q28, q29, [sp, #480]",
+                "ldp q26, q27, [sp, #448]",
+                "ldp q24, q25, [sp, #416]",
+                "ldp q22, q23, [sp, #384]",
+                "ldp q20, q21, [sp, #352]",
+                "ldp q18, q19, [sp, #320]",
+                "ldp q16, q17, [sp, #288]",
+                "ldp q6, q7, [sp, #256]",
+                "ldp q4, q5, [sp, #224]",
+                "ldp q2, q3, [sp, #192]",
+                "ldp q0, q1, [sp, #160]",
+                "ldr x18, [sp, #128]",
+                "ldp x14, x15, [sp, #112]",
+                "ldp x12, x13, [sp, #96]",
+                "ldp x10, x11, [sp, #80]",
+                "ldp x8, x9, [sp, #64]",
+                "ldp x6, x7, [sp, #48]",
+                "ldp x4, x5, [sp, #32]",
+                "ldp x2, x3, [sp, #16]",
+                "ldp x0, x1, [sp]",
+                "add sp, sp, #544",
+                ".cfi_adjust_cfa_offset -544",
+                heaptide_recorder::pop_record!(),
+                "adrp x16, {own}",
+                "ldr x16, [x16, :lo12:{own}]",
+                "br x16",
+                ".cfi_endproc",
+                look = sym $look,
+                own = sym $own,
+            )
+        }
+        noticed as *const () as u64
     }};
 }
 pub(crate) use notice_entry;

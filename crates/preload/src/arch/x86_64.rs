@@ -1,7 +1,10 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
-/// Whether the first instructions of a function can be moved ([`heaptide_relocate`]).
-pub const MOVES_CODE: bool = true;
+/// The number of the processor in the head of ELF files.
+pub const ELF_MACHINE: u16 = 62;
+
+/// Has the processor execute code that was written: here it notices by itself.
+pub fn code_has_changed(_: u64, _: usize) {}
 
 /// Of the function behind `rust_eh_personality`, which nothing calls.
 #[cfg(panic = "abort")]
@@ -314,7 +317,7 @@ macro_rules! family_entry {
                 ".cfi_endproc",
             )
         }
-        Some(entered as *const () as u64)
+        entered as *const () as u64
     }};
 }
 pub(crate) use family_entry;
@@ -356,7 +359,7 @@ macro_rules! notice_entry {
                 own = sym $own,
             )
         }
-        Some(noticed as *const () as u64)
+        noticed as *const () as u64
     }};
 }
 pub(crate) use notice_entry;

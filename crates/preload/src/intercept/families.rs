@@ -269,7 +269,7 @@ impl Instance {
         if Options::known().is_none_or(|options| !options.intercept) {
             return Err(NotIntercepted::TurnedOff);
         }
-        let entry = family::entry().ok_or(NotIntercepted::Processor)?;
+        let entry = family::entry();
         if !is_safe {
             return Err(NotIntercepted::Threads);
         }
@@ -324,7 +324,7 @@ impl Instance {
             let function = Function::new(found.name, moved, usable, sizes, found.shape);
             let function = kept::keep(function, island)?;
             let record = core::ptr::from_ref(function) as u64;
-            patch.slot.pass(record, entry);
+            patch.pass(record, entry);
             *place = Some(patch);
         }
         Some(())

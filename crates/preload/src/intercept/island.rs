@@ -1,29 +1,25 @@
 //! Executable memory within reach of the functions that are intercepted: what an entry jumps to,
 //! and its moved beginning.
 
+use crate::arch;
 use heaptide_recorder::sys::kernel;
-use heaptide_relocate::MOVED_BYTES_MAX;
+use heaptide_relocate::{MOVED_BYTES_MAX, Moved, REACH, STUB_BYTES, jump_far, pass};
 
 /// Bytes of an island.
 const BYTES: usize = 16 << 10;
 /// How far an island may be from the functions that it serves: less than a jump reaches, for their
 /// object lies in between.
-const REACH: u64 = 1 << 30;
+const DISTANCE_MAX: u64 = REACH / 2;
 /// Distance of the places that are tried.
 const STEP: u64 = 1 << 20;
-/// The least distance of a place above an object, whose heap may grow there.
-const ABOVE: u64 = 256 << 20;
+/// The least distance of a place above an object, whose heap may grow there. Below a library may be
+/// what was mapped after it, up to the end of the reach.
+const ABOVE: u64 = DISTANCE_MAX / 4;
 /// The lowest address that is tried.
 const LOWEST: u64 = 64 << 10;
 
-/// Bytes of what an entry jumps to.
-const STUB_BYTES: usize = 32;
 /// A slot: a stub, and a moved beginning.
 const SLOT_BYTES: usize = STUB_BYTES + MOVED_BYTES_MAX;
-/// `push qword ptr [rip + …]`, of the record behind the address that is jumped to.
-const PUSH_RECORD: [u8; 6] = [0xff, 0x35, 14, 0, 0, 0];
-/// `jmp qword ptr [rip]`
-const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
 /// Writable until [`Island::seal`].
 pub struct Island {
@@ -41,8 +37,10 @@ impl Island {
     /// Maps an island within reach of an address; none if there is no room.
     pub fn near(address: u64) -> Option<Island> {
         let base = address & !(STEP - 1);
-        let below = (1..REACH / STEP).map(|step| base.saturating_sub(step * STEP).max(LOWEST));
-        let above = (ABOVE / STEP..REACH / STEP).map(|step| base.saturating_add(step * STEP));
+        let below =
+            (1..DISTANCE_MAX / STEP).map(|step| base.saturating_sub(step * STEP).max(LOWEST));
+        let above =
+            (ABOVE / STEP..DISTANCE_MAX / STEP).map(|step| base.saturating_add(step * STEP));
         let start = below.chain(above).find_map(|place| kernel::map_at(place, BYTES))?;
         Some(Island { start, used: 0 })
     }
@@ -65,6 +63,7 @@ impl Island {
 
     /// Makes it executable, and no longer writable. Returns false if the kernel refuses.
     pub fn seal(&self) -> bool {
+        arch::code_has_changed(self.start as u64, BYTES);
         // SAFETY: memory of ours, of which nothing is written any more.
         unsafe { kernel::protect(self.start as u64, BYTES, kernel::PROT_RX) }
     }
@@ -91,37 +90,26 @@ impl Slot {
     }
 
     /// Writes both: where the entry continues, and the moved beginning.
-    pub fn write(self, target: u64, moved: &[u8]) {
-        let length = moved.len().min(MOVED_BYTES_MAX);
+    pub fn write(self, target: u64, moved: &Moved) {
         // SAFETY: a slot of an island that is not sealed yet has room for both.
         unsafe {
-            let end = put(self.start, &INDIRECT_JUMP);
-            put(end, &target.to_ne_bytes());
-            put(self.moved() as *mut u8, &moved[..length]);
+            put(self.start, &jump_far(target, moved));
+            put(self.moved() as *mut u8, moved.code());
         }
     }
 
-    /// Has the entry continue at a body that finds this record on the stack, above the return
-    /// address, and all registers as they were.
-    pub fn pass(self, record: u64, body: u64) {
-        const WORD: usize = size_of::<u64>();
-        const { assert!(PUSH_RECORD.len() + INDIRECT_JUMP.len() + 2 * WORD <= STUB_BYTES) };
+    /// Has the entry continue at the body of a family's functions, which finds this record.
+    pub fn pass(self, record: u64, body: u64, moved: &Moved) {
         // SAFETY: a slot of an island that is not sealed yet has room for a stub.
-        unsafe {
-            let end = put(self.start, &PUSH_RECORD);
-            let end = put(end, &INDIRECT_JUMP);
-            let end = put(end, &body.to_ne_bytes());
-            put(end, &record.to_ne_bytes());
-        }
+        unsafe { put(self.start, &pass(record, body, moved)) };
     }
 }
 
-/// Writes bytes, and returns the address behind them.
+/// Writes bytes.
 ///
 /// # Safety
 /// There is room.
-unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
+unsafe fn put(to: *mut u8, bytes: &[u8]) {
     // SAFETY: as the caller promises.
     unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    to.wrapping_add(bytes.len())
 }

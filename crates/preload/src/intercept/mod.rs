@@ -18,9 +18,9 @@ mod patch;
 mod spawn;
 mod symbol_table;
 
+use crate::attachment;
 use crate::next_symbol::{self, find_behind};
 use crate::own_allocator::{self, Duty, NAMES, Place};
-use crate::{arch, attachment};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
@@ -69,9 +69,6 @@ fn intercept(object: &'static LinkMap) -> (Result<(), NotIntercepted>, Note) {
 fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotIntercepted> {
     if Options::known().is_some_and(|options| !options.intercept) {
         return Err(NotIntercepted::TurnedOff);
-    }
-    if !arch::MOVES_CODE {
-        return Err(NotIntercepted::Processor);
     }
     if look_up(object, b"malloc_usable_size\0").is_none() {
         return Err(NotIntercepted::NoUsableSize);

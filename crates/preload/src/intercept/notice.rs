@@ -46,7 +46,7 @@ fn watch() {
     let name = b"_dl_debug_state\0";
     let found = objects().find_map(|map| look_up(map, name));
     let Some((address, size)) = found.filter(|_| may_change_code()) else { return };
-    let Some(entry) = arch::notice_entry!(look, LOADERS_OWN) else { return };
+    let entry = arch::notice_entry!(look, LOADERS_OWN);
     let Some(mut island) = Island::near(address as u64) else { return };
     let function = Function { address: address as u64, size };
     let is_done = Patch::plan(function, entry, &mut island).is_ok_and(|patch| {

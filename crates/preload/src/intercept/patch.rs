@@ -3,7 +3,7 @@
 use super::island::{Island, Slot};
 use crate::{arch, attachment};
 use heaptide_recorder::sys::kernel;
-use heaptide_relocate::{JUMP_BYTES, Unmovable, jump, relocate};
+use heaptide_relocate::{JUMP_BYTES, Moved, Unmovable, jump, relocate};
 
 /// The code of a function.
 #[derive(Clone, Copy)]
@@ -37,21 +37,21 @@ pub struct Patch {
     after: [u8; JUMP_BYTES],
     /// The function, as it is called when the jump is in its place.
     pub moved: u64,
+    beginning: Moved,
     /// What the jump goes to.
-    pub slot: Slot,
+    slot: Slot,
 }
 
 /// Functions start at multiples of this; what is in between is padding.
 const ALIGNMENT: u64 = 16;
 /// Bytes of a function that is still looked through for jumps to its beginning.
 const SIZE_MAX: usize = 64 << 10;
-const PAGE: u64 = 4096;
 
 impl Patch {
     /// Plans a jump from the beginning of a function to `target`, by way of an island.
     pub fn plan(function: Function, target: u64, island: &mut Island) -> Result<Patch, Refusal> {
         let Function { address, size } = function;
-        if !arch::MOVES_CODE || size == 0 || size > SIZE_MAX {
+        if size == 0 || size > SIZE_MAX {
             return Err(Refusal::Unmovable);
         }
         let end = (address + size as u64).next_multiple_of(ALIGNMENT);
@@ -59,19 +59,25 @@ impl Patch {
         let code =
             unsafe { core::slice::from_raw_parts(address as *const u8, (end - address) as usize) };
         let slot = island.take().ok_or(Refusal::NoRoom)?;
-        let moved = relocate(code, size, address, slot.moved())?;
+        let beginning = relocate(code, size, address, slot.moved())?;
         // A thread that runs could be in that call.
         let may_push = !attachment::is_collecting() && !kernel::has_shadow_stack();
-        if moved.pushes_return && !may_push {
+        if beginning.pushes_return && !may_push {
             return Err(Refusal::Unmovable);
         }
-        let at = address + moved.patch_at as u64;
+        let Moved { patch_at, .. } = beginning;
+        let at = address + patch_at as u64;
         let after = jump(at, slot.jump()).ok_or(Refusal::NoRoom)?;
         let mut before = [0; JUMP_BYTES];
-        let bytes = code.get(moved.patch_at..moved.patch_at + JUMP_BYTES);
+        let bytes = code.get(patch_at..patch_at + JUMP_BYTES);
         before.copy_from_slice(bytes.ok_or(Refusal::Unmovable)?);
-        slot.write(target, moved.code());
-        Ok(Patch { at, before, after, moved: slot.moved(), slot })
+        slot.write(target, &beginning);
+        Ok(Patch { at, before, after, moved: slot.moved(), beginning, slot })
+    }
+
+    /// Has the jump lead to the body of a family's functions, which finds this record.
+    pub fn pass(&self, record: u64, body: u64) {
+        self.slot.pass(record, body, &self.beginning);
     }
 }
 
@@ -83,7 +89,7 @@ pub fn may_change_code() -> bool {
 
 /// Writes all jumps, or none if the kernel does not allow code to be changed. No other thread may
 /// execute the functions meanwhile: it could be between two of the instructions that are replaced,
-/// and no store changes five bytes for a processor that fetches them.
+/// and no store changes them for a processor that fetches them.
 pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
     if attachment::is_collecting() {
         let changes = patches.map(|patch| (patch.at, patch.before, patch.after));
@@ -101,8 +107,9 @@ pub fn write_all<'a>(patches: impl Iterator<Item = &'a Patch> + Clone) -> bool {
 
 /// Writes bytes of code. Returns false if the kernel refuses.
 fn write(at: u64, bytes: [u8; JUMP_BYTES]) -> bool {
-    let first = at & !(PAGE - 1);
-    let length = ((at + JUMP_BYTES as u64).next_multiple_of(PAGE) - first) as usize;
+    let page = kernel::page_bytes();
+    let first = at & !(page - 1);
+    let length = ((at + JUMP_BYTES as u64).next_multiple_of(page) - first) as usize;
     // SAFETY: pages with code, which stays what it is until the bytes are written; no other thread
     // executes these bytes.
     unsafe {
@@ -110,6 +117,7 @@ fn write(at: u64, bytes: [u8; JUMP_BYTES]) -> bool {
             return false;
         }
         (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), JUMP_BYTES);
+        arch::code_has_changed(at, JUMP_BYTES);
         kernel::protect(first, length, kernel::PROT_RX);
     }
     true

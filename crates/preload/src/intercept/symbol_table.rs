@@ -9,7 +9,6 @@ const HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
 /// Later symbols of a table are not looked at: it takes a tenth of a second to come so far.
 const SYMBOLS_MAX: usize = 4 << 20;
-const PAGE: u64 = 4096;
 
 /// A part of a file, mapped to be read.
 struct Mapped {
@@ -25,7 +24,7 @@ impl Mapped {
         if bytes == 0 || end > kernel::file_size(fd)? {
             return None;
         }
-        let first = offset & !(PAGE - 1);
+        let first = offset & !(kernel::page_bytes() - 1);
         let length = (end - first) as usize;
         let start = kernel::map_file(fd, first, length)?;
         Some(Mapped { start, length, skip: (offset - first) as usize })

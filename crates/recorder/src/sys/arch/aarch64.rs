@@ -146,13 +146,14 @@ const _: () = assert!(size_of::<Stat>() == 128);
 /// The call that writes whether the thread has a shadow stack, and its first argument.
 pub(crate) const SHADOW_STACK_STATUS: (usize, usize) = (numbers::PRCTL, 74);
 
+// Aligned no more than the thread control block: glibc refuses a library that is loaded late then.
 global_asm!(
     ".pushsection .tbss.heaptide_tls,\"awT\",%nobits",
     ".hidden heaptide_tls",
     ".globl heaptide_tls",
     ".type heaptide_tls,%object",
     ".size heaptide_tls,128",
-    ".p2align 6",
+    ".p2align 4",
     "heaptide_tls:",
     ".zero 128",
     ".popsection",

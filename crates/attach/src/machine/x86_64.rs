@@ -1,12 +1,12 @@
-//! What depends on the machine: registers, system calls, and the frame of a signal, which has the
-//! kernel put all registers of a thread back. Only x86-64 so far: another machine is a file of the
-//! same contents.
+//! x86-64, System V.
 
 use std::io;
 
 use nix::unistd::Pid;
 
+use super::{Before, Call, Known, NO_STACK_FLAGS, Places};
 use crate::memory::Memory;
+use crate::ptrace;
 
 /// The general registers of a thread.
 pub type Registers = nix::libc::user_regs_struct;
@@ -17,19 +17,20 @@ pub const UNWOUND: usize = 17;
 pub const SP: usize = 7;
 /// The instruction pointer among them.
 pub const PC: usize = 16;
-
-/// The registers that frames are found with, by their numbers in unwind tables.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// The values; those that no function keeps are not followed.
-    pub values: [u64; UNWOUND],
-}
+/// The register whose value in a caller is the address that its function returns to.
+pub const RETURN: usize = PC;
+/// Whose instructions unwind tables may have.
+pub const VENDOR: gimli::Vendor = gimli::Vendor::Default;
+/// Bytes that a jump takes.
+pub const JUMP_BYTES: usize = 5;
 
 /// The instructions behind a signal handler: `mov $15, %rax; syscall`, of glibc and musl.
 pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `syscall; ret`
 pub const SYSTEM_CALL_AND_RETURN: &[u8] = &[0x0f, 0x05, 0xc3];
 
+/// The number of the register set that has the vector registers.
+const EXTENDED_STATE: i32 = 0x202;
 /// What a function of the program may use below its stack pointer.
 const RED_ZONE: u64 = 128;
 /// No system call.
@@ -73,6 +74,11 @@ const WAITING: [u64; 31] = [
 /// epoll_pwait, epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg,
 /// accept, accept4; those of sockets only with a timeout.
 const ENDED_BY_STOPS: [u64; 11] = [232, 281, 441, 65, 220, 128, 208, 45, 47, 43, 288];
+
+/// The address that a return address has.
+pub fn code_address(address: u64) -> u64 {
+    address
+}
 
 /// The thread pointer.
 pub fn thread_pointer(registers: &Registers) -> u64 {
@@ -135,31 +141,6 @@ pub fn made_again(registers: &Registers) -> Option<Registers> {
     is_ended.then(|| Registers { rax: ERESTARTNOHAND.wrapping_neg(), ..*registers })
 }
 
-/// What a thread is to return to, once it has done what it is asked to.
-#[derive(Debug)]
-pub struct Before {
-    /// The registers as they were when it stopped.
-    pub registers: Registers,
-    /// The vector registers.
-    pub extended: Vec<u8>,
-    /// The signals that it blocks.
-    pub mask: u64,
-}
-
-/// A call that a thread is to make.
-#[derive(Clone, Copy, Debug)]
-pub struct Call {
-    /// The function, or the address of [`SYSTEM_CALL_AND_RETURN`].
-    pub function: u64,
-    /// The number of a system call, else 0.
-    pub number: u64,
-    /// Arguments.
-    pub arguments: [u64; 6],
-    /// The address of [`SYSTEM_CALL_AND_RETURN`], where the function is to return to: its result
-    /// is the number of a call that there is not. 0 if the result does not matter.
-    pub reports_at: u64,
-}
-
 /// Where the registers are in what the kernel reads when a handler returns.
 const CONTEXT: u64 = 40;
 /// Where the pointer to the vector registers is.
@@ -169,9 +150,6 @@ const MASK: usize = 296;
 const FRAME_BYTES: usize = 304;
 /// Flags: vector registers are there, and the stack segment counts.
 const FLAGS: u64 = 7;
-/// An alternate signal stack that the kernel refuses, so that the thread keeps its own.
-const NO_STACK_FLAGS: u32 = 0x7777;
-
 /// Where the vector registers have their description: magic number, length with the one behind
 /// them, which are there, length.
 const DESCRIPTION: usize = 464;
@@ -194,7 +172,7 @@ pub fn prepare(
     memory: &Memory,
     before: &Before,
     top: u64,
-    signal_return: u64,
+    places: Places,
     call: Call,
 ) -> io::Result<Registers> {
     let extended = described(&before.extended);
@@ -202,16 +180,17 @@ pub fn prepare(
     let extended_at = (top - room) & !63;
     let mut frame_at = (extended_at - FRAME_BYTES as u64) & !15;
     let mut rsp = frame_at - 8;
-    if call.reports_at != 0 {
+    if call.is_asked {
+        // It returns to a call of which there is none: its result is that one's number.
         frame_at -= 8;
         rsp = frame_at - 16;
-        memory.write(rsp, &call.reports_at.to_ne_bytes())?;
+        memory.write(rsp, &places.system_call.to_ne_bytes())?;
     }
     let mut frame = [0u8; FRAME_BYTES];
     let mut put = |at: usize, value: u64| frame[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     put(0, FLAGS);
     put(24, u64::from(NO_STACK_FLAGS));
-    let r = returned(&before.registers);
+    let r = begun_anew(&before.registers);
     let words = [
         r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
         r.rax, r.rcx, r.rsp, r.rip, r.eflags,
@@ -224,7 +203,7 @@ pub fn prepare(
     put(MASK, before.mask);
     memory.write(extended_at, &extended)?;
     memory.write(frame_at, &frame)?;
-    memory.write(frame_at - 8, &signal_return.to_ne_bytes())?;
+    memory.write(frame_at - 8, &places.signal_return.to_ne_bytes())?;
     let [rdi, rsi, rdx, r10, r8, r9] = call.arguments;
     let rcx = if call.number == 0 { r10 } else { r.rcx };
     Ok(Registers {
@@ -254,7 +233,7 @@ pub fn below_red_zone(registers: &Registers) -> u64 {
 
 /// The registers as the kernel would make them before it runs a handler that lets calls be made
 /// again: the call begins anew.
-fn returned(registers: &Registers) -> Registers {
+fn begun_anew(registers: &Registers) -> Registers {
     match waited_in(registers) {
         None => *registers,
         Some(call) => Registers { rax: call, rip: registers.rip - SYSTEM_CALL_BYTES, ..*registers },
@@ -294,8 +273,8 @@ fn length_of(features: u64) -> usize {
 }
 
 /// Whether a thread is about to make the call that puts all registers back.
-pub fn is_returning(registers: &Registers, signal_return: u64) -> bool {
-    let behind = signal_return + SIGNAL_RETURN.len() as u64;
+pub fn is_returning(registers: &Registers, places: Places) -> bool {
+    let behind = places.signal_return + SIGNAL_RETURN.len() as u64;
     registers.orig_rax == RT_SIGRETURN && registers.rip == behind
 }
 
@@ -315,32 +294,46 @@ pub fn continued(registers: &Registers) -> Registers {
     }
 }
 
-/// Whether a thread is before or behind the system call at this address.
-pub fn is_behind_call(registers: &Registers, at: u64) -> bool {
-    registers.rip == at + SYSTEM_CALL_BYTES
+/// What a call has returned, if that is to be seen where the thread stopped: of a system call its
+/// result, of a function what it passes on as the number of a call.
+pub fn returned_by(registers: &Registers, places: Places, call: Call) -> Option<u64> {
+    let is_seen = registers.rip == places.system_call + SYSTEM_CALL_BYTES;
+    let value = if call.number != 0 { registers.rax } else { registers.orig_rax };
+    is_seen.then_some(value)
 }
 
-/// What a thread returned from a call, where [`is_behind_call`]: a system call its result, a
-/// function what it passes on as the number of a call.
-pub fn reported(registers: &Registers, call: Call) -> u64 {
-    if call.number != 0 { registers.rax } else { registers.orig_rax }
+/// The registers of a thread that is to make calls: those that it stopped with.
+///
+/// Errors: none.
+pub fn settled(_: Pid, registers: Registers) -> io::Result<Registers> {
+    Ok(registers)
+}
+
+/// Has a thread that is about to make the call that puts all registers back stop outside of system
+/// calls: here it need not.
+///
+/// Errors: none.
+pub fn leave_call(_: Pid, _: Places) -> io::Result<()> {
+    Ok(())
+}
+
+/// The vector registers of a stopped thread.
+///
+/// Errors: the kernel's.
+pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
+    ptrace::register_set(tid, EXTENDED_STATE)
+}
+
+/// Sets them.
+///
+/// Errors: the kernel's.
+pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {
+    ptrace::set_register_set(tid, EXTENDED_STATE, state)
 }
 
 /// Registers that are in no system call.
 pub fn without_call(registers: &Registers) -> Registers {
     Registers { orig_rax: NO_CALL, ..*registers }
-}
-
-/// The result of a system call.
-///
-/// Errors: that of the call.
-pub fn result(value: u64) -> io::Result<u64> {
-    const ERRORS: u64 = 4096;
-    let error = value.wrapping_neg();
-    if (1..ERRORS).contains(&error) {
-        return Err(io::Error::from_raw_os_error(error as i32));
-    }
-    Ok(value)
 }
 
 /// The general registers of a stopped thread.

@@ -1,7 +1,7 @@
 //! Instructions as far as moving them depends on it: their length, where control goes, and what
 //! they address relative to the instruction pointer.
 
-use crate::flow::{Flow, INSTRUCTION_BYTES_MAX};
+use super::flow::{Flow, INSTRUCTION_BYTES_MAX};
 use yaxpeax_arch::LengthedInstruction;
 use yaxpeax_x86::long_mode::{self, InstDecoder, Opcode, Operand, RegSpec};
 

@@ -5,7 +5,6 @@ pub const INSTRUCTION_BYTES_MAX: usize = 15;
 
 /// Where control goes after an instruction. Distances are from the next instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is decoded"))]
 pub enum Flow {
     /// To the next instruction.
     Next,

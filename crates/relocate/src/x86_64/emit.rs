@@ -1,36 +1,34 @@
 //! Writes moved instructions.
 
-use crate::decode::Instruction;
-use crate::flow::{Flow, INSTRUCTION_BYTES_MAX};
+use super::decode::Instruction;
+use super::flow::{Flow, INSTRUCTION_BYTES_MAX};
+use crate::moved::{Moved, STUB_BYTES, stub};
 use crate::unmovable::Unmovable;
 
 /// Bytes of a jump to an address within 2 GiB.
 pub const JUMP_BYTES: usize = 5;
-/// The most bytes that a moved beginning can have, the jump back included.
-pub const MOVED_BYTES_MAX: usize = 64;
-
-/// A beginning that was moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moved {
-    code: [u8; MOVED_BYTES_MAX],
-    length: usize,
-    /// Where in the function the jump goes: 0, or behind `endbr64`.
-    pub patch_at: usize,
-    /// Whether the code returns to an address that it has pushed, which shadow stacks forbid.
-    pub pushes_return: bool,
-}
-
-impl Moved {
-    /// The instructions, for the address that they were moved to.
-    pub fn code(&self) -> &[u8] {
-        &self.code[..self.length]
-    }
-}
+/// How far the target of a jump may be.
+pub const REACH: u64 = 2 << 30;
+/// `push qword ptr [rip + …]`, of the record behind the address that is jumped to.
+const PUSH_RECORD: [u8; 6] = [0xff, 0x35, 14, 0, 0, 0];
+/// `jmp qword ptr [rip]`
+const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
 /// The instruction that jumps from one address to another; none if that is out of reach.
 pub fn jump(from: u64, to: u64) -> Option<[u8; JUMP_BYTES]> {
     let by = distance(from.wrapping_add(JUMP_BYTES as u64), to)?.to_le_bytes();
     Some([0xe9, by[0], by[1], by[2], by[3]])
+}
+
+/// Code that jumps to any address, for the entry of what was moved.
+pub fn jump_far(target: u64, _: &Moved) -> [u8; STUB_BYTES] {
+    stub(&[&INDIRECT_JUMP, &target.to_ne_bytes()])
+}
+
+/// The same to a body that finds `record` on the stack, above the return address, and all registers
+/// as they were.
+pub fn pass(record: u64, body: u64, _: &Moved) -> [u8; STUB_BYTES] {
+    stub(&[&PUSH_RECORD, &INDIRECT_JUMP, &body.to_ne_bytes(), &record.to_ne_bytes()])
 }
 
 fn distance(from: u64, to: u64) -> Option<i32> {
@@ -45,12 +43,12 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(to: u64) -> Writer {
-        let code = [0; MOVED_BYTES_MAX];
-        Writer { moved: Moved { code, length: 0, patch_at: 0, pushes_return: false }, to }
+        Writer { moved: Moved::new(), to }
     }
 
-    pub fn finish(self, patch_at: usize) -> Moved {
-        Moved { patch_at, ..self.moved }
+    pub fn finish(mut self, patch_at: usize) -> Moved {
+        self.moved.patch_at = patch_at;
+        self.moved
     }
 
     /// Writes an instruction that was followed by the address `next`. Returns whether control never
@@ -70,25 +68,25 @@ impl Writer {
 
     pub fn jump(&mut self, target: u64) -> Result<(), Unmovable> {
         let jump = jump(self.here(), target).ok_or(Unmovable::OutOfReach)?;
-        self.push(&jump)
+        self.moved.push(&jump)
     }
 
     fn branch(&mut self, condition: u8, target: u64) -> Result<(), Unmovable> {
         const LENGTH: u64 = 6;
         let by = distance(self.here().wrapping_add(LENGTH), target);
         let by = by.ok_or(Unmovable::OutOfReach)?;
-        self.push(&[0x0f, 0x80 | condition])?;
-        self.push(&by.to_le_bytes())
+        self.moved.push(&[0x0f, 0x80 | condition])?;
+        self.moved.push(&by.to_le_bytes())
     }
 
     /// A call returns to where it was: the unwinder and the called function know that address. It
     /// is pushed from a word behind the jump, and the moved beginning ends here.
     fn call(&mut self, target: u64, returns_to: u64) -> Result<(), Unmovable> {
         self.moved.pushes_return = true;
-        self.push(&[0xff, 0x35])?; // push qword ptr [rip + JUMP_BYTES]
-        self.push(&(JUMP_BYTES as u32).to_le_bytes())?;
+        self.moved.push(&[0xff, 0x35])?; // push qword ptr [rip + JUMP_BYTES]
+        self.moved.push(&(JUMP_BYTES as u32).to_le_bytes())?;
         self.jump(target)?;
-        self.push(&returns_to.to_le_bytes())
+        self.moved.push(&returns_to.to_le_bytes())
     }
 
     fn copy(&mut self, instruction: &Instruction<'_>, next: u64) -> Result<(), Unmovable> {
@@ -104,18 +102,10 @@ impl Writer {
             let field = bytes.get_mut(at..at + 4).ok_or(Unmovable::Instruction)?;
             field.copy_from_slice(&moved.to_le_bytes());
         }
-        self.push(bytes)
+        self.moved.push(bytes)
     }
 
     fn here(&self) -> u64 {
-        self.to.wrapping_add(self.moved.length as u64)
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Unmovable> {
-        let end = self.moved.length + bytes.len();
-        let room = self.moved.code.get_mut(self.moved.length..end).ok_or(Unmovable::Unknown)?;
-        room.copy_from_slice(bytes);
-        self.moved.length = end;
-        Ok(())
+        self.to.wrapping_add(self.moved.length() as u64)
     }
 }

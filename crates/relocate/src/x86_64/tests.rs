@@ -1,6 +1,7 @@
 //! Known beginnings and what becomes of them.
 
 use super::*;
+use crate::moved::MOVED_BYTES_MAX;
 use heaptide_fixtures::Random;
 
 const AT: u64 = 0x40_1000;
