@@ -102,7 +102,7 @@ impl Functions {
 }
 
 /// Whether a frame is of the C library.
-pub(crate) fn is_of_libc(process: &Process, frame: &Frame) -> bool {
+pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
     let module = frame.module.and_then(|module| process.tables.modules.get(module.0 as usize));
     module.is_some_and(|module| FILES.iter().any(|start| module.file_name().starts_with(start)))
