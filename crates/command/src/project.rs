@@ -25,6 +25,9 @@ pub struct Project {
     /// for in the directory of the project file.
     #[serde(default)]
     rules: Vec<String>,
+    /// Findings that are known and meant, as with `heaptide advise --suppress`.
+    #[serde(default)]
+    pub suppress: Vec<String>,
     /// Where it is; empty if there is none.
     #[serde(skip)]
     path: PathBuf,
