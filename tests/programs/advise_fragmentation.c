@@ -1,5 +1,5 @@
-//! `heaptide advise`: each 64th block stays after a peak, so that the memory between cannot be given
-//! back. With -DALIKE the last blocks stay that were needed, and nothing is in their way.
+//! `heaptide advise`: each 64th block stays after a peak, so that the memory between cannot be
+//! given back. With -DALIKE the last blocks stay that were needed, and nothing is in their way.
 //
 //   fill  32768 blocks of 1000 bytes, of which 512 stay for most of the run
 #include "guest.h"

@@ -1,5 +1,5 @@
-//! `heaptide advise`: a table that grows with each request, over windows and snapshots. With -DALIKE
-//! it is a cache that is full after ten requests.
+//! `heaptide advise`: a table that grows with each request, over windows and snapshots. With
+//! -DALIKE it is a cache that is full after ten requests.
 //
 //   remember  40 requests, each with a block of 20,000 bytes that stays
 #include "api_guest.h"

@@ -1,5 +1,5 @@
-//! `heaptide advise`: a block of each request is forgotten, in a program that frees all others. With
-//! -DALIKE the program keeps what it needs until it ends, and frees nothing then.
+//! `heaptide advise`: a block of each request is forgotten, in a program that frees all others.
+//! With -DALIKE the program keeps what it needs until it ends, and frees nothing then.
 //
 //   open_session  1000 blocks of 200 bytes that are never freed
 //   read_request  1000 blocks of 100,000 bytes

@@ -142,8 +142,8 @@ const ALLOCATIONS_MIN: u64 = 10_000;
 /// Less than a few pages is lost in what a program needs to start.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// Usable bytes of the smallest blocks of glibc. Whether a request is tiny or has slack: larger ones
-/// may have slack, and for others the number of blocks is the matter.
+/// Usable bytes of the smallest blocks of glibc. Whether a request is tiny or has slack: larger
+/// ones may have slack, and for others the number of blocks is the matter.
 pub(crate) const TINY_MAX: u64 = 24;
 
 /// Whether a reader can open the code of an owner and change it: it has a name, and is no part of a

@@ -11,7 +11,7 @@ use crate::rule::{Judged, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "fragmentation",
     title: "Resident memory that no live block needs",
-    about: "For a large part of the run, much more of the allocator's memory is resident than \
+    about: "For the last part of the run, much more of the allocator's memory is resident than \
             blocks are live. After a peak, free blocks lie between live ones and cannot be given \
             back, or the allocator keeps them for later. Allocate what lives long before what lives \
             shortly, or apart from it; `malloc_trim`, fewer arenas (`MALLOC_ARENA_MAX`) or another \
@@ -19,13 +19,15 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Free memory that is worth a finding, in percent of the resident memory of the heap.
+/// Free memory that is worth a finding, in percent of the resident memory of the heap …
 const FREE_PERCENT_MIN: u64 = 50;
-/// The part of the run during which it is so, in percent: shorter ones are a program that ends, or
-/// that soon needs the memory again.
-const TIME_PERCENT_MIN: u64 = 25;
-/// Less is what any allocator keeps.
-const FREE_MIN: u64 = 8 << 20;
+/// … and in percent of that of the process.
+const RESIDENT_PERCENT_MIN: u64 = 25;
+/// Less is what any allocator keeps, in bytes.
+const FREE_MIN: u64 = 16 << 20;
+/// The last part of the run during which it is so, in percent: a program that needs the memory
+/// again, or that ends soon, keeps it rightly.
+const TIME_PERCENT_MIN: u64 = 50;
 /// Samples have no heap, but resident memory of the process: as much as at an account, less this
 /// part, in percent, is taken for the same state.
 const RESIDENT_PERCENT_LESS: u64 = 10;
@@ -61,7 +63,9 @@ impl State {
     }
 
     fn is_mostly_free(&self) -> bool {
-        self.free >= FREE_MIN && self.free > self.heap / 100 * FREE_PERCENT_MIN
+        self.free >= FREE_MIN
+            && self.free > self.heap / 100 * FREE_PERCENT_MIN
+            && self.free > self.resident / 100 * RESIDENT_PERCENT_MIN
     }
 
     /// Whether a sample shows it: as much is resident, and as little of the heap is live.
@@ -76,10 +80,9 @@ fn finding(material: &Material, states: &[State]) -> Option<Finding> {
     let run_ns = process.lifetime.duration_ns;
     let free = states.iter().filter(|state| state.is_mostly_free());
     let state = free.min_by_key(|state| state.free)?;
-    let pairs = process.time.samples.windows(2);
-    let lasting = pairs.filter(|pair| pair.iter().all(|sample| state.is_at(sample)));
-    let lasted_ns =
-        lasting.fold(0u64, |sum, pair| sum + (pair[1].time_ns.saturating_sub(pair[0].time_ns)));
+    let samples = process.time.samples.iter().rev();
+    let since = samples.take_while(|sample| state.is_at(sample)).last()?;
+    let lasted_ns = run_ns.saturating_sub(since.time_ns);
     if lasted_ns < run_ns / 100 * TIME_PERCENT_MIN {
         return None;
     }
@@ -88,7 +91,7 @@ fn finding(material: &Material, states: &[State]) -> Option<Finding> {
         place: None,
         what: format!("keeps {} resident that no block needs", bytes(state.free)),
         evidence: vec![format!(
-            "for {} of {}, {} of {} of the resident heap were live",
+            "for the last {} of {}, {} of {} of the resident heap were live",
             duration(lasted_ns),
             duration(run_ns),
             bytes(state.live),

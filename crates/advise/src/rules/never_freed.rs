@@ -104,7 +104,10 @@ impl Live {
         let (scope, _) = rows.clone().max_by_key(|(scope, blocks)| (*blocks, Reverse(*scope)))?;
         let blocks: u64 = rows.filter(|(of, _)| of == scope).map(|(_, blocks)| blocks).sum();
         let of = material.process.tables.scopes.get(scope.0 as usize)?;
-        if blocks < group.measures.live_blocks || of.entered == 0 || blocks % of.entered != 0 {
+        if blocks < group.measures.live_blocks
+            || of.entered == 0
+            || !blocks.is_multiple_of(of.entered)
+        {
             return None;
         }
         let (each, passes) = (blocks / of.entered, of.entered);

@@ -36,7 +36,7 @@ fn judge(material: &Material) -> Judged {
     let scopes = &process.tables.scopes;
     if process.mode == Mode::Counters || scopes.len() < 2 {
         return Judged::Needs(
-            "scopes: mark the loops of the program, for example with HEAPTIDE_BEGIN",
+            "scopes: mark the loops of the program by the interface, as `heaptide_begin_int`",
         );
     }
     let sums = scopes::sums(process, None);
@@ -90,7 +90,8 @@ impl Loop {
         self.rows.entry((site.stack, site.size)).or_default().add(&site.measures);
     }
 
-    /// The size of the blocks of a stack, if all have one and each pass has the same number of them.
+    /// The size of the blocks of a stack, if all have one and each pass has the same number of
+    /// them.
     fn size(&self, size: Option<u64>, m: &Measures) -> Option<u64> {
         let is_one = m.largest_bytes.checked_mul(m.allocations) == Some(m.requested_bytes);
         // The last pass may not be over.

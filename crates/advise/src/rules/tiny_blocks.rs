@@ -46,11 +46,8 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     if !material.is_much(overhead) {
         return None;
     }
-    let (size, each) = if m.largest_bytes * m.allocations == m.requested_bytes {
-        (format!("{mean} bytes"), "each")
-    } else {
-        (format!("{mean} bytes on average"), "on average")
-    };
+    let is_one = m.largest_bytes * m.allocations == m.requested_bytes;
+    let average = if is_one { "" } else { " on average" };
     let chunks = (mean * m.allocations).div_ceil(CHUNK_BYTES);
     let advice = if material.is_python(group) {
         "Hold plain numbers in an `array` or a numpy array, or process them one at a time."
@@ -60,9 +57,9 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     Some(Finding {
         rule: RULE.name,
         place: material.place(&group.rows, |m| m.at_peak_blocks),
-        what: format!("holds {} blocks of {size} at peak", count(m.at_peak_blocks)),
+        what: format!("holds {} blocks of {mean} bytes{average} at peak", count(m.at_peak_blocks)),
         evidence: vec![format!(
-            "the allocator needs {} bytes for {each} of them: {} of {} are overhead",
+            "the allocator needs {} bytes for each{average}: {} of {} are overhead",
             (m.at_peak_bytes / m.at_peak_blocks).saturating_add(header),
             bytes(overhead),
             bytes(m.at_peak_bytes.saturating_add(header * m.at_peak_blocks)),

@@ -111,6 +111,12 @@ pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
 /// Parts of the paths of installed extensions of Python.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
 
+/// Whether the source of a frame is of Rust's own library.
+fn is_of_rust_library(frame: &Frame) -> bool {
+    let file = frame.file.as_deref().and_then(|file| file.strip_prefix("/rustc/"));
+    file.is_some_and(|file| file.contains("/library/"))
+}
+
 /// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
 fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     if frame.code == CodeKind::Python {
@@ -119,7 +125,11 @@ fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     }
     let by_name = match &frame.function {
         Some(_) if frame.is_scope() => return Role::Owner,
-        Some(function) => known().role(function),
+        Some(function) => match known().role(function) {
+            // Debug information may have the name without its path.
+            Role::Owner if is_of_rust_library(frame) => Role::Container,
+            role => role,
+        },
         None => Role::Owner,
     };
     by_name.in_runtime(in_runtime)

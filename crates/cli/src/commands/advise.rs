@@ -106,8 +106,8 @@ pub fn advise(options: &AdviseOptions) -> Outcome {
     Ok(())
 }
 
-/// What the page of a process shows of findings: of its stacks as they were recorded, which those of
-/// the page need not be.
+/// What the page of a process shows of findings: of its stacks as they were recorded, which those
+/// of the page need not be.
 pub fn for_page(
     source: &Source,
     selection: &Selection,

@@ -209,8 +209,8 @@ fn the_page_has_evidence_and_the_suppression_that_works() {
         "- 20,000 of its 20,000 blocks are freed before their thread allocates again; each of 64 B",
         "Use a buffer of 64 B on the stack, or keep one and reuse it.",
         "--suppress 'temporary:^parse_field$'",
-        "not judged: per-iteration needs scopes: mark the loops of the program, for example with \
-         HEAPTIDE_BEGIN",
+        "not judged: per-iteration needs scopes: mark the loops of the program by the interface, as \
+         `heaptide_begin_int`",
     ] {
         assert!(lines.contains(&line), "{line}\n{}", page.stdout);
     }

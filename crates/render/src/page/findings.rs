@@ -11,7 +11,8 @@ use crate::shared::names::printable;
 /// Findings that the page has at most: those that save most.
 const FINDINGS: usize = 20;
 
-/// What the page shows of findings; as JSON a list, for a server that is asked for it after the data.
+/// What the page shows of findings; as JSON a list, for a server that is asked for it after the
+/// data.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Findings(Vec<FindingEntry>);

@@ -59,8 +59,8 @@ pub struct Traced<'a> {
     pub lifetimes: &'a Lifetimes,
 }
 
-/// Writes the page of a process with its data and what is found in it. It opens with a measure; with
-/// the first that has a value if that one has none or is not shown.
+/// Writes the page of a process with its data and what is found in it. It opens with a measure;
+/// with the first that has a value if that one has none or is not shown.
 ///
 /// Errors: those of `out`.
 pub fn write(
