@@ -208,3 +208,36 @@ fn last_sample(process: &Process) -> u64 {
     let at = process.time.samples.partition_point(|sample| sample.time_ns <= end);
     process.time.samples[..at].last().map_or(0, |sample| sample.live_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a series grows without end, one point a second.
+    fn grows(value: impl Fn(u32) -> f64, count: u32) -> bool {
+        let points: Vec<(f64, f64)> = (0..count).map(|x| (f64::from(x), value(x))).collect();
+        endless(&points).is_some()
+    }
+
+    #[test]
+    fn growth_without_end_is_even_and_goes_on() {
+        assert!(grows(|x| f64::from(x) * 10.0, 20));
+        assert!(grows(|x| f64::from(x) * 10.0 + f64::from(x % 2) * 5.0, 40));
+        assert!(!grows(|x| f64::from(x) * 10.0, 9), "too few points");
+        assert!(!grows(|_| 500.0, 40), "a level");
+        assert!(!grows(|x| f64::from(x.min(20)) * 10.0, 40), "it levels off");
+        assert!(!grows(|x| 1000.0 - 1000.0 * (-f64::from(x) / 50.0).exp(), 400), "a limit");
+        assert!(!grows(|x| f64::from(x % 10) * 10.0 + f64::from(x), 40), "a saw");
+        assert!(!grows(|x| f64::from(40 - x), 40), "it shrinks");
+    }
+
+    #[test]
+    fn a_line_through_points_has_its_error() {
+        let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)];
+        let Trend { slope, error } = fit(&points).expect("a line");
+        assert!((slope - 2.0).abs() < 1e-9 && error < 1e-9);
+        let Trend { slope, error } = fit(&[(0.0, 0.0), (1.0, 3.0), (2.0, 0.0)]).expect("a line");
+        assert!(slope.abs() < 1e-9 && (error - 3.0f64.sqrt()).abs() < 1e-9, "{error}");
+        assert!(fit(&points[..2]).is_none() && fit(&[(1.0, 1.0); 3]).is_none());
+    }
+}

@@ -4,7 +4,7 @@
 //! properties of a result.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use heaptide_advise::{Advice, Certainty, Finding, Place, RULES, Rule};
 use heaptide_analysis::model::{Frame, Process};
@@ -254,13 +254,26 @@ impl Location {
 
 /// The URI of a source file: relative to the root if it is below it.
 fn uri(file: &str, root: &Path) -> String {
-    let escaped = |path: &str| utf8_percent_encode(path, ESCAPED).to_string();
-    let inside = Path::new(file).strip_prefix(root).ok().and_then(Path::to_str);
-    match inside.filter(|_| root.is_absolute()) {
-        Some(inside) => escaped(inside),
-        None if file.starts_with('/') => format!("file://{}", escaped(file)),
-        None => escaped(file),
+    let escaped = |path: &Path| utf8_percent_encode(&path.to_string_lossy(), ESCAPED).to_string();
+    let path = without_detours(Path::new(file));
+    match path.strip_prefix(root) {
+        Ok(inside) if root.is_absolute() => escaped(inside),
+        _ if path.is_absolute() => format!("file://{}", escaped(&path)),
+        _ => escaped(&path),
     }
+}
+
+/// A path without `.` and without `..` behind the name of a directory, as compilers write them.
+fn without_detours(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if plain.file_name().is_some() => _ = plain.pop(),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -272,7 +285,8 @@ mod tests {
         let uri = |file| uri(file, Path::new("/src/app"));
         assert_eq!(uri("/src/app/lib/a b.c"), "lib/a%20b.c");
         assert_eq!(uri("/src/application/a.c"), "file:///src/application/a.c");
-        assert_eq!(uri("lib/größe.c"), "lib/gr%C3%B6%C3%9Fe.c");
+        assert_eq!(uri("/src/app/build/../lib/./a.c"), "lib/a.c");
+        assert_eq!(uri("../lib/größe.c"), "../lib/gr%C3%B6%C3%9Fe.c");
         assert_eq!(super::uri("/a.c", Path::new("")), "file:///a.c");
     }
 }
