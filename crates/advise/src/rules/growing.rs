@@ -176,7 +176,7 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
         .collect();
     let trend = endless(&points)?;
     let beginning = &windows[..windows.len() / WARM_UP_PART];
-    let before: i64 = beginning.iter().map(|window| window.live_bytes).sum();
+    let before = beginning.iter().fold(0i64, |sum, of| sum.saturating_add(of.live_bytes));
     let grown = u64::try_from(live.saturating_sub(before)).unwrap_or(0);
     // What was freed outside of the windows did not stay.
     let stayed = grown.min(material.process.totals.live_bytes.max(last_sample(material.process)));

@@ -68,7 +68,7 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
         return None; // their first blocks are from elsewhere, and their number is not known
     }
     let steps = m.reallocations / containers;
-    let mean = m.requested_bytes / m.allocations;
+    let mean = m.requested_bytes / m.allocations.max(1);
     let has_equal_steps =
         steps >= EQUAL_STEPS_MIN && m.largest_bytes / mean.max(1) < EQUAL_RATIO_MAX;
     let copied = m.requested_bytes;
@@ -122,7 +122,7 @@ fn copied(material: &Material, group: &Group) -> Option<Finding> {
     let m = place.measures;
     // Sizes that double from one element on add up to less than twice the last one. Two containers
     // have more: each one's sizes add up to at least twice its last one less its first.
-    let is_one = m.requested_bytes < 2 * m.largest_bytes;
+    let is_one = m.requested_bytes < m.largest_bytes.saturating_mul(2);
     let old = m.at_peak_bytes.saturating_sub(m.largest_bytes);
     if !is_one || m.at_peak_blocks != 2 || !material.is_much(old) {
         return None;

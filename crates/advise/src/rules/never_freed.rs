@@ -102,7 +102,8 @@ impl Live {
     fn sentence(&self, material: &Material, group: &Group) -> Option<String> {
         let rows = group.rows.iter().filter_map(|row| self.0.get(&row.stack.0)).flatten();
         let (scope, _) = rows.clone().max_by_key(|(scope, blocks)| (*blocks, Reverse(*scope)))?;
-        let blocks: u64 = rows.filter(|(of, _)| of == scope).map(|(_, blocks)| blocks).sum();
+        let blocks: u64 =
+            rows.filter(|(of, _)| of == scope).fold(0u64, |sum, (_, of)| sum.saturating_add(*of));
         let of = material.process.tables.scopes.get(scope.0 as usize)?;
         if blocks < group.measures.live_blocks
             || of.entered == 0

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use heaptide_analysis::model::{Measures, Mode, ScopeId, Site, SiteKind, StackId};
 use heaptide_analysis::quantity::{bytes, count, counted};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
+use heaptide_analysis::views::sizes::only_size;
 use rustc_hash::FxHashMap;
 
 use crate::finding::{Certainty, Finding, Saves};
@@ -93,12 +94,11 @@ impl Loop {
     /// The size of the blocks of a stack, if all have one and each pass has the same number of
     /// them.
     fn size(&self, size: Option<u64>, m: &Measures) -> Option<u64> {
-        let is_one = m.largest_bytes.checked_mul(m.allocations) == Some(m.requested_bytes);
         // The last pass may not be over.
         let is_same = m.allocations >= self.passes - 1
             && (m.allocations.is_multiple_of(self.passes)
                 || m.allocations.is_multiple_of(self.passes - 1));
-        size.or(is_one.then_some(m.largest_bytes)).filter(|_| is_same)
+        size.or_else(|| only_size(m)).filter(|_| is_same)
     }
 
     fn finding(&self, material: &Material, sums: &[ScopeSums]) -> Option<Finding> {
@@ -107,11 +107,12 @@ impl Loop {
         let mut blocks_of: FxHashMap<u64, u64> = FxHashMap::default();
         for (&(stack, size), measures) in &self.rows {
             if let Some(size) = self.size(size, measures) {
-                *blocks_of.entry(size).or_default() += measures.allocations;
+                let blocks = blocks_of.entry(size).or_default();
+                *blocks = blocks.saturating_add(measures.allocations);
                 rows.push(Row { stack, measures: *measures });
             }
         }
-        let same: u64 = blocks_of.values().sum();
+        let same = blocks_of.values().fold(0u64, |sum, blocks| sum.saturating_add(*blocks));
         if same < m.allocations / 100 * SAME_PERCENT_MIN {
             return None;
         }

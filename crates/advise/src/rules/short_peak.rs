@@ -26,7 +26,7 @@ const SAMPLES_MIN: usize = 8;
 /// The part of what the peak is above the rest that one line allocates, in percent.
 const OWNER_PERCENT_MIN: u64 = 75;
 /// A process that ends sooner is not worth the trouble, in nanoseconds.
-const RUN_MIN_NS: u64 = 20_000_000;
+const RUN_MIN_NS: u64 = 200_000_000;
 
 fn judge(material: &Material) -> Judged {
     let process = material.process;

@@ -1,7 +1,8 @@
 //! Blocks that are much larger than what was requested.
 
-use heaptide_analysis::model::{Measures, Mode};
+use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::sizes::only_size;
 
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material, Row, TINY_MAX};
@@ -16,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Slack is worth a change from this part of the requested bytes on, in percent.
+/// Slack is worth a change from this part of the usable bytes on, in percent.
 const SLACK_PERCENT_MIN: u64 = 25;
 
 fn judge(material: &Material) -> Judged {
@@ -26,29 +27,25 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(material.groups.iter().filter_map(|group| finding(material, group)).collect())
 }
 
-/// Requested bytes of each block of a row, if all have one size. Of others it is not known how many
-/// bytes of those that are live were requested.
-fn size(m: &Measures) -> Option<u64> {
-    let all = m.largest_bytes.checked_mul(m.allocations)?;
-    (all == m.requested_bytes && m.allocations > 0).then_some(m.largest_bytes)
-}
-
 fn finding(material: &Material, group: &Group) -> Option<Finding> {
     if material.is_python(group) {
         return None; // nobody chooses the sizes of objects of Python
     }
+    // Of blocks of several sizes it is not known how many of the live bytes were requested.
     let is_concerned = |row: &&Row| {
-        row.measures.at_peak_blocks > 0 && size(&row.measures).is_some_and(|size| size > TINY_MAX)
+        let size = only_size(&row.measures);
+        row.measures.at_peak_blocks > 0 && size.is_some_and(|size| size > TINY_MAX)
     };
     let rows: Vec<Row> = group.rows.iter().filter(is_concerned).copied().collect();
     let place = material.place(&rows, |m| m.at_peak_bytes)?;
     let requested = rows.iter().fold(0u64, |sum, row| {
-        let bytes = size(&row.measures).unwrap_or(0).saturating_mul(row.measures.at_peak_blocks);
+        let bytes =
+            only_size(&row.measures).unwrap_or(0).saturating_mul(row.measures.at_peak_blocks);
         sum.saturating_add(bytes)
     });
     let m = place.measures;
     let slack = m.at_peak_bytes.saturating_sub(requested);
-    if slack < requested / 100 * SLACK_PERCENT_MIN || !material.is_much(slack) {
+    if slack < m.at_peak_bytes / 100 * SLACK_PERCENT_MIN || !material.is_much(slack) {
         return None;
     }
     let [mean, given] = [requested, m.at_peak_bytes].map(|bytes| bytes / m.at_peak_blocks);

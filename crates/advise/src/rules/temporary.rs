@@ -2,6 +2,7 @@
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::sizes::only_size;
 
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material};
@@ -37,15 +38,14 @@ fn finding(material: &Material, group: &Group) -> Option<Finding> {
     if !is_most || !material.is_many(m.temporary) {
         return None;
     }
-    let mean = m.requested_bytes / m.allocations;
+    let mean = m.requested_bytes / m.allocations.max(1);
     let is_python = material.is_python(group);
     if is_python && mean < PYTHON_BYTES_MIN {
         return None;
     }
-    let sizes = if m.largest_bytes * m.allocations == m.requested_bytes {
-        format!("each of {}", bytes(m.largest_bytes))
-    } else {
-        format!("{} on average, {} at most", bytes(mean), bytes(m.largest_bytes))
+    let sizes = match only_size(m) {
+        Some(size) => format!("each of {}", bytes(size)),
+        None => format!("{} on average, {} at most", bytes(mean), bytes(m.largest_bytes)),
     };
     let advice = if is_python {
         "Write the result into an array that exists (`out=`), or work on parts of it.".to_owned()

@@ -2,6 +2,7 @@
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::sizes::only_size;
 
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material, TINY_MAX};
@@ -41,14 +42,14 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
         return None;
     }
     let mean = m.requested_bytes.div_ceil(m.allocations.max(1));
+    let headers = header.saturating_mul(m.at_peak_blocks);
     let usable = m.at_peak_bytes.saturating_sub(mean.saturating_mul(m.at_peak_blocks));
-    let overhead = usable.saturating_add(header * m.at_peak_blocks);
+    let overhead = usable.saturating_add(headers);
     if !material.is_much(overhead) {
         return None;
     }
-    let is_one = m.largest_bytes * m.allocations == m.requested_bytes;
-    let average = if is_one { "" } else { " on average" };
-    let chunks = (mean * m.allocations).div_ceil(CHUNK_BYTES);
+    let average = if only_size(m).is_some() { "" } else { " on average" };
+    let chunks = mean.saturating_mul(m.allocations).div_ceil(CHUNK_BYTES);
     let advice = if material.is_python(group) {
         "Hold plain numbers in an `array` or a numpy array, or process them one at a time."
     } else {
@@ -62,7 +63,7 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
             "the allocator needs {} bytes for each{average}: {} of {} are overhead",
             (m.at_peak_bytes / m.at_peak_blocks).saturating_add(header),
             bytes(overhead),
-            bytes(m.at_peak_bytes.saturating_add(header * m.at_peak_blocks)),
+            bytes(m.at_peak_bytes.saturating_add(headers)),
         )],
         advice: advice.to_owned(),
         saves: Saves {
