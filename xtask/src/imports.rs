@@ -11,6 +11,7 @@ use crate::text::Text;
 /// only. Crates without a line here have no declared order.
 const LAYERS: &[(&str, &[&str])] = &[
     ("crates/recorder", &["sys", "store", "event", "api"]),
+    ("crates/advise", &["finding", "material", "rule", "rules", "suppression", "advice"]),
     (
         "crates/analysis",
         &[
@@ -99,6 +100,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "app",
             "data",
             "control",
+            "findings",
             "owners",
             "lifetimes",
             "query",

@@ -1,6 +1,7 @@
 //! The table of commands: each command's name and purpose, its options and its function. Help, man
 //! pages and completions come from here.
 
+mod advise;
 mod attach;
 mod check;
 mod completions;
@@ -81,6 +82,8 @@ pub enum Command {
     Memory(memory::MemoryOptions),
     /// Show memory that was never freed; exit with status 1 if there is any
     Leaks(leaks::LeaksOptions),
+    /// Show what changes of the program would save: findings in words, with evidence
+    Advise(advise::AdviseOptions),
     /// Show the distribution of allocation sizes
     Histogram(histogram::HistogramOptions),
     /// Show live bytes and allocations over time
@@ -142,6 +145,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Peak(options) => peak::peak(&options),
         Command::Memory(options) => memory::memory(&options),
         Command::Leaks(options) => leaks::leaks(&options),
+        Command::Advise(options) => advise::advise(&options),
         Command::Histogram(options) => histogram::histogram(&options),
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Top(options) => top::top(&options),

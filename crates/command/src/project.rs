@@ -28,6 +28,9 @@ pub struct Project {
     /// What `heaptide check` checks.
     #[serde(default)]
     pub check: Check,
+    /// Findings that are known and meant, as with `heaptide advise --suppress`.
+    #[serde(default)]
+    pub suppress: Vec<String>,
     /// Where it is; empty if there is none.
     #[serde(skip)]
     path: PathBuf,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use heaptide_advise::Suppressions;
+
 use crate::access::Access;
 use crate::catalog::Catalog;
 use crate::changes::Changes;
@@ -14,5 +16,6 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) has_control: bool,
+    pub(crate) suppressions: Suppressions,
     pub(crate) version: &'static str,
 }

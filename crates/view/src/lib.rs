@@ -19,6 +19,7 @@ mod control;
 mod data;
 mod error;
 mod events;
+mod findings;
 mod lifetimes;
 mod live;
 mod owners;

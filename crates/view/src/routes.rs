@@ -16,7 +16,7 @@ use crate::access;
 use crate::app::App;
 use crate::catalog::{Moment, Recording};
 use crate::refusal::Refusal;
-use crate::{control, data, events, lifetimes, owners, query, source};
+use crate::{control, data, events, findings, lifetimes, owners, query, source};
 
 /// The routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -26,6 +26,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/data", get(data::data))
         .route("/api/changes", get(events::changes))
         .route("/api/lifetimes", get(lifetimes::lifetimes))
+        .route("/api/findings", get(findings::findings))
         .route("/api/owners", get(owners::owners))
         .route("/api/query", get(query::query))
         .route("/api/source", get(source::source))

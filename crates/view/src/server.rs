@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use heaptide_advise::Suppressions;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -41,6 +42,8 @@ pub struct Options {
     pub has_control: bool,
     /// Reads options of the command line.
     pub words: Words,
+    /// Findings that the page omits.
+    pub suppressions: Suppressions,
     /// The version of the command.
     pub version: &'static str,
 }
@@ -58,7 +61,7 @@ impl Server {
     ///
     /// Errors: the address is not a loopback address or is in use, or a recording cannot be read.
     pub fn start(options: Options) -> Result<Server, Error> {
-        let Options { recordings, address, has_control, words, version } = options;
+        let Options { recordings, address, has_control, words, suppressions, version } = options;
         if !address.ip().is_loopback() {
             return Err(Error::NotLoopback { address });
         }
@@ -70,7 +73,8 @@ impl Server {
         let access = Access::new(address)?;
         let store = Arc::new(Store::new(catalog.clone(), words));
         let changes = Arc::new(Changes::new(catalog.clone(), store.clone()));
-        let app = Arc::new(App { access, catalog, store, changes, has_control, version });
+        let app =
+            Arc::new(App { access, catalog, store, changes, has_control, suppressions, version });
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(READERS).build();
         Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })

@@ -102,7 +102,7 @@ impl Functions {
 }
 
 /// Whether a frame is of the C library.
-pub(crate) fn is_of_libc(process: &Process, frame: &Frame) -> bool {
+pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
     let module = frame.module.and_then(|module| process.tables.modules.get(module.0 as usize));
     module.is_some_and(|module| FILES.iter().any(|start| module.file_name().starts_with(start)))
@@ -110,6 +110,12 @@ pub(crate) fn is_of_libc(process: &Process, frame: &Frame) -> bool {
 
 /// Parts of the paths of installed extensions of Python.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
+
+/// Whether the source of a frame is of Rust's own library.
+fn is_of_rust_library(frame: &Frame) -> bool {
+    let file = frame.file.as_deref().and_then(|file| file.strip_prefix("/rustc/"));
+    file.is_some_and(|file| file.contains("/library/"))
+}
 
 /// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
 fn role_of(frame: &Frame, in_runtime: bool) -> Role {
@@ -119,7 +125,11 @@ fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     }
     let by_name = match &frame.function {
         Some(_) if frame.is_scope() => return Role::Owner,
-        Some(function) => known().role(function),
+        Some(function) => match known().role(function) {
+            // Debug information may have the name without its path.
+            Role::Owner if is_of_rust_library(frame) => Role::Container,
+            role => role,
+        },
         None => Role::Owner,
     };
     by_name.in_runtime(in_runtime)

@@ -13,8 +13,7 @@ mod owners;
 mod stable_names;
 mod types;
 
-pub(crate) use functions::is_of_libc;
-pub use functions::{FunctionId, Functions};
+pub use functions::{FunctionId, Functions, is_of_libc};
 pub use known::{Role, known};
 pub use own_code::is_own;
 pub use owners::{Owners, owners_in_tree};

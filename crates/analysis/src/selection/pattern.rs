@@ -84,6 +84,16 @@ pub(crate) fn regex(text: &str) -> Result<Regex, BadPattern> {
     Regex::new(text).map_err(|error| BadPattern(format!("`{text}`: {error}").replace('\n', " ")))
 }
 
+/// The text of a pattern that matches this name of a function and no other.
+///
+/// ```
+/// use heaptide_analysis::selection::pattern::exactly;
+/// assert_eq!(exactly("f(int*)"), r"^f\(int\*\)$");
+/// ```
+pub fn exactly(function: &str) -> String {
+    format!("^{}$", regex::escape(function))
+}
+
 impl FromStr for Pattern {
     type Err = BadPattern;
 

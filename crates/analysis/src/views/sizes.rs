@@ -108,7 +108,17 @@ pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
 
 /// The size of every block of these sums, if they are all of one: none is larger than the largest,
 /// so none can be smaller where all together are as many times the largest.
-fn only_size(sums: &Measures) -> Option<u64> {
+///
+/// ```
+/// use heaptide_analysis::model::Measures;
+/// use heaptide_analysis::views::sizes::only_size;
+/// let mut sums = Measures { allocations: 3, requested_bytes: 30, ..Measures::default() };
+/// sums.largest_bytes = 10;
+/// assert_eq!(only_size(&sums), Some(10));
+/// sums.largest_bytes = 12;
+/// assert_eq!(only_size(&sums), None);
+/// ```
+pub fn only_size(sums: &Measures) -> Option<u64> {
     let all = sums.largest_bytes.checked_mul(sums.allocations)?;
     (all == sums.requested_bytes).then_some(sums.largest_bytes)
 }

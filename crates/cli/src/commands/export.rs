@@ -15,6 +15,7 @@ use heaptide_command::output::Content;
 use heaptide_command::replayed::{for_page, replayed};
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
+use heaptide_command::snapshots::image_of;
 use heaptide_command::source::{Reader, Values, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
@@ -23,10 +24,11 @@ use heaptide_render::export::{
     speedscope, stacks,
 };
 use heaptide_render::json::report;
-use heaptide_render::page;
+use heaptide_render::page::{self, Findings};
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::views::Idle;
 
+use crate::commands::advise;
 use crate::options::{Frames, Picture, metric_parser, require_of_rows};
 use crate::sql;
 
@@ -163,15 +165,24 @@ pub fn export(options: &ExportOptions) -> Outcome {
     require(options, metric, &selected, process)?;
     let highest = if has_highest(options.format) { replayed(process) } else { None };
     let of_page = if options.format == ExportFormat::Html { for_page(process) } else { None };
-    let traced = Traced { highest, of_page };
+    let findings = match options.format {
+        ExportFormat::Html => {
+            let (path, image) = (&selected.recording.path, image_of(process));
+            advise::for_page(&options.source, &options.selection, path, image)?
+        }
+        _ => Findings::default(),
+    };
+    let traced = Traced { highest, of_page, findings };
     let write =
         |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
     Ok(())
 }
 
-/// What a trace adds to the tables, as far as the format contains it.
+/// What is beside the tables, as far as the format contains it.
 struct Traced {
+    /// What rules find in the process.
+    findings: Findings,
     highest: Option<Highest>,
     of_page: Option<(OwnersOverTime, Lifetimes)>,
 }
@@ -303,7 +314,7 @@ fn write(
             let of_page = traced.of_page.as_ref();
             let of_page =
                 of_page.map(|(over_time, lifetimes)| page::Traced { over_time, lifetimes });
-            page::write(out, process, measure, of_page)
+            page::write(out, process, measure, of_page, &traced.findings)
         }
         ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
         ExportFormat::Pprof => pprof::write(out, process, measure),

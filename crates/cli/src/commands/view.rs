@@ -19,6 +19,7 @@ use heaptide_command::source::View;
 use heaptide_command::{output, source, target};
 use heaptide_view::{For, Opened, Options, Prepare, Server};
 
+use crate::commands::advise;
 use crate::options::StackOptions;
 
 /// `heaptide view`.
@@ -74,6 +75,7 @@ pub fn view(options: &ViewOptions) -> Outcome {
         address: SocketAddr::new(options.listen, options.port),
         has_control: options.control,
         words: Arc::new(words),
+        suppressions: advise::suppressions(&[])?,
         version: env!("CARGO_PKG_VERSION"),
     })
     .map_err(Error::library)?;

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr)] // the output of a test
 
 mod aarch64;
+mod advise;
 mod allocators;
 mod answers;
 mod attaching;

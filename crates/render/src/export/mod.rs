@@ -16,6 +16,7 @@ pub mod malloc_tag;
 pub mod massif;
 pub mod pprof;
 mod protobuf;
+pub mod sarif;
 pub mod speedscope;
 pub mod stacks;
 pub mod timeline_csv;

@@ -1,5 +1,6 @@
 //! JSON for scripts: a contract, see docs/recording.md.
 
+pub mod advise;
 mod annotations;
 pub mod diff;
 mod document;

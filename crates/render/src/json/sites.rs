@@ -93,7 +93,7 @@ impl FrameNumbers {
     }
 
     /// The number of a frame that is written.
-    fn of(&self, frame: FrameId) -> u32 {
+    pub(crate) fn of(&self, frame: FrameId) -> u32 {
         self.number[frame.0 as usize]
     }
 

@@ -8,6 +8,7 @@ use heaptide_analysis::model::{Measure, Mode, Process, Sample, SizeClass};
 use serde::Serialize;
 
 use super::columns::Column;
+use super::findings::Findings;
 use super::tables::MEASURES;
 use heaptide_analysis::views::memory::{Memory, parts};
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
@@ -28,7 +29,7 @@ const MOMENTS: usize = 300;
 
 /// All of it.
 #[derive(Serialize)]
-pub(super) struct Head {
+pub(super) struct Head<'a> {
     version: &'static str,
     title: String,
     facts: Vec<(&'static str, String)>,
@@ -50,6 +51,8 @@ pub(super) struct Head {
     sizes: Vec<Size>,
     #[serde(skip_serializing_if = "Option::is_none")]
     owners: Option<OwnersChart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<&'a Findings>,
     columns: Vec<Column>,
 }
 
@@ -151,14 +154,15 @@ struct Mark {
     live_bytes: u64,
 }
 
-impl Head {
+impl<'a> Head<'a> {
     /// Of a process, whose columns these are.
     pub(super) fn of(
         process: &Process,
         measure: Measure,
         columns: Vec<Column>,
         over_time: Option<&OwnersOverTime>,
-    ) -> Head {
+        findings: Option<&'a Findings>,
+    ) -> Head<'a> {
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
@@ -188,6 +192,7 @@ impl Head {
             first: measure.of_sites().name(),
             sizes: process.tables.histogram.iter().map(Size::of).collect(),
             owners: over_time.map(|over_time| OwnersChart::of(process, over_time)),
+            findings,
             columns,
         }
     }

@@ -3,6 +3,7 @@
 //! it then asks for. What programs call their functions is never markup.
 
 mod columns;
+mod findings;
 mod head;
 mod tables;
 
@@ -21,12 +22,14 @@ use crate::shared::command_line::command_line;
 use columns::{Column, Columns};
 use head::{Head, OwnersChart};
 
+pub use findings::Findings;
+
 /// Owners that the chart over time has colours for.
 pub const OWNERS: usize = 10;
 /// The page, with names in braces where the parts go.
 const PAGE: &str = include_str!("page.html");
 pub(crate) const STYLE: &str = include_str!("page.css");
-const SCRIPT: [&str; 17] = [
+const SCRIPT: [&str; 18] = [
     include_str!("base.js"),
     include_str!("data.js"),
     include_str!("model.js"),
@@ -36,6 +39,7 @@ const SCRIPT: [&str; 17] = [
     include_str!("timeline.js"),
     include_str!("areas.js"),
     include_str!("brush.js"),
+    include_str!("findings.js"),
     include_str!("boxes.js"),
     include_str!("flames.js"),
     include_str!("menu.js"),
@@ -55,8 +59,8 @@ pub struct Traced<'a> {
     pub lifetimes: &'a Lifetimes,
 }
 
-/// Writes the page of a process with its data, which opens with a measure; with the first that has
-/// a value if that one has none or is not shown.
+/// Writes the page of a process with its data and what is found in it. It opens with a measure;
+/// with the first that has a value if that one has none or is not shown.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -64,10 +68,11 @@ pub fn write(
     process: &Process,
     measure: Measure,
     traced: Option<Traced<'_>>,
+    findings: &Findings,
 ) -> io::Result<()> {
     let (columns, list) = tables::columns(process, traced.map(|traced| traced.lifetimes));
     let over_time = traced.map(|traced| traced.over_time);
-    let head = serde_json::to_string(&Head::of(process, measure, list, over_time))?;
+    let head = serde_json::to_string(&Head::of(process, measure, list, over_time, Some(findings)))?;
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
     packed.write_all(&columns)?;
     let packed = packed.finish()?;
@@ -93,7 +98,7 @@ pub fn shell(title: &str) -> String {
 /// Errors: none but for lack of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
     let (columns, list) = tables::columns(process, None);
-    let head = serde_json::to_vec(&Head::of(process, measure, list, None))?;
+    let head = serde_json::to_vec(&Head::of(process, measure, list, None, None))?;
     Ok(framed(&head, &columns))
 }
 

@@ -76,6 +76,7 @@ async function load() {
     Object.assign(shown, { model, other: before });
     drawAll();
     loadOwners(model);
+    loadFindings(model);
   } catch (error) {
     if (number === load.count) problem(error.message);
   } finally {
@@ -95,6 +96,16 @@ async function loadOwners(model) {
     model.head.owners = server.owners.get(state.process);
     if (shown.model === model) timeline(byId("timeline"));
   } catch { /* the chart has no owners then */ }
+}
+
+/** Findings take the stacks as they were recorded, which the page does not have: they come late, too. */
+async function loadFindings(model) {
+  const { process, snapshot, filter, from } = state;
+  if (from !== null || processes().find((one) => one.number === process)?.running) return;
+  try {
+    model.head.findings = await server.json("findings", { process, snapshot, filter });
+    if (shown.model === model) findings(byId("findings"));
+  } catch { /* the page has no findings then */ }
 }
 
 /** Shows an error at the top of the page. */

@@ -85,6 +85,7 @@ function drawAll() {
   drawSources();
   drawTotals();
   timeline(byId("timeline"));
+  findings(byId("findings"));
   drawChoices();
   flames(byId("flames"));
   tables(byId("tables"));

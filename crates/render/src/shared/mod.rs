@@ -1,6 +1,7 @@
 //! What views of several audiences share. Nothing here writes a whole view.
 
 pub mod accounts;
+pub(crate) mod advice;
 pub(crate) mod annotations;
 pub mod branches;
 pub mod change;

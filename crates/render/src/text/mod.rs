@@ -1,5 +1,6 @@
 //! Pages to read in a terminal.
 
+pub mod advise;
 mod annotations;
 mod caption;
 mod chart;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use heaptide_analysis::model::{FrameId, Measure, Process};
 use heaptide_render::export::dot::{Drawing, Tree};
 use heaptide_render::export::{csv, dot, speedscope};
-use heaptide_render::page;
+use heaptide_render::page::{self, Findings};
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::views::Idle;
 
@@ -65,7 +65,7 @@ fn profiles_for_speedscope() {
 fn a_name_is_never_markup() {
     let mut of = with_name(MARKUP);
     of.identity.command = vec!["app".to_owned(), MARKUP.to_owned()];
-    let page = written(|out| page::write(out, &of, Measure::LiveBytes, None));
+    let page = written(|out| page::write(out, &of, Measure::LiveBytes, None, &Findings::default()));
     assert_eq!(page.matches("</script").count(), 3, "the ends of head, columns and script");
     assert!(!page.contains("<img") && page.contains(r"\u003cimg src=x onerror"));
     assert!(page.contains("&lt;img src=x onerror"), "the title");
@@ -84,8 +84,11 @@ fn a_name_is_never_markup() {
 #[test]
 fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
     let of = with_name(&format!("f<{}>", "std::vector<int>, ".repeat(1700)));
-    let page = written(|out| page::write(out, &of, Measure::AtPeakBytes, None));
-    let plain = written(|out| page::write(out, &process(), Measure::AtPeakBytes, None));
+    let page =
+        written(|out| page::write(out, &of, Measure::AtPeakBytes, None, &Findings::default()));
+    let plain = written(|out| {
+        page::write(out, &process(), Measure::AtPeakBytes, None, &Findings::default())
+    });
     assert!(page.len() < plain.len() + 4000, "{} after {}", page.len(), plain.len());
     let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 20_000, "{}", graph.len());
@@ -106,7 +109,8 @@ fn recursion_without_end_has_an_end() {
     }
     let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 400_000, "{}", graph.len());
-    let page = written(|out| page::write(out, &of, Measure::AtPeakBytes, None));
+    let page =
+        written(|out| page::write(out, &of, Measure::AtPeakBytes, None, &Findings::default()));
     assert!(page.len() < 1_000_000, "{}", page.len());
     let json = written(|out| speedscope::write(out, &of, Measure::AtPeakBytes, Lanes::Merged));
     assert!(json.len() < 5_000_000, "{}", json.len());

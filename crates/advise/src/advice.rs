@@ -1,0 +1,67 @@
+//! The findings of a process, in order of what they save.
+
+use heaptide_analysis::model::Process;
+
+use crate::finding::Finding;
+use crate::material::{History, Material};
+use crate::rule::{Judged, Rule};
+use crate::rules::RULES;
+use crate::suppression::Suppressions;
+
+/// What the rules found in a process.
+#[derive(Debug)]
+pub struct Advice {
+    /// Findings that are not suppressed: those that save most first.
+    pub findings: Vec<Finding>,
+    /// How many findings each suppression suppressed, in their order.
+    pub suppressed: Vec<usize>,
+    /// Rules that lack data.
+    pub unjudged: Vec<Unjudged>,
+}
+
+/// A rule that could not be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Unjudged {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What recording would allow it, in words that follow "needs".
+    pub needs: &'static str,
+}
+
+impl Advice {
+    /// Applies all rules to a process.
+    ///
+    /// ```
+    /// use heaptide_advise::{Advice, History, Suppressions};
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # use heaptide_analysis::model::Process;
+    /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// let advice = Advice::of(&process, &History::default(), &Suppressions::none());
+    /// assert!(advice.findings.is_empty() && !advice.unjudged.is_empty());
+    /// ```
+    pub fn of(process: &Process, history: &History, suppressions: &Suppressions) -> Advice {
+        let material = Material::of(process, history);
+        let mut found = Vec::new();
+        let mut unjudged = Vec::new();
+        for rule in RULES {
+            match (rule.judge)(&material) {
+                Judged::Found(findings) => found.extend(findings),
+                Judged::Needs(needs) => unjudged.push(Unjudged { rule, needs }),
+            }
+        }
+        let matched = suppressions.matched(process);
+        let mut suppressed = vec![0; suppressions.len()];
+        found.retain(|finding| match matched.by(process, finding) {
+            Some(by) => {
+                suppressed[by] += 1;
+                false
+            }
+            None => true,
+        });
+        // Sorting is stable: findings that save the same stay in the order of the rules.
+        found.sort_by(|a, b| b.saves.part(process).total_cmp(&a.saves.part(process)));
+        Advice { findings: found, suppressed, unjudged }
+    }
+}

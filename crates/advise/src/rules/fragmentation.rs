@@ -1,0 +1,106 @@
+//! Resident memory of the allocator that no live block needs.
+
+use heaptide_analysis::model::Sample;
+use heaptide_analysis::quantity::{bytes, duration};
+use heaptide_analysis::views::memory::Memory;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::Material;
+use crate::rule::{Judged, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "fragmentation",
+    title: "Resident memory that no live block needs",
+    about: "For the last part of the run, much more of the allocator's memory is resident than \
+            blocks are live. After a peak, free blocks lie between live ones and cannot be given \
+            back, or the allocator keeps them for later. Allocate what lives long before what lives \
+            shortly, or apart from it; `malloc_trim`, fewer arenas (`MALLOC_ARENA_MAX`) or another \
+            allocator give memory back.",
+    judge,
+};
+
+/// Free memory that is worth a finding, in percent of the resident memory of the heap …
+const FREE_PERCENT_MIN: u64 = 50;
+/// … and in percent of that of the process.
+const RESIDENT_PERCENT_MIN: u64 = 25;
+/// Less is what any allocator keeps, in bytes.
+const FREE_MIN: u64 = 16 << 20;
+/// The last part of the run during which it is so, in percent: a program that needs the memory
+/// again, or that ends soon, keeps it rightly.
+const TIME_PERCENT_MIN: u64 = 50;
+/// Samples have no heap, but resident memory of the process: as much as at an account, less this
+/// part, in percent, is taken for the same state.
+const RESIDENT_PERCENT_LESS: u64 = 10;
+
+/// The heap at an account.
+struct State {
+    /// Resident bytes of the process.
+    resident: u64,
+    live: u64,
+    free: u64,
+    heap: u64,
+}
+
+fn judge(material: &Material) -> Judged {
+    let process = material.process;
+    let states: Vec<State> = Memory::over_time(process).filter_map(|m| State::of(&m)).collect();
+    if states.is_empty() || process.time.samples.len() < 2 {
+        return Judged::Needs("accounts of resident memory and samples, which longer runs have");
+    }
+    Judged::Found(finding(material, &states).into_iter().collect())
+}
+
+impl State {
+    fn of(memory: &Memory) -> Option<State> {
+        let heap = memory.row("heap")?;
+        let free = heap.children.iter().find(|child| child.name == "free")?;
+        Some(State {
+            resident: memory.account.resident_bytes,
+            live: memory.account.live_bytes,
+            free: free.resident_bytes,
+            heap: heap.resident_bytes,
+        })
+    }
+
+    fn is_mostly_free(&self) -> bool {
+        self.free >= FREE_MIN
+            && self.free > self.heap / 100 * FREE_PERCENT_MIN
+            && self.free > self.resident / 100 * RESIDENT_PERCENT_MIN
+    }
+
+    /// Whether a sample shows it: as much is resident, and as little of the heap is live.
+    fn is_at(&self, sample: &Sample) -> bool {
+        sample.resident_bytes >= self.resident / 100 * (100 - RESIDENT_PERCENT_LESS)
+            && sample.live_bytes <= self.heap / 100 * (100 - FREE_PERCENT_MIN)
+    }
+}
+
+fn finding(material: &Material, states: &[State]) -> Option<Finding> {
+    let process = material.process;
+    let run_ns = process.lifetime.duration_ns;
+    let free = states.iter().filter(|state| state.is_mostly_free());
+    let state = free.min_by_key(|state| state.free)?;
+    let samples = process.time.samples.iter().rev();
+    let since = samples.take_while(|sample| state.is_at(sample)).last()?;
+    let lasted_ns = run_ns.saturating_sub(since.time_ns);
+    if lasted_ns < run_ns / 100 * TIME_PERCENT_MIN {
+        return None;
+    }
+    Some(Finding {
+        rule: RULE.name,
+        place: None,
+        what: format!("keeps {} resident that no block needs", bytes(state.free)),
+        evidence: vec![format!(
+            "for the last {} of {}, {} of {} of the resident heap were live",
+            duration(lasted_ns),
+            duration(run_ns),
+            bytes(state.live),
+            bytes(state.heap)
+        )],
+        advice: "Allocate what lives long before what lives shortly, or call `malloc_trim` after \
+                 the peak; `heaptide memory` has the account."
+            .to_owned(),
+        saves: Saves { resident_bytes: state.free, ..Saves::default() },
+        certainty: Certainty::Likely,
+    })
+}

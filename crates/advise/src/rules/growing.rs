@@ -1,0 +1,243 @@
+//! Live bytes that grow from one snapshot or window to the next without end.
+
+use heaptide_analysis::attribution::Owners;
+use heaptide_analysis::model::{Mode, Process, Window};
+use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::aggregate::by_stack;
+use rustc_hash::FxHashMap;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material};
+use crate::rule::{Judged, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "growing",
+    title: "Live bytes that grow without end",
+    about: "What a line of code has live grows from snapshot to snapshot, or what the process has \
+            live from one window of a name to the next, at the same rate until the end. A cache \
+            without a limit does that, a list that is only appended to, or a leak. Bound it, or \
+            remove what is no longer needed.",
+    judge,
+};
+
+/// Points of a series, without those of the beginning: with fewer, a slope is easily an accident.
+const POINTS_MIN: usize = 8;
+/// The part of all points that is the beginning, in which caches fill.
+const WARM_UP_PART: usize = 4;
+/// The slope in standard errors of it.
+const ERRORS_MIN: f64 = 6.0;
+/// The slope of the second half, of that of the whole: what levels off has an end.
+const LATE_PART_MIN: f64 = 0.5;
+/// Steps in which a series falls, of all steps, in percent: what is given back now and then is
+/// bounded by something.
+const FALLS_PERCENT_MAX: usize = 10;
+
+fn judge(material: &Material) -> Judged {
+    let process = material.process;
+    let (history, times) = (&material.history.processes, &material.history.times_ns);
+    let mut findings = Vec::new();
+    let has_history = history.len() >= POINTS_MIN + POINTS_MIN / (WARM_UP_PART - 1);
+    if has_history && process.mode == Mode::Stacks {
+        findings.extend(by_owner(material, history, times));
+    }
+    let mut has_windows = false;
+    if process.identity.images == 1 {
+        for (name, windows) in by_name(&process.time.windows) {
+            has_windows |= windows.len() >= POINTS_MIN;
+            findings.extend(by_window(material, name, &windows));
+        }
+    }
+    if !has_history && !has_windows {
+        return Judged::Needs(
+            "ten snapshots (`heaptide run --snapshot-every 10s`), or windows of one name",
+        );
+    }
+    Judged::Found(findings)
+}
+
+/// A straight line through points.
+struct Trend {
+    slope: f64,
+    error: f64,
+}
+
+/// The line with the least squares; none of fewer than three points or without a spread of `x`.
+fn fit(points: &[(f64, f64)]) -> Option<Trend> {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x_mean, y_mean) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    if points.len() < 3 || spread <= 0.0 {
+        return None;
+    }
+    let slope = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum::<f64>() / spread;
+    let rest = |(x, y): &(f64, f64)| (y - y_mean - slope * (x - x_mean)).powi(2);
+    let residuals: f64 = points.iter().map(rest).sum();
+    Some(Trend { slope, error: (residuals / (n - 2.0) / spread).sqrt() })
+}
+
+/// The slope of a series that grows until its end, after its beginning.
+fn endless(points: &[(f64, f64)]) -> Option<Trend> {
+    let points = &points[points.len() / WARM_UP_PART..];
+    if points.len() < POINTS_MIN {
+        return None;
+    }
+    let trend = fit(points)?;
+    let late = fit(&points[points.len() / 2..])?;
+    let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+    let grows = trend.slope > 0.0
+        && trend.slope >= ERRORS_MIN * trend.error
+        && late.slope >= LATE_PART_MIN * trend.slope
+        && falls * 100 <= (points.len() - 1) * FALLS_PERCENT_MAX;
+    grows.then_some(trend)
+}
+
+/// A line of code in each process of a recording: the name of the function, its file, its line.
+type Name<'a> = (&'a str, Option<&'a str>, Option<u32>);
+
+fn name_of<'a>(
+    process: &'a Process,
+    owners: &Owners,
+    stack: heaptide_analysis::model::StackId,
+) -> Option<Name<'a>> {
+    let frame = &process.tables.frames[owners.frame(process, stack)?.0 as usize];
+    Some((frame.function.as_deref()?, frame.file.as_deref(), frame.line))
+}
+
+/// Lines of code whose live bytes grow over snapshots.
+fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<Finding> {
+    let mut live: FxHashMap<Name, Vec<u64>> = FxHashMap::default();
+    for (index, process) in history.iter().enumerate() {
+        let owners = Owners::of(process);
+        for (stack, measures) in by_stack(process).filter(|(_, m)| m.live_bytes > 0) {
+            let Some(name) = name_of(process, &owners, stack) else { continue };
+            let values = live.entry(name).or_insert_with(|| vec![0; history.len()]);
+            values[index] = values[index].saturating_add(measures.live_bytes);
+        }
+    }
+    let finding = |group: &Group| {
+        let frame = material.frame(group.frame);
+        let name = (frame.function.as_deref()?, frame.file.as_deref(), frame.line);
+        let values = live.get(&name)?;
+        let seconds = times_ns.iter().map(|&time| time as f64 / 1e9);
+        let points: Vec<(f64, f64)> = seconds.zip(values.iter().map(|&v| v as f64)).collect();
+        let trend = endless(&points)?;
+        let last = *values.last()?;
+        let first = values[values.len() / WARM_UP_PART];
+        let grown = last.saturating_sub(first);
+        if !material.is_much(grown) {
+            return None;
+        }
+        Some(Finding {
+            rule: RULE.name,
+            place: material.place(&group.rows, |m| m.live_bytes),
+            what: format!("has {} more live with every minute", bytes((trend.slope * 60.0) as u64)),
+            evidence: vec![format!(
+                "{} snapshots: live bytes grow from {} to {}, by {} ± {} a second, as much at the \
+                 end as before",
+                count(values.len() as u64),
+                bytes(first),
+                bytes(last),
+                bytes(trend.slope as u64),
+                bytes(trend.error.ceil() as u64),
+            )],
+            advice: "Bound what it keeps, or remove what is no longer needed.".to_owned(),
+            saves: Saves { live_bytes: grown, ..Saves::default() },
+            certainty: Certainty::Likely,
+        })
+    };
+    material.groups.iter().filter_map(finding).collect()
+}
+
+/// Windows that ended, by name, in order of their first begin.
+fn by_name(windows: &[Window]) -> Vec<(&str, Vec<&Window>)> {
+    let mut all: Vec<(&str, Vec<&Window>)> = Vec::new();
+    let mut indices: FxHashMap<&str, usize> = FxHashMap::default();
+    for window in windows.iter().filter(|window| !window.open) {
+        let index = *indices.entry(&window.name).or_insert_with(|| {
+            all.push((&window.name, Vec::new()));
+            all.len() - 1
+        });
+        all[index].1.push(window);
+    }
+    all
+}
+
+/// Windows of one name, after each of which more is live.
+fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Finding> {
+    let mut live = 0i64;
+    let points: Vec<(f64, f64)> = windows
+        .iter()
+        .zip(1u32..)
+        .map(|(window, number)| {
+            live = live.saturating_add(window.live_bytes);
+            (f64::from(number), live as f64)
+        })
+        .collect();
+    let trend = endless(&points)?;
+    let beginning = &windows[..windows.len() / WARM_UP_PART];
+    let before = beginning.iter().fold(0i64, |sum, of| sum.saturating_add(of.live_bytes));
+    let grown = u64::try_from(live.saturating_sub(before)).unwrap_or(0);
+    // What was freed outside of the windows did not stay.
+    let stayed = grown.min(material.process.totals.live_bytes.max(last_sample(material.process)));
+    if !material.is_much(stayed) {
+        return None;
+    }
+    Some(Finding {
+        rule: RULE.name,
+        place: None,
+        what: format!("has {} more live after each window {name}", bytes(trend.slope as u64)),
+        evidence: vec![format!(
+            "{} windows: {} ± {} each, as much at the end as before, and {} in all",
+            count(windows.len() as u64),
+            bytes(trend.slope as u64),
+            bytes(trend.error.ceil() as u64),
+            bytes(grown)
+        )],
+        advice: "Take a snapshot before and after some windows; `heaptide diff REC@1 REC@2` lists \
+                 the owners."
+            .to_owned(),
+        saves: Saves { live_bytes: stayed, ..Saves::default() },
+        certainty: Certainty::Likely,
+    })
+}
+
+/// Live bytes at the last sample of the last window's time.
+fn last_sample(process: &Process) -> u64 {
+    let end = process.time.windows.iter().map(|window| window.end_time_ns).max().unwrap_or(0);
+    let at = process.time.samples.partition_point(|sample| sample.time_ns <= end);
+    process.time.samples[..at].last().map_or(0, |sample| sample.live_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a series grows without end, one point a second.
+    fn grows(value: impl Fn(u32) -> f64, count: u32) -> bool {
+        let points: Vec<(f64, f64)> = (0..count).map(|x| (f64::from(x), value(x))).collect();
+        endless(&points).is_some()
+    }
+
+    #[test]
+    fn growth_without_end_is_even_and_goes_on() {
+        assert!(grows(|x| f64::from(x) * 10.0, 20));
+        assert!(grows(|x| f64::from(x) * 10.0 + f64::from(x % 2) * 5.0, 40));
+        assert!(!grows(|x| f64::from(x) * 10.0, 9), "too few points");
+        assert!(!grows(|_| 500.0, 40), "a level");
+        assert!(!grows(|x| f64::from(x.min(20)) * 10.0, 40), "it levels off");
+        assert!(!grows(|x| 1000.0 - 1000.0 * (-f64::from(x) / 50.0).exp(), 400), "a limit");
+        assert!(!grows(|x| f64::from(x % 10) * 10.0 + f64::from(x), 40), "a saw");
+        assert!(!grows(|x| f64::from(40 - x), 40), "it shrinks");
+    }
+
+    #[test]
+    fn a_line_through_points_has_its_error() {
+        let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)];
+        let Trend { slope, error } = fit(&points).expect("a line");
+        assert!((slope - 2.0).abs() < 1e-9 && error < 1e-9);
+        let Trend { slope, error } = fit(&[(0.0, 0.0), (1.0, 3.0), (2.0, 0.0)]).expect("a line");
+        assert!(slope.abs() < 1e-9 && (error - 3.0f64.sqrt()).abs() < 1e-9, "{error}");
+        assert!(fit(&points[..2]).is_none() && fit(&[(1.0, 1.0); 3]).is_none());
+    }
+}

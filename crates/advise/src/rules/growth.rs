@@ -1,0 +1,147 @@
+//! Containers that grow by reallocation, a step at a time.
+
+use heaptide_analysis::model::{Frame, Measures, Mode};
+use heaptide_analysis::quantity::{bytes, count, counted};
+use rustc_hash::FxHashMap;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material, Row};
+use crate::rule::{Judged, NEEDS_STACKS, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "growth",
+    title: "Growth by repeated reallocation",
+    about: "A container grows by one reallocation after the other. Each may have to copy what it \
+            holds, and while it copies, both the old and the new block are live. Reserve the final \
+            size if it is known, else grow by a factor and not by a number of elements.",
+    judge,
+};
+
+/// Functions of containers that allocate a larger block and copy to it, by a part of their names.
+const GROWTH_FUNCTIONS: [&str; 5] = [
+    "_M_realloc_insert",
+    "_M_realloc_append",
+    "__push_back_slow_path",
+    "__emplace_back_slow_path",
+    "_M_default_append",
+];
+/// Reallocations of each container on average, from which on reserving its size is worth a line of
+/// code. Four doublings are a factor of 16.
+const STEPS_MIN: u64 = 4;
+/// Steps by which growth in equal steps can be told from growth by a factor: the mean of the sizes
+/// is half of the largest, and with a factor of 1.125, that of CPython, after so many steps less
+/// than a quarter.
+const EQUAL_STEPS_MIN: u64 = 40;
+/// Largest size over mean size, of growth in equal steps.
+const EQUAL_RATIO_MAX: u64 = 4;
+/// Bytes that a container has to reach for its copies to matter.
+const COPIED_MIN: u64 = 1 << 20;
+
+fn judge(material: &Material) -> Judged {
+    if material.process.mode != Mode::Stacks {
+        return Judged::Needs(NEEDS_STACKS);
+    }
+    // The first block of a container may be from another line of the function that lets it grow.
+    let mut of_function: FxHashMap<_, Measures> = FxHashMap::default();
+    for group in &material.groups {
+        of_function.entry(group.function).or_default().add(&group.measures);
+    }
+    let mut findings = Vec::new();
+    for group in &material.groups {
+        if group.measures.reallocations > 0 {
+            findings.extend(reallocated(material, group, &of_function[&group.function]));
+        } else {
+            findings.extend(copied(material, group));
+        }
+    }
+    Judged::Found(findings)
+}
+
+/// A line that calls `realloc`; `function` has the sums of all lines of its function.
+fn reallocated(material: &Material, group: &Group, function: &Measures) -> Option<Finding> {
+    let rows: Vec<Row> =
+        group.rows.iter().filter(|row| row.measures.reallocations > 0).copied().collect();
+    let place = material.place(&rows, |m| m.reallocations)?;
+    let m = place.measures;
+    let containers = function.allocations.saturating_sub(function.reallocations);
+    if containers == 0 {
+        return None; // their first blocks are from elsewhere, and their number is not known
+    }
+    let steps = m.reallocations / containers;
+    let mean = m.requested_bytes / m.allocations.max(1);
+    let has_equal_steps =
+        steps >= EQUAL_STEPS_MIN && m.largest_bytes / mean.max(1) < EQUAL_RATIO_MAX;
+    let copied = m.requested_bytes;
+    let is_costly = has_equal_steps && copied >= COPIED_MIN && material.is_part_of_bytes(copied);
+    let is_python = material.is_python(group);
+    if !(is_costly || steps >= STEPS_MIN && material.is_many(m.reallocations) && !is_python) {
+        return None;
+    }
+    let how = if has_equal_steps { " in equal steps" } else { "" };
+    let what = format!(
+        "lets {} grow by {}{how}",
+        counted(containers, "container"),
+        counted(m.reallocations, "reallocation")
+    );
+    let sizes = format!(
+        "{} reallocations of each on average, to {} at most",
+        count(steps),
+        bytes(m.largest_bytes)
+    );
+    let copies =
+        format!("the new blocks have {} in all, which realloc may have to copy", bytes(copied));
+    let advice = match (is_python, has_equal_steps) {
+        (true, _) => "Collect the parts in a list and join them once, or preallocate.".to_owned(),
+        (_, true) => format!(
+            "Reserve {} at the start, or double the size at each step.",
+            bytes(m.largest_bytes)
+        ),
+        (_, false) => "Reserve the final size, if it is known or can be estimated.".to_owned(),
+    };
+    Some(Finding {
+        rule: RULE.name,
+        place: Some(place),
+        what,
+        evidence: vec![sizes, copies],
+        advice,
+        saves: Saves { allocations: m.reallocations, ..Saves::default() },
+        certainty: if has_equal_steps { Certainty::Certain } else { Certainty::Likely },
+    })
+}
+
+/// A container that allocates a new block and copies to it, which it did at peak: the old block and
+/// the new one were live.
+fn copied(material: &Material, group: &Group) -> Option<Finding> {
+    let grows = |frame: &Frame| {
+        let name = frame.function.as_deref().unwrap_or_default();
+        GROWTH_FUNCTIONS.iter().any(|part| name.contains(part))
+    };
+    let rows: Vec<Row> =
+        group.rows.iter().filter(|row| material.inside(row.stack).any(grows)).copied().collect();
+    let place = material.place(&rows, |m| m.requested_bytes)?;
+    let m = place.measures;
+    // Sizes that double from one element on add up to less than twice the last one. Two containers
+    // have more: each one's sizes add up to at least twice its last one less its first.
+    let is_one = m.requested_bytes < m.largest_bytes.saturating_mul(2);
+    let old = m.at_peak_bytes.saturating_sub(m.largest_bytes);
+    if !is_one || m.at_peak_blocks != 2 || !material.is_much(old) {
+        return None;
+    }
+    let [steps, last] = [m.allocations, m.largest_bytes];
+    Some(Finding {
+        rule: RULE.name,
+        place: Some(place),
+        what: "lets a container grow at peak usage, and copies it".to_owned(),
+        evidence: vec![
+            format!("its {} grow to {}", counted(steps, "block"), bytes(last)),
+            format!("at peak, the block before the last is live, too: {}", bytes(old)),
+        ],
+        advice: format!("Reserve {} before it is filled.", bytes(last)),
+        saves: Saves {
+            peak_bytes: old,
+            allocations: m.allocations.saturating_sub(1),
+            ..Saves::default()
+        },
+        certainty: Certainty::Certain,
+    })
+}

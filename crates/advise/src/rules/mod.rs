@@ -1,0 +1,30 @@
+//! The rules, one per file.
+
+mod cross_thread;
+mod fragmentation;
+mod growing;
+mod growth;
+mod never_freed;
+mod per_iteration;
+mod python_copies;
+mod short_peak;
+mod slack;
+mod temporary;
+mod tiny_blocks;
+
+use crate::rule::Rule;
+
+/// Every rule, in the order of documents and of findings that save the same.
+pub const RULES: &[Rule] = &[
+    growth::RULE,
+    temporary::RULE,
+    per_iteration::RULE,
+    tiny_blocks::RULE,
+    slack::RULE,
+    cross_thread::RULE,
+    fragmentation::RULE,
+    growing::RULE,
+    never_freed::RULE,
+    short_peak::RULE,
+    python_copies::RULE,
+];

@@ -1,0 +1,106 @@
+//! A peak that lasts for a moment, far above the rest of the run.
+
+use heaptide_analysis::model::{Mode, Process};
+use heaptide_analysis::quantity::{bytes, duration};
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material};
+use crate::rule::{Judged, NEEDS_STACKS, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "short-peak",
+    title: "A short peak far above the rest",
+    about: "Peak usage is far above what the process has live before and after, and lasts for a \
+            moment. What one line of code allocates for that moment decides how much memory the \
+            process needs.",
+    judge,
+};
+
+/// The part of the run that is a moment, in percent.
+const TIME_PERCENT_MAX: u64 = 10;
+/// What is live before and after at most, in percent of the peak: the first for which the time
+/// between is a moment.
+const OUTSIDE_PERCENT_MAX: [u64; 4] = [10, 25, 50, 75];
+/// Samples before and after the moment, from which on the level there is known.
+const SAMPLES_MIN: usize = 8;
+/// The part of what the peak is above the rest that one line allocates, in percent.
+const OWNER_PERCENT_MIN: u64 = 75;
+/// A process that ends sooner is not worth the trouble, in nanoseconds.
+const RUN_MIN_NS: u64 = 200_000_000;
+
+fn judge(material: &Material) -> Judged {
+    let process = material.process;
+    if process.mode != Mode::Stacks {
+        return Judged::Needs(NEEDS_STACKS);
+    }
+    if process.identity.images != 1 || process.time.samples.len() < SAMPLES_MIN {
+        return Judged::Needs("samples over time, of one process");
+    }
+    Judged::Found(finding(material).into_iter().collect())
+}
+
+/// A peak and the level of the rest.
+struct Moment {
+    lasts_ns: u64,
+    /// What is not exceeded outside of it.
+    limit: u64,
+    outside: u64,
+}
+
+/// The time around the peak in which more than a limit is live, if that is never so outside of it.
+fn moment(process: &Process, limit: u64) -> Option<Moment> {
+    let samples = &process.time.samples;
+    let at = samples.partition_point(|sample| sample.time_ns < process.peak_time_ns);
+    let before = samples[..at].iter().rposition(|sample| sample.live_bytes <= limit)?;
+    let after = at + samples[at..].iter().position(|sample| sample.live_bytes <= limit)?;
+    let outside = samples[..=before].iter().chain(&samples[after..]);
+    let highest = outside.map(|sample| sample.live_bytes).max()?;
+    let is_known = before + 1 + samples.len() - after >= SAMPLES_MIN;
+    let lasts_ns = samples[after].time_ns.saturating_sub(samples[before].time_ns);
+    (is_known && highest <= limit).then_some(Moment { lasts_ns, limit, outside: highest })
+}
+
+fn finding(material: &Material) -> Option<Finding> {
+    let process = material.process;
+    let run_ns = process.lifetime.duration_ns;
+    let limits = OUTSIDE_PERCENT_MAX.map(|percent| process.totals.peak_bytes / 100 * percent);
+    let moments = limits.into_iter().filter_map(|limit| moment(process, limit));
+    let moment = { moments }.find(|moment| moment.lasts_ns <= run_ns / 100 * TIME_PERCENT_MAX)?;
+    let above = process.totals.peak_bytes.saturating_sub(moment.outside);
+    if run_ns < RUN_MIN_NS || !material.is_much(above) {
+        return None;
+    }
+    // What a line holds at the end, too, it did not allocate for the moment.
+    let for_moment =
+        |group: &&Group| group.measures.at_peak_bytes.saturating_sub(group.measures.live_bytes);
+    let group = material.groups.iter().max_by_key(for_moment)?;
+    let own = for_moment(&group);
+    if own < above / 100 * OWNER_PERCENT_MIN {
+        return None;
+    }
+    let place = material.place(&group.rows, |m| m.at_peak_bytes)?;
+    let saved = own.min(above);
+    let without = process.totals.peak_bytes - saved;
+    Some(Finding {
+        rule: RULE.name,
+        place: Some(place),
+        what: format!("holds {} during a short peak", bytes(own)),
+        evidence: vec![
+            format!(
+                "more than {} are live for {} of {} only",
+                bytes(moment.limit),
+                duration(moment.lasts_ns),
+                duration(run_ns)
+            ),
+            format!("before and after, at most {} are live", bytes(moment.outside)),
+        ],
+        advice: format!(
+            "Work on smaller parts at a time: without these blocks, peak usage is {} in place of \
+             {}.",
+            bytes(without),
+            bytes(process.totals.peak_bytes)
+        ),
+        saves: Saves { peak_bytes: saved, ..Saves::default() },
+        certainty: Certainty::Likely,
+    })
+}

@@ -1,0 +1,73 @@
+//! Blocks that the allocating thread frees before it allocates again.
+
+use heaptide_analysis::model::Mode;
+use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::sizes::only_size;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material};
+use crate::rule::{Judged, NEEDS_STACKS, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "temporary",
+    title: "Blocks freed before the next allocation",
+    about: "A line of code allocates blocks that its thread frees before it allocates anything \
+            else. No other block can be in the same place in the meantime, so one buffer does for \
+            all of them: on the stack if it is small, else one that is kept and reused.",
+    judge,
+};
+
+/// A line whose blocks live longer now and then cannot do with one buffer: at least this part of
+/// its blocks is temporary, in percent.
+const TEMPORARY_PERCENT_MIN: u64 = 90;
+/// Bytes that a function may have on its stack without a second thought.
+const ON_STACK_MAX: u64 = 4096;
+/// Objects of Python are temporary by nature; arrays of so many bytes on average are not.
+const PYTHON_BYTES_MIN: u64 = 16 << 10;
+
+fn judge(material: &Material) -> Judged {
+    if material.process.mode != Mode::Stacks {
+        return Judged::Needs(NEEDS_STACKS);
+    }
+    Judged::Found(material.groups.iter().filter_map(|group| finding(material, group)).collect())
+}
+
+fn finding(material: &Material, group: &Group) -> Option<Finding> {
+    let m = &group.measures;
+    let is_most = m.temporary >= m.allocations / 100 * TEMPORARY_PERCENT_MIN;
+    if !is_most || !material.is_many(m.temporary) {
+        return None;
+    }
+    let mean = m.requested_bytes / m.allocations.max(1);
+    let is_python = material.is_python(group);
+    if is_python && mean < PYTHON_BYTES_MIN {
+        return None;
+    }
+    let sizes = match only_size(m) {
+        Some(size) => format!("each of {}", bytes(size)),
+        None => format!("{} on average, {} at most", bytes(mean), bytes(m.largest_bytes)),
+    };
+    let advice = if is_python {
+        "Write the result into an array that exists (`out=`), or work on parts of it.".to_owned()
+    } else if m.largest_bytes <= ON_STACK_MAX {
+        format!(
+            "Use a buffer of {} on the stack, or keep one and reuse it.",
+            bytes(m.largest_bytes)
+        )
+    } else {
+        "Keep one buffer, which grows to the largest size, and reuse it.".to_owned()
+    };
+    Some(Finding {
+        rule: RULE.name,
+        place: material.place(&group.rows, |m| m.temporary),
+        what: format!("allocates {} blocks that it needs only for a moment", count(m.temporary)),
+        evidence: vec![format!(
+            "{} of its {} blocks are freed before their thread allocates again; {sizes}",
+            count(m.temporary),
+            count(m.allocations)
+        )],
+        advice,
+        saves: Saves { allocations: m.temporary, ..Saves::default() },
+        certainty: Certainty::Certain,
+    })
+}

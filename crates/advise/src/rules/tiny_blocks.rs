@@ -1,0 +1,76 @@
+//! Very many blocks that are hardly larger than what the allocator needs for each.
+
+use heaptide_analysis::model::Mode;
+use heaptide_analysis::quantity::{bytes, count};
+use heaptide_analysis::views::sizes::only_size;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material, TINY_MAX};
+use crate::rule::{Judged, NEEDS_STACKS, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "tiny-blocks",
+    title: "Very many tiny blocks",
+    about: "A line of code holds very many blocks at peak usage that are hardly larger than what \
+            the allocator adds to each. A pool that takes them from larger chunks, an array of \
+            values in place of pointers, or sharing of equal values saves that.",
+    judge,
+};
+
+/// What glibc keeps before each block, in bytes.
+const HEADER_BYTES: u64 = 8;
+/// Fewer blocks at peak are not worth a pool.
+const BLOCKS_MIN: u64 = 10_000;
+/// Bytes of a chunk of a pool: each takes the place of so many blocks.
+const CHUNK_BYTES: u64 = 4096;
+
+fn judge(material: &Material) -> Judged {
+    if material.process.mode != Mode::Stacks {
+        return Judged::Needs(NEEDS_STACKS);
+    }
+    let has_headers =
+        material.process.time.accounts.last().is_some_and(|account| account.glibc().is_some());
+    let header = if has_headers { HEADER_BYTES } else { 0 };
+    let findings = material.groups.iter().filter_map(|group| finding(material, group, header));
+    Judged::Found(findings.collect())
+}
+
+/// Of a line whose blocks cost the allocator `header` bytes each beside their usable bytes.
+fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
+    let m = &group.measures;
+    if m.at_peak_blocks < BLOCKS_MIN || m.largest_bytes > TINY_MAX {
+        return None;
+    }
+    let mean = m.requested_bytes.div_ceil(m.allocations.max(1));
+    let headers = header.saturating_mul(m.at_peak_blocks);
+    let usable = m.at_peak_bytes.saturating_sub(mean.saturating_mul(m.at_peak_blocks));
+    let overhead = usable.saturating_add(headers);
+    if !material.is_much(overhead) {
+        return None;
+    }
+    let average = if only_size(m).is_some() { "" } else { " on average" };
+    let chunks = mean.saturating_mul(m.allocations).div_ceil(CHUNK_BYTES);
+    let advice = if material.is_python(group) {
+        "Hold plain numbers in an `array` or a numpy array, or process them one at a time."
+    } else {
+        "Take them from a pool, hold the values themselves in an array, or share equal ones."
+    };
+    Some(Finding {
+        rule: RULE.name,
+        place: material.place(&group.rows, |m| m.at_peak_blocks),
+        what: format!("holds {} blocks of {mean} bytes{average} at peak", count(m.at_peak_blocks)),
+        evidence: vec![format!(
+            "the allocator needs {} bytes for each{average}: {} of {} are overhead",
+            (m.at_peak_bytes / m.at_peak_blocks).saturating_add(header),
+            bytes(overhead),
+            bytes(m.at_peak_bytes.saturating_add(headers)),
+        )],
+        advice: advice.to_owned(),
+        saves: Saves {
+            peak_bytes: overhead,
+            allocations: m.allocations.saturating_sub(chunks),
+            ..Saves::default()
+        },
+        certainty: Certainty::Likely,
+    })
+}

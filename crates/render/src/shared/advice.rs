@@ -1,0 +1,51 @@
+//! Findings as they are shown: the line of code, names, what is saved.
+
+use heaptide_advise::{Finding, Place, Saves};
+use heaptide_analysis::model::{Frame, Process};
+
+use crate::shared::frames;
+use crate::shared::quantity::{bytes, counted, percent};
+
+/// Characters of the name of an owner.
+const OWNER: usize = 60;
+
+/// The beginning of the sentence that [`Finding::what`] continues.
+pub(crate) fn subject(process: &Process, finding: &Finding) -> String {
+    match &finding.place {
+        Some(place) => frames::label(process, frame(process, place), OWNER),
+        None => "the process".to_owned(),
+    }
+}
+
+/// The frame of an owner.
+pub(crate) fn frame<'a>(process: &'a Process, place: &Place) -> &'a Frame {
+    &process.tables.frames[place.frame.0 as usize]
+}
+
+/// The innermost frame from the owner outwards that has a line of source.
+pub(crate) fn line<'a>(process: &'a Process, place: &Place) -> Option<&'a Frame> {
+    let mut frames = process.frames_of(place.owner);
+    let has_line = |frame: &&Frame| frame.file.is_some() && frame.line.is_some();
+    frames.find_map(|id| Some(&process.tables.frames[id.0 as usize]).filter(has_line))
+}
+
+/// What a change saves, in words.
+pub(crate) fn saves(process: &Process, saves: &Saves) -> String {
+    let totals = &process.totals;
+    let mut parts = Vec::new();
+    if saves.peak_bytes > 0 {
+        let share = percent(saves.peak_bytes, totals.peak_bytes);
+        parts.push(format!("{} of peak usage ({share})", bytes(saves.peak_bytes)));
+    }
+    if saves.live_bytes > 0 {
+        parts.push(format!("{} that stay live", bytes(saves.live_bytes)));
+    }
+    if saves.resident_bytes > 0 {
+        parts.push(format!("{} of resident memory", bytes(saves.resident_bytes)));
+    }
+    if saves.allocations > 0 {
+        let share = percent(saves.allocations, totals.allocations);
+        parts.push(format!("{} ({share})", counted(saves.allocations, "allocation")));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,109 @@
+//! Findings as a page: each with its stack, its evidence, what to do and what that saves.
+
+use std::io::{self, Write};
+
+use heaptide_advise::{Advice, Finding, Suppressions};
+use heaptide_analysis::model::Process;
+use heaptide_analysis::quantity::{bytes, counted};
+
+use crate::shared::advice::{saves, subject};
+use crate::shared::frames;
+use crate::shared::names::printable;
+use crate::text::caption::caption;
+use crate::text::screen::{Screen, Style};
+use crate::text::stack_lines;
+
+/// Findings unless another number is requested.
+const FINDINGS: usize = 10;
+/// Lines of a stack, from the owner outwards.
+const LINES: usize = 4;
+/// Characters a name may have.
+const NAME: usize = 60;
+/// Characters before a place.
+const LABEL: usize = 60;
+
+/// Writes the page; of findings at most `top`.
+///
+/// Errors: those of `out`.
+pub fn write(
+    out: &mut Screen,
+    process: &Process,
+    advice: &Advice,
+    suppressions: &Suppressions,
+    top: Option<usize>,
+) -> io::Result<()> {
+    caption(out, process)?;
+    let totals = &process.totals;
+    let (peak, allocations) = (bytes(totals.peak_bytes), counted(totals.allocations, "allocation"));
+    let findings = match advice.findings.len() {
+        0 => "no findings".to_owned(),
+        count => format!("{}, those that save most first", counted(count as u64, "finding")),
+    };
+    writeln!(out, "peak usage {peak}, {allocations}: {findings}")?;
+    let shown = top.unwrap_or(FINDINGS).min(advice.findings.len());
+    for (finding, number) in advice.findings.iter().take(shown).zip(1..) {
+        writeln!(out)?;
+        write_finding(out, process, finding, number)?;
+    }
+    if shown < advice.findings.len() {
+        let all = advice.findings.len();
+        writeln!(out, "\n{} more; --top {all} shows all", all - shown)?;
+    }
+    suppressed(out, advice, suppressions)?;
+    for (unjudged, index) in advice.unjudged.iter().zip(0..) {
+        let before = if index == 0 { "\n" } else { "" };
+        let line = format!("not judged: {} needs {}", unjudged.rule.name, unjudged.needs);
+        writeln!(out, "{before}{}", Style::Minor.of(line))?;
+    }
+    Ok(())
+}
+
+fn write_finding(
+    out: &mut Screen,
+    process: &Process,
+    finding: &Finding,
+    number: usize,
+) -> io::Result<()> {
+    let subject = subject(process, finding);
+    let title = format!("{number}. {subject} {}", printable(&finding.what));
+    writeln!(out, "{}", Style::Heading.of(title))?;
+    if let Some(place) = &finding.place {
+        let stack: Vec<_> = process.frames_of(place.owner).collect();
+        for line in frames::lines(process, &stack, LINES, out.fit(NAME)) {
+            stack_lines::write(out, "     ", &line, LABEL.min(out.fit(LABEL)))?;
+        }
+        if place.stacks > 1 {
+            let stacks = counted(place.stacks as u64, "stack");
+            let line = format!("     ({stacks}; the heaviest is shown)");
+            writeln!(out, "{}", Style::Minor.of(line))?;
+        }
+    }
+    for sentence in &finding.evidence {
+        writeln!(out, "   - {}", printable(sentence))?;
+    }
+    writeln!(out, "   {}", printable(&finding.advice))?;
+    let (rule, certainty) = (finding.rule, finding.certainty.name());
+    writeln!(out, "   Saves up to {}; {rule}, {certainty}", saves(process, &finding.saves))?;
+    let suppression = quoted(&finding.suppression(process));
+    writeln!(out, "   {}", Style::Minor.of(format!("--suppress {suppression}")))
+}
+
+/// A word as it can be typed in a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Which suppressions took how many findings, and which took none.
+fn suppressed(out: &mut Screen, advice: &Advice, suppressions: &Suppressions) -> io::Result<()> {
+    let rows = || suppressions.texts().zip(&advice.suppressed);
+    for ((text, count), index) in rows().filter(|(_, count)| **count > 0).zip(0..) {
+        let before = if index == 0 { "\n" } else { "" };
+        let findings = counted(*count as u64, "finding");
+        writeln!(out, "{before}suppressed {findings}: {}", printable(text))?;
+    }
+    let idle: Vec<&str> = rows().filter(|(_, count)| **count == 0).map(|(text, _)| text).collect();
+    if idle.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nsuppressions not used: {}", printable(&idle.join(", ")))
+}

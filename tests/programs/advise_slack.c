@@ -1,0 +1,23 @@
+//! `heaptide advise`: blocks of 25 bytes, for which glibc gives 40. With -DALIKE they are of 40.
+//
+//   add_entry  50,000 blocks
+#include "guest.h"
+
+enum { ENTRIES = 50000 };
+#ifdef ALIKE
+enum { BYTES = 40 };
+#else
+enum { BYTES = 25 };
+#endif
+
+static NOINLINE void *add_entry(void) { return keep(malloc(BYTES)); }
+
+int main(void)
+{
+    static void *entries[ENTRIES];
+    for (int i = 0; i < ENTRIES; i++)
+        entries[i] = add_entry();
+    for (int i = 0; i < ENTRIES; i++)
+        free(entries[i]);
+    return 0;
+}
