@@ -1,4 +1,4 @@
-//! Baselines: figures of an earlier run in a small text file, which versions can be compared of
+//! Baselines: values of an earlier run in a small text file, which versions can be compared of
 //! line by line.
 
 use std::collections::BTreeMap;
@@ -9,21 +9,21 @@ use std::path::Path;
 use heaptide_command::error::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Figure, OwnerFigure};
+use crate::values::{OwnerValue, Value};
 
 /// The version of the form.
 const VERSION: u32 = 1;
-/// Owners that a figure has in the file at most: those with most.
+/// Owners that a value has in the file at most: those with most.
 const OWNERS_MAX: usize = 100;
 /// And at least so much of the whole: smaller ones change from run to run of nobody's code.
 const OWNER_PART: u64 = 1000;
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Figures by the names of what is limited, as `peak` or `scope parse: allocations`.
+/// Values by the names of what is limited, as `peak` or `scope parse: allocations`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Baseline {
-    figures: BTreeMap<String, Figure>,
+    values: BTreeMap<String, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,19 +43,19 @@ struct Entry {
 }
 
 impl Baseline {
-    /// Adds a figure.
-    pub fn insert(&mut self, name: String, figure: Figure) {
-        self.figures.insert(name, figure);
+    /// Adds a value.
+    pub fn insert(&mut self, name: String, value: Value) {
+        self.values.insert(name, value);
     }
 
-    /// The figure of a name.
-    pub fn get(&self, name: &str) -> Option<&Figure> {
-        self.figures.get(name)
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
     }
 
-    /// Replaces figures by those of the same names, and adds the others.
+    /// Replaces values by those of the same names, and adds the others.
     pub fn extend(&mut self, newer: Baseline) {
-        self.figures.extend(newer.figures);
+        self.values.extend(newer.values);
     }
 
     /// Reads a file; none if there is no such file.
@@ -80,12 +80,12 @@ impl Baseline {
             let found = file.heaptide_baseline;
             return Err(refused(format!("found version {found}, expected {VERSION}")));
         }
-        let owner = |(name, value)| (name, OwnerFigure { value, place: None });
-        let figure = |(name, entry): (String, Entry)| {
+        let owner = |(name, value)| (name, OwnerValue { value, place: None });
+        let value = |(name, entry): (String, Entry)| {
             let owners = entry.owners.into_iter().map(owner).collect();
-            (name, Figure { value: entry.total, whole: None, owners })
+            (name, Value { total: entry.total, whole: None, owners })
         };
-        Ok(Some(Baseline { figures: file.limits.into_iter().map(figure).collect() }))
+        Ok(Some(Baseline { values: file.limits.into_iter().map(value).collect() }))
     }
 
     /// Writes the file, in place of one that is there. If that fails, the one that is there stays.
@@ -94,8 +94,8 @@ impl Baseline {
     ///
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let entry = |(name, figure): (&String, &Figure)| (name.clone(), Entry::of(figure));
-        let limits = self.figures.iter().map(entry).collect();
+        let entry = |(name, value): (&String, &Value)| (name.clone(), Entry::of(value));
+        let limits = self.values.iter().map(entry).collect();
         let file = File { heaptide_baseline: VERSION, limits };
         let mut text = serde_json::to_string_pretty(&file).map_err(Error::library)?;
         text.push('\n');
@@ -110,14 +110,14 @@ impl Baseline {
 }
 
 impl Entry {
-    fn of(figure: &Figure) -> Entry {
+    fn of(value: &Value) -> Entry {
         let mut owners: Vec<(&String, u64)> =
-            figure.owners.iter().map(|(name, owner)| (name, owner.value)).collect();
+            value.owners.iter().map(|(name, owner)| (name, owner.value)).collect();
         owners.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
         owners.truncate(OWNERS_MAX);
-        owners.retain(|(_, value)| *value >= figure.value / OWNER_PART);
+        owners.retain(|(_, of_owner)| *of_owner >= value.total / OWNER_PART);
         let owners = owners.into_iter().map(|(name, value)| (name.clone(), value)).collect();
-        Entry { total: figure.value, owners }
+        Entry { total: value.total, owners }
     }
 }
 
@@ -126,11 +126,11 @@ mod tests {
     use super::*;
     use heaptide_fixtures::Scratch;
 
-    fn figure(value: u64, owners: &[(&str, u64)]) -> Figure {
+    fn value(total: u64, owners: &[(&str, u64)]) -> Value {
         let owner = |(name, value): &(&str, u64)| {
-            ((*name).to_owned(), OwnerFigure { value: *value, place: None })
+            ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Figure { value, whole: None, owners: owners.iter().map(owner).collect() }
+        Value { total, whole: None, owners: owners.iter().map(owner).collect() }
     }
 
     #[test]
@@ -139,15 +139,15 @@ mod tests {
         let path = scratch.join("main.json");
         assert_eq!(Baseline::read(&path).expect("no error"), None);
         let mut baseline = Baseline::default();
-        baseline.insert("peak".to_owned(), figure(5000, &[("f", 4000), ("g", 990), ("h", 4)]));
-        baseline.insert("scope a: allocations".to_owned(), figure(7, &[]));
+        baseline.insert("peak".to_owned(), value(5000, &[("f", 4000), ("g", 990), ("h", 4)]));
+        baseline.insert("scope a: allocations".to_owned(), value(7, &[]));
         baseline.write(&path).expect("written");
         let text = fs::read_to_string(&path).expect("the file");
-        assert_eq!(text.lines().count(), 15, "one line a figure:\n{text}");
+        assert_eq!(text.lines().count(), 15, "one line a value:\n{text}");
         let read = Baseline::read(&path).expect("valid").expect("there");
         let peak = read.get("peak").expect("the peak");
-        assert_eq!(peak, &figure(5000, &[("f", 4000), ("g", 990)]), "h is less than 0.1 %");
-        assert_eq!(read.get("scope a: allocations").expect("it").value, 7);
+        assert_eq!(peak, &value(5000, &[("f", 4000), ("g", 990)]), "h is less than 0.1 %");
+        assert_eq!(read.get("scope a: allocations").expect("it").total, 7);
         assert!(read.get("frees").is_none());
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::figures::Place;
+use crate::values::Place;
 
 /// Where the source is: the directory of the repository, and how its server shows a line.
 #[derive(Clone, Debug, Default)]

@@ -6,9 +6,9 @@ use heaptide_analysis::views::diff::Change;
 use heaptide_command::growth;
 
 use crate::baseline::Baseline;
-use crate::figures::{Figure, Measured, Place};
 use crate::limit::{Bound, Limit};
 use crate::part::Part;
+use crate::values::{Measured, OwnerValue, Place, Value};
 
 /// A limit, and what it is on.
 #[derive(Clone, Debug)]
@@ -86,27 +86,27 @@ impl Findings {
     }
 }
 
-/// The figures that rules are about, by the names of the rules.
+/// The values that rules are about, by the names of the rules.
 ///
 /// # Errors
 ///
 /// A quantity was not recorded.
 pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> {
-    let mut figures = Baseline::default();
+    let mut values = Baseline::default();
     for rule in rules {
-        figures.insert(rule.name(), measured.figure(&rule.part, rule.limit.quantity)?);
+        values.insert(rule.name(), measured.value(&rule.part, rule.limit.quantity)?);
     }
-    Ok(figures)
+    Ok(values)
 }
 
-/// Compares figures, as [`measure`] returns them for these rules, with limits.
+/// Compares values, as [`measure`] returns them for these rules, with limits.
 ///
 /// # Errors
 ///
-/// The baseline lacks a figure.
+/// The baseline lacks a value.
 pub fn check(
     rules: &[Rule],
-    figures: &Baseline,
+    values: &Baseline,
     baseline: Option<&Baseline>,
 ) -> Result<Vec<Finding>, String> {
     let finding = |rule: &Rule| {
@@ -115,27 +115,26 @@ pub fn check(
         if matches!(rule.limit.bound, Bound::Growth(_)) && before.is_none() {
             return Err(format!("{name} is not in the baseline; add it with --update"));
         }
-        let figure = figures.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
-        Ok(Finding::of(name, rule.limit, figure, before))
+        let value = values.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
+        Ok(Finding::of(name, rule.limit, value, before))
     };
     rules.iter().map(finding).collect()
 }
 
 impl Finding {
-    fn of(name: String, limit: Limit, figure: &Figure, before: Option<&Figure>) -> Finding {
-        let value = figure.value;
-        let whole = figure.whole.unwrap_or(0);
+    fn of(name: String, limit: Limit, now: &Value, before: Option<&Value>) -> Finding {
+        let Value { total: value, whole, .. } = *now;
         let is_exceeded = match limit.bound {
             Bound::Value(most) => value > most,
-            Bound::Share(percent) => value as f64 * 100.0 > whole as f64 * percent,
+            Bound::Share(percent) => value as f64 * 100.0 > whole.unwrap_or(0) as f64 * percent,
             Bound::Growth(limit) => {
-                let before = before.map_or(value, |before| before.value);
+                let before = before.map_or(value, |before| before.total);
                 limit.is_exceeded(Change { before, after: value })
             }
         };
-        let owners = if is_exceeded { responsible(figure, before) } else { Vec::new() };
-        let before = before.map(|before| before.value);
-        Finding { name, limit, value, whole: figure.whole, before, is_exceeded, owners }
+        let owners = if is_exceeded { responsible(now, before) } else { Vec::new() };
+        let before = before.map(|before| before.total);
+        Finding { name, limit, value, whole, before, is_exceeded, owners }
     }
 
     /// The largest value that is allowed, if it is a number.
@@ -154,14 +153,14 @@ impl Finding {
     }
 }
 
-fn responsible(figure: &Figure, before: Option<&Figure>) -> Vec<Responsible> {
-    let owner = |(name, owner): (&String, &crate::figures::OwnerFigure)| Responsible {
+fn responsible(now: &Value, before: Option<&Value>) -> Vec<Responsible> {
+    let owner = |(name, owner): (&String, &OwnerValue)| Responsible {
         name: name.clone(),
         value: owner.value,
         before: before.map(|before| before.owners.get(name).map_or(0, |before| before.value)),
         place: owner.place.clone(),
     };
-    let mut owners: Vec<Responsible> = figure.owners.iter().map(owner).collect();
+    let mut owners: Vec<Responsible> = now.owners.iter().map(owner).collect();
     owners.retain(|owner| owner.growth() > 0);
     owners.sort_by(|a, b| (Reverse(a.growth()), &a.name).cmp(&(Reverse(b.growth()), &b.name)));
     owners
@@ -172,22 +171,21 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::figures::OwnerFigure;
 
-    fn figure(value: u64, whole: Option<u64>, owners: &[(&str, u64)]) -> Figure {
+    fn value(total: u64, whole: Option<u64>, owners: &[(&str, u64)]) -> Value {
         let owner = |(name, value): &(&str, u64)| {
-            ((*name).to_owned(), OwnerFigure { value: *value, place: None })
+            ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Figure { value, whole, owners: owners.iter().map(owner).collect::<BTreeMap<_, _>>() }
+        Value { total, whole, owners: owners.iter().map(owner).collect::<BTreeMap<_, _>>() }
     }
 
-    fn finding(limit: &str, now: &Figure, before: Option<&Figure>) -> Finding {
+    fn finding(limit: &str, now: &Value, before: Option<&Value>) -> Finding {
         Finding::of("it".to_owned(), limit.parse().expect("a limit"), now, before)
     }
 
     #[test]
     fn a_value_that_equals_its_limit_keeps_it() {
-        let now = figure(100, None, &[("f", 60), ("g", 40)]);
+        let now = value(100, None, &[("f", 60), ("g", 40)]);
         assert!(!finding("allocations=100", &now, None).is_exceeded);
         let exceeded = finding("allocations=99", &now, None);
         assert!(exceeded.is_exceeded);
@@ -197,16 +195,16 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_whole() {
-        let now = figure(20, Some(100), &[]);
+        let now = value(20, Some(100), &[]);
         assert!(!finding("temporary=20%", &now, None).is_exceeded);
         assert!(finding("temporary=19.9%", &now, None).is_exceeded);
-        assert!(!finding("temporary=0%", &figure(0, Some(0), &[]), None).is_exceeded);
+        assert!(!finding("temporary=0%", &value(0, Some(0), &[]), None).is_exceeded);
     }
 
     #[test]
     fn owners_that_grew_are_responsible_for_growth() {
-        let before = figure(100, None, &[("f", 60), ("g", 40)]);
-        let now = figure(103, None, &[("f", 55), ("g", 41), ("h", 7)]);
+        let before = value(100, None, &[("f", 60), ("g", 40)]);
+        let now = value(103, None, &[("f", 55), ("g", 41), ("h", 7)]);
         assert!(!finding("allocations=+3", &now, Some(&before)).is_exceeded);
         assert!(!finding("allocations=+3%", &now, Some(&before)).is_exceeded);
         let exceeded = finding("allocations=+2%", &now, Some(&before));

@@ -10,12 +10,12 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_check::baseline::Baseline;
-use heaptide_check::figures::Measured;
 use heaptide_check::formats::{github, json, junit, markdown, text};
 use heaptide_check::limit::{Bound, Limit};
 use heaptide_check::links::Sources;
 use heaptide_check::part::Part;
 use heaptide_check::result::{self, Findings, Rule};
+use heaptide_check::values::Measured;
 use heaptide_command::error::Error;
 use heaptide_command::message::{self, message};
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS, Stop};
@@ -157,22 +157,22 @@ fn checked(options: &CheckOptions) -> Outcome {
     let suppressions = leaks::suppressions(!options.no_built_in, &options.suppressions)?;
     let subject = Subject::of(options)?;
     let subject = subject.path.as_deref().or(options.recording.as_deref());
-    let (mut findings, figures) = measure(subject, &rules, &suppressions, options)?;
+    let (mut findings, values) = measure(subject, &rules, &suppressions, options)?;
     let before = match baseline {
-        Some(Earlier::File { path, figures: mut there }) if options.update => {
-            there.extend(figures.clone());
+        Some(Earlier::File { path, values: mut there }) if options.update => {
+            there.extend(values.clone());
             there.write(&path)?;
             let count = counted(rules.len() as u64, "limit");
             message(format_args!("{}: wrote the values of {count}", path.display()));
             Some(there)
         }
-        Some(Earlier::File { figures, .. }) => Some(figures),
+        Some(Earlier::File { values, .. }) => Some(values),
         Some(Earlier::Recording(path)) => {
             Some(measure(Some(&path), &rules, &suppressions, options)?.1)
         }
         None => None,
     };
-    findings.all = result::check(&rules, &figures, before.as_ref()).map_err(Error::new)?;
+    findings.all = result::check(&rules, &values, before.as_ref()).map_err(Error::new)?;
     write_all(&findings, options)?;
     outcome::exit(if findings.exceeded() > 0 { NEGATIVE } else { SUCCESS })
 }
@@ -233,8 +233,8 @@ fn rules(limits: &[Limit], names: [Option<String>; 3]) -> Result<Vec<Rule>, Stri
 
 /// An earlier run to compare with.
 enum Earlier {
-    /// Figures, and where they are from.
-    File { path: PathBuf, figures: Baseline },
+    /// Values, and where they are from.
+    File { path: PathBuf, values: Baseline },
     /// Where it is recorded.
     Recording(PathBuf),
 }
@@ -251,8 +251,8 @@ impl Earlier {
             return Ok(Earlier::Recording(path));
         }
         match Baseline::read(&path)? {
-            Some(figures) => Ok(Earlier::File { path, figures }),
-            None if is_new => Ok(Earlier::File { path, figures: Baseline::default() }),
+            Some(values) => Ok(Earlier::File { path, values }),
+            None if is_new => Ok(Earlier::File { path, values: Baseline::default() }),
             None => Err(Error::new(format!("{shown}: no such baseline; write it with --update"))),
         }
     }
@@ -319,7 +319,7 @@ fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
     RunOptions::from_arg_matches(&matches).map_err(Error::library)
 }
 
-/// The figures of a recording's largest process that rules are about, and what is not known of it.
+/// The values of a recording's largest process that rules are about, and what is not known of it.
 fn measure(
     recording: Option<&Path>,
     rules: &[Rule],
@@ -342,9 +342,9 @@ fn measure(
         return Err(Error::new(format!("{subject}: nothing was recorded: {why}")).into());
     }
     let measured = Measured::new(process, suppressions);
-    let figures =
+    let values =
         result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
-    Ok((Findings { subject, all: Vec::new(), notes: notes(process) }, figures))
+    Ok((Findings { subject, all: Vec::new(), notes: notes(process) }, values))
 }
 
 fn unless_negative(stop: Stop) -> Stop {
@@ -354,7 +354,7 @@ fn unless_negative(stop: Stop) -> Stop {
     }
 }
 
-/// What is not known of a process, so that its figures may be too small.
+/// What is not known of a process, so that its values may be too small.
 fn notes(process: &Process) -> Vec<String> {
     let lost = lost_events(process);
     let lost = (lost > 0).then(|| format!("{} are not recorded", counted(lost, "event")));

@@ -14,19 +14,19 @@ use crate::part::Part;
 
 /// A quantity of a part of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Figure {
-    /// Its value.
-    pub value: u64,
+pub struct Value {
+    /// In all.
+    pub total: u64,
     /// What it is a share of, if it is one.
     pub whole: Option<u64>,
     /// What each owner has of it; nothing for owners without. Their sum may be less: not all
     /// allocations have a stack.
-    pub owners: BTreeMap<String, OwnerFigure>,
+    pub owners: BTreeMap<String, OwnerValue>,
 }
 
 /// What an owner has of a quantity.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct OwnerFigure {
+pub struct OwnerValue {
     /// The value.
     pub value: u64,
     /// Where in the source most of it is allocated, if that is known.
@@ -74,7 +74,7 @@ impl<'a> Measured<'a> {
     /// # Errors
     ///
     /// It was not recorded.
-    pub fn figure(&self, part: &Part, quantity: Quantity) -> Result<Figure, String> {
+    pub fn value(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         if let Some(missing) = part.missing_in(process.mode) {
             return Err(missing.to_owned());
@@ -87,23 +87,23 @@ impl<'a> Measured<'a> {
     }
 
     /// Resident memory, whose owners are those of live bytes at the peak.
-    fn resident(&self, part: &Part) -> Result<Figure, String> {
+    fn resident(&self, part: &Part) -> Result<Value, String> {
         if !part.is_all() {
             return Err(format!("{part}: resident memory is known of the whole process only"));
         }
         let accounts = self.process.time.accounts.iter();
-        let value = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
-        if value == 0 {
+        let total = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
+        if total == 0 {
             return Err("resident memory was not recorded; record without --no-accounts".to_owned());
         }
         let owners = match self.process.mode {
             Mode::Counters => BTreeMap::new(),
             Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak).owners,
         };
-        Ok(Figure { value, whole: None, owners })
+        Ok(Value { total, whole: None, owners })
     }
 
-    fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Figure, String> {
+    fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         let kept = part.lanes(process);
         let mut sum = Measures::default();
@@ -121,14 +121,14 @@ impl<'a> Measured<'a> {
             let name = quantity.name();
             return Err(format!("{part}: {name} of a thread requires --mode scopes or stacks"));
         }
-        Ok(Figure {
-            value: whole_metric(quantity, part).of(&sum),
+        Ok(Value {
+            total: whole_metric(quantity, part).of(&sum),
             whole: quantity.whole().map(|whole| whole.of(&sum)),
             owners: BTreeMap::new(),
         })
     }
 
-    fn of_sites(&self, part: &Part, quantity: Quantity) -> Figure {
+    fn of_sites(&self, part: &Part, quantity: Quantity) -> Value {
         let process = self.process;
         let kept = part.sites(process, &self.owners);
         let mut all = Sum::default();
@@ -148,8 +148,8 @@ impl<'a> Measured<'a> {
         }
         let is_total = part.is_all() && quantity != Quantity::Leaked;
         let all = if is_total { process.totals } else { all.total() };
-        Figure {
-            value: whole_metric(quantity, part).of(&all),
+        Value {
+            total: whole_metric(quantity, part).of(&all),
             whole: quantity.whole().map(|whole| whole.of(&all)),
             owners: self.named(by_owner, metric(quantity)),
         }
@@ -160,24 +160,24 @@ impl<'a> Measured<'a> {
         &self,
         by_owner: FxHashMap<u32, OfOwner>,
         metric: Measure,
-    ) -> BTreeMap<String, OwnerFigure> {
+    ) -> BTreeMap<String, OwnerValue> {
         let process = self.process;
-        let mut named: BTreeMap<String, (OwnerFigure, u64)> = BTreeMap::new();
+        let mut named: BTreeMap<String, (OwnerValue, u64)> = BTreeMap::new();
         for OfOwner { sum, most } in by_owner.into_values() {
             let value = metric.of(&sum.total());
             let Some((frame, _)) = most.filter(|_| value > 0) else { continue };
             let label = process.label(frame);
-            let (figure, largest) =
+            let (owner, largest) =
                 named.entry(name_in_every_build(&label).into_owned()).or_default();
-            figure.value = metric.combine().of(figure.value, value);
+            owner.value = metric.combine().of(owner.value, value);
             if value > *largest {
                 *largest = value;
                 let frame = &process.tables.frames[frame.0 as usize];
                 let place = |file: Arc<str>, line| Place { file, line };
-                figure.place = frame.file.clone().zip(frame.line).map(|(f, l)| place(f, l));
+                owner.place = frame.file.clone().zip(frame.line).map(|(f, l)| place(f, l));
             }
         }
-        named.into_iter().map(|(name, (figure, _))| (name, figure)).collect()
+        named.into_iter().map(|(name, (owner, _))| (name, owner)).collect()
     }
 
     fn is_leaked(&self, site: &Site) -> bool {
