@@ -18,7 +18,8 @@ use tools::{TARGET, Tools};
 const EMULATED: &str = include_str!("emulated.txt");
 
 /// Builds all for aarch64 and runs the tests of programs there: those whose names contain one of
-/// the words, without words those that are known to pass. With `--kernel DIR` before the words in a machine that boots this kernel.
+/// the words, without words those that are known to pass. With `--kernel DIR` before the words in a
+/// machine that boots this kernel.
 ///
 /// # Errors
 ///
