@@ -35,7 +35,9 @@ fn problem((commit, subject): (&str, &str)) -> Option<Problem> {
 fn has_area(subject: &str) -> bool {
     let is_of_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_/,".contains(c);
     subject.split_once(": ").is_some_and(|(area, rest)| {
-        !area.is_empty() && area.chars().all(is_of_area) && !rest.trim().is_empty()
+        let mut areas = area.split(", ");
+        areas.all(|area| !area.is_empty() && area.chars().all(is_of_area))
+            && !rest.trim().is_empty()
     })
 }
 
@@ -47,7 +49,7 @@ mod tests {
     fn subjects_have_an_area_and_a_width() {
         let is_good = |subject: &str| problem(("abc", subject)).is_none();
         assert!(is_good("unwind: keep return addresses in an array of their own"));
-        assert!(is_good("cli,docs: rename a flag"));
+        assert!(is_good("cli,docs: rename a flag") && is_good("cli, docs: rename a flag"));
         for bad in ["Clippy's wishes", "Docs: fix", "docs:fix", "docs: ", ": fix", "a b: fix"] {
             assert!(!is_good(bad), "{bad}");
         }

@@ -5,14 +5,13 @@
 //! asked for is compiled here.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use super::{Tools, value};
+use super::tools::{TOOLS, Tools, value, write_script};
 use crate::commands::output;
 
 /// Modules of the kernel for the directories of this machine, in the order of their needs.
@@ -131,7 +130,7 @@ impl Machine<'_> {
                 return Err(format!("{unpack:?} failed"));
             }
         }
-        for tool in super::TOOLS {
+        for tool in TOOLS {
             write_script(&start.join("bin").join(tool), ASK).map_err(failed)?;
         }
         let own = [root, &self.tools.place, &self.tools.sysroot];
@@ -141,7 +140,7 @@ impl Machine<'_> {
         let sysroot = self.tools.sysroot.display().to_string();
         let text = INIT.replace("OWN", &own).replace("SYSROOT", &sysroot).replace("RUN", &run);
         let text = text.replace("PLACE", &root.join("crates/cli").display().to_string());
-        let scratch = super::temporary(self.tools).join("scratch").display().to_string();
+        let scratch = self.tools.temporary().join("scratch").display().to_string();
         write_script(&start.join("init"), &text.replace("SCRATCH", &scratch)).map_err(failed)?;
         let list = output(Command::new("find").arg(".").current_dir(&start))?;
         let mut archive = Archive::default();
@@ -154,13 +153,6 @@ impl Machine<'_> {
         }
         archive.finish(&self.place.join("start.cpio")).map_err(failed)
     }
-}
-
-/// Writes a script that can be executed.
-pub fn write_script(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = fs::File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(fs::Permissions::from_mode(0o755))
 }
 
 /// What the machine does: it gets the directories of this one, and runs the program.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::{Before, Call, Known, NO_STACK_FLAGS, Places};
+use super::calls::{Before, Call, Known, NO_STACK_FLAGS, Places};
 use crate::memory::Memory;
 use crate::ptrace::{self, Event};
 
@@ -100,7 +100,7 @@ pub fn thread_pointer(registers: &Registers) -> u64 {
 }
 
 /// The registers of the innermost frame.
-pub fn known(registers: &Registers) -> Known {
+pub fn known(registers: &Registers) -> Known<UNWOUND> {
     let mut values = [0; UNWOUND];
     values[..SP].copy_from_slice(&registers.x);
     (values[SP], values[PC]) = (registers.sp, registers.pc);
@@ -109,7 +109,7 @@ pub fn known(registers: &Registers) -> Known {
 
 /// The registers of the function that a signal interrupted; `sp` is where its handler returns to
 /// the kernel.
-pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known> {
+pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     let mut bytes = [0u8; UNWOUND * 8];
     memory.read(sp + REGISTERS as u64, &mut bytes).ok()?;
     let mut values = [0; UNWOUND];
@@ -161,7 +161,7 @@ const CONTROL_BYTES: usize = 8;
 /// Errors: there is no such memory.
 pub fn prepare(
     memory: &Memory,
-    before: &Before,
+    before: &Before<Registers>,
     top: u64,
     places: Places,
     call: Call,

@@ -3,68 +3,17 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod calls;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use std::io;
-
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
+pub use calls::{Call, Places, result};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
 /// The registers that frames are found with, by their numbers in unwind tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// The values; those that no function keeps are not followed.
-    pub values: [u64; UNWOUND],
-}
-
+pub type Known = calls::Known<UNWOUND>;
 /// What a thread is to return to, once it has done what it is asked to.
-#[derive(Debug)]
-pub struct Before {
-    /// The registers as they were when it stopped.
-    pub registers: Registers,
-    /// The vector registers.
-    pub extended: Vec<u8>,
-    /// The signals that it blocks.
-    pub mask: u64,
-}
-
-/// Places in the code of the program that calls need.
-#[derive(Clone, Copy, Debug)]
-pub struct Places {
-    /// [`SIGNAL_RETURN`]
-    pub signal_return: u64,
-    /// [`SYSTEM_CALL_AND_RETURN`]
-    pub system_call: u64,
-}
-
-/// A call that a thread is to make.
-#[derive(Clone, Copy, Debug)]
-pub struct Call {
-    /// The function, or the address of [`SYSTEM_CALL_AND_RETURN`].
-    pub function: u64,
-    /// The number of a system call, else 0.
-    pub number: u64,
-    /// Arguments.
-    pub arguments: [u64; 6],
-    /// Whether the result of the function matters.
-    #[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "it is seen in any case"))]
-    pub is_asked: bool,
-}
-
-/// An alternate signal stack that the kernel refuses, so that the thread keeps its own.
-const NO_STACK_FLAGS: u32 = 0x7777;
-
-/// The result of a system call.
-///
-/// Errors: that of the call.
-pub fn result(value: u64) -> io::Result<u64> {
-    const ERRORS: u64 = 4096;
-    let error = value.wrapping_neg();
-    if (1..ERRORS).contains(&error) {
-        return Err(io::Error::from_raw_os_error(error as i32));
-    }
-    Ok(value)
-}
+pub type Before = calls::Before<Registers>;

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::unistd::Pid;
 
-use super::{Before, Call, Known, NO_STACK_FLAGS, Places};
+use super::calls::{Before, Call, Known, NO_STACK_FLAGS, Places};
 use crate::memory::Memory;
 use crate::ptrace;
 
@@ -86,7 +86,7 @@ pub fn thread_pointer(registers: &Registers) -> u64 {
 }
 
 /// The registers of the innermost frame.
-pub fn known(registers: &Registers) -> Known {
+pub fn known(registers: &Registers) -> Known<UNWOUND> {
     let r = registers;
     Known {
         values: [
@@ -98,7 +98,7 @@ pub fn known(registers: &Registers) -> Known {
 
 /// The registers of the function that a signal interrupted; `sp` is where its handler returns to
 /// the kernel.
-pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known> {
+pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     let mut words = [0u8; 17 * 8];
     memory.read(sp + CONTEXT, &mut words).ok()?;
     let word =
@@ -170,7 +170,7 @@ const LEGACY_BYTES: usize = 576;
 /// Errors: there is no such memory.
 pub fn prepare(
     memory: &Memory,
-    before: &Before,
+    before: &Before<Registers>,
     top: u64,
     places: Places,
     call: Call,

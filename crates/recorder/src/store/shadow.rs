@@ -1,7 +1,7 @@
 //! Pointer → number: one word for every 16 bytes of address space that holds blocks. One table says
 //! the site of every block, another the labelled ones.
 //!
-//! Two levels: the first has a pair of entries for each 4 MiB region of the 47-bit user space, one
+//! Two levels: the first has a pair of entries for each 4 MiB region of the user space, one
 //! for blocks aligned to 16 and one for the few that allocators with tiny classes align to 8 only,
 //! so that two blocks never share a word. Leaves are mapped on demand. 0 means: not a block that
 //! was recorded.
@@ -9,12 +9,12 @@
 //! An entry names its region next to its leaf. So where address space is scarce the first level can
 //! be short: regions that would share an entry are told apart, and the later one goes without.
 
+use crate::sys::arch::USER_ADDRESS_BITS as ADDRESS_BITS;
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 pub const REGION_BITS: u32 = 22;
-const ADDRESS_BITS: u32 = 47;
 const LEAF_WORDS: usize = 1 << (REGION_BITS - 4);
 const LEAF_BYTES: usize = LEAF_WORDS * size_of::<u32>();
 /// Regions of the whole address space, and of a short first level.
@@ -228,6 +228,15 @@ mod tests {
         assert!(table.word(at(low)).is_none());
         assert!(table.put(at(low), 3));
         assert_eq!((table.get(low), table.last_before(low + 8, 0)), (3, Some((low, 3))));
+    }
+
+    /// Kernels of aarch64 with pages of 4 KiB map at addresses of 48 bits.
+    #[test]
+    fn the_highest_addresses_have_a_place() {
+        let highest = if cfg!(target_arch = "aarch64") { 0xffff_9d00_4560 } else { BLOCK };
+        let table = table(false);
+        assert!(table.put(at(highest), 9));
+        assert_eq!((table.get(highest), table.take(at(highest))), (9, 9));
     }
 
     #[test]

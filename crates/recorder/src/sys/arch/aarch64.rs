@@ -241,6 +241,9 @@ pub unsafe fn return_address(sp: u64) -> u64 {
 /// Bytes of a page at most: kernels are built for 4, 16 or 64 KiB.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
+/// Bits of the addresses of a program: kernels give larger ones only where they are asked for.
+pub const USER_ADDRESS_BITS: u32 = 48;
+
 /// Bytes between the stack pointer that an entry passes and that of its caller.
 pub const ENTRY_BYTES: u64 = 16;
 

@@ -244,6 +244,9 @@ pub unsafe fn return_address(sp: u64) -> u64 {
 /// Bytes of a page at most, and at least.
 pub const PAGE_BYTES_MAX: u64 = 4096;
 
+/// Bits of the addresses of a program.
+pub const USER_ADDRESS_BITS: u32 = 47;
+
 /// Bytes between the stack pointer that an entry passes and that of its caller.
 pub const ENTRY_BYTES: u64 = 8;
 
