@@ -76,7 +76,11 @@ impl Modules {
                 continue;
             }
             let last = modules.last_mut().filter(|module| module.path == mapping.path);
-            if let Some(module) = last.filter(|_| mapping.offset > 0) {
+            // Small code that lld linked begins in the page of the headers.
+            let is_first_code = |module: &Module| {
+                mapping.is_code && !module.mappings.iter().any(|mapping| mapping.is_code)
+            };
+            if let Some(module) = last.filter(|m| mapping.offset > 0 || is_first_code(m)) {
                 module.high = mapping.high;
                 module.mappings.push(mapping);
             } else {

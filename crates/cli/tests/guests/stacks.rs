@@ -1,6 +1,6 @@
 //! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
 
-use crate::harness::{Guest, clean, heaptide, library, recorded, report, run, scratch};
+use crate::harness::{Guest, check_with, clean, heaptide, library, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, module, number, sites};
 use heaptide_fixtures::skips::skip;
 use serde_json::Value;
@@ -12,6 +12,14 @@ use std::process::Command;
 /// The frames of a stack that have return addresses of their own.
 fn physical<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
     frames(process, site).into_iter().filter(|frame| frame["inlined"] == false).collect()
+}
+
+/// lld maps small code from the beginning of its file, like the headers.
+#[test]
+fn small_programs_that_lld_links() {
+    for kind in ["-no-pie", "-pie"] {
+        check_with("leaks.c", &format!("leaks-lld{kind}"), &["-fuse-ld=lld", kind], &[]);
+    }
 }
 
 #[test]

@@ -171,7 +171,10 @@ impl Modules {
         let mut other = None;
         each_mapping(buffer, |m| {
             if m.offset == 0 && (m.inode != 0 || m.path == b"[vdso]") && m.readable {
-                base = (m.range.low, m.inode, m.range.high);
+                let before = Range { low: base.0, high: base.2 };
+                if base.1 != m.inode || !is_later_segment(before, m.range) {
+                    base = (m.range.low, m.inode, m.range.high);
+                }
             }
             if m.executable {
                 let of_file = m.inode != 0 || m.path == b"[vdso]";
@@ -341,6 +344,8 @@ impl Loaded {
     }
 }
 
+const PT_LOAD: u32 = 1;
+
 /// What the program headers of a loaded file say.
 struct Elf {
     bias: u64,
@@ -396,11 +401,25 @@ fn is_elf(base: u64) -> bool {
     }
 }
 
+/// Whether a mapping of the first bytes of a file is of a later segment of the file whose beginning
+/// is mapped at `first`. lld lets a segment begin in the page in which the one before ends: where
+/// all before the code is smaller than a page, the code is mapped from the beginning of the file.
+fn is_later_segment(first: Range, mapping: Range) -> bool {
+    if !is_elf(first.low) {
+        return false;
+    }
+    let headers = program_headers(first, (first, 0)).unwrap_or_default();
+    let mut loads = headers.iter().filter(|h| h.kind == PT_LOAD);
+    let Some(bias) = loads.next().map(|load| first.low.wrapping_sub(load.vaddr & !4095)) else {
+        return false;
+    };
+    loads.any(|h| h.offset < PAGE && mapping.holds(bias.wrapping_add(h.vaddr)))
+}
+
 impl Elf {
     /// Reads the headers of a file that is mapped from its beginning at `first`. `other` is
     /// another readable mapping of it, with its offset in the file.
     fn read(first: Range, other: (Range, u64)) -> Option<Elf> {
-        const PT_LOAD: u32 = 1;
         const PT_NOTE: u32 = 4;
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
         const EXECUTABLE: u32 = 1;
@@ -533,6 +552,27 @@ mod tests {
             bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
         }
         bytes
+    }
+
+    /// lld maps small code from the beginning of its file, like the headers.
+    #[test]
+    fn code_in_the_page_of_the_headers_is_a_later_segment() {
+        let mut first = Page([0; 4096]);
+        first.put(0, b"\x7fELF\x02\x01");
+        first.put(32, &0x40u64.to_le_bytes());
+        first.put(54, &56u16.to_le_bytes());
+        first.put(56, &2u16.to_le_bytes());
+        first.put(0x40, &header(1, 4, 0x20_0000, 0xe60));
+        first.put(0x40 + 56, &header(1, 5, 0x20_1e60, 0x180));
+        first.put(0x40 + 56 + 8, &0xe60u64.to_le_bytes()); // its offset in the file
+        let low = first.range().low;
+        let page = |n: u64| Range { low: low + n * 4096, high: low + (n + 1) * 4096 };
+        assert!(is_later_segment(first.range(), page(1)));
+        assert!(!is_later_segment(first.range(), page(2)), "another copy");
+        first.put(0x40 + 56 + 8, &0x1e60u64.to_le_bytes());
+        assert!(!is_later_segment(first.range(), page(1)), "of another page of the file");
+        first.put(0, b"none");
+        assert!(!is_later_segment(first.range(), page(1)));
     }
 
     /// BOLT leaves the ELF header at the beginning of the file and moves the program headers to its
