@@ -117,12 +117,12 @@ fn small_stacks_are_enough_for_the_command() {
     }
 }
 
-/// The command takes a part of the address space that the program has left; 20 MB of it are the
+/// The command takes a part of the address space that the program has left; 26 MB of it are the
 /// code of a build without optimisation.
 #[test]
 fn a_small_address_space_is_enough_for_the_command() {
     let place = scratch("small-address-space");
-    let script = "ulimit -v 38000; $H run -q --no-preload -o r -- sh -c 'exit 9'";
+    let script = "ulimit -v 42000; $H run -q --no-preload -o r -- sh -c 'exit 9'";
     let outcome = run(&mut shell(script, &place), &place);
     assert_eq!(outcome.status, 9, "{}", outcome.stderr);
 }
