@@ -92,9 +92,14 @@ pub fn counted(site: &Value, measure: &str) -> i128 {
     }
 }
 
-/// Whether requests are what labels say.
+/// Whether requests are what labels say. A block that is being labelled may be counted as allocated
+/// and not yet as moved.
 fn is_said(site: &Value) -> bool {
-    !site["label"].is_null() && number(site, "moved_blocks") > 0
+    let is_only_moved = || {
+        let moved = number(site, "moved_blocks");
+        moved > 0 && moved >= number(site, "allocations")
+    };
+    !site["label"].is_null() && is_only_moved()
 }
 
 /// Sites, scopes and lanes add up to the totals, measure by measure.
