@@ -8,6 +8,7 @@ use std::process::Command;
 
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
+use heaptide_supervise::exec;
 
 /// The program.
 const PROGRAM: &str = "heaptide-sql";
@@ -17,7 +18,9 @@ const PROGRAM: &str = "heaptide-sql";
 /// Errors: it is not installed, or exec fails.
 pub fn hand_over(what: &str) -> Outcome {
     let program = program(what)?;
-    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    // A program with a `main` of its own that is linked with musl has no arguments in `env`.
+    let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
+    let error = Command::new(&program).args(arguments.iter().skip(1)).exec();
     Err(Error::file(&program, "start it", error).into())
 }
 
