@@ -1,8 +1,8 @@
-//! Other programs read a dataset: DuckDB, pandas and polars, each with the sums that CalQL or SQL
-//! has.
+//! Other programs read a dataset: DuckDB, pandas, polars and Spark, each with the sums that CalQL or
+//! SQL has.
 
 use crate::harness::{heaptide, output, recordings, scratch};
-use heaptide_fixtures::skips::{reader, skip};
+use heaptide_fixtures::skips::{PYSPARK, reader, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -115,6 +115,21 @@ fn the_script_for_duckdb_has_the_totals_of_sql() {
     let Some(python) = python() else { return };
     let dataset = ranks("totals of duckdb");
     let said = || output(Command::new(&python).arg(example("duckdb_totals.py")).arg(&dataset));
+    let expected = totals(&dataset);
+    assert_eq!(said(), expected);
+    output(heaptide().args(["dataset", "compact"]).arg(&dataset));
+    assert_eq!(said(), expected);
+}
+
+#[test]
+fn the_script_for_spark_has_the_totals_of_sql() {
+    let mut has_it = Command::new("python3");
+    let has_it = has_it.args(["-c", "import pyspark"]).output().is_ok_and(|of| of.status.success());
+    if !has_it || Command::new("java").arg("-version").output().is_err() {
+        return skip(PYSPARK);
+    }
+    let dataset = ranks("totals of spark");
+    let said = || output(Command::new("python3").arg(example("spark_totals.py")).arg(&dataset));
     let expected = totals(&dataset);
     assert_eq!(said(), expected);
     output(heaptide().args(["dataset", "compact"]).arg(&dataset));
