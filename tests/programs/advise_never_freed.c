@@ -8,7 +8,7 @@
 enum { REQUESTS = 1000 };
 
 static NOINLINE void *open_session(void) { return keep(malloc(200)); }
-static NOINLINE void *read_request(void) { return keep(malloc(100000)); }
+static NOINLINE void *read_request(void) { return keep(memset(malloc(100000), 1, 100000)); }
 
 int main(void)
 {

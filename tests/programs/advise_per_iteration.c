@@ -7,7 +7,7 @@
 enum { STEPS = 100, BLOCKS = 40 };
 
 static NOINLINE void *cells(size_t bytes) { return keep(malloc(bytes)); }
-static NOINLINE void *halo(size_t bytes) { return keep(malloc(bytes)); }
+static NOINLINE void *halo(size_t bytes) { return keep(memset(malloc(bytes), 1, bytes)); }
 
 static NOINLINE void step(int number)
 {

@@ -7,7 +7,7 @@
 enum { TICKS = 100, TICK_US = 2000, TICK_BYTES = 300000, BUFFER = 32 << 20 };
 
 static NOINLINE void *tick(void) { return keep(malloc(TICK_BYTES)); }
-static NOINLINE void *sort_all(void) { return keep(malloc(BUFFER)); }
+static NOINLINE void *sort_all(void) { return keep(memset(malloc(BUFFER), 1, BUFFER)); }
 
 static void work(int ticks)
 {

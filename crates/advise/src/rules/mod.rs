@@ -5,12 +5,15 @@ mod fragmentation;
 mod growing;
 mod growth;
 mod never_freed;
+mod outlives_scope;
+mod past_phase;
 mod per_iteration;
 mod python_copies;
 mod short_peak;
 mod slack;
 mod temporary;
 mod tiny_blocks;
+mod untouched;
 
 use crate::rule::Rule;
 
@@ -21,10 +24,13 @@ pub const RULES: &[Rule] = &[
     per_iteration::RULE,
     tiny_blocks::RULE,
     slack::RULE,
+    untouched::RULE,
     cross_thread::RULE,
     fragmentation::RULE,
     growing::RULE,
     never_freed::RULE,
+    outlives_scope::RULE,
     short_peak::RULE,
+    past_phase::RULE,
     python_copies::RULE,
 ];

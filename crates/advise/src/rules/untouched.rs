@@ -1,0 +1,116 @@
+//! Memory that is requested and not used: its pages were never written.
+
+use heaptide_analysis::model::{Measures, Mode, Process, SiteKind};
+use heaptide_analysis::quantity::bytes;
+use heaptide_analysis::views::memory::Memory;
+
+use crate::finding::{Certainty, Finding, Saves};
+use crate::material::{Group, Material, Row};
+use crate::rule::{Judged, NEEDS_STACKS, Rule};
+
+pub(super) const RULE: Rule = Rule {
+    name: "untouched",
+    title: "Requests far larger than needed",
+    about: "At peak usage, a line of code holds large blocks most of whose pages were never \
+            written: buffers that are far larger than their contents, or containers that are mostly \
+            empty. They count towards peak usage and limits of address space, and become resident \
+            once they are cleared or copied.",
+    judge,
+};
+
+/// Bytes of a block from which on it has pages of its own; smaller ones share a page with others
+/// and with what the allocator writes.
+const LARGE_MIN: u64 = 8192;
+/// The part of the blocks of a line that was never written, in percent.
+const UNTOUCHED_PERCENT_MIN: u64 = 50;
+/// Less, in bytes, is in what allocators keep in advance.
+const UNTOUCHED_MIN: u64 = 1 << 20;
+/// Live bytes at an account, in percent of peak usage, for it to be one of the peak.
+const NEAR_PEAK_PERCENT_MIN: u64 = 95;
+/// The time between the first such account and the last, in percent of the run: what is allocated
+/// before it is filled is not written at once.
+const TIME_PERCENT_MIN: u64 = 10;
+
+fn judge(material: &Material) -> Judged {
+    let process = material.process;
+    if process.mode != Mode::Stacks {
+        return Judged::Needs(NEEDS_STACKS);
+    }
+    if process.time.accounts.is_empty() {
+        return Judged::Needs("accounts of resident memory, which longer runs have");
+    }
+    let Some(untouched) = untouched_at_peak(process) else { return Judged::Found(Vec::new()) };
+    let heap = process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap);
+    let large = heap.fold(0u64, |sum, site| sum.saturating_add(large_bytes(&site.measures)));
+    let findings =
+        material.groups.iter().filter_map(|group| finding(material, group, untouched, large));
+    Judged::Found(findings.collect())
+}
+
+/// Live bytes that the kernel had to provide no page for while most was live: the fewest of several
+/// accounts, for pages may be written later than they are allocated.
+fn untouched_at_peak(process: &Process) -> Option<u64> {
+    let least = process.totals.peak_bytes / 100 * NEAR_PEAK_PERCENT_MIN;
+    let near: Vec<(u64, u64)> = Memory::over_time(process)
+        .filter(|memory| memory.account.live_bytes >= least)
+        .filter_map(|memory| Some((memory.account.time_ns, untouched(&memory)?)))
+        .collect();
+    let (first, last) = (near.first()?.0, near.last()?.0);
+    let is_long =
+        last.saturating_sub(first) >= process.lifetime.duration_ns / 100 * TIME_PERCENT_MIN;
+    near.iter().map(|(_, bytes)| *bytes).min().filter(|_| is_long)
+}
+
+fn untouched(memory: &Memory) -> Option<u64> {
+    let heap = memory.row("heap").filter(|heap| heap.swap_bytes == 0)?;
+    let live = heap.children.iter().filter(|row| row.name.starts_with("live "));
+    let absent = live.map(|row| row.size_bytes.saturating_sub(row.resident_bytes));
+    Some(absent.fold(0, u64::saturating_add))
+}
+
+/// Bytes at peak of blocks that have pages of their own.
+fn large_bytes(m: &Measures) -> u64 {
+    let is_large = m.at_peak_bytes / m.at_peak_blocks.max(1) >= LARGE_MIN;
+    if is_large { m.at_peak_bytes } else { 0 }
+}
+
+/// Of a process with `untouched` bytes of `large` ones in blocks with pages of their own. Whose
+/// pages they are nobody knows; a line has at least what all others together cannot have.
+fn finding(material: &Material, group: &Group, untouched: u64, large: u64) -> Option<Finding> {
+    let is_large = |row: &&Row| large_bytes(&row.measures) > 0;
+    let rows: Vec<Row> = group.rows.iter().filter(is_large).copied().collect();
+    let place = material.place(&rows, |m| m.at_peak_bytes)?;
+    let m = place.measures;
+    let others = large.saturating_sub(m.at_peak_bytes);
+    // An account is taken while a block is allocated, which is not written yet.
+    let written = others.saturating_add(m.largest_bytes);
+    let at_least = untouched.min(m.at_peak_bytes).saturating_sub(written);
+    if at_least < UNTOUCHED_MIN
+        || at_least < m.at_peak_bytes / 100 * UNTOUCHED_PERCENT_MIN
+        || !material.is_much(at_least)
+    {
+        return None;
+    }
+    let is_container = m.reallocations > 0;
+    let subject = if is_container { "containers" } else { "blocks" };
+    Some(Finding {
+        rule: RULE.name,
+        place: Some(place),
+        what: format!(
+            "holds {subject} of {} at peak, of which {} or more were never written",
+            bytes(m.at_peak_bytes),
+            bytes(at_least)
+        ),
+        evidence: vec![
+            format!("of the live bytes at peak, {} are in pages never written", bytes(untouched)),
+            format!("all other large blocks have {} together", bytes(others)),
+        ],
+        advice: if is_container {
+            "Let the containers grow by less, or shrink them once they are filled.".to_owned()
+        } else {
+            "Request what is needed, and more only when it is.".to_owned()
+        },
+        saves: Saves { peak_bytes: at_least, ..Saves::default() },
+        certainty: Certainty::Likely,
+    })
+}

@@ -1,0 +1,42 @@
+//! `heaptide advise`: the file of 32 MiB that phase load has read is kept until the program ends,
+//! while phase solve has a grid of 32 MiB. With -DALIKE phase solve frees the file when it has
+//! made the grid.
+//
+//   read_file  one block of 32 MiB, in scope load
+//   make_grid  one block of 32 MiB, in scope solve
+#include "api_guest.h"
+
+enum { BYTES = 32 << 20, TICKS = 40, TICK_US = 2000 };
+
+static NOINLINE void *read_file(void) { return keep(malloc(BYTES)); }
+static NOINLINE void *make_grid(void) { return keep(malloc(BYTES)); }
+
+static void work(void)
+{
+    for (int i = 0; i < TICKS; i++) {
+        free(keep(malloc(100)));
+        usleep(TICK_US);
+    }
+}
+
+int main(void)
+{
+    heaptide_begin("load");
+    void *file = read_file();
+    work();
+    heaptide_end("load");
+    work();
+    heaptide_begin("solve");
+    void *grid = make_grid();
+    work();
+#ifdef ALIKE
+    free(file);
+#endif
+    work();
+    free(grid);
+    heaptide_end("solve");
+#ifndef ALIKE
+    free(file);
+#endif
+    return 0;
+}

@@ -1,0 +1,36 @@
+//! `heaptide advise`: 64 buffers of 1 MiB, of each of which 10,000 bytes are used. With -DALIKE all
+//! of them is used.
+//
+//   open_channel  64 blocks of 1 MiB
+//   read_config   one block of 1 MiB, all of which is used
+#include "guest.h"
+
+enum { CHANNELS = 64, BUFFER = 1 << 20, TICKS = 300, TICK_US = 2000, TICK_BYTES = 300000 };
+
+#ifdef ALIKE
+enum { USED = BUFFER };
+#else
+enum { USED = 10000 };
+#endif
+
+static NOINLINE char *open_channel(void) { return keep(malloc(BUFFER)); }
+static NOINLINE char *read_config(void) { return keep(malloc(BUFFER)); }
+
+int main(void)
+{
+    char *channels[CHANNELS], *config = read_config();
+    memset(config, 1, BUFFER);
+    for (int i = 0; i < CHANNELS; i++) {
+        channels[i] = open_channel();
+        memset(channels[i], 1, USED);
+    }
+    // For an account of the memory, which samples bring.
+    for (int i = 0; i < TICKS; i++) {
+        free(keep(malloc(TICK_BYTES)));
+        usleep(TICK_US);
+    }
+    for (int i = 0; i < CHANNELS; i++)
+        free(channels[i]);
+    free(config);
+    return 0;
+}
