@@ -1,5 +1,5 @@
-//! Other programs read a dataset: DuckDB, pandas, polars and Spark, each with the sums that CalQL or
-//! SQL has.
+//! Other programs read a dataset: DuckDB, pandas, polars and Spark, each with the sums that CalQL
+//! or SQL has.
 
 use crate::harness::{heaptide, output, recordings, scratch};
 use heaptide_fixtures::skips::{PYSPARK, reader, skip};
