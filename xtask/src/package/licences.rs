@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::programs::TRIPLE;
+use super::programs::{FEATURES, TRIPLE};
 use crate::commands::{cargo_program, output};
 
 /// How the names of files with a licence begin.
@@ -88,7 +88,7 @@ fn packages(root: &Path) -> Result<Vec<Package>, String> {
 fn contained(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut cargo = Command::new(cargo_program());
     cargo.args(["tree", "--locked", "--package", "heaptide-cli", "--package", "heaptide-sql"]);
-    cargo.args(["--edges", "normal", "--target", TRIPLE, "--prefix", "none"]);
+    cargo.args(FEATURES).args(["--edges", "normal", "--target", TRIPLE, "--prefix", "none"]);
     let listing = output(cargo.args(["--format", "{p}"]).current_dir(root))?;
     Ok(listing.lines().filter_map(name_and_version).collect())
 }

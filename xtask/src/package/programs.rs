@@ -13,8 +13,17 @@ const PINS: &str = "xtask/package-requirements.txt";
 pub const TRIPLE: &str = "x86_64-unknown-linux-musl";
 /// The profile of the command.
 pub const PROFILE: &str = "packaged";
-/// The profile of the SQL engine, which is optimised for size.
-const SQL_PROFILE: &str = "packaged-sql";
+/// The features: the scheduler and the executors of clusters.
+pub const FEATURES: [&str; 2] = ["--features", "heaptide-sql/cluster"];
+const COMMAND: Program =
+    Program { package: "heaptide-cli", name: "heaptide", profile: PROFILE, features: &[] };
+/// The SQL engine, optimised for size.
+const SQL: Program = Program {
+    package: "heaptide-sql",
+    name: "heaptide-sql",
+    profile: "packaged-sql",
+    features: &FEATURES,
+};
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
@@ -36,14 +45,15 @@ pub struct Programs {
 /// A tool cannot be fetched, the build fails, or a program is not static or too large.
 pub fn build(root: &Path) -> Result<Programs, String> {
     let tools = tools(root)?;
-    let heaptide = build_one(root, &tools, "heaptide-cli", PROFILE, "heaptide")?;
-    let sql = build_one(root, &tools, "heaptide-sql", SQL_PROFILE, "heaptide-sql")?;
+    let heaptide = COMMAND.build(root, &tools)?;
+    let sql = SQL.build(root, &tools)?;
     let bytes = size(&sql)?;
     if bytes > SQL_BYTES_MAX {
         return Err(format!(
-            "{} has {bytes} bytes, expected {SQL_BYTES_MAX} at most; see the profile {SQL_PROFILE} \
-             in Cargo.toml",
-            sql.display()
+            "{} has {bytes} bytes, expected {SQL_BYTES_MAX} at most; see the profile {} in \
+             Cargo.toml",
+            sql.display(),
+            SQL.profile
         ));
     }
     let recorder = output(Command::new(&heaptide).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
@@ -53,21 +63,25 @@ pub fn build(root: &Path) -> Result<Programs, String> {
     Ok(Programs { heaptide, sql })
 }
 
-fn build_one(
-    root: &Path,
-    tools: &Path,
-    package: &str,
-    profile: &str,
-    name: &str,
-) -> Result<PathBuf, String> {
-    let mut zigbuild = Command::new(tools.join("cargo-zigbuild"));
-    zigbuild.args(["zigbuild", "--locked", "--package", package, "--profile", profile]);
-    zigbuild.args(["--target", TRIPLE]);
-    run(with_flags(&mut zigbuild, root, tools)?)?;
-    let program = target(root).join(TRIPLE).join(profile).join(name);
-    check(root, &program)?;
-    println!("{} has {} bytes", program.display(), size(&program)?);
-    Ok(program)
+/// What is built for packages.
+struct Program {
+    package: &'static str,
+    name: &'static str,
+    profile: &'static str,
+    features: &'static [&'static str],
+}
+
+impl Program {
+    fn build(&self, root: &Path, tools: &Path) -> Result<PathBuf, String> {
+        let mut zigbuild = Command::new(tools.join("cargo-zigbuild"));
+        zigbuild.args(["zigbuild", "--locked", "--package", self.package]);
+        zigbuild.args(["--profile", self.profile, "--target", TRIPLE]).args(self.features);
+        run(with_flags(&mut zigbuild, root, tools)?)?;
+        let program = target(root).join(TRIPLE).join(self.profile).join(self.name);
+        check(root, &program)?;
+        println!("{} has {} bytes", program.display(), size(&program)?);
+        Ok(program)
+    }
 }
 
 /// The command with what it needs to build the same bytes in any directory: the tools first in
