@@ -25,6 +25,12 @@ const GROWTH_FUNCTIONS: [&str; 5] = [
     "__emplace_back_slow_path",
     "_M_default_append",
 ];
+/// Functions of CPython that make a new value of two, by a part of their names.
+const CONCATENATIONS: [&str; 5] =
+    ["PyUnicode_Concat", "PyUnicode_Append", "bytes_concat", "list_concat", "tupleconcat"];
+/// Copies of a value of which each is longer by as much: their mean size is half of the largest,
+/// and less where other small values are made beside it.
+const CONCATENATED_RATIO: std::ops::Range<f64> = 1.5..8.0;
 /// Reallocations of each container on average, from which on reserving its size is worth a line of
 /// code. Four doublings are a factor of 16.
 const STEPS_MIN: u64 = 4;
@@ -52,6 +58,9 @@ fn judge(material: &Material) -> Judged {
             findings.extend(reallocated(material, group, &of_function[&group.function]));
         } else {
             findings.extend(copied(material, group));
+        }
+        if material.is_python(group) {
+            findings.extend(concatenated(material, group));
         }
     }
     Judged::Found(findings)
@@ -106,6 +115,39 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
         advice,
         saves: Saves { allocations: m.reallocations, ..Saves::default() },
         certainty: if has_equal_steps { Certainty::Certain } else { Certainty::Likely },
+    })
+}
+
+/// A value of Python to which parts are added one by one, each time as a new value.
+fn concatenated(material: &Material, group: &Group) -> Option<Finding> {
+    let makes = |frame: &Frame| {
+        let name = frame.function.as_deref().unwrap_or_default();
+        CONCATENATIONS.iter().any(|part| name.contains(part))
+    };
+    let is_concatenated =
+        |row: &&Row| row.measures.reallocations == 0 && material.inside(row.stack).any(makes);
+    let rows: Vec<Row> = group.rows.iter().filter(is_concatenated).copied().collect();
+    let place = material.place(&rows, |m| m.requested_bytes)?;
+    let m = place.measures;
+    let mean = m.requested_bytes as f64 / m.allocations.max(1) as f64;
+    let is_one_that_grows = CONCATENATED_RATIO.contains(&(m.largest_bytes as f64 / mean))
+        && m.at_peak_blocks <= 2
+        && m.allocations >= EQUAL_STEPS_MIN;
+    let copied = m.requested_bytes;
+    if !is_one_that_grows || copied < COPIED_MIN || !material.is_part_of_bytes(copied) {
+        return None;
+    }
+    Some(Finding {
+        rule: RULE.name,
+        place: Some(place),
+        what: format!("adds to a value {} times, and copies it each time", count(m.allocations)),
+        evidence: vec![
+            format!("the value grows to {}", bytes(m.largest_bytes)),
+            format!("its copies have {} in all", bytes(copied)),
+        ],
+        advice: "Collect the parts in a list and join them once.".to_owned(),
+        saves: Saves { allocations: m.allocations.saturating_sub(1), ..Saves::default() },
+        certainty: Certainty::Likely,
     })
 }
 

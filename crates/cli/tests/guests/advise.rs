@@ -211,6 +211,29 @@ fn a_short_peak() {
     assert_eq!(saves >> 20, 31, "what is live beside it stays");
 }
 
+#[test]
+fn concatenation_in_python() {
+    for (argument, expected) in [
+        ("alike", None),
+        ("fault", Some("growth build adds to a value 3,999 times, and copies it each time")),
+    ] {
+        let place = scratch(&format!("advise-concatenate-{argument}"));
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, &[]);
+        command
+            .arg(python().expect("python3 is installed"))
+            .arg(programs().join("advise_concatenate.py"))
+            .arg(argument);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "400000\n", ""));
+        let advice = json(&recording, &[]);
+        assert_eq!(found(&advice), expected.as_slice(), "{argument}");
+        for finding in advice["findings"].as_array().expect("a list") {
+            assert_eq!(finding["evidence"][1], "its copies have 763 MiB in all");
+        }
+    }
+}
+
 /// What stands for pandas: the rule knows it by the names of its files and functions.
 const PANDAS: &str = "
 class DataFrame:
