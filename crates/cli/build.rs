@@ -62,8 +62,10 @@ fn flags_for_paths() -> String {
 }
 
 /// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 9] = [
+const SDK: [(&str, &str); 10] = [
     ("crates/heaptide", "share/heaptide/crates/heaptide"),
+    // What the crate's feature `attribute` is.
+    ("crates/macros", "share/heaptide/crates/macros"),
     // What the crate's feature `recorder` is made of.
     ("crates/embedded", "share/heaptide/crates/embedded"),
     ("crates/recorder", "share/heaptide/crates/recorder"),

@@ -41,6 +41,23 @@
 //!
 //! `recorder`: `Recorder`, the recorder as an allocator of the program.
 //!
+//! `attribute`: `#[heaptide::limits(…)]`, limits on what a function may allocate. What is no limit,
+//! and what is no function, does not compile:
+//!
+#![cfg_attr(feature = "attribute", doc = "```compile_fail")]
+#![cfg_attr(not(feature = "attribute"), doc = "```ignore")]
+//! #[heaptide::limits(blocks = 1)]
+//! fn parse() {}
+//! ```
+//!
+#![cfg_attr(feature = "attribute", doc = "```compile_fail")]
+#![cfg_attr(not(feature = "attribute"), doc = "```ignore")]
+//! #[heaptide::limits]
+//! async fn parse() {}
+//! ```
+//!
+//! `criterion`: `Allocated`, what an iteration allocates as a measurement of criterion.
+//!
 //! # Programs that no library can be loaded into
 //!
 //! A program that is static, or whose allocator is its own and not malloc, embeds the recorder:
@@ -76,6 +93,8 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "criterion")]
+mod benchmark;
 mod control;
 mod figures;
 #[allow(unsafe_code)]
@@ -94,6 +113,8 @@ mod spans;
 mod task;
 mod window;
 
+#[cfg(feature = "criterion")]
+pub use benchmark::Allocated;
 pub use control::{
     Paused, ProcessPaused, Threshold, flush, loaded, pause, pause_process, process_active,
     recording, reset, separate_threads, start, thread_active, threshold, turn_off, turn_on, write,
@@ -102,6 +123,8 @@ pub use control::{
 pub use figures::{Figures, Histograms, ProcessMemory, SIZE_CLASSES};
 #[cfg(feature = "recorder")]
 pub use heaptide_embedded::Recorder;
+#[cfg(feature = "attribute")]
+pub use heaptide_macros::limits;
 pub use label::{
     Block, Data, Kind, Label, label, label_dimensions, label_guard, label_memory, resolve, unlabel,
 };

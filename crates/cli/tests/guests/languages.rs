@@ -29,8 +29,9 @@ fn built() -> &'static Path {
     BUILT.get_or_init(|| {
         let target = directory("languages");
         let mut cargo = cargo(&target);
-        cargo.args(["--package", "heaptide", "--features", "heaptide/tracing"]);
+        cargo.args(["--package", "heaptide", "--features", "heaptide/attribute,heaptide/tracing"]);
         cargo.args(["--example", "guest", "--lib", "--bins", "--package", "heaptide-example"]);
+        cargo.args(["--package", "heaptide-example-benches"]);
         for monitor in MONITORS {
             cargo.arg("--package").arg(format!("heaptide-monitor-{monitor}"));
         }
@@ -115,7 +116,34 @@ fn rust_limits() {
     let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg(guest()).arg("limits"), &place);
     assert_eq!((outcome.status, &*outcome.stdout), (0, "limits: done\n"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("guest::limits::wasteful"), "{}", outcome.stderr);
-    assert_eq!(outcome.stderr.matches("memory limit exceeded").count(), 1, "{}", outcome.stderr);
+    assert_eq!(outcome.stderr.matches("memory limit exceeded").count(), 2, "{}", outcome.stderr);
+}
+
+/// Allocations of an iteration in the output of benchmarks: 4 blocks of 87 bytes.
+#[test]
+fn rust_benchmarks() {
+    let place = scratch("rust-benchmarks");
+    let output = |name: &str, words: &[&str]| {
+        let recording = place.join(format!("{name}.heaptide"));
+        let mut command = recorded(&recording, &[]);
+        command.arg(built().join(name)).arg("--bench").args(words).current_dir(&place);
+        let outcome = run(&mut command, &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        (outcome.stdout, recording)
+    };
+    let quick = ["--sample-size=10", "--warm-up-time=0.01", "--measurement-time=0.01"];
+    let (criterion, _) = output("allocated-criterion", &quick);
+    for line in ["[4.0000 blocks 4.0000 blocks 4.0000 blocks]", "[87.000 B 87.000 B 87.000 B]"] {
+        assert!(criterion.contains(line), "{criterion}");
+    }
+    let (divan, recording) = output("allocated-divan", &[]);
+    let of = |text: &str| divan.matches(text).count();
+    assert_eq!((of("│ 4   "), of("│ 87 B ")), (6, 6), "{divan}");
+    // The recorder around the same allocator knows who allocated.
+    let report = report(&recording, &place);
+    let sites = list(&report, "processes").iter().flat_map(|process| list(process, "sites"));
+    let words = sites.map(|site| counted(site, "allocations")).sum::<i128>();
+    assert!(words >= 400, "{words}");
 }
 
 #[test]
