@@ -119,6 +119,8 @@ pub(super) struct Assembly<'a> {
     known: FxHashMap<(u32, u32), u32>,
     /// Used by [`Assembly::run`] alone.
     path: Vec<u32>,
+    /// Used by [`Assembly::node`] alone.
+    pieces: Vec<Piece>,
 }
 
 impl<'a> Assembly<'a> {
@@ -132,7 +134,16 @@ impl<'a> Assembly<'a> {
             first.push(if is_first { OptionalIndex::from_slot(index) } else { outer });
         }
         let room = room_for(nodes.len());
-        Assembly { nodes, lines, by_id, room, first, known: FxHashMap::default(), path: Vec::new() }
+        Assembly {
+            nodes,
+            lines,
+            by_id,
+            room,
+            first,
+            known: FxHashMap::default(),
+            path: Vec::new(),
+            pieces: Vec::new(),
+        }
     }
 
     /// The tree's node of a stack with Python frames; none if it is none, or there is no more room.
@@ -154,7 +165,7 @@ impl<'a> Assembly<'a> {
         );
         // From the inside to the outside: each frame of the interpreter has the Python frames up to
         // an entry.
-        let mut pieces = Vec::new();
+        let mut pieces = std::mem::take(&mut self.pieces);
         let (mut at, mut is_known) = loop {
             let Some(innermost) = python.get() else {
                 break (native[frame.slot()].slot() as u32, false);
@@ -171,7 +182,7 @@ impl<'a> Assembly<'a> {
             let entry = piece.entry.get();
             python = entry.map_or(OptionalIndex::NONE, |at| self.outer(at, Raw::is_python_frame));
         };
-        for piece in pieces.into_iter().rev() {
+        for piece in pieces.drain(..).rev() {
             if !std::mem::take(&mut is_known) {
                 at = self.executed(piece, at, child);
             }
@@ -179,6 +190,7 @@ impl<'a> Assembly<'a> {
                 child(at, Part::Native(node))
             });
         }
+        self.pieces = pieces;
         Some(at)
     }
 

@@ -279,7 +279,8 @@ impl Naming {
 
 /// The name with all that matches replaced, if anything does and anything is left.
 fn replaced(name: &str, regex: &Regex, text: &str) -> Option<String> {
-    match regex.replace_all(name, text) {
+    // As in `Match::renamed`: groups are allocated also where nothing matches.
+    match regex.is_match(name).then(|| regex.replace_all(name, text))? {
         Cow::Owned(new) if !new.trim().is_empty() => Some(new),
         _ => None,
     }

@@ -88,7 +88,9 @@ impl Match {
 
     /// The text with what matched in it, if a function has such a name. It is not empty.
     pub(crate) fn renamed(&self, name: &Name, text: &str) -> Option<String> {
-        let groups = self.regex.captures(self.held(name))?;
+        // Groups are allocated whether there is a match or not, and mostly there is none.
+        let held = Some(self.held(name)).filter(|held| self.regex.is_match(held))?;
+        let groups = self.regex.captures(held)?;
         let mut new = String::new();
         groups.expand(text, &mut new);
         Some(if new.trim().is_empty() { name.whole().to_owned() } else { new })
