@@ -41,10 +41,12 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     if m.at_peak_blocks < BLOCKS_MIN || m.largest_bytes > TINY_MAX {
         return None;
     }
-    let mean = m.requested_bytes.div_ceil(m.allocations.max(1));
+    // What blocks at peak requested is not recorded; of all blocks it is this part.
+    let requested = m.requested_bytes as f64 / m.usable_bytes.max(1) as f64;
+    let requested = (m.at_peak_bytes as f64 * requested.min(1.0)).round() as u64;
+    let mean = requested.div_ceil(m.at_peak_blocks);
     let headers = header.saturating_mul(m.at_peak_blocks);
-    let usable = m.at_peak_bytes.saturating_sub(mean.saturating_mul(m.at_peak_blocks));
-    let overhead = usable.saturating_add(headers);
+    let overhead = m.at_peak_bytes.saturating_sub(requested).saturating_add(headers);
     if !material.is_much(overhead) {
         return None;
     }
