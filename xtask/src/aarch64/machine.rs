@@ -14,7 +14,8 @@ use std::time::Duration;
 use super::tools::{TOOLS, Tools, value, write_script};
 use crate::commands::output;
 
-/// Modules of the kernel for the directories of this machine, in the order of their needs.
+/// Modules of the kernel for the directories of this machine, in the order of their needs. A kernel
+/// without modules has them built in.
 const MODULES: [&str; 4] = ["fs/netfs/netfs", "net/9p/9pnet", "net/9p/9pnet_virtio", "fs/9p/9p"];
 /// Time between looks for something to compile.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
@@ -29,7 +30,8 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// With the kernel in this directory: `boot/vmlinuz-…` and `usr/lib/modules/…`.
+    /// With the kernel in this directory: `boot/vmlinuz-…` and, if it has modules,
+    /// `usr/lib/modules/…`.
     pub fn new<'a>(tools: &'a Tools, kernel: &Path) -> Machine<'a> {
         Machine { tools, kernel: kernel.to_path_buf(), place: tools.place.join("machine") }
     }
@@ -119,8 +121,7 @@ impl Machine<'_> {
         symlink("busybox", start.join("bin/sh")).map_err(failed)?;
         let versions = fs::read_dir(self.kernel.join("usr/lib/modules"));
         let version = versions.into_iter().flatten().flatten().next();
-        let version = version.ok_or_else(|| format!("{}: no modules", self.kernel.display()))?;
-        for module in MODULES {
+        for (version, module) in version.iter().flat_map(|of| MODULES.map(|module| (of, module))) {
             let packed = version.path().join("kernel").join(format!("{module}.ko.xz"));
             let name = Path::new(module).file_name().unwrap_or_default();
             let to = fs::File::create(start.join("modules").join(name)).map_err(failed)?;
@@ -166,7 +167,9 @@ mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
-for module in netfs 9pnet 9pnet_virtio 9p; do insmod /modules/$module; done
+for module in netfs 9pnet 9pnet_virtio 9p; do
+    [ ! -e /modules/$module ] || insmod /modules/$module
+done
 share=trans=virtio,version=9p2000.L,msize=1048576
 mount -t 9p -o $share,cache=loose host /host
 mount -t 9p -o $share,cache=none requests /requests
