@@ -105,15 +105,14 @@ fn list_sdk(root: &Path, out: &Path) {
     fs::write(out.join("sdk_files.rs"), text).expect("the list can be written");
 }
 
-/// Its manifest: what the members here inherit, they inherit there. Its members have no dependency
-/// of the table here.
+/// Its manifest: what the members here inherit, they inherit there.
 fn sdk_workspace(root: &Path) -> String {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
     let mut text = WORKSPACE.to_owned();
     let mut inherited = false;
     for line in manifest.lines() {
         if line.starts_with('[') {
-            inherited = line.starts_with("[workspace.") && !line.contains("dependencies");
+            inherited = line.starts_with("[workspace.");
             text += if inherited { "\n" } else { "" };
         }
         if inherited && !line.trim().is_empty() {
