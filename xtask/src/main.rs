@@ -17,6 +17,7 @@ mod needs;
 mod options;
 mod package;
 mod problem;
+mod publish;
 mod readers;
 mod rust_paths;
 mod sanitizers;
@@ -51,6 +52,8 @@ usage: cargo xtask COMMAND
   package KIND…    builds packages: tarball, deb, rpm, wheel, container, or all
   package --check KIND…
                    the same, and tries each out in clean roots of Debian and musl (needs root)
+  publish [--dry-run]
+                   publishes the crates that users need; or builds each from its package
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "package" => package::package(&root, &arguments[1..]),
+        "publish" => publish::publish(&root, &arguments[1..]),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {
