@@ -27,8 +27,11 @@ const SQL: Program = Program {
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
-/// mimalloc in the programs takes no settings from variables, which are for the recorded program.
-const OWN_ALLOCATOR: &str = "-DMI_NO_GETENV";
+/// Nothing unwinds in programs that abort on a panic, and unwind tables are an eighth of their size.
+const NO_UNWIND_TABLES: &str = "-Cforce-unwind-tables=no";
+/// The same of C sources; and mimalloc in the programs takes no settings from variables, which are
+/// for the recorded program.
+const C_FLAGS: &str = "-fno-unwind-tables -fno-asynchronous-unwind-tables -DMI_NO_GETENV";
 
 /// Where the programs are.
 pub struct Programs {
@@ -98,8 +101,9 @@ pub fn with_flags<'a>(
         let flag = |(place, name): &(PathBuf, &str)| format!("{option}={}={name}", place.display());
         places(root).iter().map(flag).collect::<Vec<_>>().join(" ")
     };
-    command.env("PATH", path).env("RUSTFLAGS", flags("--remap-path-prefix"));
-    let c_flags = format!("{} {OWN_ALLOCATOR}", flags("-ffile-prefix-map"));
+    let rust_flags = format!("{} {NO_UNWIND_TABLES}", flags("--remap-path-prefix"));
+    command.env("PATH", path).env("RUSTFLAGS", rust_flags);
+    let c_flags = format!("{} {C_FLAGS}", flags("-ffile-prefix-map"));
     Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }
 
