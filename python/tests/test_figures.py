@@ -1,4 +1,4 @@
-"""Figures, windows, labels and control, with the recorder; and that all is quiet without."""
+"""Counters, windows, labels and control with the recorder; without it, that nothing happens."""
 
 import array
 import ctypes
@@ -88,7 +88,7 @@ class Measured(unittest.TestCase):
         self.assertEqual((after.requested_bytes - totals.requested_bytes) // MIB, 32)
         self.assertEqual(round((thread_after.live_bytes - thread.live_bytes) / MIB), 32)
         more = heaptide.histograms()
-        # 32 MiB and the byte behind have 26 bits.
+        # 32 MiB and one more byte: 26 significant bits.
         self.assertEqual(more.requested[26] - sizes.requested[26], 1)
         self.assertEqual((len(more.usable), len(more.freed)), (65, 65))
         del block
@@ -212,7 +212,7 @@ class Labels(unittest.TestCase):
 
 class LabelsWithoutAddresses(unittest.TestCase):
     def setUp(self):
-        # As PyPy, which has no ctypes.pythonapi.
+        # Simulates PyPy, which has no ctypes.pythonapi.
         before, _labels._api = _labels._api, None
         self.addCleanup(setattr, _labels, "_api", before)
 
@@ -307,7 +307,7 @@ class Unloaded(unittest.TestCase):
 
 
 def load_tests(loader, tests, pattern):
-    """The examples in the package's texts run too."""
+    """Runs the examples in the package's docstrings, too."""
     from heaptide import _control, _figures, _scopes
 
     for module in (heaptide, _control, _figures, _labels, _scopes):

@@ -1,4 +1,5 @@
-"""``python -m heaptide``: what is run by this interpreter, and what is the command's own."""
+"""``python -m heaptide``: which arguments run with this interpreter, and which the command handles.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Recordings as tables: known numbers, types, and every way out of a table."""
+"""Recordings as tables: known numbers, types, and every conversion of a table."""
 
 import contextlib
 import io
@@ -54,7 +54,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(sites.types["stack"], "list<string>")
         self.assertEqual(sites.types["owner"], "string")
         self.assertTrue(all(type(value) is int for value in sites["requested_bytes"]))
-        # No block has a label or a size of its own here: the columns are there all the same.
+        # No block here has a label or a size of its own, but the columns exist.
         self.assertEqual(set(sites["label"]) | set(sites["size"]), {None})
 
     def test_lifetimes_are_those_of_each_block(self):
@@ -133,7 +133,7 @@ class Recordings(unittest.TestCase):
         for name in ("stacks", "frames", "scopes", "labels", "lanes", "windows", "snapshots"):
             table = self.whole.table(name)
             self.assertGreater(len(table.columns), 5, name)
-        # Recording is turned on, and the snapshot.
+        # Two entries: recording turned on, and the snapshot.
         self.assertEqual(self.whole.table("snapshots")["name"], [None, "loaded"])
         self.assertEqual(heaptide.open(self.traced).table("events").types["operation"], "string")
 
@@ -170,7 +170,7 @@ class Recordings(unittest.TestCase):
                 heaptide.open("none-*")
             with self.assertRaisesRegex(heaptide.HeaptideError, "^two recordings are compared"):
                 both.diff("three.heaptide")
-        # Also from another directory.
+        # It also works from another directory.
         self.assertEqual(sum(loaded.sites()["allocations"]), 3)
 
     def test_errors_are_those_of_the_command(self):
