@@ -1,4 +1,4 @@
-//! Records go there and back, whatever they are; and whatever bytes there are, nothing panics.
+//! Any record survives a round trip, and no input bytes cause a panic.
 
 use heaptide_trace::{Block, Decoder, Encoder, LONGEST, Record};
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ proptest! {
         }
     }
 
-    /// A clock that goes back counts as standing still.
+    /// A clock that runs backwards counts as stopped.
     #[test]
     fn time_never_goes_back(ticks in prop::collection::vec(any::<u32>(), 1..50)) {
         let (mut encoder, mut bytes) = (Encoder::new(), Vec::new());
@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-/// The usual records are as short as the crate says.
+/// Frequent records are as short as the crate's documentation states.
 #[test]
 fn usual_records_are_short() {
     let mut encoder = Encoder::new();
