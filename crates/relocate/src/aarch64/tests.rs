@@ -1,4 +1,4 @@
-//! Known beginnings and what becomes of them, as an assembler writes both.
+//! Known functions and their moved code, as an assembler encodes both.
 
 use super::*;
 use crate::moved::MOVED_BYTES_MAX;
@@ -19,12 +19,12 @@ fn code<const N: usize>(instructions: [u32; N]) -> [u8; 64] {
     bytes
 }
 
-/// Moves a function that is all of these instructions.
+/// Moves a function that consists of these instructions.
 fn moved<const N: usize>(instructions: [u32; N]) -> Result<Moved, Unmovable> {
     relocate(&code(instructions), 4 * N, AT, TO)
 }
 
-/// The instructions of a function that can be moved, and the word behind them.
+/// Returns the instructions of a function that can be moved, and the word after them.
 fn written<const N: usize>(instructions: [u32; N]) -> ([u32; 16], Moved) {
     let moved = moved(instructions).expect("it can be moved");
     let mut words = [0; 16];
@@ -99,7 +99,7 @@ fn addresses_are_those_of_the_place_before() {
     let (words, moved) = written([0xd000_0004, RET]);
     assert_eq!(words[0], 0x5800_0044);
     assert_eq!(moved.code()[8..], (AT + 0x2000).to_le_bytes());
-    // bti c; adrp: the page is that of the instruction
+    // bti c; adrp: the page is that of the adrp
     let (words, moved) = written([0xd503_245f, 0x9000_0004, RET]);
     assert_eq!(words[..2], [0x5800_0044, jump_to(TO + 4, AT + 8)]);
     assert_eq!(moved.code()[8..], AT.to_le_bytes());
@@ -175,9 +175,9 @@ fn what_is_out_of_reach_is_refused() {
 
 #[test]
 fn a_jump_back_to_the_beginning_is_refused() {
-    // cbz x0, .-4 behind the first instruction
+    // cbz x0, .-4 as the second instruction
     assert_eq!(moved([STP, 0xb4ff_ffe0, RET]), Err(Unmovable::JumpInside));
-    // the same to itself
+    // the same, to itself
     assert!(moved([STP, 0xb400_0000, RET]).is_ok());
     // bti c; stp; b .-4
     assert_eq!(moved([0xd503_245f, STP, 0x17ff_ffff]), Err(Unmovable::JumpInside));
