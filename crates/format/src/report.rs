@@ -1,23 +1,23 @@
-//! What `HEAPTIDE_REPORT` and `heaptide run --report` ask for: entries `FORMAT:TARGET`, separated
-//! by `;`.
+//! The reports that `HEAPTIDE_REPORT` and `heaptide run --report` request: entries `FORMAT:TARGET`,
+//! separated by `;`.
 
-/// What stands for the process id in a target.
+/// The placeholder for the process id in a target.
 pub const PID: &[u8] = b"%p";
 
-/// What a query begins with, behind which it follows to its end.
+/// The prefix of a query, which continues up to the target.
 pub const QUERY: &[u8] = b"query:";
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// What is written: `text`, `json`, `query:CALQL`, …
+    /// The format: `text`, `json`, `query:CALQL`, …
     pub format: &'a [u8],
     /// A path, `stdout` or `stderr`.
     pub target: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// The entries of a list. None of those that are empty; an entry that cannot be read is `Err`
+    /// Returns the entries of a list, except empty ones. An entry that cannot be parsed is `Err`
     /// with its text.
     pub fn each(list: &'a [u8]) -> impl Iterator<Item = Result<Request<'a>, &'a [u8]>> {
         let entries = list.split(|&b| b == b';').map(<[u8]>::trim_ascii);
@@ -40,12 +40,12 @@ impl<'a> Request<'a> {
         (!format.is_empty() && !target.is_empty()).then_some(Request { format, target })
     }
 
-    /// Whether each process has a target of its own.
+    /// Returns whether each process has a target of its own.
     pub fn is_of_each_process(&self) -> bool {
         self.target.windows(PID.len()).any(|word| word == PID)
     }
 
-    /// Gives `push` the target in pieces, with `digits` in the place of [`PID`] and `%` in that of
+    /// Passes the target to `push` in pieces, with `digits` instead of [`PID`] and `%` instead of
     /// `%%`.
     pub fn expand(&self, digits: &[u8], mut push: impl FnMut(&[u8])) {
         let mut rest = self.target;
