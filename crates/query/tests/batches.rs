@@ -1,4 +1,5 @@
-//! However records are cut into batches, and whichever threads take them, the answer is the same.
+//! The result does not depend on how records are split into batches, nor on which threads process
+//! them.
 
 use heaptide_fixtures::Random;
 use heaptide_query::stream::Stream;
@@ -6,7 +7,7 @@ use heaptide_query::table::{Form, Table};
 use heaptide_query::value::{Bits, Kind};
 use heaptide_query::{format, parse, parse_format, run};
 
-/// Records with paths, stacks beside them, and values of all kinds, some of which are not there.
+/// Creates records with paths, stacks, and values of all kinds, some of which are missing.
 fn table(random: &mut Random, rows: usize) -> Table {
     let mut table = Table::default();
     let function = table.attribute("function", Kind::Text, Form::Nested);

@@ -1,4 +1,4 @@
-//! The page of queries lists the columns that tables have. `UPDATE_EXPECT=1` writes its lists anew.
+//! The documentation of queries lists the columns of tables. `UPDATE_EXPECT=1` rewrites the lists.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The grammar: what Caliper's parser takes and refuses, what goes beyond it, and where errors are.
+//! The grammar: input that Caliper's parser accepts and rejects, extensions of it, and error
+//! locations.
 
 use heaptide_query::query::{First, Layout, Query};
 use heaptide_query::{Word, parse};
@@ -7,7 +8,7 @@ fn good(text: &str) -> Query {
     parse(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The message and the text that the caret is below.
+/// Checks the message of an error, and the text at its caret.
 #[track_caller]
 fn bad(text: &str, message: &str, at: &str) {
     let error = parse(text).expect_err(text);
