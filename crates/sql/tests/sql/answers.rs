@@ -1,4 +1,4 @@
-//! Statements with known answers, and what is said of those that cannot be answered.
+//! Statements with known results, and messages for invalid ones.
 
 use crate::harness::{heaptide, output, recordings, refused, rows, scratch};
 use serde_json::json;
@@ -51,7 +51,7 @@ fn a_trace_is_a_table_of_events_in_order() {
     assert_eq!(counts[0], json!({"operation": "free", "n": 50}));
     let first = "SELECT number FROM events WHERE number > 0 LIMIT 3";
     assert_eq!(rows(steps, first), [1, 2, 3].map(|n| json!({"number": n})));
-    // Scopes begin and end in order, too, and have no number.
+    // Begins and ends of scopes are in the order, too, but have no number.
     let first = "SELECT operation, number FROM events LIMIT 1";
     assert_eq!(rows(steps, first), [json!({"operation": "begin", "number": null})]);
     let lifetimes = "SELECT count(*) AS n FROM lifetimes WHERE label = 'delv_xi' AND freed";

@@ -1,4 +1,4 @@
-//! `heaptide ranks` of a dataset: the same numbers as of the recordings that it was made of.
+//! `heaptide ranks` of a dataset returns the same numbers as of the recordings in it.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Screens of a known process, drawn on a terminal of text.
+//! Screens of a known process, drawn on a text-only test terminal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::screen::Style;
 
 const PLAIN: Style = Style { has_colours: false };
 
-/// 1 MiB of `main`, 2 MiB of `load`, 4 MiB of `parse`, which `load` calls, 8 MiB of `parse`, which
-/// `main` calls, in scope `work`, labelled `cache`, on the thread `worker`.
+/// 1 MiB in `main`, 2 MiB in `load`, 4 MiB in `parse` called by `load`, and 8 MiB in `parse` called
+/// by `main`; the last in scope `work`, labelled `cache`, on the thread `worker`.
 fn program() -> ProgramBuilder {
     let mut program = ProgramBuilder::new();
     program.block("main", 1 << 20);
@@ -59,7 +59,7 @@ impl Shown {
         shown
     }
 
-    /// The counts after so many seconds.
+    /// Sets the counters after this many seconds.
     fn at(&mut self, seconds: u64) {
         self.app.set_moment(Moment {
             time_ns: seconds * 1_000_000_000,
@@ -76,7 +76,7 @@ impl Shown {
         terminal
     }
 
-    /// The lines of the screen, without spaces at their ends.
+    /// Returns the lines of the screen, without trailing spaces.
     fn lines(&mut self, width: u16, height: u16) -> Vec<String> {
         let terminal = self.terminal(width, height, PLAIN);
         let buffer = terminal.backend().buffer();
@@ -84,8 +84,8 @@ impl Shown {
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()
     }
 
-    /// The rows of the table of a screen without a chart: numbers and name, without spaces between
-    /// them.
+    /// Returns the rows of the table on a screen without a chart: numbers and name, without spaces
+    /// between.
     fn rows(&mut self) -> Vec<String> {
         let lines = self.lines(100, 14);
         let rows = lines[4..13].iter().filter(|line| !line.is_empty());
@@ -103,7 +103,7 @@ impl Shown {
                 key => Input::Char(key),
             };
             self.app.input(input);
-            self.lines(100, 14); // as after each key
+            self.lines(100, 14); // redrawn like after each key
         }
     }
 }
@@ -201,7 +201,7 @@ fn growth_counts_from_the_mark_and_rates_over_a_second() {
     );
     let head = shown.lines(130, 14)[1].clone();
     assert!(head.contains("growth +3.00 MiB   1,000 allocs/s   100 MiB/s"), "{head}");
-    // Nothing happens in the next second, or the one after.
+    // Nothing happens in the next two seconds.
     shown.at(3);
     shown.at(4);
     let quiet = "5.00 MiB 4 +3.00 MiB 2.00 MiB load [app]";
