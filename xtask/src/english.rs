@@ -1,4 +1,4 @@
-//! Plain English: phrases that texts for users, or any comment, are written without.
+//! Plain English: phrases that are rejected in texts for users, or in any comment.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -6,10 +6,10 @@ use std::str::CharIndices;
 use crate::problem::Problem;
 use crate::text::Text;
 
-/// Phrases to avoid, each with what to write instead.
+/// Rejected phrases, each with a replacement.
 type Phrases = [(&'static str, &'static str)];
 
-/// In documents, help texts and messages.
+/// Rejected in documents, help texts and messages.
 const USERS: &Phrases = &[
     ("whoever", "the owner, the thread that …"),
     ("whichever", "any, regardless of"),
@@ -23,7 +23,7 @@ const USERS: &Phrases = &[
     ("put together", "merged"),
     ("for want of", "for lack of"),
 ];
-/// In documents, help texts, messages and comments.
+/// Rejected in documents, help texts, messages and comments.
 const ALL: &Phrases = &[
     ("whosever", "of any …"),
     ("the system refused", "the failed call, the path and the error"),
@@ -34,14 +34,15 @@ const ALL: &Phrases = &[
     ("steering", "control"),
     ("made up", "synthetic"),
 ];
-/// In help texts and messages. Documents explain the term for JSON, CalQL and the file format.
+/// Rejected in help texts and messages. Documents explain the term for JSON, CalQL and the file
+/// format.
 const MESSAGES: &Phrases = &[("lane", "thread"), ("lanes", "threads"), ("guest", "program")];
 
-/// Where documents for users are, or their names.
+/// Directories and names of documents for users.
 const DOCUMENTS: [&str; 3] = ["docs/", "README.md", "benches/README.md"];
-/// What the command prints as help.
+/// The help of the command.
 const HELP: &str = "docs/options.md";
-/// Sources whose texts users see.
+/// Crates with messages for users.
 const CRATES: [&str; 10] = [
     "analysis",
     "attach",
@@ -54,10 +55,10 @@ const CRATES: [&str; 10] = [
     "supervise",
     "top",
 ];
-/// Sources with comments that begin with `//`.
+/// Suffixes of sources with `//` comments.
 const SOURCES: &[&str] = &[".rs", ".c", ".cpp", ".h", ".hpp", ".js"];
 
-/// Returns the phrases of a text that are to be avoided there.
+/// Returns the rejected phrases of a text.
 pub fn check(text: &Text) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut hold = |lines: &[(usize, String)], phrases: &[&Phrases]| {
@@ -86,14 +87,14 @@ pub fn check(text: &Text) -> Vec<Problem> {
     problems
 }
 
-/// Phrases in lines, with the number of the line in which each begins.
+/// Returns phrases found in lines, with the number of the line in which each starts.
 fn found<'a>(
     lines: &'a [(usize, String)],
     phrases: &'a Phrases,
 ) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
     let next = |i: usize| lines.get(i + 1).filter(|(n, _)| *n == lines[i].0 + 1);
     lines.iter().enumerate().flat_map(move |(i, (number, line))| {
-        // A phrase may go over the end of a line.
+        // A phrase may continue on the next line.
         let more = next(i).map_or("", |(_, line)| line.trim_start());
         let whole = format!("{line} {more}").to_lowercase();
         let begins = move |phrase: &str| {
@@ -104,14 +105,14 @@ fn found<'a>(
     })
 }
 
-/// Whether there are no letters beside a part of a text.
+/// Returns whether a part of a text is delimited by other characters than those of words.
 fn is_whole(text: &str, at: usize, length: usize) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let before = text[..at].chars().next_back();
     !before.is_some_and(is_letter) && !text[at + length..].chars().next().is_some_and(is_letter)
 }
 
-/// A document without code and targets of links.
+/// Returns a document without code and link targets.
 fn prose(text: &Text) -> Vec<(usize, String)> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -129,7 +130,7 @@ fn prose(text: &Text) -> Vec<(usize, String)> {
     lines
 }
 
-/// The string literals of a source that have words in them, up to its tests.
+/// Returns the string literals of a source that contain spaces, excluding its tests.
 fn messages(source: &str) -> Vec<(usize, String)> {
     let source = source.split("#[cfg(test)]\nmod ").next().unwrap_or("");
     let mut strings = Vec::new();
@@ -150,7 +151,7 @@ fn messages(source: &str) -> Vec<(usize, String)> {
     strings
 }
 
-/// The rest of a string literal, without what is filled in; lines that are continued are one.
+/// Returns the rest of a string literal without placeholders; continued lines are joined.
 fn literal(chars: &mut Peekable<CharIndices<'_>>) -> String {
     let mut text = String::new();
     while let Some((_, c)) = chars.next() {
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn comments_have_the_worst_phrases_only() {
-        // In two halves, so that this file keeps its own rule.
+        // Split, so that this file passes its own check.
         let comment = |text: &str| format!("let x = 1; {} {text}\n", concat!("/", "/"));
         assert_eq!(said("crates/recorder/src/a.rs", &comment("It says whoever steers.")).len(), 1);
         assert_eq!(said("include/a.h", &comment("made up")).len(), 1);
