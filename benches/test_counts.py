@@ -1,4 +1,4 @@
-"""Tests of counts and ceilings with known numbers; no program is run but the interpreter."""
+"""Tests of counts and ceilings with known numbers; they run no program except the interpreter."""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Tests of rows, goals and tables with known numbers; nothing is run."""
+"""Tests of rows, goals and tables with known numbers; they run no program."""
 import tempfile
 import unittest
 from unittest import mock
@@ -13,7 +13,7 @@ from measure import Use
 
 class Rivals(unittest.TestCase):
     def row(self, heaptide, heaptrack):
-        """A bare pair takes 10 ns; the tools, in all, what is given."""
+        """Returns the row for these times of the tools; a bare pair takes 10 ns."""
         suite = goals.Suite.__new__(goals.Suite)
         suite.rounds, suite.stacks, suite.heaptrack = 1, goals.Setup("heaptide stacks"), None
         pairs = {"heaptide stacks": [(Use(1, 1, 1, heaptide), Use(1, 1, 1, 10))]}
@@ -39,7 +39,7 @@ class Rivals(unittest.TestCase):
 
 class Quiet(unittest.TestCase):
     def others(self, busy):
-        """Processors that have worked for these seconds, one after the other."""
+        """Simulates processors with these consecutive busy times, in seconds."""
         return quiet.Others(read=mock.Mock(side_effect=busy), sleep=lambda _: None)
 
     def test_it_waits_for_a_quiet_sample(self):
