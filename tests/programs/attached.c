@@ -1,4 +1,5 @@
-//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
+//! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
+//! waits.
 //
 //   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 from before are freed, and 3
 //      from before are resized to 300 bytes and kept
@@ -9,7 +10,7 @@
 //   e: ends with status 7
 //
 // `amp` after a first attach: 1203 allocations (three of them by realloc), 1190 frees, 13 frees of
-// blocks from before, 13 blocks live with 1900 bytes requested, the highest 1000 of them.
+// older blocks, 13 live blocks with 1900 requested bytes, 1000 of them the largest.
 #include "guest.h"
 #include <sys/resource.h>
 #include <unistd.h>

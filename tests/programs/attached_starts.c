@@ -1,5 +1,6 @@
-//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
-// Each step but the last two starts this program again, which then allocates once in `started`:
+//! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
+//! waits.
+// Each step except the last two starts this program again, which then allocates once in `started`:
 // 1000 bytes.
 //
 //   s: by system, with the environment of this program

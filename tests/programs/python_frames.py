@@ -1,4 +1,4 @@
-"""Python frames in recorded stacks, of every kind of code that has some.
+"""Python frames in recorded stacks, from every kind of code with frames.
 
 Each `bytearray(N)` allocates one block of N + 1 bytes for its contents, whatever the version; N is
 different at each place. Known numbers, blocks by function, innermost behind its caller:

@@ -1,5 +1,5 @@
-//! Live bytes of the process in scopes, without a trace: the highest while a thread was in a scope
-//! or in one inside it, and what was live when the scope was left. One thread, so all are exact.
+//! Live bytes of the process in scopes, without a trace: the maximum while a thread was in a scope
+//! or in one nested in it, and the value when the scope was left. With one thread, all are exact.
 //
 //   scope           live: at the begin  highest  at the end
 //   outer                 1000           6000     1000   5000 allocated and freed in it

@@ -1,5 +1,5 @@
-//! Scopes as events of a trace: some allocate nothing, one only frees, one is left open by its
-//! thread, which ends.
+//! Scopes as events of a trace: some allocate nothing, one only frees, one is still open when its
+//! thread ends.
 //
 //   phase=build      malloc(1000), kept
 //   phase=compute    entered in each iteration, 0 to 2, of a loop: nothing
