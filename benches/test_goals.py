@@ -26,7 +26,7 @@ class Rivals(unittest.TestCase):
         self.assertTrue(self.row(20, 260).met)
         self.assertFalse(self.row(20, 259).met)
 
-    def test_nothing_added_is_no_ratio(self):
+    def test_no_added_time_has_no_ratio(self):
         row = self.row(9, 260)
         self.assertTrue(row.met)
         self.assertEqual(row.heaptrack, "+250.0 ns")
@@ -47,12 +47,12 @@ class Quiet(unittest.TestCase):
         others.wait()
         self.assertEqual(others.read.call_count, 6)
 
-    def test_it_does_not_wait_for_ever(self):
+    def test_it_does_not_wait_forever(self):
         others = self.others(range(10_000))
         others.wait()
         self.assertLessEqual(others.patience, quiet.PATIENCE_S - quiet.LONGEST_WAIT_S)
 
-    def test_the_time_of_the_run_is_not_that_of_others(self):
+    def test_the_time_of_the_run_does_not_count_as_others(self):
         others = self.others([10, 13])
         others.during(lambda: Use(wall=4, cpu=2, rss_kb=0))
         self.assertEqual(others.said(), "other processes took 25 % of a CPU")
@@ -93,7 +93,7 @@ class Tables(unittest.TestCase):
             with open(page.name) as left:
                 self.assertEqual(left.read(), self.PAGE)
 
-    def test_a_tool_that_was_not_measured_is_a_dash(self):
+    def test_a_missing_tool_is_a_dash(self):
         figures = {"bare_ns": 10, "heaptide_ns": 5, "heaptrack_ns": None}
         self.assertEqual(tables.times(figures), ["10 ns", "1.50", "–", "–"])
         figures = {"bare_wall_s": 2, "heaptide_wall": 1.125, "heaptrack_wall": 12}

@@ -35,7 +35,7 @@ fn every_corpus_runs() {
 }
 
 #[test]
-fn synthetic_inputs_are_those_of_the_current_formats() {
+fn synthetic_inputs_match_the_current_formats() {
     for (target, name, bytes) in seeds() {
         let path = directory("corpus", target).join(name);
         let is_current = std::fs::read(&path).is_ok_and(|found| found == bytes);

@@ -67,13 +67,13 @@ class Measured(unittest.TestCase):
         self.assertEqual(round(second.figures.live_bytes / MIB), 2)
 
     @recorded
-    def test_another_thread_is_not_in_it(self):
+    def test_other_threads_are_not_included(self):
         with heaptide.measure() as measured:
             in_thread(lambda: bytearray(8 * MIB))
         self.assertLess(measured.figures.requested_bytes, MIB)
 
     @recorded
-    def test_it_ends_where_it_began(self):
+    def test_it_ends_on_the_thread_that_started_it(self):
         measured = heaptide.measure()
         in_thread(measured.__enter__)
         with self.assertRaises(RuntimeError):
@@ -268,7 +268,7 @@ class Control(unittest.TestCase):
             in_thread(lambda: found.append(self.seen()))
         self.assertEqual((found, heaptide.active()), ([1, 0], True))
 
-    def test_what_is_the_same_everywhere(self):
+    def test_calls_that_behave_the_same_everywhere(self):
         self.assertEqual(heaptide.recording(), heaptide.active(whole_process=True))
         heaptide.threshold(4096)
         heaptide.threshold(4096, below=True)
@@ -296,7 +296,7 @@ class Unloaded(unittest.TestCase):
         heaptide.on()
         heaptide.off()
 
-    def test_functions_are_what_they_were(self):
+    def test_functions_are_unchanged(self):
         def function():
             return 42
 

@@ -88,7 +88,7 @@ class Paths(unittest.TestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     @recorded
-    def test_one_object_entered_again(self):
+    def test_one_object_entered_repeatedly(self):
         again = heaptide.scope("again")
         with again:
             outer = path()
@@ -135,7 +135,7 @@ class Decorated(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(native(), 0, "a scope was left open")
 
-    def test_functions_stay_what_they_are(self):
+    def test_decorated_functions_keep_their_kind(self):
         @heaptide.scoped
         def plain(a, b=2):
             """Documented."""
@@ -275,7 +275,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual((one_end, two_end), (0, 0))
 
     @recorded
-    def test_installed_it_is_exact(self):
+    def test_scopes_are_exact_when_installed(self):
         before = self.totals_of_tasks()
         (one, _, _), (two, _, _) = heaptide.asyncio.run(self.both(native))
         self.assertEqual((len(set(one)), len(set(two))), (1, 1))
@@ -290,7 +290,7 @@ class Tasks(unittest.TestCase):
         return totals
 
     @recorded
-    def test_tasks_begin_where_they_are_made(self):
+    def test_tasks_start_in_the_scope_that_created_them(self):
         async def child():
             await asyncio.sleep(0)
             return native()
@@ -316,7 +316,7 @@ class Tasks(unittest.TestCase):
         here, found = heaptide.asyncio.run(main())
         self.assertEqual(same([found]), [here])
 
-    def test_tasks_look_as_before(self):
+    def test_tasks_look_unchanged(self):
         async def main():
             heaptide.asyncio.install()
             task = asyncio.ensure_future(asyncio.sleep(0, "done"))
@@ -404,7 +404,7 @@ class Threads(unittest.TestCase):
             self.assertEqual(heaptide.context(), found[0])
 
     @recorded
-    def test_many_threads_have_their_own(self):
+    def test_many_threads_have_separate_paths(self):
         totals = {}
 
         def work(number):

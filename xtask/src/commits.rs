@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subjects_have_an_area_and_a_width() {
+    fn subjects_have_an_area_and_a_maximal_width() {
         let is_good = |subject: &str| problem(("abc", subject)).is_none();
         assert!(is_good("unwind: keep return addresses in an array of their own"));
         assert!(is_good("cli,docs: rename a flag") && is_good("cli, docs: rename a flag"));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_of_documents_are_found_over_the_end_of_a_line() {
+    fn phrases_in_documents_are_found_across_lines() {
         let found = said("docs/a.md", "It Goes\non; so we go one by one.\nSee `figures`.\n");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("tidy: docs/a.md:1: `goes on` is not"), "{found:?}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_checked_as_it_is_printed() {
+    fn printed_help_is_checked() {
         let help = "```text\n  --per-lane  Show a tree for each lane\n```\n";
         assert_eq!(said("docs/options.md", help).len(), 1);
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_have_the_worst_phrases_only() {
+    fn comments_are_checked_for_the_worst_phrases() {
         // Split, so that this file passes its own check.
         let comment = |text: &str| format!("let x = 1; {} {text}\n", concat!("/", "/"));
         assert_eq!(said("crates/recorder/src/a.rs", &comment("It says whoever steers.")).len(), 1);

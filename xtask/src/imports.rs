@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_reported_once_with_its_way() {
+    fn a_cycle_is_reported_once_with_its_path() {
         let files = [
             ("lib.rs", "mod a;\nmod b;\nmod c;\nuse a::A;\n"),
             ("a.rs", "//! A.\n\nuse crate::b::B;\n"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_takes_from_a_parent_that_exports_it_is_a_cycle() {
+    fn a_child_that_imports_from_a_parent_that_exports_it_is_a_cycle() {
         let files = [
             ("lib.rs", "mod a;\n"),
             ("a/mod.rs", "mod b;\nmod c;\npub use b::B;\n"),

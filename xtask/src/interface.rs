@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_seen_in_each_language() {
+    fn agreement_is_detected_in_each_language() {
         assert_eq!(said("", ""), Vec::<String>::new());
         let exported: Vec<String> = exports(SOURCE).collect();
         assert_eq!(exported, ["heaptide_mark", "heaptide_turn", "heaptide_interface"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_in_rust_may_be_shorter_and_not_other() {
+    fn a_declaration_in_rust_may_be_shorter_but_not_different() {
         assert!(said(CRATE, &RUST.replace("mark", "turn"))[0].contains("field 0 is `turn`"));
         let longer = RUST.replace("usize),\n}", "usize),\n    turn: fn(),\n    more: fn(),\n}");
         assert!(said(CRATE, &longer)[0].contains("field 2 is `more`"));

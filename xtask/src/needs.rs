@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_tells_what_is_here_from_what_is_not() {
+    fn probes_distinguish_met_and_missing_needs() {
         assert!(Probe::Program("cargo").is_here());
         assert!(!Probe::Program("no-such-program-anywhere").is_here());
         assert!(!Probe::Library("libno-such-library").is_here());

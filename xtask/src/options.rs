@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_off_the_overview() {
+    fn commands_are_parsed_from_the_overview() {
         let overview = "Records.\n\nUsage: heaptide <COMMAND>\n\nCommands:\n  run     Run a program,\n          \
                         and record\n  report  Show\n  help    Print\n\nOptions:\n  -h, --help\n";
         assert_eq!(commands(overview), ["run", "report"]);
     }
 
     #[test]
-    fn a_section_has_no_blank_ends_of_lines() {
+    fn a_section_has_no_trailing_spaces() {
         assert_eq!(section("x", "a  \nb\n\n"), "\n## x\n\n```text\na\nb\n```\n");
     }
 }

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn grouped_imports_are_taken_apart() {
+    fn grouped_imports_are_expanded() {
         let content = "use crate::{a, b::c, d::{self, e as f}};\npub use super::g::*;\n\
                        pub(crate) use std::{\n    fmt,\n};\n";
         let expected = [
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_code_are_found_and_those_in_texts_are_not() {
+    fn paths_in_code_are_found_and_those_in_literals_are_not() {
         let content = "fn f<'a>(x: &'a str) -> crate::a::B {\n    // crate::c\n    \
                        g(\"crate::d\", r#\"\"crate::e\"#, '\"', '\\'');\n    super::h::i(x)\n}\n\
                        /* crate::j */ fn k() -> impl Fn() + use<'a> {}\n";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_have_is_left_out() {
+    fn items_of_tests_are_skipped() {
         let content = "#[cfg(test)]\nuse crate::a;\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n    \
                        fn f() { crate::b::c() }\n}\n#[cfg(test)]\nmod made;\nuse crate::d;\n";
         assert_eq!(paths(content), [at(10, "crate::d")]);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_calls_itself_is_told() {
+    fn recursion_is_reported() {
         let functions =
             functions("<a>:\n\tcall   <b>\n\n<b>:\n\tcall   <a>\n\n<c>:\n\tcall   <c>\n");
         let (known, cycles) = (BTreeMap::new(), Vec::new());

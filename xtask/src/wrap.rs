@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn items_hang_and_stay_apart() {
+    fn items_keep_hanging_indents_and_stay_separate() {
         let after = wrap(&format!("//! - {}\n//! - second\n", words(20)));
         let lines: Vec<&str> = after.lines().collect();
         assert!(lines[0].starts_with("//! - words") && lines[1].starts_with("//!   words"));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_behind_wide_code_goes_above() {
+    fn a_comment_after_wide_code_moves_above_it() {
         let after = wrap(&format!("    let x = 1; // {}\n", words(15)));
         assert_eq!(after, format!("    // {}\n    let x = 1;\n", words(15)));
     }

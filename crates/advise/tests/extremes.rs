@@ -84,7 +84,7 @@ fn change(process: &mut Process, random: &mut Random) {
 }
 
 #[test]
-fn no_numbers_make_a_rule_panic() {
+fn rules_do_not_panic_on_any_numbers() {
     let mut random = Random::new(7);
     let mut process = process();
     let mut rules = std::collections::BTreeSet::new();

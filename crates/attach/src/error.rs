@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_of_yama_has_its_line() {
+    fn each_yama_scope_has_a_message() {
         let of = |scope| reason(false, None, scope);
         assert!(of(Some(1)).starts_with("kernel.yama.ptrace_scope is 1: only its parent"));
         assert!(of(Some(2)).contains("only root may attach"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_ended() {
+    fn a_missing_process_has_ended() {
         let pid = Pid::from_raw(i32::MAX);
         let error = Error::refused(pid, &io::Error::from(io::ErrorKind::PermissionDenied));
         assert_eq!(error.to_string(), format!("process {pid} has ended"));

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_maps() {
+    fn lines_of_proc_maps_are_parsed() {
         let mapping = parse("7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file");
         let mapping = mapping.expect("a mapping");
         assert_eq!(

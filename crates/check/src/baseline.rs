@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_read_as_it_was_written() {
+    fn a_written_baseline_reads_back_equal() {
         let scratch = Scratch::new("baseline");
         let path = scratch.join("main.json");
         assert_eq!(Baseline::read(&path).expect("no error"), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_baseline_is_refused_with_its_place() {
+    fn invalid_baselines_are_rejected_with_a_location() {
         let scratch = Scratch::new("no_baseline");
         for (text, reason) in [
             ("{", "EOF while parsing"),

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_numbers_shares_or_growth() {
+    fn limits_are_absolute_shares_or_growth() {
         let bound = |text: &str| text.parse::<Limit>().map(|limit| limit.bound);
         assert_eq!(bound("peak=200M"), Ok(Bound::Value(200 << 20)));
         assert_eq!(bound("allocations=1.5M"), Ok(Bound::Value(1_500_000)));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_shown_as_people_read_them() {
+    fn limits_are_formatted_for_people() {
         let shown = |text: &str| text.parse::<Limit>().expect("a limit").to_string();
         assert_eq!(shown("peak=200M"), "200 MiB");
         assert_eq!(shown("allocations=1.5M"), "1,500,000");

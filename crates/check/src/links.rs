@@ -74,7 +74,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     #[test]
-    fn lines_of_the_repository_have_a_link() {
+    fn lines_in_the_repository_have_a_link() {
         let scratch = Scratch::new("links");
         std::fs::create_dir(scratch.join("src")).expect("a directory");
         let file = scratch.write("src/my rows.c", b"");

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_has_a_name_and_its_mistakes_a_line() {
+    fn errors_in_a_part_have_a_line() {
         let part = Part::new(Some("^parse$"), None, Some("worker")).expect("valid");
         assert_eq!(part.to_string(), "scope ^parse$, thread worker");
         assert!(Part::default().is_all() && Part::default().to_string().is_empty());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_need_what_was_recorded() {
+    fn parts_require_recorded_data() {
         let owner = Part::new(None, Some("f"), None).expect("valid");
         assert!(
             owner.missing_in(Mode::Scopes).is_some() && owner.missing_in(Mode::Stacks).is_none()

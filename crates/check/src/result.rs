@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_whole() {
+    fn shares_are_relative_to_the_total() {
         let now = value(20, Some(100), &[]);
         assert!(!finding("temporary=20%", &now, None).is_exceeded);
         assert!(finding("temporary=19.9%", &now, None).is_exceeded);

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chain_is_one_line() {
+    fn a_chain_of_causes_is_one_line() {
         let refused = io::Error::other("no room");
         let error = Error::file(Path::new("a.svg"), "write it", refused);
         assert_eq!(error.to_string(), "a.svg: cannot write it: no room");

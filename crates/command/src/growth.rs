@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_shares_or_numbers() {
+    fn limits_are_shares_or_absolute() {
         assert_eq!("5%".parse(), Ok(Limit::Percent(5.0)));
         assert_eq!("0.5%".parse(), Ok(Limit::Percent(0.5)));
         assert_eq!("64K".parse(), Ok(Limit::Amount(65_536)));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_itself_is_allowed_and_growth_from_nothing_is_not() {
+    fn reaching_a_limit_is_allowed_and_growth_from_zero_is_not() {
         let exceeded = |limit: &str, before, after| {
             let limit: Limit = limit.parse().expect("a limit");
             limit.is_exceeded(Change { before, after })

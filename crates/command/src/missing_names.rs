@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_package_is_named_once() {
+    fn each_package_is_listed_once() {
         let packages = ["g++-12", "binutils", "g++-12"].map(str::to_owned);
         assert_eq!(debug_packages(packages.into_iter()), "g++-12-dbgsym binutils-dbgsym");
     }

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_whole_or_not_there() {
+    fn a_file_is_complete_or_absent() {
         let scratch = Scratch::new("output");
         let path = scratch.join("file");
         let halfway = |out: &mut dyn Write| {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_writer_is_kept_as_it_was() {
+    fn an_error_of_the_writer_is_returned_unchanged() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_file_does_not_control_the_terminal() {
+    fn control_characters_in_file_names_are_escaped() {
         let progress = Progress::start("reading red\x1b[31m\n.heaptide");
         assert_eq!(progress.bar.message(), r"reading red\x1b[31m\x0a.heaptide");
     }

@@ -121,7 +121,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     #[test]
-    fn what_a_project_says_is_read_and_mistakes_have_their_line() {
+    fn project_files_are_parsed_and_errors_have_a_line() {
         let scratch = Scratch::new("project");
         let read = |text: &str| Project::read(&scratch.write(NAME, text.as_bytes()));
         let project = read("own = [\"module:libapp\", \"^app::\"]\n").unwrap().unwrap();

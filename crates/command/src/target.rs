@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_a_process_id_unless_something_has_that_name() {
+    fn a_number_is_a_process_id_unless_a_file_has_that_name() {
         let me = std::process::id();
         let refused = |given: String| find(Path::new(&given)).expect_err("nothing").to_string();
         let expected =
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_snapshot_at_a_time() {
+    fn only_one_snapshot_can_be_selected() {
         let scratch = Scratch::new("target-two");
         let given = scratch.write("a.heaptide", b"").with_file_name("a.heaptide@1");
         let [source] = &Source::each(&[given], Some(Reference::Number(2)), false)[..] else {

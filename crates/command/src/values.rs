@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_with_and_without_a_unit() {
+    fn sizes_may_have_a_unit() {
         assert_eq!(bytes("0"), Ok(0));
         assert_eq!(bytes("4096"), Ok(4096));
         assert_eq!(bytes("4k"), Ok(4096));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_bound_something() {
+    fn size_limits_must_be_positive() {
         assert_eq!(bound("2G"), Ok(2 << 30));
         let says = "expected at least 1 byte; omit --max-trace-size for no limit";
         assert_eq!(bound("0"), Err(says.to_owned()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_by_name_and_number() {
+    fn signals_have_names_and_numbers() {
         assert_eq!(signal("USR2"), Ok(12));
         assert_eq!(signal("sigusr1"), Ok(10));
         assert_eq!(signal("10"), Ok(10));

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_services() {
+    fn lists_of_services_are_parsed() {
         let read = |list: &str| {
             let services = Services::read(list.as_bytes());
             (services.allocations, services.trace)

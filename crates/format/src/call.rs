@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_hold_each_call() {
+    fn flags_encode_each_call() {
         for call in Call::ALL {
             assert_eq!(Call::from_flags(call.flags() | !KEY_CALL), Some(call));
             assert_eq!(call.flags() & !KEY_CALL, 0);

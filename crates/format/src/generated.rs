@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_nodes_are_bounds_from_above() {
+    fn creation_times_are_upper_bounds() {
         for time_ns in [0, 1, 63, 64, 2_000_000_000, 3_600_000_000_000, 1 << 50, 1 << 57] {
             for flags in [0, 0b1111, 0b11 << 30] {
                 let made_ns = node_made_ns(node_made(time_ns) | flags).expect("a time");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn format_and_target() {
+    fn entries_have_a_format_and_a_target() {
         assert_eq!(parsed("text:stderr"), Some(("text", "stderr")));
         assert_eq!(parsed("json : a:b.json"), Some(("json", "a:b.json")));
         assert_eq!(parsed("text --by scope"), Some(("text --by scope", "stderr")));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_list() {
+    fn empty_entries_of_a_list_are_skipped() {
         let list: Vec<_> = Request::each(b"text;; json:a ;dot:;").collect();
         let json = Request { format: b"json", target: b"a" };
         let text = Request { format: b"text", target: b"stderr" };
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_id_in_a_target() {
+    fn targets_may_contain_the_process_id() {
         let expanded = |target: &str| {
             let mut text = Vec::new();
             let request = Request { format: b"json", target: target.as_bytes() };

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_is_within_the_bounds_of_its_class_alone() {
+    fn every_size_is_in_exactly_one_class() {
         for class in 0..SIZE_CLASSES {
             let (low, high) = class_bounds(class);
             assert_eq!([size_class(low), size_class(high)], [class; 2]);

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_more_than_a_limit_exceeds_it() {
+    fn larger_values_exceed_a_limit() {
         let figures = Figures {
             allocations: 3,
             requested_bytes: 300,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_expressions_that_match_themselves_only() {
+    fn places_become_expressions_that_match_only_themselves() {
         let view = stacks("src/it's (1).rs:7:9");
         assert!(view.ends_with("'scope:^limit=src/it\\'\\''s\\ \\(1\\)\\.rs:7:9$'"), "{view}");
     }

@@ -409,7 +409,7 @@ __rec=globals,ref=20
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_line() {
+    fn errors_have_a_line_number() {
         let error = |text: &str| {
             let whole = format!("{FILE}{text}");
             read(whole.as_bytes(), &mut Table::default()).expect_err(text).to_string()
@@ -426,7 +426,7 @@ __rec=globals,ref=20
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn it_does_not_panic_on_any_bytes() {
         let mut state = 1u64;
         for _ in 0..3000 {
             let mut bytes = FILE.as_bytes().to_vec();

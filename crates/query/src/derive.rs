@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn later_ones_see_earlier_ones_and_conditions_hold() {
+    fn later_derivations_see_earlier_ones_and_conditions_apply() {
         check("a=scale(n,2),b=ratio(a,d)", Some("12.000000"));
         check("a=scale(n,2) IF n>20", None);
         check("a=scale(n,2) if function=main", Some("36.000000"));

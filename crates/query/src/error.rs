@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_is_below_the_place() {
+    fn the_caret_is_below_the_error() {
         let error = QueryError::at("select\n größe x", 7 + 9, "odd");
         assert_eq!(error.to_string(), "query: odd\n   größe x\n         ^");
         let long = "a ".repeat(100);

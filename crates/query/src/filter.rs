@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn caliper_s_conditions() {
+    fn calipers_conditions_are_supported() {
         check("a", &[0, 1]);
         check("not a", &[2]);
         check("a=5", &[1]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_beyond() {
+    fn conditions_beyond_calql_are_supported() {
         check("a=1 or function=foo", &[0, 1]);
         check("a!=1", &[1, 2]);
         check("a != 1, a", &[1]);

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_with_the_same_keys_have_the_same_number() {
+    fn records_with_equal_keys_have_equal_numbers() {
         let records = [[None, Some(7)], [Some(2), Some(7)], [None, None], [None, Some(7)]];
         let keys = |record: [Option<u64>; 2]| record.map(|key| key.map(Bits)).into_iter();
         for widths in [[None, None], [Some(3), None], [Some(3), Some(9)], [Some(DENSE - 1), None]] {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_is_wanted() {
+    fn batches_are_read_only_on_demand() {
         let supply = Supply::on_demand(stream(1, || panic!("nobody asked")));
         assert!(supply.next().is_some());
         let supply = Supply::ahead(stream(AHEAD, || panic!("that is more than enough")));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_want_no_more_leave_none_waiting() {
+    fn threads_that_stop_leave_no_thread_waiting() {
         for new in [Supply::ahead, Supply::on_demand] {
             for _ in 0..2000 {
                 let supply = new(stream(1 << 20, || None));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_continue_where_a_thread_ends() {
+    fn other_threads_continue_after_a_thread_panics() {
         let supply = Supply::ahead(stream(2, || panic!("on purpose")));
         assert!(catch_unwind(AssertUnwindSafe(|| supply.next().is_some())).is_err());
         assert_eq!(taken(&supply), [0, 1]);

@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_below_a_node_has_one_node() {
+    fn equal_values_below_a_node_share_a_node() {
         let mut nodes = Nodes::default();
         let node = |parent, value| Node {
             parent: NodeId(parent),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_have_names_of_their_own() {
+    fn column_names_are_unique() {
         for source in Source::all() {
             let mut names = FxHashSet::default();
             for info in source.columns() {

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_compared_and_shown() {
+    fn values_are_parsed_compared_and_formatted() {
         let mut strings = Strings::default();
         let cases = [
             (Kind::Int, "-4", "25", "-4"),

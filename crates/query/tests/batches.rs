@@ -79,7 +79,7 @@ const CLAUSES: [&str; 24] = [
 ];
 
 #[test]
-fn batches_do_not_matter() {
+fn results_do_not_depend_on_batches() {
     let mut random = Random::new(5);
     let formats = ["json(separate-nested)", "tree", "expand"].map(parse_format);
     let formats = formats.map(|format| format.expect("a format"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use heaptide_query::tables::Source;
 
 #[test]
-fn the_page_lists_every_column() {
+fn the_documentation_lists_every_column() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/query.md");
     let page = std::fs::read_to_string(&path).expect("docs/query.md");
     let first = format!("\n### `{}`", Source::all()[0].name);

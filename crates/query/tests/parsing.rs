@@ -40,7 +40,7 @@ fn select() {
 }
 
 #[test]
-fn lists_add_up_and_the_last_format_counts() {
+fn repeated_lists_are_joined_and_the_last_format_applies() {
     let query = good("select a format table where b select c where d format expand group by a");
     assert_eq!(selected(&query), ["a", "c"]);
     assert_eq!(query.filter.len(), 2);
@@ -129,7 +129,7 @@ fn conditions() {
 }
 
 #[test]
-fn errors_are_at_their_place() {
+fn errors_have_a_location() {
     bad("select bla,", "expected an attribute or an operator", "");
     bad("select ", "expected an attribute or an operator", "");
     bad("select sum()", "sum takes 1 argument, got 0", "sum");
@@ -150,7 +150,7 @@ fn errors_are_at_their_place() {
 }
 
 #[test]
-fn no_text_makes_it_panic() {
+fn it_does_not_panic_on_any_text() {
     const WORDS: [&str; 36] = [
         "select",
         "count()",

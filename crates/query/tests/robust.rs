@@ -57,7 +57,7 @@ const FORMATS: [&str; 15] = [
 ];
 
 #[test]
-fn every_question_has_an_answer() {
+fn every_query_ends_with_a_result_or_an_error() {
     let mut random = Random::new(11);
     let mut asked = 0;
     for round in 0..2000 {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_executor_said_is_taken_out_of_what_was_passed_on() {
+    fn messages_of_executors_are_extracted_from_forwarded_errors() {
         let passed = "Execution error: Job 038 failed: Job failed due to stage 0 failed: Task failed \
                       due to runtime execution error: DataFusionError(Shared(External(\
                       DataFusionError(Execution(\"stack_contains: regex `(\\\"`: unclosed\")))))";
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_over_lines() {
+    fn locations_on_later_lines_are_found() {
         let text = "select\nä b\nc";
         assert_eq!(byte(text, 1, 1), 0);
         assert_eq!(&text[byte(text, 2, 3)..], "b\nc");

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_back_from_paths() {
+    fn partitions_are_parsed_from_paths() {
         let run = "a b/%ü=".to_owned();
         let place = Place { run, host: "n1".to_owned(), rank: None, pid: 17, image: 0 };
         let path = place.path();

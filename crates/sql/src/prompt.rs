@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_go_on_until_the_semicolon() {
+    fn statements_continue_until_the_semicolon() {
         assert!(whole("") && whole("\\d sites") && whole("quit") && whole("SELECT 1;"));
         assert!(!whole("SELECT 1") && !whole("SELECT ';") && !whole("SELECT 1; SELECT 2"));
     }

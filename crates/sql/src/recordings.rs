@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_is_called_like_its_directory() {
+    fn a_recording_has_the_name_of_its_directory() {
         assert_eq!(stem(Path::new("a/app.heaptide")), "app");
         assert_eq!(stem(Path::new("app.7.heaptide/")), "app.7");
         assert_eq!(stem(Path::new(".heaptide")), "recording");

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_taken_apart_at_semicolons_that_end() {
+    fn texts_are_split_at_semicolons_that_end_statements() {
         let texts = |text| split(text).into_iter().map(|part| part.text).collect::<Vec<_>>();
         assert_eq!(texts("a; b;"), ["a", "   b"]);
         assert_eq!(texts("a 'x;''y' \";\" -- ;\n/* ; */ b"), ["a 'x;''y' \";\" -- ;\n/* ; */ b"]);

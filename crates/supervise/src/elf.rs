@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_libraries_are_told_apart() {
+    fn programs_and_libraries_are_distinguished() {
         let place = Scratch::new("kinds");
         let dynamic = read(&build(&place, "dynamic", &[]));
         assert!(dynamic.is_program() && !dynamic.is_static_program() && !dynamic.is_library());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loader_is_no_static_program() {
+    fn the_loader_is_not_a_static_program() {
         let loader = match OWN_MACHINE {
             elf::EM_X86_64 => "/lib64/ld-linux-x86-64.so.2",
             _ => "/lib/ld-linux-aarch64.so.1",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_named() {
+    fn other_architectures_are_named() {
         let place = Scratch::new("machines");
         let mut bytes = fs::read(build(&place, "program", &[])).expect("a program");
         bytes[18] = elf::EM_RISCV as u8;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_file_is_none_and_damage_does_no_harm() {
+    fn other_files_and_damaged_elf_files_are_rejected() {
         let place = Scratch::new("damaged");
         let bytes = fs::read(build(&place, "program", &[])).expect("a program");
         for (name, bytes) in [("empty", &b""[..]), ("text", b"#!/bin/sh\n"), ("cut", &bytes[..40])]

@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_that_is_not_changed_stays_what_it_is() {
+    fn an_environment_without_changes_stays_the_same() {
         let entries = ["Z=1", "A=2", "A=3", "no equals sign", "", "=odd", "LD_PRELOAD=x.so"];
         assert_eq!(of(&entries).finish(), entries);
     }
 
     #[test]
-    fn settings_stand_in_the_place_of_what_was_there() {
+    fn settings_replace_existing_variables() {
         let mut environment = of(&["A=1", "MODE=old", "B=2", "MODE=older"]);
         environment.set("MODE", OsStr::new("new"));
         environment.set("OUTPUT", OsStr::new("/r"));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_of_libraries_gets_ours_in_front() {
+    fn the_library_is_prepended_to_every_list_of_libraries() {
         let mut environment = of(&["LD_PRELOAD=a.so b.so", "A=1", "LD_PRELOAD="]);
         environment.preload(OsStr::new("ours.so"));
         let expected = ["LD_PRELOAD=ours.so:a.so b.so", "A=1", "LD_PRELOAD=ours.so"];
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_run_finds_what_the_user_gave_the_outer_one() {
+    fn an_inner_run_gets_the_users_settings_of_the_outer_one() {
         let entries = ["LD_PRELOAD=own.so", "A=1", "HEAPTIDE_BY_SIZE=on", "HEAPTIDE_MODE=scopes"];
         assert_eq!(Environment::new(&inside(&entries)).finish(), entries);
         assert_eq!(Environment::new(&inside(&["A=1"])).finish(), ["A=1"]);
     }
 
     #[test]
-    fn what_a_program_changed_since_is_its_own() {
+    fn later_changes_by_a_program_are_kept() {
         let changed = |entry: OsString| match entry.to_str() {
             Some("HEAPTIDE_FOLLOW=12") => "HEAPTIDE_FOLLOW=123".into(),
             Some(preload) if preload.starts_with("LD_PRELOAD=") => "LD_PRELOAD=/else.so".into(),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_nonsense_changes_nothing() {
+    fn an_invalid_list_changes_nothing() {
         for list in ["", ",", "A", "A:1", "A:x:y", "A:99:0", "A:18446744073709551615:0"] {
             let entries = ["A=1".to_owned(), format!("HEAPTIDE_RUN={list}")];
             let entries = entries.map(OsString::from);

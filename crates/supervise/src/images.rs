@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_image_of_a_killed_process_ends_with_it() {
+    fn the_last_image_of_a_killed_process_is_marked_as_ended() {
         let (path, open) = directory("killed");
         let mut images = watched(&open);
         let child = sleeper();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_the_watch_is_watched_too() {
+    fn earlier_processes_are_watched_too() {
         let (path, open) = directory("before");
         let mut images = Images::new(&open, 1).expect("images");
         let child = sleeper();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_other_processes_and_noted_ends_are_left_alone() {
+    fn other_profiles_and_recorded_ends_are_not_changed() {
         let (path, open) = directory("others");
         let mut images = watched(&open);
         let changes: [fn(&mut FileHeader); 4] = [
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_at_once_has_ended_now() {
+    fn a_process_that_ends_immediately_has_ended_now() {
         let (path, open) = directory("gone");
         let mut images = watched(&open);
         let child = sleeper();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_wakes_those_who_wait() {
+    fn an_end_wakes_waiting_threads() {
         let (path, open) = directory("wakes");
         let mut images = watched(&open);
         let child = sleeper();

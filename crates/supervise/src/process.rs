@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_with_its_first_environment() {
+    fn a_process_has_its_initial_environment() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .env("HERE", "a=b")

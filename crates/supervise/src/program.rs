@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_as_execvp_finds_them() {
+    fn programs_are_found_like_by_execvp() {
         let place = Scratch::new("find");
         let (first, second) = (place.join("first"), place.join("second"));
         for directory in [&first, &second] {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_program_has_nothing_in_its_way() {
+    fn an_ordinary_program_can_be_recorded() {
         let place = Scratch::new("ordinary");
         let program = build(&place, "program", &[]);
         assert_eq!(Obstacle::from_program(&program, None), None);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_in_a_static_program_leaves_nothing_in_its_way() {
+    fn a_static_program_with_an_embedded_recorder_can_be_recorded() {
         let place = Scratch::new("embedded");
         let note = "__attribute__((section(\".note.heaptide\"), used, aligned(4)))\n\
                     static const struct { int name, text, kind; char bytes[20]; } note =\n\
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn go_and_allocators_without_names_are_partly_in_the_way() {
+    fn go_and_unnamed_allocators_are_partial_obstacles() {
         let place = Scratch::new("partly");
         let text = |name: &str, text: &str| {
             fs::write(place.join(name), text).expect("a source");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preloaded_sanitizer_is_one() {
+    fn a_preloaded_sanitizer_is_found() {
         let place = Scratch::new("preloaded");
         let program = build(&place, "program", &[]);
         let of = |preloaded: &str| Obstacle::from_program(&program, Some(OsStr::new(preloaded)));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_with_rights_of_their_own_are_privileged() {
+    fn programs_with_more_rights_than_their_user_are_privileged() {
         let place = Scratch::new("privileged");
         let program = build(&place, "program", &[]);
         if !getuid().is_root() {

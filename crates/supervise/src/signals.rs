@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_group_got_is_not_forwarded() {
+    fn signals_to_the_group_are_not_forwarded() {
         let mut seen = vec![from(0, libc::SIGINT)];
         let own = vec![from(0, libc::SIGINT), from(5, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(own, &mut seen), [from(5, libc::SIGTERM)]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sender_that_signals_process_and_group_signals_once() {
+    fn a_signal_to_process_and_group_is_forwarded_once() {
         let mut seen = vec![from(5, libc::SIGTERM)];
         let own = vec![from(5, libc::SIGTERM), from(5, libc::SIGTERM), from(6, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(own, &mut seen), [from(6, libc::SIGTERM)]);
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn to_stop_and_to_go_on_exclude_each_other() {
+    fn stop_and_continue_cancel_each_other() {
         let (stop, go_on, other) = (from(1, libc::SIGTSTP), from(2, libc::SIGCONT), from(1, 15));
         assert!(stop.cancels(&go_on) && go_on.cancels(&stop));
         assert!(!stop.cancels(&stop) && !go_on.cancels(&other) && !other.cancels(&stop));
     }
 
     #[test]
-    fn what_has_no_counterpart_yet_is_kept() {
+    fn unmatched_signals_are_kept() {
         let mut seen = vec![from(5, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(vec![], &mut seen), []);
         assert_eq!(sent_to_us_alone(vec![from(5, libc::SIGTERM)], &mut seen), []);

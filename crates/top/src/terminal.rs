@@ -235,7 +235,7 @@ mod tests {
 
     /// Runs in a terminal, as a separate program.
     #[test]
-    #[ignore = "it panics: `a_panic_gives_the_terminal_back` runs it"]
+    #[ignore = "it panics: `a_panic_restores_the_terminal` runs it"]
     fn a_screen_that_panics() {
         assert!(is_there(), "a terminal");
         let (sender, _receiver) = mpsc::channel();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_the_terminal_back() {
+    fn a_panic_restores_the_terminal() {
         if Command::new("tmux").arg("-V").output().is_err() {
             return skip("tmux");
         }

@@ -58,7 +58,7 @@ fn has_time(record: &Record) -> bool {
 
 proptest! {
     #[test]
-    fn there_and_back(records in prop::collection::vec((later(), record()), 0..400)) {
+    fn records_survive_a_round_trip(records in prop::collection::vec((later(), record()), 0..400)) {
         let (mut encoder, mut bytes, mut now) = (Encoder::new(), Vec::new(), 5);
         encoder.begin(now);
         let mut expected = Vec::new();
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn decoding_any_bytes_ends(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let mut decoder = Decoder::new(0, &bytes);
         let mut records = 0;
         while let Some(record) = decoder.next() {
@@ -93,7 +93,7 @@ proptest! {
 
     /// A clock that runs backwards counts as stopped.
     #[test]
-    fn time_never_goes_back(ticks in prop::collection::vec(any::<u32>(), 1..50)) {
+    fn time_never_decreases(ticks in prop::collection::vec(any::<u32>(), 1..50)) {
         let (mut encoder, mut bytes) = (Encoder::new(), Vec::new());
         encoder.begin(0);
         for &ticks in &ticks {
@@ -111,7 +111,7 @@ proptest! {
 
 /// Frequent records are as short as the crate's documentation states.
 #[test]
-fn usual_records_are_short() {
+fn frequent_records_are_short() {
     let mut encoder = Encoder::new();
     encoder.begin(0);
     let mut room = [0; LONGEST];

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_inserted_and_nothing_else() {
+    fn only_inserted_rules_are_found() {
         let slots = table(1024);
         for pc in 0..400u64 {
             assert_eq!(insert(&slots, 0x40_1000 + 5 * pc, rule(pc as i32 * 8)), Inserted::New);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_and_a_larger_one_takes_all() {
+    fn a_full_table_rejects_and_a_larger_one_accepts_all() {
         let slots = table(16);
         let taken = (1..=64u64).filter(|&pc| insert(&slots, pc, rule(8)) == Inserted::New).count();
         assert_eq!(taken, 16);
@@ -166,7 +166,7 @@ mod models {
     /// Two threads insert the same pc while a third looks it up: it gets the whole rule or none,
     /// and the pc takes one slot.
     #[test]
-    fn a_rule_is_seen_whole_or_not_at_all() {
+    fn a_rule_is_visible_completely_or_not_at_all() {
         loom::model(|| {
             let rule = Rule::new(Step::Frame(Cfa::Sp(24), Bp::Same, Ra::AtCfa(-8)), 3);
             let slots: Arc<Vec<Slot>> = Arc::new((0..2).map(|_| Slot::default()).collect());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_changed_word_is_found_whatever_the_number_of_words() {
+    fn the_innermost_changed_word_is_found_for_any_number_of_words() {
         for frames in 1..40 {
             let (kept, mut memory) = stack(frames);
             let count = kept.frames[frames - 1].start;

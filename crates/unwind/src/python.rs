@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_that_the_versions_report() {
+    fn lines_match_those_of_each_version() {
         check(
             Lines::Increments,
             "00010e020402020106fe0407020110010e010a01",
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interpreter_s_own_offsets_are_taken_only_from_a_build_that_is_known() {
+    fn the_interpreters_offsets_are_used_only_for_supported_builds() {
         // The values of 3.13.0 and Debian's 3.14.8, starting with the thread state.
         let of_313: &[u64] = &[
             304, 0, 8, 16, 72, 152, 160, 232, 32, 80, 8, 0, 56, 72, 70, 208, 112, 120, 128, 136,

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_unknown() {
+    fn steps_that_do_not_fit_are_unknown() {
         let odd = Step::Frame(Cfa::Sp(16), Bp::AtCfa(-12), Ra::AtCfa(-8));
         assert_eq!(Rule::new(odd, 1).step(), Step::Unknown);
     }

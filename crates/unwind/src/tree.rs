@@ -157,7 +157,7 @@ mod models {
 
     /// Two threads look up the same child: both get the same node, and it is in the list once.
     #[test]
-    fn equal_keys_become_one_node() {
+    fn equal_keys_share_a_node() {
         loom::model(|| {
             let all = shared();
             let other = Mine(all.clone(), true);

@@ -231,7 +231,7 @@ fn unchanged_frames_are_not_stepped_again() {
 
 /// A stack that exceeds the space is below the marker node, with the frames next to its top.
 #[test]
-fn a_stack_deeper_than_the_room_is_cut() {
+fn a_stack_that_exceeds_the_space_is_truncated() {
     let all = all();
     let r = all.iter().find(|r| r.name == "rbp_saved_far_inside").expect("the file");
     let (mut tree, mut thread) = (Tree::default(), Thread::new(5, true));

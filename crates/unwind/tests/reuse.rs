@@ -448,7 +448,7 @@ fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
 }
 
 #[test]
-fn reuse_finds_the_nodes_that_unwinding_finds() {
+fn reuse_finds_the_same_nodes_as_unwinding() {
     let mut all = Answers::default();
     let (mut stepped, mut stepped_without) = (0, 0);
     for seed in 0..40 {
@@ -482,7 +482,7 @@ fn equal(_: &mut Random) -> Vec<Function> {
 }
 
 #[test]
-fn stacks_deeper_than_the_room_are_cut_the_same() {
+fn stacks_that_exceed_the_space_are_truncated_consistently() {
     for frames in [9, 10, 16, 17, 33] {
         for seed in 0..10 {
             let mut program = Program::new(seed, equal);

@@ -89,7 +89,7 @@ fn after(program: &[u8]) -> Step {
 const ENTRY: Step = Step::Frame(Cfa::Sp(8), Bp::Same, BELOW);
 
 #[test]
-fn a_row_holds_from_its_location_to_the_next() {
+fn a_row_applies_from_its_location_to_the_next() {
     // Each way to advance, and one more row at the end: push, push, push, push.
     let program: [&[u8]; 4] = [
         &[0x40 | 1, 0x0e, 16],
@@ -121,7 +121,7 @@ fn a_pc_that_is_not_covered_has_no_step() {
 }
 
 #[test]
-fn every_way_to_say_where_the_cfa_is() {
+fn every_form_of_a_cfa_rule() {
     let frame = |cfa| Step::Frame(cfa, Bp::Same, BELOW);
     // def_cfa, def_cfa_register, def_cfa_offset, and the two signed variants with the factor -8.
     assert_eq!(after(&[0x0c, RBP, 16]), frame(Cfa::Bp(16)));
@@ -144,7 +144,7 @@ fn every_way_to_say_where_the_cfa_is() {
 }
 
 #[test]
-fn every_way_to_say_where_rbp_is() {
+fn every_form_of_an_rbp_rule() {
     let frame = |bp| Step::Frame(Cfa::Sp(8), bp, BELOW);
     // offset, offset_extended, offset_extended_sf, expression breg rbp n.
     assert_eq!(after(&[0x80 | RBP, 2]), frame(Bp::AtCfa(-16)));
@@ -168,7 +168,7 @@ fn every_way_to_say_where_rbp_is() {
 }
 
 #[test]
-fn restoring_means_what_the_common_part_said() {
+fn restore_uses_the_rule_of_the_cie() {
     let preamble = [USUAL, &[0x80 | RBP, 2]].concat();
     let tables = Tables::new(b"zR", &preamble, &[0x08, RBP, 0x40 | 8, 0xc0 | RBP]);
     assert_eq!(tables.step(0), Some(ENTRY));
@@ -176,7 +176,7 @@ fn restoring_means_what_the_common_part_said() {
 }
 
 #[test]
-fn remembered_states_come_back() {
+fn remembered_states_are_restored() {
     let program = [0x0a, 0x0e, 16, 0x80 | RBP, 2, 0x40 | 8, 0x0b, 0x40 | 8, 0x0e, 24];
     let tables = Tables::usual(&program);
     assert_eq!(tables.step(7), Some(Step::Frame(Cfa::Sp(16), Bp::AtCfa(-16), BELOW)));
@@ -189,7 +189,7 @@ fn remembered_states_come_back() {
 }
 
 #[test]
-fn the_return_address_tells_the_end() {
+fn an_undefined_return_address_marks_the_end() {
     assert_eq!(after(&[0x07, RA]), Step::End);
     // Not right below the CFA, or in a register: no compiled code does that.
     assert_eq!(after(&[0x80 | RA, 2]), Step::Unknown);
@@ -198,12 +198,12 @@ fn the_return_address_tells_the_end() {
 }
 
 #[test]
-fn a_signal_frame_is_known_by_its_augmentation() {
+fn a_signal_frame_is_recognised_by_its_augmentation() {
     assert_eq!(Tables::new(b"zRS", USUAL, &[]).step(0), Some(Step::Signal));
 }
 
 #[test]
-fn the_header_names_the_frames() {
+fn the_header_has_the_address_of_the_frames() {
     let tables = Tables::usual(&[]);
     assert_eq!(frames_address(&tables.header, HEADER), Some(FRAMES));
     assert_eq!(frames_address(&tables.header[..6], HEADER), None);
@@ -215,7 +215,7 @@ fn the_header_names_the_frames() {
 }
 
 #[test]
-fn a_cut_table_has_a_step_or_none() {
+fn a_truncated_table_has_a_step_or_none() {
     let program =
         [0x0a, 0x40 | 1, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, RBP, 2, 0x76, 0, 0x40 | 9, 0x0b];
     let tables = Tables::usual(&program);
@@ -231,7 +231,7 @@ fn a_cut_table_has_a_step_or_none() {
 }
 
 #[test]
-fn garbage_has_a_step_or_none() {
+fn random_changes_leave_a_step_or_none() {
     let mut random = Random::new(0x5eed);
     let mut steps = 0;
     for _ in 0..20_000 {
@@ -257,7 +257,7 @@ fn garbage_has_a_step_or_none() {
 }
 
 #[test]
-fn wholly_random_sections_do_no_harm() {
+fn random_sections_do_not_panic() {
     let mut random = Random::new(0xbad);
     for _ in 0..20_000 {
         let (mut header, frames) = (random.bytes(63), random.bytes(255));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_random_and_only_the_own_one_is_right() {
+    fn tokens_are_random_and_only_the_right_one_is_accepted() {
         let (one, other) = (access(), access());
         assert_ne!(one.token, other.token);
         assert_eq!(one.token.len(), 48);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_taken_once() {
+    fn a_ticket_is_valid_once() {
         let access = access();
         let ticket = access.query_once();
         assert!(!access.takes_ticket("ticket=") && !access.takes_ticket(&access.query()));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_hosts_and_sites_are_answered() {
+    fn requests_of_other_hosts_and_sites_are_rejected() {
         let host = ("host", "127.0.0.1:4711");
         let good: [&[_]; 6] = [
             &[host],

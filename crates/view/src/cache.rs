@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_made_once_and_the_oldest_goes() {
+    fn each_value_is_computed_once_and_the_oldest_is_evicted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let room = Room { most: 2, least: 1, bytes: 1000 };

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_grow_to_the_stops_around_them() {
+    fn spans_are_extended_to_the_surrounding_stops() {
         let stop = |number, time_ns| Stop { snapshot: Some(number), time_ns };
         let stops = [stop(1, 10), stop(2, 20), stop(3, 30)];
         let end = Stop { snapshot: None, time_ns: 40 };

@@ -105,7 +105,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(outputs[1][-1].output_type, "error")
         self.assertIn("'a b' is not the name of a variable", str(outputs[2]))
 
-    def test_a_kernel_without_the_recorder_says_what_to_install(self):
+    def test_a_kernel_without_the_recorder_names_the_command_to_run(self):
         install = [sys.executable, "-m", "ipykernel", "install", "--name", "bare"]
         subprocess.run(
             [*install, "--prefix", self.directory], check=True, stdout=subprocess.DEVNULL

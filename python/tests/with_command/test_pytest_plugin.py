@@ -244,7 +244,7 @@ class Plugin(unittest.TestCase):
         cases = self.cases()
         return {name: case["failure"] for name, case in cases.items() if case["failure"]}, done
 
-    def test_a_test_that_holds_more_than_before_fails_if_asked_to(self):
+    def test_a_test_with_more_memory_than_before_fails_on_request(self):
         option = "--heaptide-fail-on-increase"
         for size, options, is_failed in (
             (2_000_000, [option], False),
@@ -290,7 +290,7 @@ class Plugin(unittest.TestCase):
         self.assertNotIn("heaptide_peak_bytes", self.cases()["3000000_at_once"])
         self.assertFalse(os.path.exists(os.path.join(self.directory, "pytest.heaptide")))
 
-    def test_inside_another_program_it_says_how_to_start(self):
+    def test_inside_another_program_it_explains_how_to_start(self):
         code = "import pytest, sys; sys.exit(pytest.main(['-p', 'heaptide.pytest_plugin', '--heaptide']))"
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -305,7 +305,7 @@ class Plugin(unittest.TestCase):
 
 
 class Sizes(unittest.TestCase):
-    def test_sizes_are_read_as_pytest_memray_does(self):
+    def test_sizes_are_parsed_like_in_pytest_memray(self):
         for text, size in (("24 MB", 24 << 20), ("1kb", 1024), ("1.5 GB", 1.5 * 2**30), ("7B", 7)):
             self.assertEqual(parse_size(text), size)
         for text in ("", "24", "24 MiB", "-1 KB", "x KB", "1 KB more"):

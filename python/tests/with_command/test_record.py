@@ -167,7 +167,7 @@ class Parts(unittest.TestCase):
         whole = self.by_function("run.heaptide", from_start=True)
         self.assertEqual([whole[name][0] for name in ("keep", "churn", "elsewhere")], [4, 10, 3])
 
-    def test_a_part_is_written_over_by_request_only(self):
+    def test_a_recording_is_overwritten_only_on_request(self):
         code = "import heaptide\nwith heaptide.record('a.heaptide', overwrite=True): x = bytearray(1_000_000)"
         for _ in range(2):
             self.python(code)
@@ -176,7 +176,7 @@ class Parts(unittest.TestCase):
         self.assertIn("mine: already exists", self.python(REFUSED, "mine"))
         self.assertIn("no/such: no such directory", self.python(REFUSED, "no/such/x.heaptide"))
 
-    def test_what_cannot_be_recorded_is_refused_before_it_runs(self):
+    def test_unrecordable_parts_are_rejected_before_they_run(self):
         recorded = self.python(REFUSED, "a.heaptide", options=())
         self.assertEqual(
             recorded,

@@ -95,7 +95,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(timeline["time_ns"], sorted(timeline["time_ns"]))
         self.assertEqual(timeline["peak_bytes"][-1], process["peak_bytes"])
 
-    def test_a_difference_is_of_functions_stacks_or_scopes(self):
+    def test_differences_by_function_stack_or_scope(self):
         (keep,) = [
             row
             for row in self.large.diff(self.later, metric="allocations")
@@ -129,7 +129,7 @@ class Recordings(unittest.TestCase):
             listed = set(re.findall(r"``([\w.]+)``", method.__doc__))
             self.assertEqual(set(table.columns) - listed, set(), method.__name__)
 
-    def test_every_table_can_be_had(self):
+    def test_every_table_is_available(self):
         for name in ("stacks", "frames", "scopes", "labels", "lanes", "windows", "snapshots"):
             table = self.whole.table(name)
             self.assertGreater(len(table.columns), 5, name)
@@ -137,7 +137,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(self.whole.table("snapshots")["name"], [None, "loaded"])
         self.assertEqual(heaptide.open(self.traced).table("events").types["operation"], "string")
 
-    def test_frames_of_data_hold_the_same(self):
+    def test_data_frames_have_the_same_contents(self):
         import duckdb
         import nanoarrow
         import pandas
@@ -184,7 +184,7 @@ class Recordings(unittest.TestCase):
             with self.assertRaisesRegex(heaptide.HeaptideError, reason):
                 fails()
 
-    def test_without_the_command_the_error_says_what_to_install(self):
+    def test_without_the_command_the_error_names_the_package(self):
         path = os.environ["PATH"]
         os.environ["PATH"] = "/nowhere"
         try:

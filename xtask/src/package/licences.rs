@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_a_licence_are_known_by_their_names() {
+    fn licence_files_are_recognised_by_name() {
         assert!(
             ["license-mit", "copying", "unlicense", "licence.md"].iter().all(|n| is_licence(n))
         );

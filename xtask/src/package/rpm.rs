@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_others_are_not_owned() {
+    fn directories_of_other_packages_are_not_owned() {
         let files = ["usr/bin/heaptide", "usr/share/heaptide/a/b"].map(PathBuf::from);
         let text = specification(Path::new("/tree"), &files);
         assert!(text.contains("%dir \"/usr/share/heaptide\"\n%dir \"/usr/share/heaptide/a\"\n"));

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_get_names_that_a_system_knows() {
+    fn directories_get_names_that_systems_search() {
         let to = |path: &str| below_usr(Path::new(path), &[("share/zsh/a", "share/zsh/b")]);
         assert_eq!(to("include/compat/a/b.h"), Path::new("include/heaptide-compat/a/b.h"));
         assert_eq!(to("lib/pkgconfig/heaptide.pc"), Path::new("share/pkgconfig/heaptide.pc"));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_without_end_is_even_and_goes_on() {
+    fn unbounded_growth_is_steady_and_continues() {
         assert!(grows(|x| f64::from(x) * 10.0, 20));
         assert!(grows(|x| f64::from(x) * 10.0 + f64::from(x % 2) * 5.0, 40));
         assert!(!grows(|x| f64::from(x) * 10.0, 9), "too few points");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_through_points_has_its_error() {
+    fn a_fitted_line_has_its_error() {
         let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)];
         let Trend { slope, error } = fit(&points).expect("a line");
         assert!((slope - 2.0).abs() < 1e-9 && error < 1e-9);

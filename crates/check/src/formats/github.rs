@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_command_is_escaped() {
+    fn characters_that_end_a_command_are_escaped() {
         assert_eq!(message("5% of\na::b"), "5%25 of%0Aa::b");
         assert_eq!(property("a::f<x, y>"), "a%3A%3Af<x%2C y>");
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_code_whatever_they_contain() {
+    fn names_are_formatted_as_code() {
         assert_eq!(code("f<int>"), "`f<int>`");
         assert_eq!(code("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "`` a`b ``");

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_lose_their_middle() {
+    fn long_texts_are_elided_in_the_middle() {
         let shown = |text: &'static str, width| {
             let shown = Shown::of(text);
             let (pieces, length) = shown.clamped(width);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_as_wide_as_they_are_to_be() {
+    fn cells_have_the_requested_width() {
         let line = |text, width, is_number| {
             let mut line = "|".to_owned();
             cell(&mut line, text, width, is_number);

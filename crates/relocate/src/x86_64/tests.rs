@@ -56,7 +56,7 @@ fn a_relative_load_is_adapted() {
 }
 
 #[test]
-fn a_relative_operand_before_a_number_is_adapted() {
+fn a_relative_operand_before_an_immediate_is_adapted() {
     // cmp dword ptr [rip + 0x100], 0x100; ret: the immediate with the same bytes stays
     let function = [0x81, 0x3d, 0, 1, 0, 0, 0, 1, 0, 0, 0xc3];
     assert_moved(&function, &[0x81, 0x3d, 0, 0x11, 0, 0, 0, 1, 0, 0], 0, 10);
@@ -66,7 +66,7 @@ fn a_relative_operand_before_a_number_is_adapted() {
 }
 
 #[test]
-fn what_is_out_of_reach_is_refused() {
+fn targets_out_of_reach_are_rejected() {
     let function = [0x48, 0x8b, 0x05, 0, 1, 0, 0, 0xc3];
     let far = relocate(&function, function.len(), AT, AT + (3 << 30));
     assert_eq!(far, Err(Unmovable::OutOfReach));
@@ -95,7 +95,7 @@ fn a_jump_ends_the_moved_code() {
 }
 
 #[test]
-fn a_call_returns_to_where_it_was() {
+fn a_call_returns_to_its_original_address() {
     // push rax; call +0x100; ret
     let function = [0x50, 0xe8, 0, 1, 0, 0, 0xc3];
     let moved = moved(&function).expect("it can be moved");
@@ -108,7 +108,7 @@ fn a_call_returns_to_where_it_was() {
 }
 
 #[test]
-fn what_depends_on_its_place_is_refused() {
+fn position_dependent_instructions_are_rejected() {
     for function in [
         &[0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3][..], // call rax
         &[0xff, 0x15, 0, 0, 0, 0, 0xc3],           // call [rip]
@@ -123,7 +123,7 @@ fn what_depends_on_its_place_is_refused() {
 }
 
 #[test]
-fn too_short_is_refused() {
+fn short_functions_are_rejected() {
     assert_eq!(moved(&[0xc3]), Err(Unmovable::TooShort));
     assert_eq!(moved(&[0x31, 0xc0, 0xc3]), Err(Unmovable::TooShort));
     assert_eq!(moved(&[]), Err(Unmovable::TooShort));
@@ -136,7 +136,7 @@ fn too_short_is_refused() {
 }
 
 #[test]
-fn a_jump_back_to_the_beginning_is_refused() {
+fn a_jump_back_to_the_start_is_rejected() {
     // dec rdi; jne to byte -2 of itself, into the moved bytes; ret
     let inside = [0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3];
     assert_eq!(moved(&inside), Err(Unmovable::JumpInside));
@@ -149,13 +149,13 @@ fn a_jump_back_to_the_beginning_is_refused() {
 }
 
 #[test]
-fn unknown_instructions_are_refused() {
+fn unknown_instructions_are_rejected() {
     assert_eq!(moved(&[0x06; 8]), Err(Unmovable::Unknown)); // push es
     assert_eq!(moved(&[0x50, 0x50, 0x50, 0x50, 0x50, 0x06]), Err(Unmovable::Unknown));
 }
 
 #[test]
-fn any_bytes_are_moved_or_refused() {
+fn any_bytes_are_moved_or_rejected() {
     let mut random = Random::new(7);
     let mut kept = 0;
     for _ in 0..100_000 {

@@ -137,7 +137,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn a_scheduler_of_another_version_is_refused() {
+    async fn a_scheduler_of_another_version_is_rejected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let server = tokio::spawn(serve(listener, address, 20, "0.0.1"));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_sent_as_a_setting_and_read_back_from_the_refusal() {
+    fn the_version_is_sent_as_a_setting_and_parsed_from_the_rejection() {
         let config = SessionConfig::new().with_option_extension(Client::new("1.2.3"));
         let sent = config.options().entries().into_iter().find(|entry| entry.key == KEY);
         assert_eq!(sent.and_then(|entry| entry.value), Some("1.2.3".to_owned()));

@@ -177,7 +177,7 @@ fn judge(how: &[&str], query: &str) {
 }
 
 #[test]
-fn two_executors_answer_as_one_process_does() {
+fn two_executors_return_the_results_of_one_process() {
     let place = scratch("two executors");
     let scheduler = Server::scheduler(&[]);
     let cluster = ["--cluster", scheduler.address()];
@@ -225,7 +225,7 @@ fn results(place: &Path) -> usize {
 }
 
 #[test]
-fn a_killed_executor_does_not_change_the_answer() {
+fn a_killed_executor_does_not_change_the_result() {
     let place = scratch("killed executor");
     let scheduler = Server::scheduler(&["--executor-timeout", "8"]);
     let how = ["--cluster", scheduler.address()];
@@ -257,7 +257,7 @@ fn a_killed_executor_does_not_change_the_answer() {
 }
 
 #[test]
-fn what_is_wrong_with_a_cluster_is_one_line() {
+fn problems_of_a_cluster_are_one_line() {
     let place = scratch("no cluster");
     let dataset = dataset().to_str().expect("UTF-8");
     let asked = |arguments: &[&str]| {

@@ -49,7 +49,7 @@ fn files(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_compaction_that_is_killed_loses_nothing() {
+fn a_killed_compaction_loses_nothing() {
     let dataset = scratch("compacted");
     for recording in recordings() {
         output(&mut export(&dataset, recording));
@@ -107,7 +107,7 @@ fn compacted_and_new_files_are_one_table() {
 }
 
 #[test]
-fn columns_of_other_versions_are_null_or_left_out() {
+fn columns_of_other_versions_are_null_or_omitted() {
     let dataset = scratch("two versions");
     let [steps, _] = recordings();
     output(&mut export(&dataset, steps));

@@ -182,7 +182,7 @@ fn calql_and_sql_agree_on_a_compiler_with_its_processes() {
 }
 
 #[test]
-fn a_dataset_answers_as_its_recordings() {
+fn a_dataset_has_the_results_of_its_recordings() {
     let place = scratch("dataset");
     let all = recordings();
     for recording in all {

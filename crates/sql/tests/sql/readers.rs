@@ -46,7 +46,7 @@ fn python() -> Option<PathBuf> {
 }
 
 #[test]
-fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
+fn duckdb_pandas_and_polars_agree_with_calql() {
     let Some(python) = python() else { return };
     let dataset = scratch("read by others");
     let mut expected = Vec::new();
@@ -111,7 +111,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_script_for_duckdb_has_the_totals_of_sql() {
+fn the_duckdb_script_agrees_with_sql() {
     let Some(python) = python() else { return };
     let dataset = ranks("totals of duckdb");
     let said = || output(Command::new(&python).arg(example("duckdb_totals.py")).arg(&dataset));
@@ -122,7 +122,7 @@ fn the_script_for_duckdb_has_the_totals_of_sql() {
 }
 
 #[test]
-fn the_script_for_spark_has_the_totals_of_sql() {
+fn the_spark_script_agrees_with_sql() {
     let mut has_it = Command::new("python3");
     let has_it = has_it.args(["-c", "import pyspark"]).output().is_ok_and(|of| of.status.success());
     if !has_it || Command::new("java").arg("-version").output().is_err() {

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stop_has_the_counts_of_its_time_in_any_order() {
+    fn each_stop_has_its_counts_in_any_order() {
         let scratch = Scratch::new("top-replay");
         let mut program = ProgramBuilder::with_stacks(&["main", "main;load"]);
         let path = program.write(&scratch);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_packed() {
+    fn steps_that_do_not_fit_are_not_packed() {
         let not = [
             (Cfa::Sp(1 << 26), Bp::Same, Ra::AtCfa(-8)),
             (Cfa::Sp(12), Bp::Same, Ra::AtCfa(-8)),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_packed() {
+    fn steps_that_do_not_fit_are_not_packed() {
         let ra = Ra::AtCfa(-8);
         for cfa in [Cfa::Sp(1 << 23), Cfa::BpDeref(0, 4), Cfa::BpDeref(0, 1024)] {
             assert_eq!(pack(Step::Frame(cfa, Bp::Same, ra)), None);
