@@ -1,4 +1,4 @@
-//! Rules take any numbers: a profile is untrusted input, and no sum of its counters may panic.
+//! Rules accept any numbers: a profile is untrusted input, and no sum of its counters may panic.
 
 use heaptide_advise::{Advice, Finding, History, Suppressions};
 use heaptide_analysis::model::{End, Measure, Process, Recording, Sample, Scope, ScopeId, Window};
@@ -24,7 +24,7 @@ fn process() -> Process {
     process
 }
 
-/// A number that is small, large, or anything.
+/// Returns a number that is small, large, or random.
 fn number(random: &mut Random) -> u64 {
     let any = random.next();
     match any % 5 {
