@@ -31,11 +31,11 @@ pub struct TerminalOptions {
 /// When pages have colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum When {
-    /// On a terminal, subject to NO_COLOR, CLICOLOR and CLICOLOR_FORCE.
+    /// On a terminal, as NO_COLOR, CLICOLOR and CLICOLOR_FORCE allow.
     Auto,
     /// Also in files and pipes.
     Always,
-    /// Never.
+    /// Nowhere.
     Never,
 }
 
