@@ -159,7 +159,7 @@ class Recording:
     def owners(self) -> Table:
         """Returns what each function itself holds and allocates, the largest at the peak first.
 
-        - ``owner``: function that allocations are put down to; None without a stack
+        - ``owner``: function that allocations are attributed to; None without a stack
         - ``at_peak_bytes``, ``at_peak_blocks``: live at the peak of the process
         - ``live_bytes``, ``live_blocks``: allocated and not freed
         - ``allocations``, ``requested_bytes``, ``usable_bytes``: allocated in all

@@ -1,7 +1,7 @@
 //! `heaptide advise`: every 64th block stays live after a peak, so that the memory between cannot
 //! be returned. With -DALIKE, the last blocks stay live, which does not prevent that.
 //
-//   fill  32768 blocks of 1000 bytes, of which 512 stay for most of the run
+//   fill  32768 blocks of 1000 bytes, of which 512 stay live for most of the run
 #include "guest.h"
 
 enum { BLOCKS = 32768, KEPT = 64, TICKS = 80, TICK_US = 10000, TICK_BYTES = 300000 };

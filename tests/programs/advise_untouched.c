@@ -2,7 +2,7 @@
 //! -DALIKE all bytes are touched.
 //
 //   open_channel  64 blocks of 1 MiB
-//   read_config   one block of 1 MiB, all of which is used
+//   read_config   one block of 1 MiB, touched completely
 #include "guest.h"
 
 enum { CHANNELS = 64, BUFFER = 1 << 20, TICKS = 300, TICK_US = 2000, TICK_BYTES = 300000 };

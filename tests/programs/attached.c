@@ -1,10 +1,10 @@
 //! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
 //! waits.
 //
-//   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 from before are freed, and 3
-//      from before are resized to 300 bytes and kept
+//   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 older ones are freed, and 3
+//      older ones are resized to 300 bytes and kept
 //   m: 100 texts of 5000 bytes with their ends (strdup), all freed
-//   p: 100 blocks of 48 bytes by pointers to malloc and free that were taken before
+//   p: 100 blocks of 48 bytes through pointers to malloc and free that were read before
 //   l: limits its address space to 512 MB by setrlimit64, and allocates 64 MiB below that
 //   t: writes the title "name *:1" over its arguments, where name is that of its first argument
 //   e: ends with status 7

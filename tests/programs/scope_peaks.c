@@ -7,7 +7,7 @@
 //   outer > grows         1000           4000     4000   3000 allocated
 //   outer > frees         4000           4000     1000   and freed
 //   again                 1000           6000     1000   in three rounds 1000, 5000, 3000
-//   around                1000           9008     1000   nothing by itself
+//   around                1000           9008     1000   nothing directly
 //   around > inside       1000           9008     1000   8008 allocated and freed
 //   below                 1000           1104     1104   104 allocated, far below the peak
 //   open                  1104           1208            104 allocated, not ended

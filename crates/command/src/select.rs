@@ -129,7 +129,7 @@ impl Selected {
     }
 }
 
-/// The reason why a recording has no selected process; none if it has one.
+/// Returns the reason why a recording has no selected process; `None` if it has one.
 pub fn absence(recording: &Recording, pid: Option<u32>) -> Option<String> {
     let path = recording.path.display();
     if recording.processes.is_empty() {

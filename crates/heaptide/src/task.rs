@@ -95,7 +95,7 @@ impl<F> Drop for Scoped<F> {
 /// static FETCH: Name = Name::new("fetch");
 ///
 /// async fn fetch() -> usize {
-///     vec![0u8; 100].len() // allocated in `fetch`, on whichever thread it is polled
+///     vec![0u8; 100].len() // allocated in `fetch`, on any thread that polls it
 /// }
 ///
 /// let future = fetch().in_scope(&FETCH); // to be awaited, or given to an executor

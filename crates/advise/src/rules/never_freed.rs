@@ -23,10 +23,10 @@ pub(super) const RULE: Rule = Rule {
 const BLOCKS_MIN: u64 = 100;
 /// The number of blocks that matters even if their bytes are few.
 const MANY_BLOCKS: u64 = 10_000;
-/// A program that leaves more lines of code without frees than this does not free at its end.
+/// If more lines of code than this never free, the program does not free its data at its end.
 const LINES_MAX: usize = 3;
-/// What the other lines leave live, in percent of what they had at peak, if the program frees
-/// before it ends.
+/// The maximal live bytes of other lines, in percent of theirs at peak, in a program that frees its
+/// data before it ends.
 const OTHERS_LIVE_PERCENT_MAX: u64 = 10;
 /// Minimal bytes of other lines at peak: with less, there is no basis for comparison.
 const OTHERS_MIN: u64 = 64 << 10;
