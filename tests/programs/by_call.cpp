@@ -2,8 +2,8 @@
 //! site at the same stack. All are in the scope `calls`.
 //
 // Known allocations and failures:
-//   malloc   19, 0: 7 of 101 bytes, 3 that realloc gets, 7 of 109 after calls that return no block or an
-//                   unrecorded one, 2 exceptions
+//   malloc   19, 0: 7 of 101 bytes, 3 that realloc gets, 7 of 109 after calls that
+//                   return no block or an unrecorded one, 2 exceptions
 //   calloc    6, 1: 5 of 102 bytes, 1 of 110 with a label, then with another one
 //   realloc   5, 1: of a block twice, of none three times
 //   aligned   5, 1
