@@ -102,7 +102,7 @@ extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Addr
     black_box(block)
 }
 
-/// Takes over from an entry that has entered the recorder.
+/// Returns the guard for an entry that has already entered the recorder.
 #[inline(always)]
 fn entered(lane: *mut u8) -> Inside {
     // SAFETY: not null, because the entry found the gate open; an entry continues only once.

@@ -15,7 +15,7 @@ pub(crate) enum Filter<'q> {
     All(Vec<Filter<'q>>),
     Any(Vec<Filter<'q>>),
     Not(Box<Filter<'q>>),
-    /// True if whether one of the attributes has a matching value equals the flag.
+    /// Holds if one of the attributes has a matching value; with `false`, if none has.
     Test(Vec<Wanted<'q>>, bool),
 }
 
@@ -95,8 +95,7 @@ enum Asked<'q> {
     Matched(&'q regex::Regex),
 }
 
-/// Returns the required value, and whether any record value must match it. Relations that exclude a
-/// value are the negation of the relations that require it.
+/// Returns the condition on a value, and whether some value must satisfy it; with `false`, none may.
 fn asked(relation: &Relation) -> (Asked<'_>, bool) {
     match relation {
         Relation::Exists => (Asked::Anything, true),

@@ -75,7 +75,7 @@ impl Bounds {
 pub enum Early {
     /// Code without usable unwind information.
     NoRule,
-    /// A rule led to an address outside of the stack, or not outwards.
+    /// A rule led to an address outside of the stack, or not further out.
     OutsideStack,
 }
 

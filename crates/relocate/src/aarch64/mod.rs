@@ -79,7 +79,7 @@ enum Kind {
     Ends,
     /// A jump by a distance.
     Jump(i64),
-    /// A conditional jump by a distance, which is in these bits.
+    /// A conditional jump by a distance, with the bits that hold the distance.
     Branch(i64, u32),
     /// Computes an address: the distance is added to the instruction's address, or to its page.
     Address { by: i64, of_page: bool },
