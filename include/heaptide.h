@@ -2,9 +2,8 @@
 //! and monitors. It works whether or not the recorder is loaded.
 //
 // Header only: there is nothing to link or to initialise. A program that uses it behaves the same
-// without the recorder, where each call costs one load and one branch. Under `heaptide run
-// PROGRAM`, or when the program is linked with `-lheaptide` before other libraries, the calls reach
-// the recorder.
+// without the recorder, where a call costs one load and one branch. Under `heaptide run`, or linked
+// with `-lheaptide` before other libraries, the calls reach the recorder.
 //
 // Unless a comment states otherwise, these rules hold for every function here:
 // - Any thread may call it at any time: before main, in constructors and destructors, at exit.
@@ -12,9 +11,8 @@
 //   module, which looks up the recorder, is not safe.
 // - It does not print, throw or abort, and leaves errno unchanged.
 // - Names are zero-terminated strings of any length, and are copied.
-// - "Not loaded" describes the call without the recorder, or with a recorder of an incompatible
-//   version. With `--mode counters`, scopes, labels and pools behave as if the recorder were not
-//   loaded.
+// - "Not loaded" describes the call without the recorder, or with an incompatible version of it.
+//   With `--mode counters`, scopes, labels and pools behave as if it were not loaded.
 //
 // Requires C99 or C++98, and GCC or Clang. The recorder exists for Linux on x86-64 and aarch64.
 // heaptide.hpp has guards and classes for C++11.
@@ -40,8 +38,8 @@ struct heaptide_figures {
     uint64_t allocations, frees, reallocations, failed;       // number of calls
     uint64_t requested_bytes, usable_bytes, freed_bytes;      // sums over blocks
     int64_t live_blocks, live_bytes;  // now; in windows and measurements the change, may be < 0
-    uint64_t peak_bytes;     // process: highest live bytes; window: highest live bytes of the process
-                             // while it was open; measurement: largest rise since its start; else 0
+    uint64_t peak_bytes;     // process: highest live. Window: highest live of the process while it
+                             // was open. Measurement: largest rise since its start. Else 0
     uint64_t largest_bytes;  // the largest request; 0 if unknown (windows)
 };
 
@@ -99,8 +97,7 @@ struct heaptide_monitor {
     void (*allocated)(void *context, void *block, size_t requested, size_t usable);
     // Called before the real release. May be NULL.
     void (*freed)(void *context, void *block, size_t usable);
-    // Called once, when the monitor is deregistered or the process exits; no other call follows.
-    // May be NULL.
+    // Called once, at deregistration or at exit; no other call follows. May be NULL.
     void (*destroy)(void *context);
 };
 
@@ -240,16 +237,14 @@ static inline uint32_t heaptide_name(const char *value)
     return t ? t->intern(NULL, 0, value, strlen(value)) : 0;
 }
 
-// Returns the number of `value` of any attribute ("function", "phase", "loop", …), or 0 if not
-// loaded or out of space.
+// Returns the number of `value` of any attribute ("function", "phase", …), or 0 likewise.
 static inline uint32_t heaptide_name_string(const char *attribute, const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->intern(attribute, strlen(attribute), value, strlen(value)) : 0;
 }
 
-// Returns the number of an integer value of an attribute ("iteration#main", …), or 0 if not loaded
-// or out of space.
+// Returns the number of an integer value of an attribute ("iteration#main", …), or 0 likewise.
 static inline uint32_t heaptide_name_int(const char *attribute, int64_t value)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -270,9 +265,8 @@ static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attri
     return name;
 }
 
-// Variants of heaptide_name() and heaptide_name_string() for hot code: each place in the source
-// looks up its name only once, so the strings must be the same at each execution. For use in
-// functions only.
+// Variants of heaptide_name() and heaptide_name_string() for hot code in functions: each place
+// looks up its name only once, so the strings must be the same at each execution.
 #define HEAPTIDE_NAME(value) HEAPTIDE_NAME_STRING("region", value)
 #define HEAPTIDE_NAME_STRING(attribute, value)                              \
     (__extension__({                                                        \
@@ -362,9 +356,8 @@ static inline uint64_t heaptide_context(void)
     return t ? t->context() : 0;
 }
 
-// Replaces the calling thread's scope path by `context`, a result of heaptide_context(), and
-// returns the previous path. Restore that when the work on behalf of the other thread is done. Not
-// loaded: 0.
+// Replaces the calling thread's scope path by a result of heaptide_context(), and returns the
+// previous path, to restore when the work for the other thread is done. Not loaded: 0.
 static inline uint64_t heaptide_set_context(uint64_t context)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -373,16 +366,14 @@ static inline uint64_t heaptide_set_context(uint64_t context)
 
 // ---- Labels: names of blocks. 1: done. 0: no block starts there, out of space, or not loaded
 
-// Labels the block that starts at `block`, with elements of one byte. A block has one label:
-// labelling it again replaces the label.
+// Labels the block that starts at `block`, with elements of one byte, replacing its label.
 static inline int heaptide_label_block(const void *block, const char *label)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->label(block, label, strlen(label), 1, NULL, 0, 0) : 0;
 }
 
-// Labels the block that starts at `block`, an array of `dimensions[0] × dimensions[1] × …`
-// elements.
+// Labels the block at `block`, an array of `dimensions[0] × dimensions[1] × …` elements.
 static inline int heaptide_label_dimensions(const void *block, const char *label,
                                             size_t element_bytes, const size_t *dimensions,
                                             size_t dimension_count)
@@ -399,9 +390,8 @@ static inline int heaptide_label_array(const void *block, const char *label, siz
     return heaptide_label_dimensions(block, label, element_bytes, &count, 1);
 }
 
-// Labels memory that need not be a block: static data, a mapping, a part of a pool. If a heap block
-// or pool block starts there, that block is labelled instead, so that its bytes are not counted
-// twice. `bytes` and `element_bytes` must not be 0.
+// Labels memory that need not be a block: static data, a mapping, a part of a pool. A block that
+// starts there is labelled itself, and not counted twice. `bytes`, `element_bytes` > 0.
 static inline int heaptide_label_region(const void *address, const char *label, size_t bytes,
                                         size_t element_bytes)
 {
@@ -410,17 +400,15 @@ static inline int heaptide_label_region(const void *address, const char *label, 
     return t ? t->label(address, label, strlen(label), element_bytes, &count, 1, bytes) : 0;
 }
 
-// Removes the label of the memory that starts at `address`. 1: done. 0: it has no label, or not
-// loaded.
+// Removes the label of the memory at `address`. 1: done. 0: it has no label, or not loaded.
 static inline int heaptide_unlabel(const void *address)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->unlabel(address) : 0;
 }
 
-// Label a variable with its own name. For a pointer, the block has one element of the pointed-to
-// type, bytes (HEAPTIDE_LABEL_BLOCK, for void pointers), `count` elements, or `rows` times
-// `columns` elements. HEAPTIDE_LABEL_VARIABLE labels the memory of an array variable.
+// Label a variable with its own name. For a pointer, its block has one element of the pointed-to
+// type, bytes (for void pointers), `count` elements, or `rows` times `columns` elements.
 #define HEAPTIDE_LABEL(pointer)                                                          \
     heaptide_label_dimensions((pointer), #pointer, sizeof *(pointer), NULL, 0)
 #define HEAPTIDE_LABEL_BLOCK(pointer) heaptide_label_block((pointer), #pointer)
@@ -462,16 +450,14 @@ static inline int heaptide_pool_add(uint32_t pool, const void *chunk, size_t byt
     return t ? t->pool_add(pool, chunk, bytes) : 0;
 }
 
-// Removes a chunk from its pool. Call it before the chunk is released; free() of a heap block
-// implies it.
+// Removes a chunk from its pool. Call it before releasing the chunk, unless that is done by free().
 static inline int heaptide_pool_remove(const void *chunk)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->pool_remove(chunk) : 0;
 }
 
-// Reports that the pool has handed out a block of `requested` bytes, and reserved `usable` bytes
-// for it.
+// Reports that the pool has handed out a block with `usable` bytes for a request of `requested`.
 static inline int heaptide_pool_allocated(uint32_t pool, const void *block, size_t requested,
                                           size_t usable)
 {
@@ -522,9 +508,9 @@ static inline int heaptide_window_figures(uint32_t window, struct heaptide_figur
     return t && window ? t->window_figures(window, out) : 0;
 }
 
-// Starts to count what this thread allocates and frees. Until heaptide_measure_end(), the thread
-// refers to the measurement, which must not move. Measurements must end in the reverse order of
-// their starts, on the same thread. Not loaded: does nothing.
+// Starts to count what this thread allocates and frees. Until heaptide_measure_end(), the
+// measurement must not move. Measurements end in reverse order, on their thread. Not loaded: does
+// nothing.
 static inline void heaptide_measure_begin(struct heaptide_measurement *measurement)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -532,9 +518,8 @@ static inline void heaptide_measure_begin(struct heaptide_measurement *measureme
         t->measure_begin(measurement);
 }
 
-// Ends a measurement and stores its counters, including those of measurements nested in it, in
-// `*out`, unless `out` is NULL. 1: done. 0: it is not this thread's innermost measurement, or not
-// loaded; `*out` is zeroed.
+// Ends a measurement and stores its counters, including nested measurements, in `*out`, unless
+// `out` is NULL. 1: done. 0: not this thread's innermost, or not loaded; `*out` is zeroed.
 static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
                                        struct heaptide_figures *out)
 {
@@ -562,9 +547,8 @@ static inline uint32_t heaptide_snapshot_now(const char *name)
     return t ? t->snapshot(name, strlen(name)) : 0;
 }
 
-// Turns recording of the process on (1) or off (0), regardless of earlier calls. While recording is
-// off or paused, allocations are not recorded, but frees of recorded blocks are. Not loaded: does
-// nothing.
+// Turns recording of the process on (1) or off (0), regardless of earlier calls. While it is off or
+// paused, allocations are not recorded; frees of recorded blocks are. Not loaded: does nothing.
 static inline void heaptide_turn(int on)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -587,17 +571,15 @@ static inline void heaptide_resume(int whole_process)
         t->resume(whole_process);
 }
 
-// Returns whether allocations of this thread (0) or of the process (1) are being recorded. Not
-// loaded: 0.
+// Returns whether allocations of this thread (0) or of the process (1) are recorded. Not loaded: 0.
 static inline int heaptide_active(int whole_process)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->active(whole_process) : 0;
 }
 
-// Records stacks only for requests of at least `bytes`, or, if `below` is set, of less than
-// `bytes`; all other requests share one site. 0, 0 records all stacks again. Not loaded: does
-// nothing.
+// Records stacks only for requests of at least `bytes`, or, with `below`, of less; others share one
+// site. 0, 0 records all stacks again. Not loaded: does nothing.
 static inline void heaptide_threshold(size_t bytes, int below)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -612,8 +594,7 @@ static inline int heaptide_reset(void)
     return t ? t->reset() : 0;
 }
 
-// Writes this thread's buffered events, for readers outside of the process. Not loaded: does
-// nothing.
+// Writes this thread's buffered events, for readers of the profile. Not loaded: does nothing.
 static inline void heaptide_flush(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -764,8 +745,7 @@ static __attribute__((unused)) void heaptide_monitor_exit_(void)
     }
 }
 
-// Stores an id where a handler finds it. Prefers slots that have no handler yet, and then registers
-// one.
+// Stores an id where a handler finds it, preferably in a slot that needs a new handler.
 static inline int heaptide_monitor_keep_(uint64_t id)
 {
     int pass, i;

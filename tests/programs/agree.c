@@ -1,8 +1,9 @@
 //! A library to preload before the recorder: unwinds each allocation a second time, with the C++
 //! runtime.
 //
-// At exit it writes `$AGREE.PID`, with a line for each distinct stack: its count, then its addresses
-// in their modules, outermost first, each the return address minus one, like in recordings.
+// At exit it writes `$AGREE.PID`, with a line for each distinct stack: its count, then its
+// addresses in their modules, outermost first, each the return address minus one, like in
+// recordings.
 // plugin: agree.so agree.c -fexceptions -lgcc_s
 #include "guest.h"
 #include <dlfcn.h>

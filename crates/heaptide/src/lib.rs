@@ -59,8 +59,8 @@
 //!
 //! # Programs that no library can be loaded into
 //!
-//! A program that is linked statically, or whose allocator is not malloc, embeds the recorder around
-//! its allocator, with feature `recorder`:
+//! A program that is linked statically, or whose allocator is not malloc, embeds the recorder
+//! around its allocator, with feature `recorder`:
 //!
 #![cfg_attr(feature = "recorder", doc = "```")]
 #![cfg_attr(not(feature = "recorder"), doc = "```ignore")]

@@ -95,7 +95,8 @@ enum Asked<'q> {
     Matched(&'q regex::Regex),
 }
 
-/// Returns the condition on a value, and whether some value must satisfy it; with `false`, none may.
+/// Returns the condition on a value, and whether some value must satisfy it; with `false`, none
+/// may.
 fn asked(relation: &Relation) -> (Asked<'_>, bool) {
     match relation {
         Relation::Exists => (Asked::Anything, true),
