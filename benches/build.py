@@ -1,4 +1,4 @@
-"""Compiles the programs of the benchmarks and generates their inputs, where sources are newer."""
+"""Compiles the programs of the benchmarks and generates their inputs, if sources are newer."""
 import os
 import subprocess
 import sys
@@ -25,7 +25,7 @@ COMPILE = {
 
 
 def path(name):
-    """Where a compiled program is."""
+    """Returns the path of a compiled program."""
     return os.path.join(BIN, name)
 
 

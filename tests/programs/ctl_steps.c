@@ -1,9 +1,9 @@
-//! Does one step for each letter on standard input, and answers with the letter when it is done.
+//! Performs one step for each letter on standard input, and echoes the letter when it is done.
 //
 // a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
-// frees all of them. t: touch allocates and frees one byte. u: USR2 comes. s: it takes a snapshot
-// of itself. 1, 0: it turns its recording on, off. w: scope `work` allocates 60 bytes and frees
-// what small allocated last. q, or the end: exits.
+// frees all of them. t: touch allocates and frees one byte. u: raises USR2. s: takes a snapshot of
+// itself. 1, 0: turns its recording on, off. w: scope `work` allocates 60 bytes and frees the last
+// block of small. q, or the end of input: exits.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <signal.h>

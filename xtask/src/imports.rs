@@ -1,5 +1,5 @@
-//! The direction of imports: no cycle among the files of a crate, and no import from a lower
-//! folder into a higher one.
+//! Checks the direction of imports: no cycles among the files of a crate, and no import from a
+//! lower folder into a higher one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,8 +7,8 @@ use crate::problem::Problem;
 use crate::rust_paths::{Module, Source};
 use crate::text::Text;
 
-/// The folders and files at the root of a crate, lowest first. Each imports from those before it
-/// only. Crates without a line here have no declared order.
+/// The folders and files at the root of a crate, lowest first. Each may import only from earlier
+/// ones. Crates that are not listed have no declared order.
 const LAYERS: &[(&str, &[&str])] = &[
     ("crates/recorder", &["sys", "store", "event", "api"]),
     ("crates/advise", &["finding", "material", "rule", "rules", "suppression", "advice"]),
@@ -113,17 +113,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 
-/// All problems with the imports of the crates in these texts.
+/// Returns all problems with the imports of crates.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
     Rules { layers: LAYERS }.check(texts)
 }
 
-/// What is declared about crates.
+/// The declared order of a crate.
 struct Rules<'a> {
     layers: &'a [(&'a str, &'a [&'a str])],
 }
 
-/// An import of one file by another, at a line of the first.
+/// An import of one file by another, with its line.
 struct Import<'a> {
     from: &'a str,
     line: usize,
@@ -145,7 +145,7 @@ impl Rules<'_> {
     }
 }
 
-/// One problem for each shortest cycle; the first of those that share a file.
+/// Returns one problem per shortest cycle; of cycles that share a file, only the first.
 fn cycles(imports: &[Import]) -> Vec<Problem> {
     let mut graph: BTreeMap<&str, Vec<&Import>> = BTreeMap::new();
     for import in imports {
@@ -169,13 +169,13 @@ fn cycles(imports: &[Import]) -> Vec<Problem> {
     problems
 }
 
-/// Imports from a layer into a higher one, and files that are in no layer.
+/// Returns imports of a higher layer, and files that are in no layer.
 fn upward(sources: &BTreeMap<Module, Source>, imports: &[Import], order: &[&str]) -> Vec<Problem> {
     let top: BTreeMap<&str, &str> = sources
         .iter()
         .map(|(module, source)| (source.path, module.first().map_or("", String::as_str)))
         .collect();
-    // The root of the crate is above all.
+    // The root of the crate is above all layers.
     let rank = |name: &str| match name {
         "" => Some(order.len()),
         name => order.iter().position(|layer| *layer == name),
@@ -199,7 +199,7 @@ fn upward(sources: &BTreeMap<Module, Source>, imports: &[Import], order: &[&str]
     problems
 }
 
-/// The files of each crate, by its directory.
+/// Returns the files of each crate, by its directory.
 fn crates(texts: &[Text]) -> BTreeMap<&str, Vec<&Text>> {
     let root = |text: &Text| {
         let root =
@@ -219,7 +219,7 @@ fn crates(texts: &[Text]) -> BTreeMap<&str, Vec<&Text>> {
     crates
 }
 
-/// The sources of a crate by module, without those that only tests have.
+/// Returns the sources of a crate by module, excluding modules that only tests use.
 fn sources<'a>(files: &[&'a Text]) -> BTreeMap<Module, Source<'a>> {
     let read = |text: &&'a Text| {
         let source = Source::read(&text.path, &text.content)?;
@@ -232,7 +232,7 @@ fn sources<'a>(files: &[&'a Text]) -> BTreeMap<Module, Source<'a>> {
     sources
 }
 
-/// The imports between the files of a crate, each once, at its first line.
+/// Returns the imports between the files of a crate, each once, at its first line.
 fn imports<'a>(sources: &BTreeMap<Module, Source<'a>>) -> Vec<Import<'a>> {
     let mut imports = Vec::new();
     for source in sources.values() {
@@ -250,7 +250,7 @@ fn imports<'a>(sources: &BTreeMap<Module, Source<'a>>) -> Vec<Import<'a>> {
     imports
 }
 
-/// The imports of a shortest way from a file back to itself.
+/// Returns the imports on a shortest path from a file back to itself.
 fn shortest_cycle<'a>(
     graph: &BTreeMap<&str, Vec<&'a Import<'a>>>,
     start: &str,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_reported_once_with_its_way() {
+    fn a_cycle_is_reported_once_with_its_path() {
         let files = [
             ("lib.rs", "mod a;\nmod b;\nmod c;\nuse a::A;\n"),
             ("a.rs", "//! A.\n\nuse crate::b::B;\n"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_takes_from_a_parent_that_exports_it_is_a_cycle() {
+    fn a_child_that_imports_from_a_parent_that_exports_it_is_a_cycle() {
         let files = [
             ("lib.rs", "mod a;\n"),
             ("a/mod.rs", "mod b;\nmod c;\npub use b::B;\n"),

@@ -1,4 +1,4 @@
-//! The rules and chores of this repository, run by a program: `cargo xtask COMMAND`.
+//! The repository's checks and tasks: `cargo xtask COMMAND`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

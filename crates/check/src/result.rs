@@ -1,4 +1,4 @@
-//! Whether limits are kept, and who is responsible where they are not.
+//! Compares values with limits, and finds the owners responsible for exceeded ones.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use crate::limit::{Bound, Limit};
 use crate::part::Part;
 use crate::values::{Measured, OwnerValue, Place, Value};
 
-/// A limit, and what it is on.
+/// A limit, and the part of the process that it applies to.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// The part of the process.
@@ -20,73 +20,72 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What it is called in baselines and output: `peak`, `scope parse: allocations`.
+    /// Returns its name in baselines and output: `peak`, `scope parse: allocations`.
     pub fn name(&self) -> String {
         let quantity = self.limit.quantity.name();
         if self.part.is_all() { quantity.to_owned() } else { format!("{}: {quantity}", self.part) }
     }
 }
 
-/// What came out for one rule.
+/// The result of one rule.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The name of the rule.
     pub name: String,
     /// Its limit.
     pub limit: Limit,
-    /// The value found.
+    /// The measured value.
     pub value: u64,
-    /// What it is a share of, if it is one.
+    /// The total, if the limit is a percentage.
     pub whole: Option<u64>,
     /// The value in the baseline, if there is one.
     pub before: Option<u64>,
     /// Whether the value is more than the limit.
     pub is_exceeded: bool,
-    /// Of a limit that is exceeded the owners responsible: with a baseline those that grew, most
-    /// growth first; otherwise those with most.
+    /// The owners responsible for an exceeded limit: with a baseline those that grew, largest
+    /// growth first; otherwise those with the largest values.
     pub owners: Vec<Responsible>,
 }
 
-/// An owner that is responsible.
+/// A responsible owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Responsible {
     /// The function.
     pub name: String,
-    /// What it has.
+    /// Its value.
     pub value: u64,
-    /// What it had in the baseline, if there is one. Owners that the baseline does not have had
-    /// little.
+    /// Its value in the baseline, if there is one. Owners that the baseline omits had small values.
     pub before: Option<u64>,
-    /// Where in the source.
+    /// Its location in the source.
     pub place: Option<Place>,
 }
 
 impl Responsible {
-    /// By how much it grew; without a baseline all that it has.
+    /// Returns its growth; without a baseline, its value.
     pub fn growth(&self) -> i128 {
         i128::from(self.value) - i128::from(self.before.unwrap_or(0))
     }
 }
 
-/// What came out for all rules.
+/// The results of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// What was checked: the recording and the process.
     pub subject: String,
     /// In the order of the rules.
     pub all: Vec<Finding>,
-    /// What is not known of the process, so that values may be too small.
+    /// Reasons why values may be too small.
     pub notes: Vec<String>,
 }
 
 impl Findings {
-    /// How many limits are exceeded.
+    /// Returns the number of exceeded limits.
     pub fn exceeded(&self) -> usize {
         self.all.iter().filter(|finding| finding.is_exceeded).count()
     }
 }
 
-/// The values that rules are about, by the names of the rules.
+/// Measures the values for rules, by the names of the rules.
 ///
 /// # Errors
 ///
@@ -99,7 +98,7 @@ pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> 
     Ok(values)
 }
 
-/// Compares values, as [`measure`] returns them for these rules, with limits.
+/// Compares values, which [`measure`] returned for these rules, with limits.
 ///
 /// # Errors
 ///
@@ -137,7 +136,7 @@ impl Finding {
         Finding { name, limit, value, whole, before, is_exceeded, owners }
     }
 
-    /// The largest value that is allowed, if it is a number.
+    /// Returns the maximal allowed value, if it is absolute.
     pub fn most(&self) -> Option<u64> {
         let before = self.before.unwrap_or(0);
         match self.limit.bound {
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_whole() {
+    fn shares_are_relative_to_the_total() {
         let now = value(20, Some(100), &[]);
         assert!(!finding("temporary=20%", &now, None).is_exceeded);
         assert!(finding("temporary=19.9%", &now, None).is_exceeded);

@@ -1,4 +1,4 @@
-//! What quantities are in a process or a part of it: in all, and by owner.
+//! Measures quantities of a process or a part of it: in total, and by owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use crate::part::Part;
 /// A quantity of a part of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Value {
-    /// In all.
+    /// The total.
     pub total: u64,
-    /// What it is a share of, if it is one.
+    /// The total that a percentage refers to, if there is one.
     pub whole: Option<u64>,
-    /// What each owner has of it; nothing for owners without. Their sum may be less: not all
-    /// allocations have a stack.
+    /// The values of owners; owners without a value are omitted. Their sum may be less than the
+    /// total, because some allocations have no stack.
     pub owners: BTreeMap<String, OwnerValue>,
 }
 
-/// What an owner has of a quantity.
+/// The value of an owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnerValue {
     /// The value.
     pub value: u64,
-    /// Where in the source most of it is allocated, if that is known.
+    /// The source location of most of it, if known.
     pub place: Option<Place>,
 }
 
 /// A line of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The path of the file, as the compiler had it.
+    /// The path of the file, as the compiler stored it.
     pub file: Arc<str>,
     /// The line.
     pub line: u32,
 }
 
-/// A process whose quantities are asked for.
+/// A process to measure.
 pub struct Measured<'a> {
     process: &'a Process,
     owners: Owners,
-    /// Where blocks are from that are live at the end and not suppressed.
+    /// The origins of blocks that are live at the end and not suppressed.
     leaks: FxHashSet<Origin>,
 }
 
@@ -54,7 +54,7 @@ pub struct Measured<'a> {
 #[derive(Clone, Copy, Default)]
 struct OfOwner {
     sum: Sum,
-    /// The frame with the most, and its value.
+    /// The frame with the largest value, and that value.
     most: Option<(FrameId, u64)>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Measured<'a> {
         Measured { process, owners: Owners::of(process), leaks }
     }
 
-    /// A quantity of a part.
+    /// Measures a quantity of a part.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Resident memory, whose owners are those of live bytes at the peak.
+    /// Measures resident memory; its owners are those of live bytes at peak.
     fn resident(&self, part: &Part) -> Result<Value, String> {
         if !part.is_all() {
             return Err(format!("{part}: resident memory is known of the whole process only"));
@@ -155,7 +155,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Owners by names that are the same in every build.
+    /// Returns owners by names that are the same in every build.
     fn named(
         &self,
         by_owner: FxHashMap<u32, OfOwner>,
@@ -189,7 +189,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The metric of sites that stands for a quantity.
+/// Returns the metric of sites for a quantity.
 fn metric(quantity: Quantity) -> Measure {
     match quantity {
         Quantity::Peak | Quantity::Resident => Measure::AtPeakBytes,
@@ -198,7 +198,7 @@ fn metric(quantity: Quantity) -> Measure {
     }
 }
 
-/// The metric of sums that stands for a quantity: only a whole process has a peak.
+/// Returns the metric of totals for a quantity: only a whole process has a peak.
 fn whole_metric(quantity: Quantity, part: &Part) -> Measure {
     match quantity {
         Quantity::Peak | Quantity::Metric(Measure::PeakBytes) if part.is_all() => {

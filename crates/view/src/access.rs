@@ -1,9 +1,9 @@
 //! Access control: a request needs the token, and must come from a page of this server or from a
 //! person.
 //!
-//! A page of another site can have a browser send requests here: its name may lead to this machine
-//! (DNS rebinding), which the `Host` header shows; or it names this server, which `Origin` and
-//! `Sec-Fetch-Site` show. It does not know the token, whatever it sends.
+//! A page of another site can make a browser send requests here: its host name may resolve to this
+//! machine (DNS rebinding), which the `Host` header reveals, or it may request this server's
+//! address, which `Origin` and `Sec-Fetch-Site` reveal. In any case it does not know the token.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -22,24 +22,25 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What responses allow a page, beside what a nonce allows: nothing of other servers.
+/// The content security policy of responses, in addition to a nonce: nothing from other servers.
 const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src 'self' data: blob:; \
     worker-src blob:; style-src-attr 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// Who is answered.
+/// Decides which requests are answered.
 pub(crate) struct Access {
     token: String,
-    /// Opens the page once: command lines, where others can read it, have this and not the token.
+    /// Opens the page once: command lines, which others can read, contain this instead of the
+    /// token.
     ticket: Mutex<Option<String>>,
-    /// What `Host` may be.
+    /// Valid values of `Host`.
     hosts: Vec<String>,
 }
 
 impl Access {
-    /// A new token for a server at an address.
+    /// Creates a new token for a server at an address.
     ///
-    /// Errors: the system has no random numbers.
+    /// Errors: the system provides no random numbers.
     pub(crate) fn new(address: SocketAddr) -> Result<Access, Error> {
         let port = address.port();
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
@@ -55,18 +56,18 @@ impl Access {
         Ok(Access { token: random()?, ticket: Mutex::new(Some(random()?)), hosts })
     }
 
-    /// The part of an address that lets its reader in.
+    /// Returns the query of an address that grants access.
     pub(crate) fn query(&self) -> String {
         format!("token={}", self.token)
     }
 
-    /// The same for a first request.
+    /// Returns the query that grants access for one request.
     pub(crate) fn query_once(&self) -> String {
         let ticket = self.ticket.lock().unwrap_or_else(|error| error.into_inner());
         format!("ticket={}", ticket.as_deref().unwrap_or_default())
     }
 
-    /// Whether a request has the ticket, which is then of no use any more.
+    /// Returns whether a request has the ticket, and invalidates it.
     pub(crate) fn takes_ticket(&self, query: &str) -> bool {
         let Some(given) = parameter(query, "ticket") else { return false };
         let mut ticket = self.ticket.lock().unwrap_or_else(|error| error.into_inner());
@@ -114,7 +115,8 @@ impl Access {
     }
 }
 
-/// Whether a person follows a link to the page from another one, such as a terminal in a browser.
+/// Returns whether a person followed a link to the page from another one, such as a terminal in a
+/// browser.
 fn is_followed_link<B>(request: &Request<B>) -> bool {
     let is = |name: HeaderName, value: &str| {
         let mut all = request.headers().get_all(name).iter().map(text);
@@ -128,7 +130,7 @@ fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or_default()
 }
 
-/// The value of a parameter of a query; ours have no characters that are escaped.
+/// Returns the value of a query parameter; valid values contain no escaped characters.
 fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
@@ -137,16 +139,17 @@ fn is_same(given: &str, own: &str) -> bool {
     given.as_bytes().ct_eq(own.as_bytes()).into()
 }
 
-/// A random text of hexadecimal digits.
+/// Returns random hexadecimal digits.
 ///
-/// Errors: the system has no random numbers.
+/// Errors: the system provides no random numbers.
 pub(crate) fn random() -> Result<String, Error> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(Error::Token)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds to a response what keeps it from other pages, from caches, and from loading anything.
+/// Adds headers to a response that protect it from other pages and caches, and forbid loading
+/// anything.
 pub(crate) fn protect<B>(response: &mut Response<B>) {
     let headers: &mut HeaderMap = response.headers_mut();
     let fixed = [
@@ -164,7 +167,7 @@ pub(crate) fn protect<B>(response: &mut Response<B>) {
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
 }
 
-/// The policy of a page whose scripts and styles have a nonce.
+/// Returns the policy of a page whose scripts and styles have a nonce.
 pub(crate) fn policy_of_page(nonce: &str) -> String {
     format!("{POLICY}; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'")
 }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_random_and_only_the_own_one_is_right() {
+    fn tokens_are_random_and_only_the_right_one_is_accepted() {
         let (one, other) = (access(), access());
         assert_ne!(one.token, other.token);
         assert_eq!(one.token.len(), 48);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_taken_once() {
+    fn a_ticket_is_valid_once() {
         let access = access();
         let ticket = access.query_once();
         assert!(!access.takes_ticket("ticket=") && !access.takes_ticket(&access.query()));
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_hosts_and_sites_are_answered() {
+    fn requests_of_other_hosts_and_sites_are_rejected() {
         let host = ("host", "127.0.0.1:4711");
         let good: [&[_]; 6] = [
             &[host],

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::refusal::Refusal;
 use crate::store::{For, Part};
 
-/// Whose.
+/// A request for owners.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,

@@ -1,4 +1,4 @@
-//! The connections: a bounded number, each with a bounded time for its requests.
+//! The connections: a bounded number, each with a time limit for its requests.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::error::Error;
 use crate::routes;
 use crate::store::{Store, Words};
 
-/// Connections at the same time; more wait.
+/// The most simultaneous connections; others wait.
 const CONNECTIONS: usize = 512;
-/// How long a client may take to send the head of a request, and to be idle before it.
+/// The time limit for a client to send the header of a request, including idle time before it.
 const HEAD: Duration = Duration::from_secs(10);
-/// Bytes of the head of a request.
+/// The most bytes of a request's header.
 const HEAD_MAX: usize = 64 << 10;
-/// Threads that read recordings.
+/// The number of threads that read recordings.
 const READERS: usize = 4;
-/// How long nothing is accepted after the system had no room for a connection.
+/// The pause in accepting connections after the system had no resources for one.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
-/// What is served, and where.
+/// What to serve, and where.
 pub struct Options {
     /// The recordings.
     pub recordings: Vec<Opened>,
-    /// A loopback address; port 0 is any that is free.
+    /// A loopback address; port 0 means any free port.
     pub address: SocketAddr,
     /// Whether programs may be controlled.
     pub has_control: bool,
-    /// Reads options of the command line.
+    /// Parses options of the command line.
     pub words: Words,
     /// Findings that the page omits.
     pub suppressions: Suppressions,
@@ -48,7 +48,7 @@ pub struct Options {
     pub version: &'static str,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -57,7 +57,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the recordings, and listens.
+    /// Opens the recordings and starts to listen.
     ///
     /// Errors: the address is not a loopback address or is in use, or a recording cannot be read.
     pub fn start(options: Options) -> Result<Server, Error> {
@@ -80,19 +80,19 @@ impl Server {
         Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })
     }
 
-    /// The address of the page, with the token.
+    /// Returns the address of the page, with the token.
     pub fn url(&self) -> String {
         format!("http://{}/?{}", self.address, self.app.access.query())
     }
 
-    /// An address that opens the page once, for command lines that others can read.
+    /// Returns an address that opens the page once, for command lines that others can read.
     pub fn url_once(&self) -> String {
         format!("http://{}/?{}", self.address, self.app.access.query_once())
     }
 
-    /// Answers until Ctrl-C.
+    /// Serves requests until Ctrl-C.
     ///
-    /// Errors: there can be no server.
+    /// Errors: the server cannot be started.
     pub fn run(self) -> Result<(), Error> {
         let Server { listener, app, runtime, .. } = self;
         let served = runtime.block_on(async {
@@ -101,7 +101,7 @@ impl Server {
             tokio::spawn(serve(listener, routes));
             tokio::signal::ctrl_c().await.map_err(Error::Start)
         });
-        // What is being read is of no use to anybody.
+        // Running reads are no longer needed.
         runtime.shutdown_background();
         served
     }
@@ -124,13 +124,13 @@ async fn serve(listener: tokio::net::TcpListener, routes: Router) {
     }
 }
 
-/// Answers the requests of a connection.
+/// Serves the requests of a connection.
 async fn answer(stream: TcpStream, routes: Router) {
-    let _ = stream.set_nodelay(true); // an answer is late otherwise, and the same
+    let _ = stream.set_nodelay(true); // without it, responses are only delayed
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    let _ = connection.await; // the client sent nonsense, or left
+    let _ = connection.await; // the client sent invalid data, or disconnected
 }

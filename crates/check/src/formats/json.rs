@@ -1,4 +1,4 @@
-//! For scripts: everything that was found.
+//! Output for scripts: all results.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::result::{Finding, Findings, Responsible};
 
-/// The version of the form.
+/// The version of the format.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ struct OwnerEntry<'a> {
     line: Option<u32>,
 }
 
-/// Writes what was found as one JSON object and a newline.
+/// Writes the results as one JSON object and a newline.
 ///
 /// # Errors
 ///

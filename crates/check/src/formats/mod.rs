@@ -1,4 +1,4 @@
-//! What was found, for people and machines: a file for each format.
+//! Output formats, one file for each, and shared texts.
 
 pub mod github;
 pub mod json;
@@ -9,7 +9,7 @@ pub mod text;
 use crate::limit::Quantity;
 use crate::result::{Finding, Responsible};
 
-/// Owners that a text names.
+/// The most owners in a text.
 const OWNERS: usize = 5;
 
 impl Finding {
@@ -17,7 +17,7 @@ impl Finding {
         self.limit.quantity
     }
 
-    /// `412 of at most 400`, with what percentages are.
+    /// Returns `412 of at most 400`, with the total for percentages.
     fn measured(&self) -> String {
         let quantity = self.quantity();
         let value = quantity.amount(self.value);
@@ -36,14 +36,14 @@ impl Finding {
         format!("{value}{share}, limit {most}")
     }
 
-    /// One line about a limit that is exceeded, with the owners responsible.
+    /// Returns one line about an exceeded limit, with the responsible owners.
     fn sentence(&self) -> String {
         let owners: Vec<String> = self.owners.iter().take(3).map(|o| self.shown(o)).collect();
         let by = if owners.is_empty() { String::new() } else { format!(": {}", owners.join("; ")) };
         format!("{} is {}{by}", self.name, self.measured())
     }
 
-    /// `parse_row +12 KiB to 40 KiB`, or what it has.
+    /// Returns `parse_row +12 KiB to 40 KiB`, or the owner's value.
     fn shown(&self, owner: &Responsible) -> String {
         let value = self.quantity().amount(owner.value);
         match owner.before {
@@ -52,14 +52,14 @@ impl Finding {
         }
     }
 
-    /// A change with its sign.
+    /// Formats a change with its sign.
     fn change(&self, change: i128) -> String {
         let amount = u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX);
         let sign = if change < 0 { '-' } else { '+' };
         format!("{sign}{}", self.quantity().amount(amount))
     }
 
-    /// By how much the value changed from the baseline: `+1.00 KiB (+5.0%)`.
+    /// Formats the change from the baseline: `+1.00 KiB (+5.0%)`.
     fn change_from_baseline(&self) -> Option<String> {
         let before = self.before?;
         let change = i128::from(self.value) - i128::from(before);

@@ -1,4 +1,4 @@
-//! What sites are told apart by: stacks, frames, scopes, labels, lanes, processes, modules.
+//! Tables of the dimensions of sites: stacks, frames, scopes, labels, lanes, processes, modules.
 
 use heaptide_analysis::model::{
     End, FrameId, LabelId, Measure, Mode, Process, ScopeId, Shape, Sum,
@@ -166,7 +166,7 @@ pub(super) const LABELS: Source = Source {
     }),
 };
 
-/// Dimensions that a row of a label lists.
+/// The most shapes to list in a row of a label.
 const DIMS_LISTED: usize = 16;
 
 fn set_dims(filler: &mut Filler, row: usize, shapes: &[&Shape]) {

@@ -1,4 +1,4 @@
-//! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
+//! `sites`: counters by stack, scope, label and thread.
 
 use heaptide_analysis::attribution::{Owners, Types};
 use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
@@ -16,7 +16,7 @@ pub(super) const SITES: Source = Source {
     records: Records::Tables(fill),
 };
 
-/// What a block has of its site, in every table of blocks.
+/// Returns the columns that blocks inherit from their site, in every table of blocks.
 pub(super) fn of_blocks() -> Vec<Info> {
     vec![
         Info::text("stack", "functions from the outermost to the allocating one")
@@ -74,12 +74,12 @@ fn fill(filler: &mut Filler, process: &Process) {
     }
 }
 
-/// By stack, its node; empty if nobody wants them.
+/// Returns nodes by stack; empty if not needed.
 pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId> {
     stack_tree(filler, process, "stack")
 }
 
-/// The same of stacks in another column.
+/// Like `stack_nodes`, for stacks in another column.
 pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -> Vec<NodeId> {
     let Some(stack) = filler.column(column) else {
         return Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -
     nodes
 }
 
-/// Where scopes are: by scope path, its node, and the values of iterations.
+/// The nodes and iteration values of scopes, by scope path.
 pub(super) struct Places {
     pub(super) nodes: Vec<NodeId>,
     pub(super) iterations: Vec<(AttributeId, Vec<Option<Bits>>)>,
@@ -127,7 +127,7 @@ impl Places {
         places
     }
 
-    /// Values of a loop's iterations by scope path.
+    /// Returns the values of a loop's iterations by scope path.
     fn values(&mut self, attribute: AttributeId) -> &mut [Option<Bits>] {
         let known = self.iterations.iter().position(|(id, _)| *id == attribute);
         let at = known.unwrap_or_else(|| {
@@ -148,7 +148,7 @@ impl Places {
 
 type Column = Option<AttributeId>;
 
-/// The columns of what blocks have of their site, and the texts in them.
+/// The columns that blocks inherit from their site, with their texts.
 pub(super) struct Blocks {
     owners: Option<Owners>,
     types: Types,
@@ -194,7 +194,7 @@ impl Blocks {
         }
     }
 
-    /// What the blocks of a site are called.
+    /// Returns the label of a site's blocks.
     pub(super) fn label(&self, site: &Site) -> Option<Bits> {
         site.label.map(|id| self.labels[id.0 as usize])
     }
@@ -218,7 +218,7 @@ impl Blocks {
         self.place(filler, process, row, site.stack);
     }
 
-    /// Where the innermost function is.
+    /// Sets the location of the innermost function.
     fn place(&self, filler: &mut Filler, process: &Process, row: usize, stack: StackId) {
         let Some(id) = process.frames_of(stack).next() else {
             return;
@@ -309,7 +309,7 @@ impl Of {
     }
 }
 
-/// The kind of its values, for tables with the same column.
+/// Returns the column of stacks, for other tables with this column.
 pub(super) fn stack_column() -> Info {
     Info::new("stack", Kind::Text, "", "functions from the outermost to the innermost")
         .form(Form::Stack)
