@@ -26,7 +26,7 @@ use heaptide_supervise::supervisor::Supervisor;
 use crate::finish::{End, Own, finish, withdraw};
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
-use crate::options::{Mode, PythonMemory, RunOptions};
+use crate::options::{Mode, PythonMemory, RunOptions, SnapshotOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::reports::{Check, Reports};
@@ -76,23 +76,24 @@ fn record(
     if python_objects {
         environment.set(PYTHONMALLOC, OsStr::new("malloc"));
     }
-    let Started { supervisor, recorded, own } =
+    let Started { mut supervisor, recorded, own } =
         start(options, &settings, program, environment, obstacle.as_ref())?;
     let lead = Arc::new(match own.number {
         Some(_) => Lead::among(recorded.path()),
         None => Lead::alone(),
     });
-    let snapshots = options.snapshot_every.map(|every| {
-        Snapshots::start(recorded.path(), every, lead.clone(), |error| {
-            message(format_args!("{error}; later snapshots may also be missing"));
-        })
-    });
-    if let Some(Err(error)) = &snapshots {
-        message(error);
+    let snapshots = begin_snapshots(&options.snapshots, None, recorded.path(), &lead);
+    for (signal, name) in options.snapshots.signals() {
+        if let Some(snapshots) = &snapshots {
+            supervisor.consume(signal, snapshots.taker(name));
+        }
     }
     let mover = settings.has_trace().then(|| Mover::start(recorded.path(), lead));
     let ended = supervisor.wait();
-    drop(snapshots);
+    if let Some(snapshots) = snapshots {
+        snapshots.note_end(own.member.root_pid, !ended.status.success());
+        snapshots.finish();
+    }
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
@@ -101,6 +102,23 @@ fn record(
         reports.write(&recording);
     }
     outcome::exit(exit_status(ended.status))
+}
+
+/// Begins to take the snapshots that options ask for of a recording; none if they ask for none.
+pub fn begin_snapshots(
+    options: &SnapshotOptions,
+    only: Option<u32>,
+    recording: &Path,
+    lead: &Arc<Lead>,
+) -> Option<Snapshots> {
+    let plan = options.plan(only);
+    if plan.is_empty() {
+        return None;
+    }
+    let begun = Snapshots::start(recording, plan, lead.clone(), |error| {
+        message(format_args!("{error}; more snapshots may be missing, or not removed"));
+    });
+    begun.map_err(message).ok()
 }
 
 /// Which allocator CPython uses for its objects.

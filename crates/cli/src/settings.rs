@@ -74,6 +74,8 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
                 ([ON, OFF].contains(&&*text), "on or off")
             }
             Setting::MaxSize
+            | Setting::MaxProfile
+            | Setting::KeepSnapshots
             | Setting::SnapshotSignal
             | Setting::Rank
             | Setting::Ranks

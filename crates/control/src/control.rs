@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
-use heaptide_analysis::recording::snapshot;
+use heaptide_analysis::recording::snapshot::{self, Origin};
 use heaptide_format::{FileHeader, MAGIC, REQUEST_BELOW, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
@@ -151,9 +151,14 @@ impl Control {
     }
 
     /// Takes a snapshot, and asks the program to put it on its timeline: number, file, answer.
-    pub fn snapshot(&self, name: &str, wait: Wait) -> Result<(u32, PathBuf, Answer), Error> {
+    pub fn snapshot(
+        &self,
+        name: &str,
+        wait: Wait,
+        origin: Origin,
+    ) -> Result<(u32, PathBuf, Answer), Error> {
         let now_ns = self.now_ns();
-        let (number, file) = snapshot::take(&self.running.file, name, now_ns)?;
+        let (number, file) = snapshot::take(&self.running.file, name, now_ns, origin)?;
         let request = Request::Snapshot;
         let answer = self.lock()?.request(request, number.into(), name, now_ns, wait)?;
         Ok((number, file, answer))

@@ -104,6 +104,8 @@ pub const ADDRESS_BITS: u32 = 48;
 pub const PROFILE_SUFFIX: &str = ".profile";
 /// A snapshot, a copy of the profile at some moment, is `PID-IMAGE.NUMBER` with this.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
+/// The least limit of a profile: less has no room for modules and threads.
+pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// The copy that figures are counted from after a reset is `PID-IMAGE` with this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
 
@@ -254,6 +256,8 @@ pub enum Gap {
     BelowThreshold = 3,
     /// The request was not below the stack threshold, and stacks are for those that are.
     AboveThreshold = 4,
+    /// The stack was not stored: the profile had reached its limit.
+    ProfileLimit = 5,
 }
 
 /// [`Key::flags`]: memory that is not from the allocator: a mapping, a static array. In no total.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::identity::{Identity, Lifetime};
 use super::process::Process;
 
@@ -19,6 +21,8 @@ pub struct Recording {
     /// Why the program that was started is not among the processes; empty if it is, or if nobody
     /// noted why.
     pub unrecorded: String,
+    /// What was removed to keep the recording within its limits.
+    pub removed: Removed,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
     /// Files that could not be read.
@@ -46,6 +50,30 @@ impl Recording {
         let end =
             |lifetime: &Lifetime| lifetime.start_realtime_ns.saturating_add(lifetime.duration_ns);
         lifetimes().map(end).max().unwrap_or(0).saturating_sub(start)
+    }
+}
+
+/// What was removed of a recording to keep it within its limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Removed {
+    /// Snapshots that a ring gave up.
+    #[serde(default)]
+    pub snapshots: u64,
+    /// Bytes that they took on disk.
+    #[serde(default)]
+    pub snapshot_bytes: u64,
+}
+
+impl Removed {
+    /// Whether nothing was removed.
+    pub fn is_empty(&self) -> bool {
+        *self == Removed::default()
+    }
+
+    /// Adds what was removed of another recording.
+    pub(crate) fn add(&mut self, other: &Removed) {
+        self.snapshots = self.snapshots.saturating_add(other.snapshots);
+        self.snapshot_bytes = self.snapshot_bytes.saturating_add(other.snapshot_bytes);
     }
 }
 

@@ -18,6 +18,8 @@ pub mod metadata;
 mod open;
 pub mod origin;
 mod parts;
+mod removed;
+pub mod ring;
 pub mod running;
 mod seal;
 pub mod snapshot;

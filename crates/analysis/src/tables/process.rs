@@ -162,6 +162,7 @@ fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -
         has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
         interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
+        profile_limit: unrecorded::profile_limit(header),
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }
@@ -336,6 +337,10 @@ fn python_frame(line: &PythonLine) -> Frame {
     }
 }
 
+/// The function that stands for stacks which were not stored because the profile had reached its
+/// limit.
+pub(crate) const UNSTORED: &str = "[stack not stored: profile limit]";
+
 /// What a pseudo frame stands for.
 fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
@@ -346,6 +351,7 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
         mark if mark == format::Gap::AboveThreshold as u64 => {
             Some("[not below the stack threshold]")
         }
+        mark if mark == format::Gap::ProfileLimit as u64 => Some(UNSTORED),
         _ => None,
     }
 }

@@ -17,3 +17,4 @@ pub mod suppressions;
 pub mod timeline;
 pub mod tree;
 pub mod unnamed;
+pub mod unstored;

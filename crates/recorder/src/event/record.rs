@@ -134,7 +134,7 @@ fn site_of_scope(lane: &mut LaneState) -> SiteId {
 fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
     if site.is_none() {
         process().lost(Loss::NoSite);
-        return lane.place.base_site;
+        return lane.place.unstored_site;
     }
     site
 }

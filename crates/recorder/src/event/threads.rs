@@ -9,8 +9,9 @@ use crate::event::process::{Process, State, note_threads, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
 use crate::event::{stacks, stats, thread_measure, trace};
-use crate::store::ids::{ScopeId, SiteId};
-use crate::store::{scopes, sites};
+use crate::store::ids::{NodeId, ScopeId, SiteId};
+use crate::store::place::Place;
+use crate::store::{profile, scopes, sites};
 use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
 use crate::sys::memory::{self, InChild};
@@ -255,8 +256,10 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         if p.header().mode.get() != Mode::Counters as u32 {
             let place = &mut (*state).place;
-            place.root_scope = scopes::create_root(&mut records.roots, index as u32);
-            place.base_site = sites::create(place, 0);
+            profile::beyond_limit(p, || {
+                place.root_scope = scopes::create_root(&mut records.roots, index as u32);
+                create_first_sites(p, place);
+            });
             if place.base_site.is_none() || place.root_scope.is_none() {
                 memory::release(memory, parts.all, InChild::Zeros);
                 return core::ptr::null_mut();
@@ -267,6 +270,18 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*lanes().table.load(Relaxed).add(index)).store(state, Relaxed);
         lanes().count.store(index + 1, Release);
         state
+    }
+}
+
+/// Creates the sites of a lane that have no stack of the program.
+fn create_first_sites(p: &Process, place: &mut Place) {
+    place.base_site = sites::create(place, 0);
+    place.unstored_site = match p.unstored.load(Relaxed) {
+        0 => place.base_site,
+        node => sites::of_stack(place, NodeId::new(node)),
+    };
+    if place.unstored_site.is_none() {
+        place.unstored_site = place.base_site;
     }
 }
 

@@ -113,7 +113,8 @@ impl Cursor {
     #[inline(never)]
     fn take_slow(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
-        let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX).max(least);
+        let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX);
+        let length = length.min(room_below_limit(store(), kind)).max(least);
         let Some(extent) = new_extent(store(), kind, owner, length) else {
             return core::ptr::null_mut();
         };
@@ -482,6 +483,7 @@ fn write_header(
     header.start_realtime_ns.set(kernel::clock_ns(kernel::CLOCK_REALTIME));
     header.start_monotonic_ns.set(p.start_ns.load(Relaxed));
     header.epoch.set(1);
+    header.profile_limit.set(options.max_profile);
     header.file_end.set(PAGE);
     header.process_start_ticks.set(kernel::start_ticks());
     header.pid_namespace.set(kernel::pid_namespace());
@@ -581,10 +583,39 @@ pub fn string(text: &[u8]) -> StringId {
 /// A new extent, with its header written; none if the file cannot grow.
 fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static ExtentHeader> {
     let extent = try_extent(p, kind, owner, length);
-    if extent.is_err() {
+    if matches!(extent, Err(NoExtent::Room | NoExtent::Turn)) {
         p.lost(Loss::NoSpace);
     }
     extent.ok()
+}
+
+/// Bytes that extents of a kind may take below the limit of the profile. Lanes and timelines are
+/// not held back: the totals need the former, and the latter grow ever more slowly. Events have a
+/// limit of their own.
+fn room_below_limit(p: &Store, kind: Kind) -> u64 {
+    const FREE: [Kind; 6] = [
+        Kind::Lanes,
+        Kind::MappedLanes,
+        Kind::Timeline,
+        Kind::MappedTimeline,
+        Kind::FormerThreads,
+        Kind::Events,
+    ];
+    let header = p.header();
+    let limit = header.profile_limit.get();
+    if limit == 0 || FREE.contains(&kind) || p.beyond_limit.load(Relaxed) > 0 {
+        return u64::MAX;
+    }
+    let used = header.file_end.get().saturating_sub(header.trace_bytes.get());
+    limit.saturating_sub(used) & !(PAGE - 1)
+}
+
+/// Makes records that the limit of the profile does not hold back: few, which exact totals need.
+pub fn beyond_limit<R>(p: &Store, make: impl FnOnce() -> R) -> R {
+    p.beyond_limit.fetch_add(1, Relaxed);
+    let made = make();
+    p.beyond_limit.fetch_sub(1, Relaxed);
+    made
 }
 
 /// Why there is no extent.
@@ -594,6 +625,8 @@ pub enum NoExtent {
     Room,
     /// Others have been making it grow for a long time.
     Turn,
+    /// The profile has reached its limit.
+    Limit,
 }
 
 /// The same, saying why not. `owner` is that of sites ([`crate::store::ids::SiteId::owner_word`]),
@@ -604,8 +637,14 @@ pub fn try_extent(
     owner: u32,
     length: u64,
 ) -> Result<&'static ExtentHeader, NoExtent> {
-    let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
     let header = p.header();
+    if length > room_below_limit(p, kind) {
+        if header.profile_full_ns.get() == 0 {
+            header.profile_full_ns.set(p.now().max(1));
+        }
+        return Err(NoExtent::Limit);
+    }
+    let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
     let start = header.file_end.get(); // changes under the lock only
     let end = start + length;
     if end > p.backed.load(Relaxed) {

@@ -1,9 +1,9 @@
 //! Lines about a process that several views begin with: how it ran and ended, its part, its trace.
 
-use heaptide_analysis::model::{End, Process};
+use heaptide_analysis::model::{End, Process, Removed};
 use heaptide_analysis::trace::OnDisk;
 
-use crate::shared::quantity::{bytes, count, duration};
+use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// What the bytes that are live when the counts end are called.
 pub(crate) fn live_name(process: &Process) -> &'static str {
@@ -37,6 +37,16 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         None => "out of space".to_owned(),
     };
     Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
+}
+
+/// What was removed to keep a recording within its limits; none if nothing was.
+pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
+    let Removed { snapshots, snapshot_bytes } = *removed;
+    let size = match snapshot_bytes {
+        0 => String::new(), // the programs removed them, and do not count that
+        size => format!(" ({})", bytes(size)),
+    };
+    (snapshots > 0).then(|| format!("{}{size}, to keep the newest", counted(snapshots, "snapshot")))
 }
 
 /// How an image ended, in words that follow "it".
