@@ -63,8 +63,8 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     let python = python(header);
     let limit = profile_limit(header).map(|ProfileLimit { bytes, reached_ns }| {
         format!(
-            "the profile reached its limit of {} after {}: stacks that were new then are not \
-             stored; totals and threads are complete",
+            "the profile reached its limit of {} after {}: stacks, names, marks and modules that \
+             were new then are not stored; totals are complete",
             quantity::bytes(bytes),
             quantity::duration(reached_ns)
         )

@@ -4,7 +4,8 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, Outcome, clean, heaptide, library, profiles, recorded, report, run, scratch, until,
+    Guest, Outcome, clean, heaptide, library, preloaded, profiles, recorded, report,
+    report_of_kind, run, scratch, until,
 };
 use crate::recording::{list, number};
 use crate::steps::{Steps, read};
@@ -363,6 +364,71 @@ fn a_limit_of_the_profile() {
     let missing = outcome.stderr.lines().filter(|line| line.contains("  missing  "));
     assert_eq!(missing.count(), 1, "one line is about all of it: {}", outcome.stderr);
     assert_limit(&recording, 100_000, 1 << 20, &place);
+}
+
+/// What grows with a program that runs for months, each in a program that does nothing else, with a
+/// profile that has no room for it: all is counted, and the profile has its size.
+#[test]
+fn everything_that_grows_keeps_to_the_limit_of_the_profile() {
+    const LIMIT: u64 = 1 << 20;
+    let place = scratch("limit-grows");
+    let program = Guest::read("service_grows.c").build("service_grows.c", &["-pthread", "-ldl"]);
+    let library_of_program =
+        Guest::read("plugin.c").build("grown.so", &["-shared", "-fPIC", "-DWORK=grown_work"]);
+    for (kind, times, is_reached) in [
+        ("nothing", 20_000, false),
+        ("stacks", 20_000, true),
+        ("scopes", 20_000, true),
+        ("labels", 20_000, true),
+        ("names", 3_000, true),
+        ("marks", 20_000, true),
+        ("windows", 20_000, true),
+        ("mappings", 20_000, true),
+        ("modules", 3_000, true),
+    ] {
+        let words = |command: &mut Command| {
+            command.args([kind, &times.to_string()]).arg(&library_of_program).current_dir(&place);
+        };
+        let mut bare = clean(Command::new(&program));
+        words(&mut bare);
+        let bare = run(&mut bare, &place);
+        assert_eq!(bare.status, 4, "{kind}: {}", bare.stdout);
+        let recording = place.join(format!("{kind}.heaptide"));
+        let mut command = preloaded(&program, &recording);
+        command.env("HEAPTIDE_MAX_PROFILE", LIMIT.to_string());
+        words(&mut command);
+        assert_eq!(bare, run(&mut command, &place), "{kind}");
+        let report = report(&recording, &place);
+        let process = &list(&report, "processes")[0];
+        let own = evaluate(&report, "totals", "allocations") - times;
+        assert!(own >= 0 && (own < 10 || kind == "modules"), "{kind}: {own} more");
+        assert_eq!(process["profile_limit"].is_null(), !is_reached, "{kind}");
+        if kind == "mappings" {
+            let mapped = report_of_kind("mapped", &recording, &place);
+            let own = evaluate(&mapped, "totals", "allocations") - times;
+            assert!((0..10).contains(&own), "{own} more mappings");
+        }
+        let size = fs::metadata(&profiles(&recording)[0]).expect("the profile").len();
+        // Threads are stored beyond the limit: each name a page, and a half for its counters.
+        let threads = list(process, "lanes").len() as u64 * (6 << 10);
+        assert!(size <= LIMIT + threads + (64 << 10), "{kind}: {size} bytes, {threads} of threads");
+    }
+}
+
+/// Threads with ever new names: the first have their own in the report, and others share one.
+#[test]
+fn threads_of_ever_new_names_share_one() {
+    let place = scratch("limit-names");
+    let program = Guest::read("service_grows.c").build("service_grows.c", &["-pthread", "-ldl"]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &[]);
+    assert_eq!(run(command.arg(&program).args(["names", "3000"]), &place).status, 4);
+    let report = report(&recording, &place);
+    let lanes = list(&list(&report, "processes")[0], "lanes");
+    assert_eq!(lanes.len(), 2049);
+    let others = lanes.iter().find(|lane| lane["name"] == "[other threads]").expect("the others");
+    // One name of those with their own is the program's.
+    assert_eq!((number(others, "threads"), number(others, "allocations")), (953, 953));
 }
 
 /// Holds a recording of one process to a limit of its profile that was reached.

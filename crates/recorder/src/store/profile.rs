@@ -114,7 +114,7 @@ impl Cursor {
     fn take_slow(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
         let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX);
-        let length = length.min(room_below_limit(store(), kind)).max(least);
+        let length = length.min(room_below_limit(store())).max(least);
         let Some(extent) = new_extent(store(), kind, owner, length) else {
             return core::ptr::null_mut();
         };
@@ -589,10 +589,21 @@ fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static
     extent.ok()
 }
 
-/// Bytes that extents of a kind may take below the limit of the profile. Lanes and timelines are
-/// not held back: the totals need the former, and the latter grow ever more slowly. Events have a
-/// limit of their own.
-fn room_below_limit(p: &Store, kind: Kind) -> u64 {
+/// Bytes that are left below the limit of the profile.
+fn room_below_limit(p: &Store) -> u64 {
+    let header = p.header();
+    let limit = header.profile_limit.get();
+    if limit == 0 {
+        return u64::MAX;
+    }
+    let used = header.file_end.get().saturating_sub(header.trace_bytes.get());
+    limit.saturating_sub(used) & !(PAGE - 1)
+}
+
+/// Whether the limit of the profile holds back records of a kind. It does not hold back lanes and
+/// timelines: the totals need the former, and the latter grow ever more slowly. Events have a limit
+/// of their own.
+fn is_limited(p: &Store, kind: Kind) -> bool {
     const FREE: [Kind; 6] = [
         Kind::Lanes,
         Kind::MappedLanes,
@@ -601,13 +612,7 @@ fn room_below_limit(p: &Store, kind: Kind) -> u64 {
         Kind::FormerThreads,
         Kind::Events,
     ];
-    let header = p.header();
-    let limit = header.profile_limit.get();
-    if limit == 0 || FREE.contains(&kind) || p.beyond_limit.load(Relaxed) > 0 {
-        return u64::MAX;
-    }
-    let used = header.file_end.get().saturating_sub(header.trace_bytes.get());
-    limit.saturating_sub(used) & !(PAGE - 1)
+    !FREE.contains(&kind) && p.beyond_limit.load(Relaxed) == 0
 }
 
 /// Makes records that the limit of the profile does not hold back: few, which exact totals need.
@@ -638,7 +643,7 @@ pub fn try_extent(
     length: u64,
 ) -> Result<&'static ExtentHeader, NoExtent> {
     let header = p.header();
-    if length > room_below_limit(p, kind) {
+    if is_limited(p, kind) && length > room_below_limit(p) {
         if header.profile_full_ns.get() == 0 {
             header.profile_full_ns.set(p.now().max(1));
         }
@@ -682,6 +687,10 @@ fn make_room(p: &Store, end: u64) -> Result<(), ()> {
         return Err(());
     }
     let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
+    let generous = match p.header().profile_limit.get() {
+        0 => generous,
+        limit => generous.min(limit.saturating_add(p.header().trace_bytes.get())).max(end),
+    };
     let grown = grow_file(p, generous).or_else(|_| grow_file(p, end));
     p.growth_failures.store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
     grown.map_err(drop)

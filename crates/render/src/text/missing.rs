@@ -133,7 +133,10 @@ fn profile_limits(recording: &Recording) -> Option<String> {
         earliest.min_by_key(|limit| limit.reached_ns)?;
     let sum = |of: fn(&Process) -> u64| limited.iter().map(|p| of(p)).fold(0, u64::saturating_add);
     let (unstored, all) = (sum(unstored_allocations), sum(|process| process.totals.allocations));
-    let what = format!("the stacks of {} of the allocations", percent(unstored, all));
+    let what = match unstored {
+        0 => "new names, marks and modules".to_owned(), // what programs of few stacks grow by
+        _ => format!("the stacks of {} of the allocations", percent(unstored, all)),
+    };
     let (limit, after) = (bytes(limit), duration(reached_ns));
     let why = format!("the profile reached its limit of {limit} (--max-profile) after {after}");
     Some(whose(recording, limited.len() as u64, &what, &why))
