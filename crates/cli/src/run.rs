@@ -13,7 +13,7 @@ use heaptide_analysis::recording::metadata::{self, Member, Metadata};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
-use heaptide_control::{Lead, Mover, Snapshots};
+use heaptide_control::{Lead, Mover, Plan, Snapshots};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
@@ -26,7 +26,7 @@ use heaptide_supervise::supervisor::Supervisor;
 use crate::finish::{End, Own, finish, withdraw};
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
-use crate::options::{Mode, PythonMemory, RunOptions, SnapshotOptions};
+use crate::options::{Mode, PythonMemory, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::reports::{Check, Reports};
@@ -82,7 +82,11 @@ fn record(
         Some(_) => Lead::among(recorded.path()),
         None => Lead::alone(),
     });
-    let snapshots = begin_snapshots(&options.snapshots, None, recorded.path(), &lead);
+    let snapshots = begin_snapshots(
+        options.snapshots.plan(None, Some(own.member.root_pid)),
+        recorded.path(),
+        &lead,
+    );
     for (signal, name) in options.snapshots.signals() {
         if let Some(snapshots) = &snapshots {
             supervisor.consume(signal, snapshots.taker(name));
@@ -104,14 +108,8 @@ fn record(
     outcome::exit(exit_status(ended.status))
 }
 
-/// Begins to take the snapshots that options ask for of a recording; none if they ask for none.
-pub fn begin_snapshots(
-    options: &SnapshotOptions,
-    only: Option<u32>,
-    recording: &Path,
-    lead: &Arc<Lead>,
-) -> Option<Snapshots> {
-    let plan = options.plan(only);
+/// Begins to take the snapshots of a recording that are planned; none if none are.
+pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option<Snapshots> {
     if plan.is_empty() {
         return None;
     }

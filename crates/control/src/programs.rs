@@ -5,6 +5,7 @@ use std::io::ErrorKind::PermissionDenied;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptide_analysis::recording::room::FAILURE;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Origin};
 use heaptide_format::{End, FileHeader, PROFILE_SUFFIX};
@@ -12,9 +13,7 @@ use heaptide_format::{End, FileHeader, PROFILE_SUFFIX};
 use crate::control::{Control, Wait};
 use crate::error::Error;
 use crate::profiles::{Ends, Listing, Writer};
-use crate::triggers::{
-    Alarm, FAILURE, GroupId, Groups, Growth, Level, Trigger, When, is_pressing_on,
-};
+use crate::triggers::{Alarm, GroupId, Groups, Growth, Level, Trigger, When, is_pressing_on};
 
 /// Whether programs have ended is asked so often at most.
 const ENDS: Duration = Duration::from_millis(500);

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::ring::{Keep, Ring};
+use heaptide_analysis::recording::room::Room;
 
 use crate::error::Error;
 use crate::lead::Lead;
@@ -26,6 +27,9 @@ const ENDS: Duration = Duration::from_millis(500);
 /// themselves.
 const TIDY: Duration = Duration::from_secs(30);
 
+/// Whether a recording with a limit takes too much is asked so often.
+const ROOM: Duration = Duration::from_secs(1);
+
 /// When snapshots are taken, and which are kept.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
@@ -37,12 +41,19 @@ pub struct Plan {
     pub keep: Keep,
     /// The process whose programs are looked at; all of the recording if none is given.
     pub only: Option<u32>,
+    /// The bytes on disk that the recording may take, if that is limited.
+    pub max_recording: Option<u64>,
+    /// The process that was started, as it calls itself; its profile stays whatever the limit is.
+    pub started: Option<u32>,
 }
 
 impl Plan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.every.is_none() && self.triggers.is_empty() && !self.keep.is_limited()
+        self.every.is_none()
+            && self.triggers.is_empty()
+            && !self.keep.is_limited()
+            && self.max_recording.is_none()
     }
 }
 
@@ -141,7 +152,10 @@ impl Drop for Snapshots {
 struct Taking {
     programs: Programs,
     ring: Ring,
-    keep: Keep,
+    room: Option<Room>,
+    max_recording: u64,
+    /// How often is asked whether something is to be removed; none if nothing ever is.
+    tidy: Option<Duration>,
     every: Option<Duration>,
     /// When the next one is due by the interval.
     next: Option<Instant>,
@@ -177,12 +191,18 @@ impl Reports {
 
 impl Taking {
     fn new(recording: &Path, plan: Plan, report: Box<dyn Fn(Error) + Send>) -> Taking {
-        let Plan { every, triggers, keep, only } = plan;
+        let Plan { every, triggers, keep, only, max_recording, started } = plan;
+        let tidy = match max_recording {
+            Some(_) => Some(ROOM),
+            None => keep.is_limited().then_some(TIDY),
+        };
         let now = Instant::now();
         Taking {
             programs: Programs::new(recording, only, triggers),
             ring: Ring::new(recording, keep),
-            keep,
+            room: max_recording.map(|bytes| Room::new(recording, bytes, started)),
+            max_recording: max_recording.unwrap_or(0),
+            tidy,
             every,
             next: every.map(|every| now + every),
             begun: now,
@@ -220,7 +240,7 @@ impl Taking {
         let until = |at: Instant| at.saturating_duration_since(now);
         let look = self.programs.are_watched().then(|| until(self.next_look));
         let ends = self.programs.has_failures().then_some(ENDS);
-        let tidy = self.keep.is_limited().then(|| until(self.next_tidy));
+        let tidy = self.tidy.map(|_| until(self.next_tidy));
         let all = [self.next.map(until), self.settle, look, ends, tidy];
         all.into_iter().flatten().min().unwrap_or(SETTLE_LAST)
     }
@@ -261,7 +281,7 @@ impl Taking {
             let is_settling = self.programs.settle();
             self.settle = is_settling.then(|| (pause * 2).min(SETTLE_LAST));
         }
-        if self.keep.is_limited() && self.next_tidy <= now {
+        if self.tidy.is_some() && self.next_tidy <= now {
             self.tidy();
         }
     }
@@ -292,12 +312,22 @@ impl Taking {
     }
 
     fn tidy(&mut self) {
-        self.next_tidy = Instant::now() + TIDY;
+        let begun = Instant::now();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
         match self.ring.tidy(now_ns) {
             Ok(removed) => self.removed += removed as u64,
             Err(error) => self.reports.removed(error.into()),
         }
+        match self.room.as_ref().map(Room::make) {
+            Some(Ok(made)) if made.bytes > self.max_recording => {
+                let (bytes, limit) = (made.bytes, self.max_recording);
+                self.reports.removed(Error::NoRoom { bytes, limit });
+            }
+            Some(Err(error)) => self.reports.removed(error.into()),
+            _ => {}
+        }
+        let pause = self.tidy.unwrap_or(TIDY).max(begun.elapsed() * LOOK_PART);
+        self.next_tidy = Instant::now() + pause;
     }
 }

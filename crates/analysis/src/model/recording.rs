@@ -62,6 +62,27 @@ pub struct Removed {
     /// Bytes that they took on disk.
     #[serde(default)]
     pub snapshot_bytes: u64,
+    /// Images of processes that had ended.
+    #[serde(default)]
+    pub images: u64,
+    /// Bytes that their files took on disk.
+    #[serde(default)]
+    pub image_bytes: u64,
+    /// Their allocations.
+    #[serde(default)]
+    pub allocations: u64,
+    /// Their frees.
+    #[serde(default)]
+    pub frees: u64,
+    /// Bytes that they requested.
+    #[serde(default)]
+    pub requested_bytes: u64,
+    /// Usable bytes that were live when they ended.
+    #[serde(default)]
+    pub live_bytes: u64,
+    /// The highest peak of any.
+    #[serde(default)]
+    pub peak_bytes: u64,
 }
 
 impl Removed {
@@ -72,8 +93,16 @@ impl Removed {
 
     /// Adds what was removed of another recording.
     pub(crate) fn add(&mut self, other: &Removed) {
-        self.snapshots = self.snapshots.saturating_add(other.snapshots);
-        self.snapshot_bytes = self.snapshot_bytes.saturating_add(other.snapshot_bytes);
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.snapshots, other.snapshots);
+        add(&mut self.snapshot_bytes, other.snapshot_bytes);
+        add(&mut self.images, other.images);
+        add(&mut self.image_bytes, other.image_bytes);
+        add(&mut self.allocations, other.allocations);
+        add(&mut self.frees, other.frees);
+        add(&mut self.requested_bytes, other.requested_bytes);
+        add(&mut self.live_bytes, other.live_bytes);
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
     }
 }
 

@@ -20,6 +20,7 @@ pub mod origin;
 mod parts;
 mod removed;
 pub mod ring;
+pub mod room;
 pub mod running;
 mod seal;
 pub mod snapshot;

@@ -350,6 +350,9 @@ fn read_profiles(
     for file in files {
         match reader::read_wanted(&file, wanted) {
             Ok(profile) => profiles.push((file, profile)),
+            // Removed to make room since it was listed.
+            Err(Error::Io { source, .. })
+                if count > 1 && source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 damaged.push(DamagedFile { path: file, reason: error.to_string() });
                 first.get_or_insert(error);

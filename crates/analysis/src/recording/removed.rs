@@ -45,6 +45,13 @@ pub(crate) struct Doomed {
     pub(crate) bytes: u64,
 }
 
+/// A process image to be removed: the name of its profile, and what is added to the counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Retired {
+    pub(crate) name: String,
+    pub(crate) totals: Removed,
+}
+
 impl Content {
     fn read(directory: &Path) -> Result<Content, Error> {
         let path = directory.join(REMOVED_FILE);
@@ -85,28 +92,41 @@ pub(crate) fn remove_snapshots(directory: &Path, doomed: &[Doomed]) -> Result<()
     if doomed.is_empty() {
         return Ok(());
     }
-    count(directory, doomed)?;
-    let mut done = Ok(());
-    for Doomed { name, .. } in doomed {
-        let path = directory.join(name);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                done = done.and(Err(Error::Io { path, doing: "remove", source }));
-            }
-            _ => {}
-        }
-    }
-    done
+    let counts = doomed.iter().map(|Doomed { name, bytes }| {
+        (name.clone(), Removed { snapshots: 1, snapshot_bytes: *bytes, ..Removed::default() })
+    });
+    count(directory, counts)?;
+    let remove = |Doomed { name, .. }: &Doomed| remove(&directory.join(name));
+    doomed.iter().map(remove).fold(Ok(()), Result::and)
 }
 
-/// Counts snapshots that are to be removed now. No other command counts meanwhile.
-fn count(directory: &Path, doomed: &[Doomed]) -> Result<(), Error> {
+/// Counts a process image as removed.
+///
+/// Errors: it cannot be counted.
+pub(crate) fn count_image(directory: &Path, retired: &Retired) -> Result<(), Error> {
+    count(directory, [(retired.name.clone(), retired.totals)].into_iter())
+}
+
+/// Removes a file, if it is there.
+///
+/// Errors: it cannot be removed.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(Error::Io { path: path.to_owned(), doing: "remove", source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Counts files that are to be removed now, each once. No other command counts meanwhile.
+fn count(directory: &Path, files: impl Iterator<Item = (String, Removed)>) -> Result<(), Error> {
     let _held = lock(directory)?;
     let mut content = Content::read(directory)?;
     content.pending.retain(|name| directory.join(name).symlink_metadata().is_ok());
-    for Doomed { name, bytes } in doomed {
-        if content.pending.insert(name.clone()) {
-            content.removed.add(&Removed { snapshots: 1, snapshot_bytes: *bytes });
+    for (name, removed) in files {
+        if content.pending.insert(name) {
+            content.removed.add(&removed);
         }
     }
     content.write(directory)
@@ -158,7 +178,8 @@ mod tests {
         let place = Scratch::new("removed");
         let first = [doomed(&place, "1-0.1.snapshot", 10), doomed(&place, "1-0.2.snapshot", 5)];
         remove_snapshots(&place, &first).expect("removed");
-        let counted = |snapshots, snapshot_bytes| Removed { snapshots, snapshot_bytes };
+        let counted =
+            |snapshots, snapshot_bytes| Removed { snapshots, snapshot_bytes, ..Removed::default() };
         assert_eq!(read(&place).expect("the file"), counted(2, 15));
         assert!(first.iter().all(|file| !place.join(&file.name).exists()));
         // A command that was killed after it had counted, and before it removed.
@@ -199,7 +220,7 @@ mod tests {
                 });
             }
         });
-        let expected = Removed { snapshots: 80, snapshot_bytes: 80 };
+        let expected = Removed { snapshots: 80, snapshot_bytes: 80, ..Removed::default() };
         assert_eq!(read(&place).expect("the file"), expected);
     }
 }

@@ -17,7 +17,7 @@ use crate::files::file_names::{self, Image};
 use crate::profile::reader;
 
 /// Bytes of a block in [`MetadataExt::blocks`].
-const BLOCK_BYTES: u64 = 512;
+pub(super) const BLOCK_BYTES: u64 = 512;
 
 /// Which snapshots a ring keeps; none is a limit that is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

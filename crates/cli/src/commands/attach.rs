@@ -171,7 +171,11 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     }
     let is_traced = options.mode == Some(Mode::Trace);
     let lead = Arc::new(Lead::alone());
-    let snapshots = begin_snapshots(&options.snapshots, None, recorded.path(), &lead);
+    let snapshots = begin_snapshots(
+        options.snapshots.plan(None, Some(own_pid(options.pid))),
+        recorded.path(),
+        &lead,
+    );
     let mover = is_traced.then(|| Mover::start(recorded.path(), lead));
     signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
     // Before the detachment: a program that goes on has not failed.
@@ -250,7 +254,7 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
             "--mode counters cannot tell blocks from before apart; use --mode scopes",
         ));
     }
-    if options.background && !options.snapshots.plan(None).is_empty() {
+    if options.background && !options.snapshots.plan(None, None).is_empty() {
         return Err(Error::new(
             "--background: no command stays to take snapshots; take them by `heaptide watch`",
         ));

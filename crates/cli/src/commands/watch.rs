@@ -51,7 +51,8 @@ pub fn watch(options: &WatchOptions) -> Outcome {
     let signals = Ending::block(&options.snapshots)?;
     let (recording, only) = find(&options.target)?;
     let lead = Arc::new(Lead::alone());
-    let Some(snapshots) = begin_snapshots(&options.snapshots, only, &recording, &lead) else {
+    let Some(snapshots) = begin_snapshots(options.snapshots.plan(only, None), &recording, &lead)
+    else {
         return Err(Error::new(
             "nothing to do; expected --snapshot-when, --snapshot-every or --keep-snapshots",
         )

@@ -175,13 +175,14 @@ mod tests {
     use super::*;
 
     /// Options that give the recorder nothing: the command performs them itself.
-    const OF_THE_COMMAND: [&str; 13] = [
+    const OF_THE_COMMAND: [&str; 14] = [
         "--debuginfod",
         "--force",
         "--help",
         "--keep-snapshots",
         "--keep-snapshots-for",
         "--keep-snapshots-size",
+        "--max-recording",
         "--no-preload",
         "--python-memory",
         "--quiet",

@@ -9,7 +9,7 @@ use heaptide_control::{Plan, Trigger, When};
 use nix::sys::signal::Signal;
 
 /// The heading of these options.
-pub const SNAPSHOTS: &str = "Snapshots";
+pub const SNAPSHOTS: &str = "Snapshots and limits";
 
 /// When snapshots are taken, and which are kept.
 #[derive(Args, Debug, Default)]
@@ -29,14 +29,19 @@ pub struct SnapshotOptions {
     /// Keep snapshots for this time, such as 12h or 7d
     #[arg(long, help_heading = SNAPSHOTS, value_name = "TIME", value_parser = values::time)]
     pub keep_snapshots_for: Option<Duration>,
+    /// Remove profiles of ended processes, the oldest first, when the recording takes this much disk
+    /// space; their totals are kept
+    #[arg(long, help_heading = SNAPSHOTS, value_name = "BYTES", value_parser = recording_limit)]
+    pub max_recording: Option<u64>,
     /// Keep as many snapshots as fit into this disk space, the newest, such as 500M or 2G
     #[arg(long, help_heading = SNAPSHOTS, value_name = "BYTES", value_parser = kept_bytes)]
     pub keep_snapshots_size: Option<u64>,
 }
 
 impl SnapshotOptions {
-    /// What these options ask for, of the programs of one process or of all.
-    pub fn plan(&self, only: Option<u32>) -> Plan {
+    /// What these options ask for, of the programs of one process or of all. `started` is the process
+    /// that was started.
+    pub fn plan(&self, only: Option<u32>, started: Option<u32>) -> Plan {
         Plan {
             every: self.snapshot_every,
             triggers: self.snapshot_when.clone(),
@@ -46,6 +51,8 @@ impl SnapshotOptions {
                 bytes: self.keep_snapshots_size,
             },
             only,
+            max_recording: self.max_recording,
+            started,
         }
     }
 
@@ -61,6 +68,11 @@ impl SnapshotOptions {
 /// Bytes that kept snapshots may take.
 fn kept_bytes(text: &str) -> Result<u64, String> {
     values::some_bytes(text, "use --keep-snapshots 1 to keep the newest only")
+}
+
+/// Bytes that a recording may take.
+fn recording_limit(text: &str) -> Result<u64, String> {
+    values::some_bytes(text, "omit --max-recording for no limit")
 }
 
 /// A trigger, as people type it.

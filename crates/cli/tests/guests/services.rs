@@ -9,6 +9,7 @@ use crate::harness::{
 };
 use crate::recording::{list, number};
 use crate::steps::{Steps, read};
+use heaptide_fixtures::skips::{CGROUPS, skip};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -345,6 +346,95 @@ fn a_watch_without_anything_to_do_is_an_error() {
         assert_eq!(status, 2, "{words:?}: {stderr}");
         assert!(stderr.contains(says), "{words:?}: {stderr}");
     }
+}
+
+/// A control group with a limit of memory, gone with the value.
+struct Group(PathBuf);
+
+impl Group {
+    /// None where none can be made.
+    fn new(limit: u64) -> Option<Group> {
+        let name = format!("heaptide-test-{}", std::process::id());
+        let root = Path::new("/sys/fs/cgroup");
+        for (place, file) in [
+            (root.join(&name), "memory.max"),
+            (root.join("memory").join(&name), "memory.limit_in_bytes"),
+        ] {
+            if fs::create_dir(&place).is_err() {
+                continue;
+            }
+            let group = Group(place);
+            if group.0.join("cgroup.procs").exists()
+                && fs::write(group.0.join(file), limit.to_string()).is_ok()
+            {
+                return Some(group);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_snapshot_before_memory_of_a_control_group_is_exhausted() {
+    let Some(group) = Group::new(96 << 20) else { return skip(CGROUPS) };
+    let place = scratch("when-oom");
+    let recording = place.join("a.heaptide");
+    let mut command = clean(Command::new("sh"));
+    let script = "echo $$ > \"$1\" && export LD_PRELOAD=\"$2\" && exec \"$3\"";
+    command.args(["-c", script, "sh"]).arg(group.0.join("cgroup.procs"));
+    command.arg(library()).arg(program()).env("HEAPTIDE_OUTPUT", &recording);
+    let mut guest = Steps::spawn(command, recording, place.clone());
+    guest.steps("m");
+    let target = guest.recording.to_str().expect("a path").to_owned();
+    let command = watch(&target, &["--snapshot-when", "oom"], &place);
+    guest.steps(&"m".repeat(49));
+    assert_eq!(numbers(&guest.recording, &image(&guest)), [0; 0], "half of the limit");
+    guest.steps(&"m".repeat(40));
+    wait_for(&guest, 1);
+    let recording = guest.recording.clone();
+    guest.finish();
+    assert!(end_watch(command).contains("1 snapshot taken"));
+    let blocks = grown(&recording, "oom", &place);
+    assert!((75..=90).contains(&blocks), "{blocks} MiB of blocks at nine tenths of 96 MiB");
+}
+
+/// A service that forks a child for each request: old ones make room, and none is lost in the sums.
+#[test]
+fn ended_children_make_room() {
+    let sums = |name: &str, options: &[&str]| {
+        let mut guest = service(name, options);
+        guest.steps("m");
+        for _ in 0..40 {
+            guest.tell("c");
+            guest.steps("mmd");
+            guest.tell("q");
+            guest.answer('c');
+        }
+        let (recording, place) = (guest.recording.clone(), guest.place.clone());
+        guest.finish();
+        let report = read(&recording, &[], &place);
+        let processes = list(&report, "processes").to_vec();
+        let sum = |metric: &str| {
+            let left: i128 = processes.iter().map(|p| number(&p["totals"], metric)).sum();
+            left + number(&report["removed"], metric)
+        };
+        let images = processes.len() as i128 + number(&report["removed"], "images");
+        let metrics = ["allocations", "frees", "requested_bytes", "live_bytes"];
+        ((images, metrics.map(sum)), processes.len(), info(&recording, &place))
+    };
+    let (all, left, info) = sums("room-none", &[]);
+    assert_eq!((all.0, left), (41, 41));
+    assert!(!info.contains("removed"), "{info}");
+    let (same, left, info) = sums("room", &["--max-recording", "1M"]);
+    assert_eq!(same, all);
+    assert!((2..41).contains(&left), "{left} of 41 are left");
+    assert!(info.contains("to keep to the limit of the recording"), "{info}");
 }
 
 /// 65 536 stacks and a profile that has room for a few thousand: each allocation is counted, with

@@ -38,6 +38,3 @@ pub enum When {
     /// The program, or a child of it, ends with another exit status than 0 or by a signal.
     Failure,
 }
-
-/// The name of snapshots of programs that failed.
-pub(crate) const FAILURE: &str = "failure";

@@ -41,12 +41,24 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
 
 /// What was removed to keep a recording within its limits; none if nothing was.
 pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
-    let Removed { snapshots, snapshot_bytes } = *removed;
+    let Removed { snapshots, snapshot_bytes, images, .. } = *removed;
     let size = match snapshot_bytes {
         0 => String::new(), // the programs removed them, and do not count that
         size => format!(" ({})", bytes(size)),
     };
-    (snapshots > 0).then(|| format!("{}{size}, to keep the newest", counted(snapshots, "snapshot")))
+    let snapshots = (snapshots > 0)
+        .then(|| format!("{}{size}, to keep the newest", counted(snapshots, "snapshot")));
+    let images = (images > 0).then(|| {
+        format!(
+            "{} ({}), with {} of {}, to keep to the limit of the recording",
+            counted(images, "ended process image"),
+            bytes(removed.image_bytes),
+            counted(removed.allocations, "allocation"),
+            bytes(removed.requested_bytes)
+        )
+    });
+    let all: Vec<String> = snapshots.into_iter().chain(images).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// How an image ended, in words that follow "it".
