@@ -1,11 +1,11 @@
 //! Does one thing again and again, each time with something new: what it grows by is its argument.
 //
 // Each time it allocates one block of 100 bytes, keeps the last 16 of them, and does, by argument:
-// stacks: it allocates on a stack of its own. scopes: in a scope of a value of its own. labels: with
-// a label of its own. names: in a thread of a name of its own, one after the other. marks: it sets a
-// mark of a name of its own. windows: in a window of a name of its own. modules: it loads a library
-// (the third argument) and unloads it. mappings: it maps and unmaps a page on a stack of its own.
-// nothing: no more. The second argument is how often.
+// stacks: it allocates on a stack of its own. scopes: in a scope of a value of its own. labels:
+// with a label of its own. names: in a thread of a name of its own, one after the other. marks: it
+// sets a mark of a name of its own. windows: in a window of a name of its own. modules: it loads a
+// library (the third argument) and unloads it. mappings: it maps and unmaps a page on a stack of
+// its own. nothing: no more. The second argument is how often.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <dlfcn.h>

@@ -29,8 +29,8 @@ pub struct SnapshotOptions {
     /// Keep snapshots for this time, such as 12h or 7d
     #[arg(long, help_heading = SNAPSHOTS, value_name = "TIME", value_parser = values::time)]
     pub keep_snapshots_for: Option<Duration>,
-    /// Remove profiles of ended processes, the oldest first, when the recording takes this much disk
-    /// space; their totals are kept
+    /// Remove profiles of ended processes, the oldest first, when the recording takes this much
+    /// disk space; their totals are kept
     #[arg(long, help_heading = SNAPSHOTS, value_name = "BYTES", value_parser = recording_limit)]
     pub max_recording: Option<u64>,
     /// Keep as many snapshots as fit into this disk space, the newest, such as 500M or 2G
@@ -39,8 +39,8 @@ pub struct SnapshotOptions {
 }
 
 impl SnapshotOptions {
-    /// What these options ask for, of the programs of one process or of all. `started` is the process
-    /// that was started.
+    /// What these options ask for, of the programs of one process or of all. `started` is the
+    /// process that was started.
     pub fn plan(&self, only: Option<u32>, started: Option<u32>) -> Plan {
         Plan {
             every: self.snapshot_every,

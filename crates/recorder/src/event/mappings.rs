@@ -21,7 +21,7 @@ use crate::event::timeline;
 use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
 use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};
-use crate::store::{profile, sites};
+use crate::store::{limit, sites};
 use crate::sys::front::{Asked, Front};
 use crate::sys::kernel::{self, Fd};
 use crate::sys::range::Range;
@@ -394,7 +394,7 @@ impl Mappings {
         p.lost(Loss::NoSite);
         let stack = NodeId::new(p.unstored.load(Relaxed));
         let plain = Dimensions { stack, scope: ScopeId::NONE, ..of };
-        profile::beyond_limit(p, || self.records.site(plain))
+        limit::beyond(p, || self.records.site(plain))
     }
 
     /// The node of the caller's stack, in the mode that has stacks.

@@ -11,7 +11,7 @@ use crate::event::trace_extents::Writer;
 use crate::event::{stacks, stats, thread_measure, trace};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
-use crate::store::{profile, scopes, sites};
+use crate::store::{limit, scopes, sites};
 use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
 use crate::sys::memory::{self, InChild};
@@ -263,7 +263,7 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         if p.header().mode.get() != Mode::Counters as u32 {
             let place = &mut (*state).place;
-            profile::beyond_limit(p, || {
+            limit::beyond(p, || {
                 place.root_scope = scopes::create_root(&mut records.roots, index as u32);
                 create_first_sites(p, place);
             });

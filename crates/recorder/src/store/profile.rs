@@ -6,6 +6,7 @@
 //! counted and the guest goes on.
 
 use crate::store::ids::{Record, StringId};
+use crate::store::limit;
 use crate::store::shared::{LABELLED, Store, store};
 use crate::sys::arch::PAGE_BYTES_MAX;
 use crate::sys::kernel::{self, Errno, Fd, Path};
@@ -114,7 +115,7 @@ impl Cursor {
     fn take_slow(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
         let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX);
-        let length = length.min(room_below_limit(store())).max(least);
+        let length = length.min(limit::room(store())).max(least);
         let Some(extent) = new_extent(store(), kind, owner, length) else {
             return core::ptr::null_mut();
         };
@@ -589,40 +590,6 @@ fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static
     extent.ok()
 }
 
-/// Bytes that are left below the limit of the profile.
-fn room_below_limit(p: &Store) -> u64 {
-    let header = p.header();
-    let limit = header.profile_limit.get();
-    if limit == 0 {
-        return u64::MAX;
-    }
-    let used = header.file_end.get().saturating_sub(header.trace_bytes.get());
-    limit.saturating_sub(used) & !(PAGE - 1)
-}
-
-/// Whether the limit of the profile holds back records of a kind. It does not hold back lanes and
-/// timelines: the totals need the former, and the latter grow ever more slowly. Events have a limit
-/// of their own.
-fn is_limited(p: &Store, kind: Kind) -> bool {
-    const FREE: [Kind; 6] = [
-        Kind::Lanes,
-        Kind::MappedLanes,
-        Kind::Timeline,
-        Kind::MappedTimeline,
-        Kind::FormerThreads,
-        Kind::Events,
-    ];
-    !FREE.contains(&kind) && p.beyond_limit.load(Relaxed) == 0
-}
-
-/// Makes records that the limit of the profile does not hold back: few, which exact totals need.
-pub fn beyond_limit<R>(p: &Store, make: impl FnOnce() -> R) -> R {
-    p.beyond_limit.fetch_add(1, Relaxed);
-    let made = make();
-    p.beyond_limit.fetch_sub(1, Relaxed);
-    made
-}
-
 /// Why there is no extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NoExtent {
@@ -642,14 +609,11 @@ pub fn try_extent(
     owner: u32,
     length: u64,
 ) -> Result<&'static ExtentHeader, NoExtent> {
-    let header = p.header();
-    if is_limited(p, kind) && length > room_below_limit(p) {
-        if header.profile_full_ns.get() == 0 {
-            header.profile_full_ns.set(p.now().max(1));
-        }
+    if limit::holds_back(p, kind, length) {
         return Err(NoExtent::Limit);
     }
     let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
+    let header = p.header();
     let start = header.file_end.get(); // changes under the lock only
     let end = start + length;
     if end > p.backed.load(Relaxed) {
@@ -687,10 +651,7 @@ fn make_room(p: &Store, end: u64) -> Result<(), ()> {
         return Err(());
     }
     let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
-    let generous = match p.header().profile_limit.get() {
-        0 => generous,
-        limit => generous.min(limit.saturating_add(p.header().trace_bytes.get())).max(end),
-    };
+    let generous = limit::within(p, generous).max(end);
     let grown = grow_file(p, generous).or_else(|_| grow_file(p, end));
     p.growth_failures.store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
     grown.map_err(drop)
