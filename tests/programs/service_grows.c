@@ -5,7 +5,8 @@
 // with a label of its own. names: in a thread of a name of its own, one after the other. marks: it
 // sets a mark of a name of its own. windows: in a window of a name of its own. modules: it loads a
 // library (the third argument) and unloads it. mappings: it maps and unmaps a page on a stack of
-// its own. nothing: no more. The second argument is how often.
+// its own. random: it reallocates one of these blocks to a random size, too. nothing: no more. The
+// second argument is how often.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <dlfcn.h>
@@ -34,6 +35,17 @@ static NOINLINE void *maps(unsigned i, int depth)
     return keep(maps(i >> 1, depth - 1));
 }
 static unsigned at;
+static unsigned any(void)
+{
+    static uint64_t state = 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 40);
+}
+static NOINLINE void resize(unsigned i)
+{
+    kept[i % KEPT] = keep(realloc(kept[i % KEPT], 1 + any() % 5000));
+    stay();
+}
 static void *thread(void *name)
 {
     CHECK(prctl(PR_SET_NAME, name) == 0); // before it allocates
@@ -78,6 +90,9 @@ int main(int count, char **words)
         } else if (strcmp(kind, "mappings") == 0) {
             maps(i, 16);
             work(i);
+        } else if (strcmp(kind, "random") == 0) {
+            work(any());
+            resize(any());
         } else {
             work(i);
         }

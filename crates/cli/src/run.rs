@@ -92,7 +92,8 @@ fn record(
             supervisor.consume(signal, snapshots.taker(name));
         }
     }
-    let mover = settings.has_trace().then(|| Mover::start(recorded.path(), lead));
+    let mover =
+        settings.has_trace().then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     let ended = supervisor.wait();
     if let Some(snapshots) = snapshots {
         snapshots.note_end(own.member.root_pid, !ended.status.success());

@@ -15,6 +15,9 @@ const REAL_TIME_FIRST: i32 = 34;
 /// The last signal.
 const REAL_TIME_LAST: i32 = 64;
 
+/// The least that is kept of a trace: a part of it may have a quarter of this.
+const KEPT_TRACE_MIN: u64 = 1 << 20;
+
 /// What to say of `-` where a directory is written.
 pub const NO_DIRECTORY: &str =
     "the output is a directory, not standard output; use `./-` for a directory named -";
@@ -58,6 +61,15 @@ pub fn bound(text: &str) -> Result<u64, String> {
 /// Bytes below which requests have stacks.
 pub fn stacks_below(text: &str) -> Result<u64, String> {
     some_bytes(text, "use --mode scopes to record no stacks")
+}
+
+/// Bytes that a trace whose oldest part is dropped may take.
+pub fn kept_trace(text: &str) -> Result<u64, String> {
+    let bytes = some_bytes(text, "use --mode stacks to keep no events")?;
+    if bytes < KEPT_TRACE_MIN {
+        return Err("expected at least 1M, a few of the parts that are dropped".to_owned());
+    }
+    Ok(bytes)
 }
 
 /// The most bytes of a profile.

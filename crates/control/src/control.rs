@@ -174,8 +174,7 @@ impl Control {
 
     /// Nanoseconds from the start of the recording.
     fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.start_ns)
+        monotonic_ns().saturating_sub(self.start_ns)
     }
 
     fn lock(&self) -> Result<Locked<'_>, Error> {
@@ -198,6 +197,12 @@ impl Control {
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
         Error::Profile { path: self.running.file.clone(), doing, source }
     }
+}
+
+/// The clock of profiles, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Locked<'_> {

@@ -11,8 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_analysis::trace::live::{Events, Opened};
 
+use crate::control::monotonic_ns;
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::profiles::{Ends, Listing, Writer};
@@ -40,11 +42,11 @@ pub struct Mover {
 
 impl Mover {
     /// Starts a thread that moves the events of all processes of a recording, while this command
-    /// has the lead.
+    /// has the lead, and drops those of each that are not kept.
     ///
     /// Errors: there can be no thread.
-    pub fn start(recording: &Path, lead: Arc<Lead>) -> Result<Mover, Error> {
-        let mut moving = Moving::new(recording);
+    pub fn start(recording: &Path, keep: KeepTrace, lead: Arc<Lead>) -> Result<Mover, Error> {
+        let mut moving = Moving::new(recording, keep);
         let (stop, stopped) = channel();
         let thread = Builder::new().spawn(move || {
             while !lead.is_ours() {
@@ -81,6 +83,7 @@ struct Source {
 }
 
 struct Moving {
+    keep: KeepTrace,
     listing: Listing,
     sources: Vec<Source>,
     /// Bytes of the trace files of processes that are over.
@@ -94,8 +97,9 @@ struct Moving {
 }
 
 impl Moving {
-    fn new(recording: &Path) -> Moving {
+    fn new(recording: &Path, keep: KeepTrace) -> Moving {
         Moving {
+            keep,
             listing: Listing::new(recording),
             sources: Vec::new(),
             finished_bytes: 0,
@@ -162,7 +166,11 @@ impl Moving {
                 Ok(some) => moved += some,
                 Err(error) => self.refused = Some(error.into()),
             }
-            all += source.events.moved_bytes() - before;
+            if source.events.moved_bytes() > before {
+                let dropped = source.events.drop_oldest(&self.keep, monotonic_ns());
+                self.refused = self.refused.take().or(dropped.err().map(Error::from));
+            }
+            all = (all + source.events.moved_bytes()).saturating_sub(before);
         }
         moved
     }
@@ -202,6 +210,8 @@ impl Moving {
         let has_room = source.limit == 0 || moved < source.limit;
         let done =
             if has_room { source.events.finish() } else { source.events.finish_without_room() };
+        let done =
+            done.and_then(|()| source.events.drop_oldest(&self.keep, monotonic_ns()).map(drop));
         self.finished_bytes += source.events.moved_bytes();
         if let Err(error) = done {
             self.left.get_or_insert(error.into());

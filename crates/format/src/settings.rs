@@ -101,6 +101,10 @@ settings! {
     MaxSize = "MAX_SIZE", ["--max-trace-size"], "the library",
         "a number of bytes: the traces of the recording end at this size (`--max-trace-size`)",
         "no limit";
+    /// Whether the oldest part of traces is dropped.
+    KeepTrace = "KEEP_TRACE", ["--keep-trace-for", "--keep-trace-size"], "the library",
+        "`on`: the oldest part of traces may be dropped, so frees have the site and the size of their block (`--keep-trace-for`, `--keep-trace-size`)",
+        "`off`";
     /// The most bytes of a profile.
     MaxProfile = "MAX_PROFILE", ["--max-profile"], "the library",
         "a number of bytes, at least 1048576: the profile of each process image stores no more stacks at this size; totals stay exact (`--max-profile`)",

@@ -15,6 +15,8 @@
 //! - address: zigzag of the difference to the last address, in 8 bytes, 1 to 4 bytes (0 to 3).
 //! - site: 0 that of the last allocation, 1 its slot (1 byte), 2 its id (3 bytes), 3 its id (4).
 //! - size: 0 as last from the slot, else 1, 2 or 4 bytes.
+//! - site of kinds 1 and 2: 0 not stored, 1 the slot of the block's site, which had its usable size
+//!   last (1 byte), 2 its id and the usable size (4 bytes each).
 //! - usable: 0 what glibc gives for the size, 1 as last from the slot, else 1 or 4 bytes more than
 //!   requested.
 //!

@@ -61,7 +61,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         shapes: &of_shape,
     };
     let running = (ending.end == End::Running, ending.lasted.ns);
-    let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
+    let traces =
+        trace::trace(&profile, &ending.file, running, &totals, &became).into_iter().collect();
     let site_rows = profile.is_followed.then(|| {
         let ids = profile.sites.iter().map(|site| site.id);
         SiteRows::new(ids.zip(of_site.iter().copied()))

@@ -12,6 +12,7 @@ use clap::Args;
 use heaptide_analysis::quantity::duration;
 use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_analysis::recording::running;
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_attach::{Detached, Pause, Request, attach as begin, detach as end};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
@@ -92,6 +93,14 @@ pub struct AttachOptions {
     /// Record no accounts of resident memory, which `heaptide memory` shows
     #[arg(long, help_heading = "Special cases")]
     no_accounts: bool,
+    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
+    #[arg(conflicts_with_all = ["max_trace_size", "background"])]
+    keep_trace_for: Option<Duration>,
+    /// With --mode trace: keep the newest events of each process, in so much disk space
+    #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
+    #[arg(conflicts_with_all = ["max_trace_size", "background"])]
+    keep_trace_size: Option<u64>,
     /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
     /// stay exact
     #[arg(long, value_name = "BYTES", value_parser = values::profile_limit, help_heading = STACKS)]
@@ -176,7 +185,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
         recorded.path(),
         &lead,
     );
-    let mover = is_traced.then(|| Mover::start(recorded.path(), lead));
+    let mover = is_traced.then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
     // Before the detachment: a program that goes on has not failed.
     snapshots.map(Snapshots::finish);
@@ -197,6 +206,13 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     }
     close(recorded.path(), &options.names, options.quiet);
     Ok(())
+}
+
+impl AttachOptions {
+    /// Which part of traces is kept.
+    fn keep_trace(&self) -> KeepTrace {
+        KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
+    }
 }
 
 /// How long a program was stopped, for a message.
@@ -252,6 +268,11 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     if options.mode == Some(Mode::Counters) {
         return Err(Error::new(
             "--mode counters cannot tell blocks from before apart; use --mode scopes",
+        ));
+    }
+    if options.keep_trace().is_limited() && !is_traced {
+        return Err(Error::new(
+            "--keep-trace-for and --keep-trace-size: expected --mode trace as well",
         ));
     }
     if options.background && !options.snapshots.plan(None, None).is_empty() {
@@ -366,6 +387,7 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
         (Setting::ByCall, switch(options.by_call, ON)),
         (Setting::FreeStacks, switch(options.free_stacks, ON)),
         (Setting::MaxSize, options.max_trace_size.map(|bytes| bytes.to_string())),
+        (Setting::KeepTrace, switch(options.keep_trace().is_limited(), ON)),
         (Setting::MaxProfile, options.max_profile.map(|bytes| bytes.to_string())),
         (Setting::Follow, options.no_follow.then(|| own_pid(options.pid).to_string())),
     ];

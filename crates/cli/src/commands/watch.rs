@@ -9,11 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use heaptide_analysis::recording::running;
 use heaptide_analysis::text::of_path;
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
-use heaptide_control::Lead;
+use heaptide_control::{Lead, Mover, Snapshots};
 use heaptide_render::shared::quantity::counted;
 
 use crate::ending::Ending;
@@ -34,6 +35,12 @@ pub struct WatchOptions {
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
+    /// Of traces: keep the events of this time, such as 10m, and drop older ones
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    keep_trace_for: Option<Duration>,
+    /// Of traces: keep the newest events of each process, in so much disk space
+    #[arg(long, value_name = "BYTES", value_parser = values::kept_trace)]
+    keep_trace_size: Option<u64>,
     #[command(flatten)]
     snapshots: SnapshotOptions,
 }
@@ -51,13 +58,16 @@ pub fn watch(options: &WatchOptions) -> Outcome {
     let signals = Ending::block(&options.snapshots)?;
     let (recording, only) = find(&options.target)?;
     let lead = Arc::new(Lead::alone());
-    let Some(snapshots) = begin_snapshots(options.snapshots.plan(only, None), &recording, &lead)
-    else {
+    let snapshots = begin_snapshots(options.snapshots.plan(only, None), &recording, &lead);
+    let keep = KeepTrace { bytes: options.keep_trace_size, age: options.keep_trace_for };
+    let mover = keep.is_limited().then(|| Mover::start(&recording, keep, lead));
+    if snapshots.is_none() && mover.is_none() {
         return Err(Error::new(
-            "nothing to do; expected --snapshot-when, --snapshot-every or --keep-snapshots",
+            "nothing to do; expected --snapshot-when, --snapshot-every, --keep-snapshots or \
+             --keep-trace-size",
         )
         .into());
-    };
+    }
     let shown = of_path(&recording);
     if !options.quiet {
         let what =
@@ -70,8 +80,11 @@ pub fn watch(options: &WatchOptions) -> Outcome {
         message(format_args!("watching {what} {until}"));
     }
     let has_ended = || only.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-    signals.wait(options.duration, Some(&snapshots), has_ended);
-    let count = snapshots.finish();
+    signals.wait(options.duration, snapshots.as_ref(), has_ended);
+    let count = snapshots.map(Snapshots::finish).unwrap_or_default();
+    if let Some(Err(error)) = mover.map(|mover| mover.and_then(Mover::finish)) {
+        message(format_args!("{error}; its events stay in the profile"));
+    }
     if !options.quiet {
         let taken = counted(count.taken, "snapshot");
         let removed = match count.removed {

@@ -2,8 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_command::values;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 
@@ -100,6 +102,14 @@ pub struct RunOptions {
     #[arg(long, alias = "max-size", value_name = "BYTES", value_parser = values::bound)]
     #[arg(help_heading = STACKS)]
     pub max_trace_size: Option<u64>,
+    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
+    #[arg(conflicts_with = "max_trace_size")]
+    pub keep_trace_for: Option<Duration>,
+    /// With --mode trace: keep the newest events of each process, in so much disk space
+    #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
+    #[arg(conflicts_with = "max_trace_size")]
+    pub keep_trace_size: Option<u64>,
     /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
     /// stay exact
     #[arg(long, value_name = "BYTES", value_parser = values::profile_limit)]
@@ -137,6 +147,11 @@ impl RunOptions {
         &self.command
     }
 
+    /// Which part of traces is kept.
+    pub fn keep_trace(&self) -> KeepTrace {
+        KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
+    }
+
     /// The settings that these options give the recorder, but for recording, mode and monitors. The
     /// program calls itself `pid`.
     pub fn settings(&self, pid: u32) -> Vec<(Setting, String)> {
@@ -155,6 +170,7 @@ impl RunOptions {
             (Setting::ByCall, switch(self.by_call, ON)),
             (Setting::FreeStacks, switch(self.free_stacks, ON)),
             (Setting::MaxSize, self.max_trace_size.map(|bytes| bytes.to_string())),
+            (Setting::KeepTrace, switch(self.keep_trace().is_limited(), ON)),
             (Setting::MaxProfile, self.max_profile.map(|bytes| bytes.to_string())),
         ];
         all.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()

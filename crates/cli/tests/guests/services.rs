@@ -9,6 +9,8 @@ use crate::harness::{
 };
 use crate::recording::{list, number};
 use crate::steps::{Steps, read};
+use heaptide_analysis::model::Recording;
+use heaptide_analysis::trace::{Operation, Unpaired};
 use heaptide_fixtures::skips::{CGROUPS, skip};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -435,6 +437,58 @@ fn ended_children_make_room() {
     assert_eq!(same, all);
     assert!((2..41).contains(&left), "{left} of 41 are left");
     assert!(info.contains("to keep to the limit of the recording"), "{info}");
+}
+
+/// The newest events of a program are kept, and what they add up to is what the counters hold less
+/// what is reported of the time before.
+#[test]
+fn the_newest_events_of_a_trace_are_kept() {
+    const TIMES: u64 = 200_000;
+    let place = scratch("keep-trace");
+    let program = Guest::read("service_grows.c").build("service_grows.c", &["-pthread", "-ldl"]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--mode", "trace", "--keep-trace-size", "1M"]);
+    let outcome = run(command.arg(&program).args(["random", &TIMES.to_string()]), &place);
+    assert_eq!(outcome.status, 4, "{}", outcome.stderr);
+    let size = fs::metadata(profiles(&recording)[0].with_extension("trace")).expect("it").len();
+    assert!((100_000..(1 << 20) + (256 << 10)).contains(&size), "{size} bytes");
+    let read = Recording::open(&recording).expect("the recording");
+    let process = &read.processes[0];
+    let totals = &process.totals;
+    let mut replay = process.replay().expect("a trace");
+    let before = replay.before().next().expect("what was before");
+    let (mut allocated, mut freed, mut unknown, mut live) = (0, 0, 0, before.live_bytes);
+    for event in &mut replay {
+        let change = i128::from(event.usable);
+        let expected = match event.operation {
+            Operation::Allocate => {
+                allocated += 1;
+                i128::from(live) + change
+            }
+            Operation::Free => {
+                freed += 1;
+                unknown += u64::from(event.allocated_number == 0);
+                i128::from(live) - change
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(i128::from(event.live_bytes), expected, "event {}", event.number);
+        assert!(event.time_ns > before.begin_ns);
+        live = event.live_bytes;
+    }
+    assert_eq!(before.allocations + allocated, totals.allocations);
+    assert_eq!(before.frees + freed, totals.frees);
+    assert_eq!((live, totals.allocations >= 2 * TIMES), (totals.live_bytes, true));
+    assert!(allocated > 10_000 && before.allocations > 10_000, "{allocated} are kept");
+    assert!((1..=20).contains(&unknown), "{unknown} blocks were there when it begins");
+    assert_eq!(replay.unpaired(), Unpaired::default());
+    let info = info(&recording, &place);
+    assert!(info.contains("older events were dropped ("), "{info}");
+    let query = "SELECT count() AS n WHERE freed_ns FROM lifetimes FORMAT json";
+    let rows = run(heaptide().args(["query", query]).arg(&recording), &place);
+    assert!(rows.stderr.contains("the trace begins at "), "{}", rows.stderr);
+    let rows: Value = serde_json::from_str(&rows.stdout).expect("JSON");
+    assert_eq!(rows[0]["n"], freed, "a row for each block that was freed");
 }
 
 /// 65 536 stacks and a profile that has room for a few thousand: each allocation is counted, with

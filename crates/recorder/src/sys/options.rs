@@ -49,6 +49,8 @@ pub struct Options {
     pub free_stacks: bool,
     /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
     pub max_size: u64,
+    /// Frees have site and size, as the oldest part of the trace may be dropped.
+    pub trace_ends: bool,
     /// The most bytes of a profile, 0 for no limit.
     pub max_profile: u64,
     /// `HEAPTIDE_BY_SIZE=on`: sites are recorded by the size requested.
@@ -151,6 +153,7 @@ impl Options {
             trace: false,
             free_stacks: false,
             max_size: 0,
+            trace_ends: false,
             max_profile: 0,
             by_size: false,
             by_call: false,
@@ -176,6 +179,7 @@ impl Options {
             },
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
+            Setting::KeepTrace => self.trace_ends |= is_on,
             Setting::MaxProfile => {
                 let bytes = number(value).unwrap_or(0);
                 self.max_profile = if bytes == 0 { 0 } else { bytes.max(PROFILE_LIMIT_MIN) };

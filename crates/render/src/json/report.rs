@@ -244,11 +244,19 @@ struct TraceEntry {
     bytes: u64,
     stopped_s: Option<f64>,
     limit_bytes: Option<u64>,
+    begin_s: Option<f64>,
+    dropped_bytes: u64,
 }
 
 impl TraceEntry {
-    fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
-        TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
+    fn of(trace: OnDisk) -> TraceEntry {
+        TraceEntry {
+            bytes: trace.bytes,
+            stopped_s: trace.stopped_ns.map(seconds),
+            limit_bytes: trace.limit_bytes,
+            begin_s: trace.begin_ns.map(seconds),
+            dropped_bytes: trace.dropped_bytes,
+        }
     }
 }
 

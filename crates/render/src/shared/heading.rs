@@ -18,7 +18,15 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
 
 /// What a trace holds and takes on disk; none without one.
 pub(crate) fn trace_says(p: &Process) -> Option<String> {
-    let OnDisk { bytes: size, stopped_ns, limit_bytes } = p.trace_on_disk()?;
+    let OnDisk { bytes: size, stopped_ns, limit_bytes, begin_ns, dropped_bytes } =
+        p.trace_on_disk()?;
+    if let Some(begin_ns) = begin_ns {
+        let [size, dropped] = [size, dropped_bytes].map(bytes);
+        return Some(format!(
+            "{size}, from {} on; older events were dropped ({dropped})",
+            duration(begin_ns)
+        ));
+    }
     let Some(stopped_ns) = stopped_ns else {
         let t = &p.totals;
         let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
