@@ -60,7 +60,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/control",
-        &["error", "lead", "control", "status", "actions", "targets", "snapshots", "mover"],
+        &[
+            "error",
+            "lead",
+            "control",
+            "status",
+            "actions",
+            "targets",
+            "profiles",
+            "triggers",
+            "programs",
+            "snapshots",
+            "mover",
+        ],
     ),
     (
         "crates/cli",
@@ -70,6 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "monitors",
             "debuginfod",
             "options",
+            "ending",
             "settings",
             "launch",
             "output_name",

@@ -25,6 +25,7 @@ mod timeline;
 mod top;
 mod tree;
 mod view;
+mod watch;
 mod write;
 
 use std::ffi::OsString;
@@ -112,6 +113,8 @@ pub enum Command {
     Export(export::ExportOptions),
     /// Describe a recording: processes, modules, build ids, losses, accuracy
     Info(info::InfoOptions),
+    /// Take snapshots of recorded programs when memory grows or is short, and keep the newest
+    Watch(watch::WatchOptions),
     /// Control a running recording: on, off, snapshot, mark, stack threshold, reset
     Ctl(ctl::CtlOptions),
     /// Install the SDK: headers, library, monitors, Rust crate, Python package
@@ -160,6 +163,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),
+        Command::Watch(options) => watch::watch(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Sdk(options) => sdk::sdk(&options),
         Command::Write(options) => write::write(&options, perform_words),

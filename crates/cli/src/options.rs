@@ -4,12 +4,14 @@ mod format;
 mod names;
 mod picture;
 mod run;
+mod snapshots;
 mod stacks;
 
 pub use format::{Format, metric_parser, require_of_rows};
 pub use names::NameOptions;
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
 pub use run::{Mode, PythonMemory, RunOptions};
+pub use snapshots::SnapshotOptions;
 pub use stacks::StackOptions;
 
 /// The width of help texts.

@@ -70,10 +70,14 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
         };
         let text = value.to_string_lossy();
         let (is_known, expected) = match setting {
-            Setting::Start | Setting::BySize | Setting::ByCall | Setting::FreeStacks => {
-                ([ON, OFF].contains(&&*text), "on or off")
-            }
+            Setting::Start
+            | Setting::BySize
+            | Setting::ByCall
+            | Setting::FreeStacks
+            | Setting::KeepTrace => ([ON, OFF].contains(&&*text), "on or off"),
             Setting::MaxSize
+            | Setting::MaxProfile
+            | Setting::KeepSnapshots
             | Setting::SnapshotSignal
             | Setting::Rank
             | Setting::Ranks
@@ -184,6 +188,9 @@ fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
     }
     if mode == Mode::Counters && options.by_call {
         return Err(Error::new("--by-call requires --mode stacks, scopes or trace"));
+    }
+    if mode != Mode::Trace && options.keep_trace().is_limited() {
+        return Err(Error::new("--keep-trace-for and --keep-trace-size require --mode trace"));
     }
     if mode != Mode::Trace && (options.free_stacks || options.max_trace_size.is_some()) {
         return Err(Error::new("--free-stacks and --max-trace-size require --mode trace"));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use heaptide_format::PROFILE_LIMIT_MIN;
 use nix::sys::signal::Signal;
 
 /// The shortest interval between snapshots, because copying takes time.
@@ -13,6 +14,9 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const REAL_TIME_FIRST: i32 = 34;
 /// The last signal.
 const REAL_TIME_LAST: i32 = 64;
+
+/// The least that is kept of a trace: a part of it may have a quarter of this.
+const KEPT_TRACE_MIN: u64 = 1 << 20;
 
 /// The error for `-` where a directory is written.
 pub const NO_DIRECTORY: &str =
@@ -59,8 +63,26 @@ pub fn stacks_below(text: &str) -> Result<u64, String> {
     some_bytes(text, "use --mode scopes to record no stacks")
 }
 
+/// Bytes that a trace whose oldest part is dropped may take.
+pub fn kept_trace(text: &str) -> Result<u64, String> {
+    let bytes = some_bytes(text, "use --mode stacks to keep no events")?;
+    if bytes < KEPT_TRACE_MIN {
+        return Err("expected at least 1M, a few of the parts that are dropped".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// The most bytes of a profile.
+pub fn profile_limit(text: &str) -> Result<u64, String> {
+    let bytes = some_bytes(text, "omit --max-profile for no limit")?;
+    if bytes < PROFILE_LIMIT_MIN {
+        return Err("expected at least 1M, which threads and modules take".to_owned());
+    }
+    Ok(bytes)
+}
+
 /// Parses a positive number of bytes; `otherwise` is the alternative to 0.
-fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
+pub fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err(format!("expected at least 1 byte; {otherwise}")),
         some => Ok(some),
@@ -81,7 +103,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|&n| n < 1 << 63).ok_or_else(expected)
 }
 
-/// Parses a time: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+/// Parses a time: `500ms`, `10s`, `1.5s`, `2m`, `1h`, `7d`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time of at least 10ms, such as 500ms, 10s or 2m".to_owned();
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
@@ -91,6 +113,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(expected()),
     };
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -154,6 +177,8 @@ mod tests {
         assert_eq!(bound("0K"), Err(says.to_owned()));
         assert_eq!(bound("x"), bytes("x"));
         assert!(stacks_below("0").is_err() && stacks_below("1") == Ok(1));
+        assert_eq!(profile_limit("1M"), Ok(1 << 20));
+        assert!(profile_limit("0").is_err() && profile_limit("1023K").is_err());
     }
 
     #[test]
@@ -161,8 +186,9 @@ mod tests {
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         for bad in
-            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1d", "99999999999999999999h"]
+            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1w", "99999999999999999999h"]
         {
             assert!(time(bad).is_err(), "{bad}");
         }

@@ -5,6 +5,9 @@
 //! PID-IMAGE.trace, extents moved out:   TraceHead 16 │ TraceChunk 40 │ zstd │ TraceChunk 40 │ …
 //! ```
 //!
+//! A file whose oldest chunks were dropped has version 2 and a [`TraceCut`] behind its head.
+//!
+//!
 //! - The `committed` bytes after the extent's header decode without any other extent; the crate
 //!   `heaptide-trace` defines the records.
 //! - The process that supervises the recording moves full extents to the file. Then `state` is
@@ -17,8 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const TRACE_SUFFIX: &str = ".trace";
 /// The first eight bytes of such a file.
 pub const TRACE_MAGIC: [u8; 8] = *b"HEAPTRCE";
-/// The version of the file's layout.
-pub const TRACE_VERSION: u32 = 1;
+/// The version of the file's layout: 1, or of one with a [`TraceCut`] this.
+pub const TRACE_VERSION: u32 = 2;
 /// The first four bytes of every chunk of that file: "HTCH".
 pub const TRACE_CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"HTCH");
 
@@ -28,6 +31,10 @@ pub const TRACE_ON: u32 = 1;
 pub const TRACE_FREE_STACKS: u32 = 2;
 /// Each start and end of a scope has a record, at the time when it happens.
 pub const TRACE_SCOPES: u32 = 4;
+
+/// Frees have the site and the usable size of their block: those of blocks whose allocation was
+/// dropped count all the same.
+pub const TRACE_ENDS: u32 = 8;
 
 /// [`crate::TraceStart::state`]: the lane writes to it.
 pub const TRACE_WRITING: u32 = 0;
@@ -49,10 +56,26 @@ pub const TRACE_EXTENT_MAX: u64 = 256 << 10;
 pub struct TraceHead {
     /// [`TRACE_MAGIC`].
     pub magic: [u8; 8],
-    /// [`TRACE_VERSION`].
+    /// 1, or [`TRACE_VERSION`].
     pub version: u32,
     /// Reserved, zero.
     pub reserved: u32,
+}
+
+/// What follows the head of a file whose oldest chunks were dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct TraceCut {
+    /// Events before this moment are not whole, on the clock of records: those of some lanes were
+    /// dropped.
+    pub ticks: u64,
+    /// The same in nanoseconds from the start of the process.
+    pub time_ns: u64,
+    /// Chunks that were dropped.
+    pub chunks: u64,
+    /// Bytes that they took.
+    pub bytes: u64,
 }
 
 /// The header of a chunk: the compressed contents of one extent.
@@ -79,4 +102,5 @@ pub struct TraceChunk {
 }
 
 const _: () = assert!(size_of::<TraceHead>() == 16);
+const _: () = assert!(size_of::<TraceCut>() == 32);
 const _: () = assert!(size_of::<TraceChunk>() == 40);

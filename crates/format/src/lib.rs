@@ -106,6 +106,8 @@ pub const ADDRESS_BITS: u32 = 48;
 pub const PROFILE_SUFFIX: &str = ".profile";
 /// The suffix of a snapshot, a copy of the profile at one time: `PID-IMAGE.NUMBER` plus this.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
+/// The least limit of a profile: less has no room for modules and threads.
+pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// The suffix of the copy that counters are relative to after a reset: `PID-IMAGE` plus this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
 
@@ -258,6 +260,8 @@ pub enum Gap {
     BelowThreshold = 3,
     /// The request was not below the stack threshold, and only requests below it have stacks.
     AboveThreshold = 4,
+    /// The stack was not stored: the profile had reached its limit.
+    ProfileLimit = 5,
 }
 
 /// [`Key::flags`]: memory that is not from the allocator, such as a mapping or a static array. Not

@@ -101,6 +101,14 @@ settings! {
     MaxSize = "MAX_SIZE", ["--max-trace-size"], "the library",
         "a number of bytes: the traces of the recording end at this size (`--max-trace-size`)",
         "no limit";
+    /// Whether the oldest part of traces is dropped.
+    KeepTrace = "KEEP_TRACE", ["--keep-trace-for", "--keep-trace-size"], "the library",
+        "`on`: the oldest part of traces may be dropped, so frees have the site and the size of their block (`--keep-trace-for`, `--keep-trace-size`)",
+        "`off`";
+    /// The most bytes of a profile.
+    MaxProfile = "MAX_PROFILE", ["--max-profile"], "the library",
+        "a number of bytes, at least 1048576: the profile of each process image stores no more stacks at this size; totals stay exact (`--max-profile`)",
+        "no limit";
     /// The sizes of requests that have stacks.
     Threshold = "THRESHOLD", ["--stacks-from", "--stacks-below"], "the library",
         "`BYTES`: stacks only for requests of at least BYTES (`--stacks-from`); `<BYTES`: only below (`--stacks-below`)",
@@ -109,6 +117,10 @@ settings! {
     SnapshotEvery = "SNAPSHOT_EVERY", [], "the library",
         "seconds, such as `10` or `0.5`: a snapshot at the first allocation or free after each interval; every event then reads the clock. For programs run without the command, which has `--snapshot-every`",
         "none";
+    /// How many of those snapshots are kept.
+    KeepSnapshots = "KEEP_SNAPSHOTS", [], "the library",
+        "how many snapshots of `HEAPTIDE_SNAPSHOT_EVERY` each process keeps, 256 at most: the newest. For programs run without the command, which has `--keep-snapshots`",
+        "all";
     /// The reports to write at the end, and their targets.
     Report = "REPORT", ["--report"], "the library, and `heaptide run` as the default of `--report`",
         "`FORMAT:TARGET`, several separated by `;`: what is written when the program exits, to a file, `stdout` or `stderr` ([Output](interface.md#output))",

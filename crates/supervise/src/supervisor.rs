@@ -35,6 +35,8 @@ pub struct Supervisor {
     images: Option<Images>,
     /// The time to start watching images.
     watch_at: Option<Instant>,
+    /// Signals that are for the command alone, and what they have it do.
+    consumed: Vec<(i32, Box<dyn Fn()>)>,
     /// Signals that we received, and the time to decide which of them to forward.
     own: Vec<Received>,
     decide_at: Option<Instant>,
@@ -64,6 +66,7 @@ impl Supervisor {
             signals,
             images: None,
             watch_at: None,
+            consumed: Vec::new(),
             own: Vec::new(),
             decide_at: None,
             seen: Vec::new(),
@@ -75,6 +78,12 @@ impl Supervisor {
     pub fn note_ends(&mut self, images: Images) {
         self.images = Some(images);
         self.watch_at = Some(Instant::now() + UNWATCHED);
+    }
+
+    /// Has a signal that is sent to this process do something. It is not forwarded: the program
+    /// gets it only if it is sent to the process group.
+    pub fn consume(&mut self, signal: i32, act: impl Fn() + 'static) {
+        self.consumed.push((signal, Box::new(act)));
     }
 
     /// Waits for the program's end, and represents it meanwhile.
@@ -126,6 +135,11 @@ impl Supervisor {
         };
         let news = self.signals.read();
         for news in news.into_iter().filter(|news| !news.is_of_child() && !is_waker(news)) {
+            let consumed = self.consumed.iter().find(|(signal, _)| *signal == news.signal);
+            if let Some((_, act)) = consumed {
+                act();
+                continue;
+            }
             // Like the kernel does with pending signals; this also applies to those of the witness.
             self.own.retain(|other| !news.cancels(other));
             self.own.push(news);

@@ -1,6 +1,6 @@
 //! Decodes records to events. The bytes are untrusted.
 
-use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, end, other, usual_size};
 use crate::record::{Block, Record};
 
 /// The reader's side of one extent. `B` may own the bytes or borrow them.
@@ -91,15 +91,35 @@ impl Context {
         }
         match first & 3 {
             ALLOCATED => self.block(window, clock_bytes, away_bytes),
-            kind @ (FREED | MOVING) if first >> 6 == 0 => {
+            kind @ (FREED | MOVING) if first >> 6 == end::NOTHING => {
                 let length = self.advance(window, 1, clock_bytes, away_bytes) as usize;
                 let (address, freed) = (self.address, kind == FREED);
                 let record =
                     if freed { Record::Freed { address } } else { Record::Moving { address } };
                 Some((record, length))
             }
+            kind @ (FREED | MOVING) if first >> 6 <= end::WHOLE => {
+                let at = self.advance(window, 1, clock_bytes, away_bytes);
+                Some(self.known_end(window, at, (kind == MOVING, first >> 6 == end::SLOT)))
+            }
             _ => None,
         }
+    }
+
+    /// The end of a block whose site and usable size begin in this byte, or the slot that has them.
+    fn known_end(
+        &self,
+        window: &Window,
+        at: u32,
+        (moving, has_slot): (bool, bool),
+    ) -> (Record, usize) {
+        let known = *self.slot(field(window, at, 1) as u8);
+        let (site, usable, length) = if has_slot {
+            (known.site, known.usable, at + 1)
+        } else {
+            (field(window, at, 4) as u32, field(window, at + 4, 4), at + 8)
+        };
+        (Record::Ended { address: self.address, site, usable, moving }, length as usize)
     }
 
     /// Decodes the ticks, which start at byte `at`, and the address. Returns the start of the next
@@ -193,6 +213,11 @@ impl Context {
             other::OPENED => (Record::Opened(block()?), 41),
             other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
             other::LABELLED => (Record::Labelled { uid: word(1)?, shape: half(16)? }, 21),
+            other::ENDED => {
+                let (address, usable) = (word(1)?, word(2)?);
+                let (site, moving) = (half(24)?, half(28)? & 1 != 0);
+                (Record::Ended { address, site, usable, moving }, 33)
+            }
             _ => return None,
         };
         self.ticks = ticks;
@@ -201,7 +226,9 @@ impl Context {
                 self.address = block.address;
                 self.note(Context::slot_of(block.site), &block);
             }
-            Record::Freed { address } | Record::Moving { address } => {
+            Record::Freed { address }
+            | Record::Moving { address }
+            | Record::Ended { address, .. } => {
                 self.address = address;
             }
             _ => {}

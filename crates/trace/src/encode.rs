@@ -1,6 +1,6 @@
 //! Encodes events as records.
 
-use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, Slot, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, Slot, end, other, usual_size};
 use crate::record::{Block, Record};
 
 /// The most bytes of a record.
@@ -109,6 +109,42 @@ impl Encoder {
         self.ended(out, ticks, address, [MOVING, other::MOVING])
     }
 
+    /// Packs an end that holds the site and the usable size of its block.
+    fn ended_known(
+        &mut self,
+        out: &mut [u8; LONGEST],
+        ticks: u64,
+        (address, site, usable, moving): (u64, u32, u64, bool),
+    ) -> usize {
+        let context = &mut self.0;
+        let ticks = ticks.max(context.ticks);
+        let clock = ticks - context.ticks;
+        let away = distance(context, address);
+        let (clock_bytes, away_bytes) = (bytes_of(clock), bytes_of(away));
+        (context.ticks, context.address) = (ticks, address);
+        let slot = Context::slot_of(site);
+        let known = *context.slot(slot);
+        let is_short = clock_bytes <= 3 && away_bytes <= 4 && address.is_multiple_of(8);
+        if !is_short || usable >> 32 != 0 {
+            return fields(out, other::ENDED, [ticks, address, usable], [site, moving.into()]);
+        }
+        let is_known = known.site == site && known.usable == usable;
+        let code = if is_known { end::SLOT } else { end::WHOLE };
+        let kind = if moving { MOVING } else { FREED };
+        let first = u32::from(kind) | (clock_bytes - 1) << 2 | (away_bytes - 1) << 4;
+        let mut at = 0;
+        put(out, &mut at, u64::from(first | u32::from(code) << 6), 1);
+        put(out, &mut at, clock, clock_bytes);
+        put(out, &mut at, away, away_bytes);
+        if is_known {
+            put(out, &mut at, slot.into(), 1);
+        } else {
+            put(out, &mut at, site.into(), 4);
+            put(out, &mut at, usable, 4);
+        }
+        at
+    }
+
     #[inline(always)]
     fn ended(
         &mut self,
@@ -142,6 +178,9 @@ impl Encoder {
             Record::Allocated(ref block) => return self.allocated(out, ticks, block),
             Record::Freed { address } => return self.freed(out, ticks, address),
             Record::Moving { address } => return self.moving(out, ticks, address),
+            Record::Ended { address, site, usable, moving } => {
+                return self.ended_known(out, ticks, (address, site, usable, moving));
+            }
             Record::Scope(id) => return fields(out, other::SCOPE, [], [id]),
             Record::Thread(id) => return fields(out, other::THREAD, [], [id]),
             Record::Node(id) => return fields(out, other::NODE, [], [id]),

@@ -17,6 +17,8 @@
 //! - site: 0 that of the last allocation, 1 its slot (1 byte), 2 its id (3 bytes), 3 its id (4
 //!   bytes).
 //! - size: 0 the slot's last size, else 1, 2 or 4 bytes.
+//! - site of kinds 1 and 2: 0 not stored, 1 the slot of the block's site, whose last usable size is
+//!   that of the block (1 byte), 2 its id and the usable size (4 bytes each).
 //! - usable: 0 glibc's usable size for the request, 1 the slot's last usable size, else the excess
 //!   over the requested size in 1 or 4 bytes.
 //!

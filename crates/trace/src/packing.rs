@@ -8,6 +8,14 @@ pub(crate) const FREED: u8 = 1;
 pub(crate) const MOVING: u8 = 2;
 pub(crate) const OTHER: u8 = 3;
 
+/// What a record of kind [`FREED`] or [`MOVING`] has of its block, in the highest bits of the first
+/// byte: nothing, the slot of its site with the usable size it has there, or site and usable size.
+pub(crate) mod end {
+    pub(crate) const NOTHING: u8 = 0;
+    pub(crate) const SLOT: u8 = 1;
+    pub(crate) const WHOLE: u8 = 2;
+}
+
 /// Events of records of kind [`OTHER`].
 pub(crate) mod other {
     pub(crate) const ALLOCATED: u8 = 1;
@@ -24,6 +32,7 @@ pub(crate) mod other {
     pub(crate) const THREAD: u8 = 12;
     pub(crate) const NODE: u8 = 13;
     pub(crate) const LABELLED: u8 = 14;
+    pub(crate) const ENDED: u8 = 15;
 }
 
 /// The number of sites remembered with their last sizes.

@@ -16,6 +16,17 @@ pub enum Record {
         /// The address of the block.
         address: u64,
     },
+    /// The same as `Freed`, or as `Moving`, with what the allocation of the block held.
+    Ended {
+        /// Where it begins.
+        address: u64,
+        /// The site that it counts for.
+        site: u32,
+        /// Bytes given.
+        usable: u64,
+        /// Whether it is about to be reallocated.
+        moving: bool,
+    },
     /// The reallocation failed.
     StillThere,
     /// The reallocation was a free.

@@ -34,6 +34,9 @@ fn record() -> impl Strategy<Value = Record> {
         8 => block().prop_map(Record::Allocated),
         8 => address().prop_map(|address| Record::Freed { address }),
         2 => address().prop_map(|address| Record::Moving { address }),
+        4 => (address(), site(), size(), any::<bool>()).prop_map(|(address, site, usable, moving)| {
+            Record::Ended { address, site, usable, moving }
+        }),
         1 => Just(Record::StillThere),
         1 => Just(Record::Released),
         1 => site().prop_map(|site| Record::Failed { site }),

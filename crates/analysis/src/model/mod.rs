@@ -24,7 +24,7 @@ pub use account::{
     RangeMapping,
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
-pub use completeness::{Completeness, Interception, Loss, UnrecordedProgram};
+pub use completeness::{Completeness, Interception, Loss, ProfileLimit, UnrecordedProgram};
 pub use heaptide_format::Call;
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
@@ -32,7 +32,7 @@ pub use mapped::Mapped;
 pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
-pub use recording::{DamagedFile, Recording};
+pub use recording::{DamagedFile, Recording, Removed};
 pub(crate) use scope_name::scope_name;
 pub use site_rows::{SiteRow, SiteRows};
 pub use sum::Sum;

@@ -198,6 +198,8 @@ impl Joining {
         add(&mut joined.unwinder.rules_evaluated, process.unwinder.rules_evaluated);
         joined.tables.lanes_at_once =
             joined.tables.lanes_at_once.saturating_add(process.tables.lanes_at_once);
+        let limit = &mut joined.completeness.profile_limit;
+        *limit = limit.or(process.completeness.profile_limit);
         for loss in &process.completeness.losses {
             match joined.completeness.losses.iter_mut().find(|known| known.name == loss.name) {
                 Some(known) => add(&mut known.count, loss.count),

@@ -61,7 +61,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         shapes: &of_shape,
     };
     let running = (ending.end == End::Running, ending.lasted.ns);
-    let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
+    let traces =
+        trace::trace(&profile, &ending.file, running, &totals, &became).into_iter().collect();
     let site_rows = profile.is_followed.then(|| {
         let ids = profile.sites.iter().map(|site| site.id);
         SiteRows::new(ids.zip(of_site.iter().copied()))
@@ -162,6 +163,7 @@ fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -
         has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
         interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
+        profile_limit: unrecorded::profile_limit(header),
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }
@@ -336,6 +338,10 @@ fn python_frame(line: &PythonLine) -> Frame {
     }
 }
 
+/// The function that stands for stacks which were not stored because the profile had reached its
+/// limit.
+pub(crate) const UNSTORED: &str = "[stack not stored: profile limit]";
+
 /// What a pseudo frame stands for.
 fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
@@ -346,6 +352,7 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
         mark if mark == format::Gap::AboveThreshold as u64 => {
             Some("[not below the stack threshold]")
         }
+        mark if mark == format::Gap::ProfileLimit as u64 => Some(UNSTORED),
         _ => None,
     }
 }

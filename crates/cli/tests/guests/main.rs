@@ -66,6 +66,7 @@ mod replacing;
 mod schema;
 mod screen;
 mod sealing;
+mod services;
 mod stacks;
 mod steps;
 mod test_limits;

@@ -136,7 +136,7 @@ const OF_LIFETIMES: &[Field] = &[
     }),
     field(
         Info::uint("allocated_ns", "ns", "time of the allocation, from the start of the process"),
-        |event, _| Some(Bits(event.allocated_ns)),
+        |event, _| from_the_trace(event).map(|event| Bits(event.allocated_ns)),
     ),
     field(
         Info::uint("freed_ns", "ns", "time of the free, from the start of the process"),
@@ -202,18 +202,22 @@ const ADDRESS: Field = field(
 );
 const SIZE: Field =
     field(Info::uint("size", "bytes", "requested bytes").also("alloc.total_size"), |event, _| {
-        of_block(event).map(|event| Bits(event.requested))
+        of_block(event).and_then(from_the_trace).map(|event| Bits(event.requested))
     });
 const USABLE: Field = field(Info::uint("usable_bytes", "bytes", "usable bytes"), |event, _| {
     of_block(event).map(|event| Bits(event.usable))
 });
 const LIFETIME: Field =
     field(Info::uint("lifetime_ns", "ns", "time from the allocation to the free"), |event, _| {
-        freed(event).map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns)))
+        let event = freed(event).and_then(from_the_trace);
+        event.map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns)))
     });
 const LIFETIME_EVENTS: Field = field(
     Info::uint("lifetime_events", "events", "events of the process between allocation and free"),
-    |event, _| freed(event).map(|event| Bits(event.number.saturating_sub(event.allocated_number))),
+    |event, _| {
+        let event = freed(event).and_then(from_the_trace);
+        event.map(|event| Bits(event.number.saturating_sub(event.allocated_number)))
+    },
 );
 const TEMPORARY: Field = field(
     Info::new("temporary", Kind::Bool, "", "of frees: no allocation by the thread in between"),
@@ -243,6 +247,11 @@ const FREE_STACK: Field = field(
 /// Returns the event if it is a free.
 fn freed(event: &Event) -> Option<&Event> {
     Some(event).filter(|event| event.operation == Operation::Free)
+}
+
+/// The event, if the allocation of its block is in the trace.
+fn from_the_trace(event: &Event) -> Option<&Event> {
+    Some(event).filter(|event| event.allocated_number > 0 || event.operation != Operation::Free)
 }
 
 /// Returns the event if it has a block.

@@ -134,7 +134,7 @@ fn site_of_scope(lane: &mut LaneState) -> SiteId {
 fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
     if site.is_none() {
         process().lost(Loss::NoSite);
-        return lane.place.base_site;
+        return lane.place.unstored_site;
     }
     site
 }
@@ -261,7 +261,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
             return false;
         }
         if lane.is_traced() {
-            trace::freed(lane, block);
+            trace::freed(lane, block, site, usable);
         }
         charge_free(lane, block, site, usable, temporary);
     }
@@ -334,8 +334,9 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     }
     let site = SiteId::new(p.shadow.take(block));
     if !site.is_none() {
-        trace::write_for_nobody(p, &Record::Freed { address: block as u64 });
-        charge_nested(p, block, site, usable());
+        let usable = usable();
+        trace::freed_nested(p, block, site, usable);
+        charge_nested(p, block, site, usable);
     }
 }
 
@@ -386,7 +387,7 @@ impl Moving {
         let site = SiteId::new(site);
         if !site.is_none() && inside.lane().is_traced() {
             trace::capture_free(inside);
-            trace::moving(inside.lane(), block);
+            trace::moving(inside.lane(), block, site, usable);
         }
         Moving { block, usable, site }
     }
@@ -486,8 +487,7 @@ impl MovingNested {
         if block.is_null() {
             process().shadow.put(self.block, self.site.number());
         } else {
-            let freed = Record::Freed { address: self.block as u64 };
-            trace::write_for_nobody(process(), &freed);
+            trace::freed_nested(process(), self.block, self.site, self.usable);
             charge_nested(process(), self.block, self.site, self.usable);
         }
     }
@@ -528,7 +528,7 @@ pub fn record_resized(
         now.record().reallocations.add(1);
         lane.last_block = core::ptr::null_mut();
         if lane.is_traced() {
-            trace::moving(lane, block);
+            trace::moving(lane, block, site, before);
             trace::allocated(lane, block, (now, requested, after), true);
         }
     }

@@ -200,6 +200,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     (platform.create_tables)(scarce).ok_or(Unrecorded::NoMemory)?;
     prepare_control(p, options);
     if options.mode == Mode::Stacks {
+        stacks::prepare_limit(p);
         // Now, while `/proc` is in reach: a guest may change its root.
         modules::modules().list_all(p);
         python_interpreter::look(p);
@@ -234,7 +235,7 @@ fn prepare_control(p: &Process, options: &Options) {
     monitors::resume();
     output::keep_streams(options);
     if options.snapshot_every_ns != 0 {
-        marks::snapshot_every(options.snapshot_every_ns);
+        marks::snapshot_every(options.snapshot_every_ns, options.keep_snapshots);
         set(CONTROL_TIMED);
     }
     if options.snapshot_signal != 0 {

@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod control_words;
 pub mod ids;
 pub mod index;
+pub mod limit;
 pub mod mapping_records;
 pub mod mapping_table;
 pub mod modules;

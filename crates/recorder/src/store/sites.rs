@@ -209,6 +209,11 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     site
 }
 
+/// The lane's site for a stack, outside of all scopes; none if it cannot be made.
+pub fn of_stack(place: &mut Place, node: NodeId) -> SiteId {
+    find_or_create(place, node, SiteId::new(node.record().site.get()))
+}
+
 #[inline(never)]
 fn find_or_create(place: &mut Place, node: NodeId, first: SiteId) -> SiteId {
     let words = Dimensions::of_stack(node, 0).words();
@@ -227,7 +232,7 @@ fn find_or_create(place: &mut Place, node: NodeId, first: SiteId) -> SiteId {
         first.is_none() && link.compare_exchange(0, site.number(), AcqRel, Relaxed).is_ok();
     if !linked && !place.index_of_sites.insert(words, site.number()) {
         // Without a place in the index the site would be made again and again.
-        return place.base_site;
+        return place.unstored_site;
     }
     site
 }

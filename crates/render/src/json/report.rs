@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process, Rank,
-    Recording, Run, Site, UnrecordedProgram,
+    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process,
+    ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use heaptide_analysis::views::highest::live_requested_replayed;
@@ -56,6 +56,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
         let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
         map.serialize_entry("unrecorded", &unrecorded)?;
+        map.serialize_entry("removed", &recording.removed)?;
         let chosen = recording.processes.iter();
         let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.identity.pid));
         map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
@@ -142,6 +143,8 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
     let losses = process.completeness.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
+    let limit = process.completeness.profile_limit;
+    map.serialize_entry("profile_limit", &limit.map(ProfileLimitEntry::of))?;
     let programs = process.completeness.unrecorded_programs.iter().map(|program| {
         let UnrecordedProgram { path, reason, count } = program;
         UnrecordedProgramEntry { path, reason, count: *count }
@@ -159,6 +162,19 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     });
     map.serialize_entry("modules", &seq(modules))?;
     map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
+}
+
+/// A limit of the profile that was reached.
+#[derive(serde::Serialize)]
+struct ProfileLimitEntry {
+    bytes: u64,
+    reached_s: f64,
+}
+
+impl ProfileLimitEntry {
+    fn of(limit: ProfileLimit) -> ProfileLimitEntry {
+        ProfileLimitEntry { bytes: limit.bytes, reached_s: seconds(limit.reached_ns) }
+    }
 }
 
 /// What a process mapped in all, whatever is selected.
@@ -228,11 +244,19 @@ struct TraceEntry {
     bytes: u64,
     stopped_s: Option<f64>,
     limit_bytes: Option<u64>,
+    begin_s: Option<f64>,
+    dropped_bytes: u64,
 }
 
 impl TraceEntry {
-    fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
-        TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
+    fn of(trace: OnDisk) -> TraceEntry {
+        TraceEntry {
+            bytes: trace.bytes,
+            stopped_s: trace.stopped_ns.map(seconds),
+            limit_bytes: trace.limit_bytes,
+            begin_s: trace.begin_ns.map(seconds),
+            dropped_bytes: trace.dropped_bytes,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use heaptide_analysis::views::memory::{At, Memory};
 use crate::shared::accounts::allocator_says;
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ended, place, trace_says};
+use crate::shared::heading::{ended, place, removed_says, trace_says};
 use crate::shared::hex::hex;
 use crate::shared::losses::meaning;
 use crate::shared::quantity::{bytes, count, counted, date, duration};
@@ -33,6 +33,9 @@ pub fn write(out: &mut Screen, recording: &Recording) -> io::Result<()> {
     for process in &recording.processes {
         writeln!(out)?;
         image(out, process)?;
+    }
+    if let Some(says) = removed_says(&recording.removed) {
+        writeln!(out, "\nremoved: {says}")?;
     }
     for file in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(&file.reason))?;

@@ -8,7 +8,7 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ending, live_name, place, ran};
+use crate::shared::heading::{ending, live_name, place, ran, removed_says};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
@@ -86,6 +86,9 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
             "\nthe program itself was not recorded: {}",
             printable(&recording.unrecorded)
         )?;
+    }
+    if let Some(says) = removed_says(&recording.removed) {
+        writeln!(out, "\nremoved: {says}")?;
     }
     for file in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(&file.reason))?;

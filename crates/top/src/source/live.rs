@@ -13,6 +13,7 @@ use heaptide_analysis::Error;
 use heaptide_analysis::recording::live::{Counts, Look, Observer};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::running::Running;
+use heaptide_analysis::recording::snapshot::Origin;
 use heaptide_control::{Answer, Control, Wait};
 use heaptide_format::{End, Mode, Request};
 use nix::time::{ClockId, clock_gettime};
@@ -118,7 +119,7 @@ fn answer(running: &Running, what: Asked) -> String {
             Ok(says.to_owned())
         }
         Asked::Snapshot => {
-            let (number, file, _) = control.snapshot("", Wait::Briefly)?;
+            let (number, file, _) = control.snapshot("", Wait::Briefly, Origin::Requested)?;
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(format!("snapshot {number}: {name}"))
         }
