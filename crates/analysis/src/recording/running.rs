@@ -43,6 +43,24 @@ impl Running {
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
         state.is_some_and(|state| state.starts_with(b"T") || state.starts_with(b"t"))
     }
+
+    /// Its resident and virtual memory in bytes; none if it is not there any more.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::running::Running;
+    /// let me = Running { pid: std::process::id(), file: "12-0.profile".into() };
+    /// let (resident, all) = me.memory().unwrap();
+    /// assert!(0 < resident && resident < all);
+    /// ```
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+            Some(kibibytes.saturating_mul(1024))
+        };
+        Some((bytes("VmRSS:")?, bytes("VmSize:")?))
+    }
 }
 
 /// What runs of a recording, a directory or a single profile, in order of pid.
@@ -59,6 +77,16 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
         _ => Error::Io { path: path.to_owned(), doing: "read", source },
     })?;
     let files = if kind.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    Ok(among(files))
+}
+
+/// What runs of the images with these profiles, in order of pid: a look at all processes.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(running::among(["missing.heaptide/12-0.profile".into()]).is_empty());
+/// ```
+pub fn among(files: impl IntoIterator<Item = PathBuf>) -> Vec<Running> {
     let mut by_inode: FxHashMap<String, PathBuf> = FxHashMap::default();
     for file in files {
         if let Ok(inode) = fs::metadata(&file).map(|m| m.ino().to_string()) {
@@ -75,7 +103,7 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
         }
     }
     running.sort_by_key(|r| r.pid);
-    Ok(running)
+    running
 }
 
 /// The profile that a process writes to; none if it is not recorded, or the file is out of reach.
