@@ -11,8 +11,8 @@ use heaptide_render::page;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
 /// The part of a process that lifetimes are requested of.
 #[derive(Deserialize)]

@@ -12,23 +12,23 @@ type Made<V> = Result<Arc<V>, Refusal>;
 
 /// How much a cache keeps.
 #[derive(Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     /// Things, at most.
-    pub(crate) most: usize,
+    pub most: usize,
     /// Things that are kept whatever they weigh.
-    pub(crate) least: usize,
+    pub least: usize,
     /// Bytes of all, above which only those are kept.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 /// What takes memory.
-pub(crate) trait Weight {
+pub trait Weight {
     /// Its bytes, about.
     fn bytes(&self) -> usize;
 }
 
 /// Things by key, the one that was asked for last first.
-pub(crate) struct Cache<K, V> {
+pub struct Cache<K, V> {
     entries: Mutex<Vec<Entry<K, V>>>,
     room: Room,
 }
@@ -41,14 +41,14 @@ struct Entry<K, V> {
 
 impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
     /// One that has nothing.
-    pub(crate) fn new(room: Room) -> Cache<K, V> {
+    pub fn new(room: Room) -> Cache<K, V> {
         Cache { entries: Mutex::default(), room }
     }
 
     /// The thing of a key. It is made, on a thread for that, if it is not there or not fresh;
     /// several that ask meanwhile wait for the same. It is made to its end, even if nobody waits
     /// any more.
-    pub(crate) async fn get(
+    pub async fn get(
         &self,
         key: K,
         is_fresh: impl Fn(&V) -> bool,
@@ -82,7 +82,7 @@ impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
     }
 
     /// The thing of a key if it is there.
-    pub(crate) fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
+    pub fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
         self.lock().iter().find_map(|entry| match &*entry.made.borrow() {
             Some(Ok(value)) if is_it(&entry.key, value) => Some(value.clone()),
             _ => None,
