@@ -1,0 +1,241 @@
+//! Profiles of processes in the format of pprof, made once for all who ask, and differences.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Bytes;
+use heaptide_analysis::model::{Measure, Measures, Process, SiteRow};
+use heaptide_analysis::recording::live::{Counts, Observer};
+use heaptide_analysis::recording::live_tables::LiveTables;
+use heaptide_http::Refusal;
+use heaptide_http::cache::{Cache, Room, Weight};
+use heaptide_render::export::pprof::{Columns, Time, Writer};
+use rustc_hash::FxHashMap;
+use tokio::sync::Semaphore;
+
+use crate::collector::Listed;
+use crate::own::processor_time;
+
+/// Profiles that are kept.
+const PROFILES: Room = Room { most: 8, least: 2, bytes: 64 << 20 };
+/// A profile is made again after this many times the processor time that it took: at most 2 % of a
+/// core for each of those that are asked for again and again.
+const REST: u32 = 50;
+/// It is made again no sooner than this.
+const REST_MIN: Duration = Duration::from_millis(500);
+/// It is made again at the latest after this.
+const REST_MAX: Duration = Duration::from_secs(60);
+/// Processes whose names are kept once they were looked up.
+const READERS_MAX: usize = 16;
+/// Processes in one profile: the largest.
+const PROCESSES_MAX: usize = 64;
+/// Differences that are taken at the same time.
+const DIFFERENCES_MAX: usize = 8;
+/// The longest time of a difference.
+pub(crate) const SECONDS_MAX: u64 = 600;
+
+/// Selects what is shown of a process, and how.
+pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
+
+/// Which profile of a process is asked for: both have the same columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// What is live comes first.
+    Heap,
+    /// What was allocated comes first.
+    Allocations,
+}
+
+impl Which {
+    const fn measure(self) -> Measure {
+        match self {
+            Which::Heap => Measure::LiveBytes,
+            Which::Allocations => Measure::UsableBytes,
+        }
+    }
+}
+
+/// What a profile is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Key {
+    which: Which,
+    files: Vec<PathBuf>,
+}
+
+/// A profile as it is sent.
+pub(crate) struct Profile {
+    pub(crate) bytes: Bytes,
+    made_at: Instant,
+    cost: Duration,
+}
+
+impl Profile {
+    fn is_fresh(&self) -> bool {
+        self.made_at.elapsed() < (self.cost * REST).clamp(REST_MIN, REST_MAX)
+    }
+}
+
+impl Weight for Profile {
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Makes profiles.
+pub(crate) struct Profiles {
+    maker: Arc<Maker>,
+    cache: Cache<Key, Profile>,
+    differences: Semaphore,
+}
+
+struct Maker {
+    prepare: Prepare,
+    /// Locked while a profile is made: tables of large processes take much memory.
+    readers: Mutex<Readers>,
+}
+
+/// Readers that keep the names that they looked up, the last one that was used first.
+#[derive(Default)]
+struct Readers {
+    readers: Vec<(PathBuf, LiveTables)>,
+}
+
+/// What a process had counted at a time, by the ids of its sites.
+struct Earlier {
+    counts: FxHashMap<u32, Counts>,
+}
+
+impl Profiles {
+    /// Nothing has been made yet.
+    pub(crate) fn new(prepare: Prepare) -> Profiles {
+        Profiles {
+            maker: Arc::new(Maker { prepare, readers: Mutex::default() }),
+            cache: Cache::new(PROFILES),
+            differences: Semaphore::new(DIFFERENCES_MAX),
+        }
+    }
+
+    /// A profile of processes, as they were a short time ago.
+    ///
+    /// Errors: one cannot be read.
+    pub(crate) async fn now(
+        &self,
+        which: Which,
+        processes: &[Listed],
+    ) -> Result<Arc<Profile>, Refusal> {
+        let wanted = wanted(processes);
+        let key = Key { which, files: wanted.iter().map(|(file, _)| file.clone()).collect() };
+        let maker = self.maker.clone();
+        let make = move || maker.make(which, &wanted, None, Duration::ZERO);
+        self.cache.get(key, Profile::is_fresh, make).await
+    }
+
+    /// What processes allocated and freed in a time from now on.
+    ///
+    /// Errors: one cannot be read, or too many differences are being taken.
+    pub(crate) async fn difference(
+        &self,
+        which: Which,
+        processes: &[Listed],
+        time: Duration,
+    ) -> Result<Profile, Refusal> {
+        let Ok(_place) = self.differences.try_acquire() else {
+            return Err(Refusal::busy(format_args!(
+                "{DIFFERENCES_MAX} differences are being taken; try again later"
+            )));
+        };
+        let wanted = wanted(processes);
+        let begin = Instant::now();
+        let files: Vec<PathBuf> = wanted.iter().map(|(file, _)| file.clone()).collect();
+        let earlier = blocking(move || files.iter().map(|file| Earlier::read(file)).collect());
+        let earlier: Vec<Earlier> = earlier.await?;
+        tokio::time::sleep(time).await;
+        let maker = self.maker.clone();
+        blocking(move || maker.make(which, &wanted, Some(&earlier), begin.elapsed())).await
+    }
+}
+
+/// The profiles and pids of processes.
+fn wanted(processes: &[Listed]) -> Vec<(PathBuf, u32)> {
+    let images = processes.iter().filter_map(|listed| listed.image.as_ref());
+    let wanted = images.map(|image| (image.running.file.clone(), image.running.pid));
+    wanted.take(PROCESSES_MAX).collect()
+}
+
+async fn blocking<T: Send + 'static>(
+    make: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(make).await.map_err(Refusal::failed)?
+}
+
+impl Earlier {
+    fn read(file: &Path) -> Result<Earlier, Refusal> {
+        let mut observer = Observer::open(file)?;
+        let counts = observer.look()?.map(|look| look.counts).unwrap_or_default();
+        let used = observer.ids().zip(counts).filter(|(_, counts)| counts.allocations > 0);
+        Ok(Earlier { counts: used.collect() })
+    }
+
+    /// The same by row of tables that were read later.
+    fn by_row(&self, process: &Process) -> Vec<Measures> {
+        let mut rows = vec![Counts::default(); process.tables.sites.len()];
+        let site_rows = process.time.site_rows.as_ref();
+        for (&id, counts) in &self.counts {
+            if let Some(SiteRow::At(row)) = site_rows.map(|rows| rows.row(id)) {
+                rows[row as usize].add(counts);
+            }
+        }
+        let measures = |counts: Counts| Measures {
+            allocations: counts.allocations,
+            usable_bytes: counts.allocated_bytes,
+            live_blocks: counts.live_blocks,
+            live_bytes: counts.live_bytes,
+            ..Measures::default()
+        };
+        rows.into_iter().map(measures).collect()
+    }
+}
+
+impl Maker {
+    fn make(
+        &self,
+        which: Which,
+        wanted: &[(PathBuf, u32)],
+        earlier: Option<&[Earlier]>,
+        time: Duration,
+    ) -> Result<Profile, Refusal> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (made_at, begin) = (Instant::now(), processor_time());
+        let columns = if earlier.is_some() { Columns::Differences } else { Columns::All };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let time = Time { time_ns: nanoseconds(now), duration_ns: nanoseconds(time) };
+        let mut bytes = Vec::new();
+        let failed = |error: std::io::Error| Refusal::failed(error);
+        let mut writer = Writer::new(&mut bytes, columns, which.measure(), time).map_err(failed)?;
+        for (index, (file, pid)) in wanted.iter().enumerate() {
+            let mut process = readers.read(file)?;
+            (self.prepare)(&mut process);
+            let before = earlier.map(|all| all[index].by_row(&process));
+            let pid = (wanted.len() > 1).then_some(*pid);
+            writer.add(&process, before.as_deref(), pid).map_err(failed)?;
+        }
+        writer.finish().map_err(failed)?;
+        let cost = processor_time().saturating_sub(begin);
+        Ok(Profile { bytes: bytes.into(), made_at, cost })
+    }
+}
+
+impl Readers {
+    /// The tables of a process as they are now.
+    fn read(&mut self, file: &Path) -> Result<Process, Refusal> {
+        let readers = &mut self.readers;
+        let known = readers.iter().position(|(own, _)| own == file);
+        let mut reader = known.map_or_else(|| LiveTables::new(file), |at| readers.remove(at).1);
+        let process = reader.read(&mut |_, _| {});
+        readers.insert(0, (file.to_owned(), reader));
+        readers.truncate(READERS_MAX);
+        Ok(process?)
+    }
+}
