@@ -189,7 +189,9 @@ impl Watch {
                 changes.ended.push(*number);
                 profile.state = State::Over;
                 // What took its place is to be found.
-                self.recordings.remove(directory_of(file));
+                if let Some(stamp) = self.recordings.get_mut(directory_of(file)) {
+                    *stamp = Stamp::NONE;
+                }
             }
         }
     }

@@ -34,8 +34,8 @@ pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
 /// Innermost scopes of a path that are in its name, in which few have room.
 const PATH_MAX: usize = 100;
 
-/// What a scope path is called: `load > parse`. `names` are those of its scopes, innermost first; of
-/// a deep one the outer ones are left out.
+/// What a scope path is called: `load > parse`. `names` are those of its scopes, innermost first;
+/// of a deep one the outer ones are left out.
 ///
 /// ```
 /// use heaptide_analysis::model::scope_path;
