@@ -68,6 +68,7 @@ mod schema;
 mod screen;
 mod sealing;
 mod serve;
+mod serve_examples;
 mod stacks;
 mod steps;
 mod test_limits;

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use heaptide_fixtures::skips::skip;
 
-use crate::harness::{Outcome, clean, heaptide, run, scratch};
+use crate::harness::{Outcome, clean, heaptide, recorded, run, scratch};
 use crate::http_client::{self, Answer, PATIENCE};
 use crate::real::is_installed;
-use crate::steps::Steps;
+use crate::steps::{Steps, program};
 
 /// How often a state is looked at.
-const POLL: Duration = Duration::from_millis(20);
+pub const POLL: Duration = Duration::from_millis(20);
 
 /// A server.
 pub struct Served {
@@ -354,11 +354,11 @@ fn recordings_and_processes_come_and_go() {
     first.steps("a");
     let (pid, recording) = (first.pid(), first.recording.clone());
     assert_totals(&served.until_running(1), &pid, [10, 0, 10, 1040, 1040]);
-    let another = place.join("another");
-    fs::create_dir(&another).expect("a directory");
-    let mut second = Steps::start(&another, &[]);
+    let other = place.join("b.heaptide");
+    let mut command = recorded(&other, &[]);
+    command.arg(program());
+    let mut second = Steps::spawn(command, other, place.clone());
     second.steps("b");
-    fs::rename(another.join("a.heaptide"), place.join("b.heaptide")).expect("moved");
     let metrics = served.until_running(2);
     let names: Vec<f64> = metrics.values("heaptide_live_bytes", &[]).collect();
     assert_eq!(names.iter().sum::<f64>(), 26040.0, "{}", metrics.text);
