@@ -4,6 +4,7 @@
 //! Prometheus ──▶ routes ─▶ readings ─▶ collector ─▶ watch: which processes there are
 //!                   │                      └──────▶ observed: sums of live profiles
 //! Parca, pprof ─────┴────▶ profiles ──────────────▶ tables of live profiles
+//! collector ◀─ otlp: sends readings and profiles at an interval
 //! ```
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod error;
 mod family;
 mod numbers;
 mod observed;
+mod otlp;
 mod own;
 mod places;
 mod pprof;
@@ -29,6 +31,7 @@ mod watch;
 
 pub use collector::SERIES_MIN;
 pub use error::Error;
+pub use otlp::{Endpoint, Otlp, Report};
 pub use profiles::Prepare;
 pub use server::{Options, Server};
 pub use target::Target;

@@ -10,6 +10,8 @@ use heaptide_analysis::recording::live::{Counts, Observer};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_http::Refusal;
 use heaptide_http::cache::{Cache, Room, Weight};
+use heaptide_render::export::otlp::Resource;
+use heaptide_render::export::otlp_profiles::{self, Span};
 use heaptide_render::export::pprof::{Columns, Time, Writer};
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
@@ -102,8 +104,26 @@ struct Readers {
 }
 
 /// What a process had counted at a time, by the ids of its sites.
+#[derive(Default)]
 struct Earlier {
     counts: FxHashMap<u32, Counts>,
+}
+
+/// What processes had allocated when profiles of OTLP were sent.
+#[derive(Default)]
+pub(crate) struct Allocated {
+    /// By profile, and when that was, nanoseconds since 1970-01-01 UTC.
+    known: FxHashMap<PathBuf, (Earlier, u64)>,
+    /// The same of those that have been made and are not sent yet.
+    next: FxHashMap<PathBuf, (Earlier, u64)>,
+}
+
+impl Allocated {
+    /// After what was made has been taken, or not.
+    pub(crate) fn after(self, was_taken: bool) -> Allocated {
+        let known = if was_taken { self.next } else { self.known };
+        Allocated { known, next: FxHashMap::default() }
+    }
 }
 
 impl Profiles {
@@ -153,6 +173,33 @@ impl Profiles {
         tokio::time::sleep(time).await;
         let maker = self.maker.clone();
         blocking(move || maker.make(which, &wanted, Some(&earlier), begin.elapsed())).await
+    }
+}
+
+impl Profiles {
+    /// Profiles of processes for OTLP: what is live, and what was allocated since those that were
+    /// taken before. Each process has a resource.
+    /// What cannot be read is left out.
+    pub(crate) async fn otlp(
+        &self,
+        processes: &[Listed],
+        resources: Vec<Resource>,
+        mut allocated: Allocated,
+        version: &'static str,
+    ) -> Result<(Vec<u8>, Allocated), Refusal> {
+        let wanted = wanted(processes);
+        let starts = processes.iter().filter_map(|listed| listed.image.as_ref());
+        let starts: Vec<u64> = starts.map(|image| image.summary.start_realtime_ns).collect();
+        let maker = self.maker.clone();
+        blocking(move || {
+            let mut all = otlp_profiles::Profiles::new(version);
+            for (((file, _), resource), start_ns) in wanted.iter().zip(&resources).zip(starts) {
+                // It has ended meanwhile, or the state of the server has the reason.
+                let _ = maker.add_otlp(&mut all, &mut allocated, file, (resource, start_ns));
+            }
+            Ok((all.finish(), allocated))
+        })
+        .await
     }
 }
 
@@ -208,9 +255,8 @@ impl Maker {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let (made_at, begin) = (Instant::now(), processor_time());
         let columns = if earlier.is_some() { Columns::Differences } else { Columns::All };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let time = Time { time_ns: nanoseconds(now), duration_ns: nanoseconds(time) };
+        let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let time = Time { time_ns: now_ns(), duration_ns };
         let mut bytes = Vec::new();
         let failed = |error: std::io::Error| Refusal::failed(error);
         let mut writer = Writer::new(&mut bytes, columns, which.measure(), time).map_err(failed)?;
@@ -225,6 +271,41 @@ impl Maker {
         let cost = processor_time().saturating_sub(begin);
         Ok(Profile { bytes: bytes.into(), made_at, cost })
     }
+}
+
+impl Maker {
+    fn add_otlp(
+        &self,
+        all: &mut otlp_profiles::Profiles,
+        allocated: &mut Allocated,
+        file: &Path,
+        (resource, start_ns): (&Resource, u64),
+    ) -> Result<(), Refusal> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the tables, which may have later ones: those are in the next profiles.
+        let (now, now_ns) = (Earlier::read(file)?, now_ns());
+        let mut process = readers.read(file)?;
+        (self.prepare)(&mut process);
+        let mut rows = now.by_row(&process);
+        let from_ns = match allocated.known.get(file) {
+            None => start_ns,
+            Some((earlier, time_ns)) => {
+                for (row, before) in rows.iter_mut().zip(earlier.by_row(&process)) {
+                    row.subtract_counters(&before);
+                }
+                *time_ns
+            }
+        };
+        all.add(&process, &rows, resource, Span { from_ns, to_ns: now_ns });
+        allocated.next.insert(file.to_owned(), (now, now_ns));
+        Ok(())
+    }
+}
+
+/// Nanoseconds since 1970-01-01 UTC.
+pub(crate) fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Readers {

@@ -13,6 +13,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::collector::Collector;
 use crate::error::Error;
+use crate::otlp::{Otlp, Pusher};
 use crate::profiles::{Prepare, Profiles};
 use crate::readings::Readings;
 use crate::routes;
@@ -40,6 +41,8 @@ pub struct Options {
     pub linger: Duration,
     /// Selects what is shown in profiles.
     pub prepare: Prepare,
+    /// Where metrics and profiles are sent, if anywhere.
+    pub otlp: Option<Otlp>,
     /// The version of the command.
     pub version: &'static str,
 }
@@ -49,6 +52,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: Arc<App>,
+    pusher: Option<Pusher>,
     runtime: Runtime,
 }
 
@@ -57,7 +61,8 @@ impl Server {
     ///
     /// Errors: nothing can listen at the address.
     pub fn start(options: Options) -> Result<Server, Error> {
-        let Options { targets, address, names, token, series, linger, prepare, version } = options;
+        let Options { targets, address, names, token, series, linger, .. } = options;
+        let Options { prepare, otlp, version, .. } = options;
         let (listener, address) =
             connections::listen(address).map_err(|source| Error::Listen { address, source })?;
         let collector = Collector::new(targets, series, linger, version);
@@ -66,9 +71,10 @@ impl Server {
             readings: Readings::new(collector),
             profiles: Profiles::new(prepare),
         });
+        let pusher = otlp.map(|otlp| Pusher::new(otlp, app.clone(), version));
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(READERS).build();
-        Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })
+        Ok(Server { listener, address, app, pusher, runtime: runtime.map_err(Error::Start)? })
     }
 
     /// Where it listens.
@@ -80,8 +86,11 @@ impl Server {
     ///
     /// Errors: there can be no server.
     pub fn run(self) -> Result<(), Error> {
-        let Server { listener, app, runtime, .. } = self;
+        let Server { listener, app, pusher, runtime, .. } = self;
         let routes = routes::routes(app);
+        if let Some(pusher) = pusher {
+            runtime.spawn(pusher.run());
+        }
         let served = runtime.block_on(connections::serve(listener, routes, LIMITS, end()));
         // What is being read is of no use to anybody.
         runtime.shutdown_background();

@@ -16,7 +16,7 @@ use heaptide_command::outcome::Outcome;
 use heaptide_command::selection::Reader;
 use heaptide_command::source::{self, View};
 use heaptide_command::{output, values};
-use heaptide_serve::{Options, SERIES_MIN, Server, Target};
+use heaptide_serve::{Endpoint, Options, Otlp, SERIES_MIN, Server, Target};
 
 use crate::options::StackOptions;
 
@@ -50,6 +50,16 @@ pub struct ServeOptions {
     /// are answered, the name of this one are known
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
+    /// Send metrics to the OpenTelemetry collector at this address (OTLP over HTTP)
+    #[arg(long, value_name = "http://HOST:PORT")]
+    pub otlp: Option<Endpoint>,
+    /// Send every TIME
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::time,
+        requires = "otlp")]
+    pub otlp_interval: Duration,
+    /// Send profiles, too, as the protocol stands: /v1development/profiles
+    #[arg(long, requires = "otlp")]
+    pub otlp_profiles: bool,
     /// How stacks and functions of profiles are shown.
     #[command(flatten)]
     pub stacks: StackOptions,
@@ -76,6 +86,12 @@ pub fn serve(options: &ServeOptions) -> Outcome {
         series: options.max_series,
         linger: options.linger,
         prepare: prepare(&options.stacks)?,
+        otlp: options.otlp.clone().map(|endpoint| Otlp {
+            endpoint,
+            interval: options.otlp_interval,
+            has_profiles: options.otlp_profiles,
+            report: Arc::new(|line| message(line)),
+        }),
         version: env!("CARGO_PKG_VERSION"),
     })
     .map_err(Error::library)?;

@@ -69,6 +69,7 @@ mod screen;
 mod sealing;
 mod serve;
 mod serve_examples;
+mod serve_otlp;
 mod stacks;
 mod steps;
 mod test_limits;

@@ -9,10 +9,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    FrameId, Lifetime, Measure, Measures, Process, ScopeId, Site, StackNode, Sum,
+    Frame, FrameId, Lifetime, Measure, Measures, Process, ScopeId, Site, Sum,
 };
 use rustc_hash::FxHashMap;
 
+use crate::export::locations::Locations;
 use crate::export::protobuf::Message;
 use crate::shared::command_line::command_line;
 use crate::shared::hex::hex;
@@ -28,9 +29,6 @@ const COLUMNS: [(&str, Measure); 6] = [
     ("peak_objects", Measure::AtPeakBlocks),
     ("peak_space", Measure::AtPeakBytes),
 ];
-
-/// Functions in one location, at most: each is written with all that it is inlined into.
-const NESTED_MAX: u32 = 64;
 
 /// Fields of the outermost message.
 mod profile {
@@ -93,36 +91,13 @@ pub struct Writer<W: Write> {
 struct Part<'a> {
     process: &'a Process,
     owners: Owners,
-    /// By stack node.
-    calls: Vec<Call>,
+    locations: Locations,
+    /// The ids before those of its locations.
+    first: u64,
     /// By row, what is subtracted.
     before: Option<&'a [Measures]>,
     /// The process, where samples have it.
     pid: Option<u32>,
-}
-
-/// The ids before those of a process.
-#[derive(Clone, Copy)]
-struct Before {
-    mappings: u64,
-    locations: u64,
-}
-
-/// Of a stack node, its location and the node that called it.
-#[derive(Clone, Copy, Default)]
-struct Call {
-    location: u64,
-    caller: u32,
-}
-
-/// A location, which is of frames at one address, inlined into each other.
-#[derive(PartialEq, Eq, Hash, Clone, Copy)]
-struct Location {
-    innermost: FrameId,
-    /// The location of the other frames; 0 if there are none.
-    around: u64,
-    /// How many the others are.
-    depth: u32,
 }
 
 impl<W: Write> Writer<W> {
@@ -162,10 +137,10 @@ impl<W: Write> Writer<W> {
         pid: Option<u32>,
     ) -> io::Result<()> {
         self.comments(process)?;
-        let ids = Before { mappings: self.mappings, locations: self.locations };
-        self.write_mappings(process)?;
-        let calls = self.write_locations(process, ids)?;
-        let part = Part { process, owners: Owners::of(process), calls, before, pid };
+        let mappings = self.write_mappings(process)?;
+        let (locations, first) = (Locations::of(process), self.locations);
+        self.write_locations(process, &locations, mappings)?;
+        let part = Part { process, owners: Owners::of(process), locations, first, before, pid };
         for row in 0..process.tables.sites.len() {
             self.sample(&part, row)?;
         }
@@ -249,10 +224,11 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&all.finished())
     }
 
-    /// The files; the first is taken for the program, so it is that.
-    fn write_mappings(&mut self, process: &Process) -> io::Result<()> {
-        let first = self.mappings + 1;
-        let mut modules: Vec<_> = process.tables.modules.iter().zip(first..).collect();
+    /// Writes the files, and returns the number of ids before theirs. The first is taken for the
+    /// program, so it is that.
+    fn write_mappings(&mut self, process: &Process) -> io::Result<u64> {
+        let before = self.mappings;
+        let mut modules: Vec<_> = process.tables.modules.iter().zip(before + 1..).collect();
         self.mappings += modules.len() as u64;
         modules.sort_by_key(|(module, _)| module.path != process.identity.program);
         for (module, id) in modules {
@@ -269,39 +245,36 @@ impl<W: Write> Writer<W> {
             });
             self.field(profile::MAPPING, &mapping)?;
         }
-        Ok(())
+        Ok(before)
     }
 
-    /// Writes functions and locations; of each stack node, where it is.
-    fn write_locations(&mut self, process: &Process, before: Before) -> io::Result<Vec<Call>> {
+    /// Writes functions and locations; there are so many `mappings` before those of the process.
+    fn write_locations(
+        &mut self,
+        process: &Process,
+        locations: &Locations,
+        mappings: u64,
+    ) -> io::Result<()> {
         let functions = self.write_functions(process)?;
-        let mut ids: FxHashMap<Location, u64> = FxHashMap::default();
-        // By id, from 1.
-        let mut known: Vec<Location> = Vec::new();
-        let mut calls = vec![Call::default()];
-        for node in process.tables.stacks.iter().skip(1) {
-            let parent = node.parent.0;
-            let mut call = Call { location: 0, caller: parent };
-            let mut location = Location { innermost: node.frame, around: 0, depth: 0 };
-            if is_inside(process, node) {
-                let outer = calls[parent as usize];
-                let depth = known[outer.location as usize - 1].depth + 1;
-                if depth < NESTED_MAX {
-                    call.caller = outer.caller;
-                    location = Location { around: outer.location, depth, ..location };
+        let before = self.locations;
+        for id in 1..=locations.count() {
+            let mut message = Message::new();
+            message.number(1, before + id);
+            for (index, frame) in locations.frames(id).enumerate() {
+                let of = &process.tables.frames[frame.0 as usize];
+                if index == 0 {
+                    let module = of.module.map_or(0, |module| mappings + u64::from(module.0) + 1);
+                    message.number(2, module).number(3, address(process, of));
                 }
+                let mut line = Message::new();
+                line.number(1, functions[frame.0 as usize]);
+                line.number(2, u64::from(of.line.unwrap_or(0)));
+                message.message(4, &line);
             }
-            call.location = *ids.entry(location).or_insert(known.len() as u64 + 1);
-            if call.location > known.len() as u64 {
-                known.push(location);
-                let message = location_of(process, call.location, &known, &functions, before);
-                self.field(profile::LOCATION, &message)?;
-            }
-            calls.push(call);
+            self.field(profile::LOCATION, &message)?;
         }
-        self.locations += known.len() as u64;
-        calls.iter_mut().for_each(|call| call.location += before.locations);
-        Ok(calls)
+        self.locations += locations.count();
+        Ok(())
     }
 
     /// Writes the functions; of each frame, its function.
@@ -336,13 +309,8 @@ impl<W: Write> Writer<W> {
         if values.iter().all(|&value| value == 0) {
             return Ok(());
         }
-        let mut stack = Vec::new();
-        let mut at = site.stack.0;
-        while at != 0 {
-            let Call { location, caller } = part.calls[at as usize];
-            stack.push(location);
-            at = caller;
-        }
+        let mut stack = part.locations.stack(site.stack.0);
+        stack.iter_mut().for_each(|location| *location += part.first);
         let mut sample = Message::new();
         sample.numbers(1, &stack).numbers(2, &values);
         for label in self.labels(site, part)? {
@@ -385,42 +353,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A location, which `known` has by id.
-fn location_of(
-    process: &Process,
-    id: u64,
-    known: &[Location],
-    functions: &[u64],
-    before: Before,
-) -> Message {
-    let frame = |location: &Location| &process.tables.frames[location.innermost.0 as usize];
-    let innermost = frame(&known[id as usize - 1]);
-    let module = innermost.module.map(|module| &process.tables.modules[module.0 as usize]);
-    let number = innermost.module.map_or(0, |module| before.mappings + u64::from(module.0) + 1);
-    let bias = module.map_or(0, |module| module.bias);
-    let mut message = Message::new();
-    message
-        .number(1, before.locations + id)
-        .number(2, number)
-        .number(3, bias.wrapping_add(innermost.offset));
-    let mut at = id;
-    while let Some(location) = at.checked_sub(1).map(|index| &known[index as usize]) {
-        let mut line = Message::new();
-        line.number(1, functions[location.innermost.0 as usize]);
-        line.number(2, u64::from(frame(location).line.unwrap_or(0)));
-        message.message(4, &line);
-        at = location.around;
-    }
-    message
-}
-
-/// Whether a node's frame was inlined into its caller's: they are at one address.
-fn is_inside(process: &Process, node: &StackNode) -> bool {
-    let frame = &process.tables.frames[node.frame.0 as usize];
-    let around = process.tables.stacks[node.parent.0 as usize].frame;
-    let Some(around) = process.tables.frames.get(around.0 as usize).filter(|_| node.parent.0 != 0)
-    else {
-        return false;
-    };
-    frame.inlined && (frame.module, frame.offset) == (around.module, around.offset)
+/// The address of a frame in the process.
+fn address(process: &Process, frame: &Frame) -> u64 {
+    let module = frame.module.map(|module| &process.tables.modules[module.0 as usize]);
+    module.map_or(0, |module| module.bias).wrapping_add(frame.offset)
 }
