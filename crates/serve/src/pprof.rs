@@ -7,12 +7,12 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
-use heaptide_http::Refusal;
+use heaptide_http::{PLAIN, Refusal};
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::collector::{Listed, Reading};
-use crate::profiles::{SECONDS_MAX, Which};
+use crate::profiles::{Form, SECONDS_MAX, Which};
 
 /// Parameters; others, such as `gc`, change nothing.
 #[derive(Deserialize)]
@@ -47,21 +47,25 @@ async fn profile(app: &App, which: Which, asked: &Asked) -> Result<Response, Ref
             })?)
         }
     };
-    if asked.debug.as_deref().is_some_and(|debug| !matches!(debug, "" | "0")) {
-        return Err(Refusal::bad(
-            "debug=1: this server has no profiles as text; `heaptide report PID` prints one, or \
-             `go tool pprof -top` of this address without debug",
-        ));
-    }
+    let form = match asked.debug.as_deref() {
+        None | Some("" | "0") => Form::Binary,
+        Some(_) if seconds.is_some() => {
+            return Err(Refusal::bad("debug= and seconds=: a difference has no text; omit one"));
+        }
+        Some(_) => Form::Text,
+    };
     let reading = app.readings.now().await?;
     let processes = chosen(&reading, asked.pid.as_deref())?;
     let bytes = match seconds {
-        None => app.profiles.now(which, &processes).await?.bytes.clone(),
+        None => app.profiles.now((which, form), &processes).await?.bytes.clone(),
         Some(seconds) => {
             let time = Duration::from_secs(seconds);
             app.profiles.difference(which, &processes, time).await?.bytes
         }
     };
+    if form == Form::Text {
+        return Ok(([(CONTENT_TYPE, PLAIN)], bytes).into_response());
+    }
     let name = match which {
         Which::Heap => "attachment; filename=\"heap\"",
         Which::Allocations => "attachment; filename=\"allocs\"",

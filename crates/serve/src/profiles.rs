@@ -1,5 +1,6 @@
 //! Profiles of processes in the format of pprof, made once for all who ask, and differences.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,6 +14,7 @@ use heaptide_http::cache::{Cache, Room, Weight};
 use heaptide_render::export::otlp::Resource;
 use heaptide_render::export::otlp_profiles::{self, Span};
 use heaptide_render::export::pprof::{Columns, Time, Writer};
+use heaptide_render::export::stacks;
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
 
@@ -30,6 +32,8 @@ const REST_MIN: Duration = Duration::from_millis(500);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// Processes whose names are kept once they were looked up.
 const READERS_MAX: usize = 16;
+/// Bytes of a profile as text.
+const TEXT_MAX: usize = 8 << 20;
 /// Processes in one profile: the largest.
 const PROCESSES_MAX: usize = 64;
 /// Differences that are taken at the same time.
@@ -58,10 +62,20 @@ impl Which {
     }
 }
 
+/// What a profile is sent as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// The messages of pprof.
+    Binary,
+    /// Lines for people.
+    Text,
+}
+
 /// What a profile is of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Key {
     which: Which,
+    form: Form,
     files: Vec<PathBuf>,
 }
 
@@ -141,13 +155,17 @@ impl Profiles {
     /// Errors: one cannot be read.
     pub(crate) async fn now(
         &self,
-        which: Which,
+        (which, form): (Which, Form),
         processes: &[Listed],
     ) -> Result<Arc<Profile>, Refusal> {
         let wanted = wanted(processes);
-        let key = Key { which, files: wanted.iter().map(|(file, _)| file.clone()).collect() };
+        let files = wanted.iter().map(|(file, _)| file.clone()).collect();
         let maker = self.maker.clone();
-        let make = move || maker.make(which, &wanted, None, Duration::ZERO);
+        let make = move || match form {
+            Form::Binary => maker.make(which, &wanted, None, Duration::ZERO),
+            Form::Text => maker.make_text(which, &wanted),
+        };
+        let key = Key { which, form, files };
         self.cache.get(key, Profile::is_fresh, make).await
     }
 
@@ -258,7 +276,7 @@ impl Maker {
         let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let time = Time { time_ns: now_ns(), duration_ns };
         let mut bytes = Vec::new();
-        let failed = |error: std::io::Error| Refusal::failed(error);
+        let failed = |error: io::Error| Refusal::failed(error);
         let mut writer = Writer::new(&mut bytes, columns, which.measure(), time).map_err(failed)?;
         for (index, (file, pid)) in wanted.iter().enumerate() {
             let mut process = readers.read(file)?;
@@ -274,6 +292,23 @@ impl Maker {
 }
 
 impl Maker {
+    /// The stacks with most, as `heaptide export --format stacks` writes them.
+    fn make_text(&self, which: Which, wanted: &[(PathBuf, u32)]) -> Result<Profile, Refusal> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (made_at, begin) = (Instant::now(), processor_time());
+        let mut text = Bounded { bytes: Vec::new() };
+        for (file, _) in wanted {
+            let mut process = readers.read(file)?;
+            (self.prepare)(&mut process);
+            if stacks::write(&mut text, &process, which.measure(), None).is_err() {
+                text.bytes.extend_from_slice(b"\n# cut here: `heaptide export` writes all\n");
+                break;
+            }
+        }
+        let cost = processor_time().saturating_sub(begin);
+        Ok(Profile { bytes: text.bytes.into(), made_at, cost })
+    }
+
     fn add_otlp(
         &self,
         all: &mut otlp_profiles::Profiles,
@@ -298,6 +333,25 @@ impl Maker {
         };
         all.add(&process, &rows, resource, Span { from_ns, to_ns: now_ns });
         allocated.next.insert(file.to_owned(), (now, now_ns));
+        Ok(())
+    }
+}
+
+/// Text up to [`TEXT_MAX`] bytes; more is an error.
+struct Bounded {
+    bytes: Vec<u8>,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > TEXT_MAX {
+            return Err(io::Error::other("no room"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

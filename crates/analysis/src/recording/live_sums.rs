@@ -352,7 +352,7 @@ fn elided(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use heaptide_fixtures::profile::site;
-    use heaptide_fixtures::{ProgramBuilder, Scratch as Directory};
+    use heaptide_fixtures::{ProgramBuilder, Random, Scratch as Directory};
 
     use super::*;
     use crate::recording::live_tables::LiveTables;
@@ -470,5 +470,28 @@ mod tests {
         let deepest = sums.groups().last().expect("a group").0.clone();
         let Group::Scope(path) = deepest else { panic!("{deepest:?}") };
         assert!(path.starts_with("… > x > x"), "{path}");
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_sums() {
+        let directory = Directory::new("live-sums-damaged");
+        let path = annotated().write(&directory);
+        let whole = std::fs::read(&path).expect("a profile");
+        let (mut random, mut scratch) = (Random::new(7), Scratch::default());
+        let mut read = 0;
+        for _ in 0..1000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len() as u64 / 8) as usize * 8;
+                let values = [0, 1, u64::MAX, random.next(), random.below(1 << 16)];
+                let value = values[random.below(values.len() as u64) as usize];
+                bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            bytes.truncate(whole.len() - random.below(2) as usize * random.below(4096) as usize);
+            std::fs::write(&path, bytes).expect("a file");
+            let looked = LiveSums::open(&path).and_then(|mut sums| sums.look(&mut scratch));
+            read += u32::from(looked.is_ok());
+        }
+        assert!(read > 500, "{read} of 1000 have sums");
     }
 }

@@ -79,8 +79,9 @@ def sample(of, dictionary):
     strings = dictionary.string_table
 
     def frames(location):
+        functions = dictionary.function_table
         lines = dictionary.location_table[location].lines
-        return [strings[dictionary.function_table[line.function_index].name_strindex] for line in lines]
+        return [strings[functions[line.function_index].name_strindex] for line in lines]
 
     stack = dictionary.stack_table[of.stack_index]
     named = [dictionary.attribute_table[index] for index in of.attribute_indices]

@@ -29,7 +29,8 @@ impl Message {
         self
     }
 
-    /// A number that is written if it is 0, too: one of several fields of which one has to be there.
+    /// A number that is written if it is 0, too: one of several fields of which one has to be
+    /// there.
     pub fn chosen_number(&mut self, field: u32, value: u64) -> &mut Message {
         self.varint(u64::from(field) << 3);
         self.varint(value);
