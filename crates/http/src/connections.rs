@@ -16,6 +16,8 @@ use tokio::sync::{Semaphore, watch};
 
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 64 << 10;
+/// How long the last answer of a connection that is to end may take.
+const LAST: Duration = Duration::from_secs(10);
 /// How long nothing is accepted after the system had no room for a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
@@ -26,6 +28,8 @@ pub struct Limits {
     pub connections: u32,
     /// How long a client may take to send the head of a request, and to be idle before it.
     pub head: Duration,
+    /// How long a connection may last; none if that has no limit.
+    pub life: Option<Duration>,
     /// How long requests that are being answered may take once the server ends.
     pub grace: Duration,
 }
@@ -103,7 +107,17 @@ async fn answer(stream: TcpStream, routes: Router, limits: Limits, mut ended: wa
     // In either case the result is that the client sent nonsense, or left.
     tokio::select! {
         _ = connection.as_mut() => return,
-        _ = ended.changed() => connection.as_mut().graceful_shutdown(),
+        _ = ended.changed() => {}
+        () = end_of(limits.life) => {}
     }
-    let _ = connection.await;
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(LAST, connection).await;
+}
+
+/// Is ready when the life of a connection is over.
+async fn end_of(life: Option<Duration>) {
+    match life {
+        Some(life) => tokio::time::sleep(life).await,
+        None => std::future::pending().await,
+    }
 }

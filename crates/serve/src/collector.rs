@@ -61,6 +61,8 @@ pub(crate) struct Reading {
 pub(crate) struct Collector {
     watch: Watch,
     observed: Vec<Observed>,
+    /// Images that run and have not been opened yet.
+    waiting: Vec<Image>,
     scratch: Scratch,
     /// How long a process that has ended is kept.
     linger: Duration,
@@ -91,6 +93,7 @@ impl Collector {
         Collector {
             watch: Watch::new(targets),
             observed: Vec::new(),
+            waiting: Vec::new(),
             scratch: Scratch::default(),
             linger,
             processes: Places::new(processes),
@@ -123,6 +126,7 @@ impl Collector {
             recordings: self.watch.recordings() as u64,
             processes: running.len() as u64,
             other_processes: self.observed.iter().filter(|one| !self.has_place(one)).count() as u64,
+            unread_processes: self.waiting.len() as u64,
             other_groups: self.groups_without_places(),
             errors: self.errors,
             cost,
@@ -137,14 +141,16 @@ impl Collector {
     fn read_processes(&mut self, now: Instant) -> Vec<String> {
         let changes = self.watch.look();
         let mut failures = Vec::new();
-        for image in changes.began {
-            if self.observed.len() >= PROCESSES_MAX {
-                failures.push(format!("more than {PROCESSES_MAX} processes: not all are read"));
-                break;
-            }
-            match Observed::open(image) {
+        self.waiting.extend(changes.began);
+        self.waiting.retain(|image| !changes.ended.contains(&image.number));
+        let room = PROCESSES_MAX.saturating_sub(self.observed.len()).min(self.waiting.len());
+        for image in self.waiting.drain(..room).collect::<Vec<_>>() {
+            match Observed::open(&image) {
                 Ok(observed) => self.observed.push(observed),
-                Err(error) => failures.push(error.to_string()),
+                Err(error) => {
+                    failures.push(error.to_string());
+                    self.waiting.push(image);
+                }
             }
         }
         for observed in &mut self.observed {

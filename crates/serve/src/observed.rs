@@ -64,7 +64,7 @@ impl Observed {
     /// Opens the profile of an image; nothing is read yet.
     ///
     /// Errors: it cannot be read.
-    pub(crate) fn open(image: Image) -> Result<Observed, Error> {
+    pub(crate) fn open(image: &Image) -> Result<Observed, Error> {
         let sums = LiveSums::open(&image.running.file)?;
         let file = image.summary.program.rsplit('/').next().unwrap_or_default();
         Ok(Observed {
@@ -78,7 +78,7 @@ impl Observed {
             groups: Vec::new(),
             rest: Default::default(),
             ended: None,
-            image,
+            image: image.clone(),
         })
     }
 

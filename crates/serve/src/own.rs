@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use heaptide_analysis::recording::running::Running;
+use heaptide_analysis::recording::running::{self, Running};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::family::{Definition, Family, Point, Value};
@@ -22,6 +22,11 @@ const OTHER_GROUPS: Definition = Definition::gauge(
     "heaptide_other_groups",
     "",
     "Scopes and labels without series of their own, which are in those of (other).",
+);
+const UNREAD_PROCESSES: Definition = Definition::gauge(
+    "heaptide_unread_processes",
+    "",
+    "Recorded processes that run and are not read: there are too many, or too few descriptors.",
 );
 const READ_ERRORS: Definition =
     Definition::counter("heaptide_read_errors", "", "Profiles that could not be read.");
@@ -53,6 +58,7 @@ pub(crate) struct State {
     pub(crate) recordings: u64,
     pub(crate) processes: u64,
     pub(crate) other_processes: u64,
+    pub(crate) unread_processes: u64,
     pub(crate) other_groups: u64,
     pub(crate) errors: u64,
     pub(crate) cost: Duration,
@@ -75,6 +81,7 @@ pub(crate) fn families(state: &State) -> Vec<Family> {
         whole(&RECORDINGS, state.recordings),
         whole(&PROCESSES, state.processes),
         whole(&OTHER_PROCESSES, state.other_processes),
+        whole(&UNREAD_PROCESSES, state.unread_processes),
         whole(&OTHER_GROUPS, state.other_groups),
         whole(&READ_ERRORS, state.errors),
         real(&READ_SECONDS, state.cost),
@@ -97,9 +104,7 @@ pub(crate) fn processor_time() -> Duration {
 
 /// When the server started, seconds since 1970-01-01 UTC.
 fn start_time() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let fields = stat.rsplit_once(") ")?.1;
-    let ticks: f64 = fields.split(' ').nth(19)?.parse().ok()?;
+    let ticks = running::start_ticks(std::process::id())? as f64;
     let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Some((now.as_secs_f64() - since_boot.as_secs_f64() + ticks / TICKS_PER_SECOND).round())

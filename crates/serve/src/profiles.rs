@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::collector::Listed;
 use crate::own::processor_time;
+use crate::watch::Image;
 
 /// Profiles that are kept.
 const PROFILES: Room = Room { most: 8, least: 2, bytes: 64 << 20 };
@@ -76,7 +77,8 @@ pub(crate) enum Form {
 struct Key {
     which: Which,
     form: Form,
-    files: Vec<PathBuf>,
+    /// Their numbers.
+    images: Vec<u64>,
 }
 
 /// A profile as it is sent.
@@ -159,13 +161,13 @@ impl Profiles {
         processes: &[Listed],
     ) -> Result<Arc<Profile>, Refusal> {
         let wanted = wanted(processes);
-        let files = wanted.iter().map(|(file, _)| file.clone()).collect();
+        let images = wanted.iter().map(|image| image.number).collect();
         let maker = self.maker.clone();
         let make = move || match form {
             Form::Binary => maker.make(which, &wanted, None, Duration::ZERO),
             Form::Text => maker.make_text(which, &wanted),
         };
-        let key = Key { which, form, files };
+        let key = Key { which, form, images };
         self.cache.get(key, Profile::is_fresh, make).await
     }
 
@@ -185,9 +187,10 @@ impl Profiles {
         };
         let wanted = wanted(processes);
         let begin = Instant::now();
-        let files: Vec<PathBuf> = wanted.iter().map(|(file, _)| file.clone()).collect();
-        let earlier = blocking(move || files.iter().map(|file| Earlier::read(file)).collect());
-        let earlier: Vec<Earlier> = earlier.await?;
+        let files: Vec<PathBuf> = wanted.iter().map(|image| image.running.file.clone()).collect();
+        // What has ended meanwhile is left out.
+        let read = move || Ok(files.iter().map(|file| Earlier::read(file).ok()).collect());
+        let earlier: Vec<Option<Earlier>> = blocking(read).await?;
         tokio::time::sleep(time).await;
         let maker = self.maker.clone();
         blocking(move || maker.make(which, &wanted, Some(&earlier), begin.elapsed())).await
@@ -205,15 +208,16 @@ impl Profiles {
         mut allocated: Allocated,
         version: &'static str,
     ) -> Result<(Vec<u8>, Allocated), Refusal> {
-        let wanted = wanted(processes);
-        let starts = processes.iter().filter_map(|listed| listed.image.as_ref());
-        let starts: Vec<u64> = starts.map(|image| image.summary.start_realtime_ns).collect();
+        let images: Vec<Option<Arc<Image>>> =
+            processes.iter().take(PROCESSES_MAX).map(|listed| listed.image.clone()).collect();
         let maker = self.maker.clone();
         blocking(move || {
             let mut all = otlp_profiles::Profiles::new(version);
-            for (((file, _), resource), start_ns) in wanted.iter().zip(&resources).zip(starts) {
-                // It has ended meanwhile, or the state of the server has the reason.
-                let _ = maker.add_otlp(&mut all, &mut allocated, file, (resource, start_ns));
+            for (image, resource) in images.iter().zip(&resources) {
+                if let Some(image) = image {
+                    // It has ended meanwhile, or the state of the server has the reason.
+                    let _ = maker.add_otlp(&mut all, &mut allocated, image, resource);
+                }
             }
             Ok((all.finish(), allocated))
         })
@@ -221,11 +225,12 @@ impl Profiles {
     }
 }
 
-/// The profiles and pids of processes.
-fn wanted(processes: &[Listed]) -> Vec<(PathBuf, u32)> {
-    let images = processes.iter().filter_map(|listed| listed.image.as_ref());
-    let wanted = images.map(|image| (image.running.file.clone(), image.running.pid));
-    wanted.take(PROCESSES_MAX).collect()
+/// The images of the largest processes, in an order that does not change with their sizes.
+fn wanted(processes: &[Listed]) -> Vec<Arc<Image>> {
+    let images = processes.iter().filter_map(|listed| listed.image.clone());
+    let mut wanted: Vec<Arc<Image>> = images.take(PROCESSES_MAX).collect();
+    wanted.sort_by_key(|image| image.number);
+    wanted
 }
 
 async fn blocking<T: Send + 'static>(
@@ -263,11 +268,16 @@ impl Earlier {
 }
 
 impl Maker {
+    fn prepared(&self, mut process: Process) -> Process {
+        (self.prepare)(&mut process);
+        process
+    }
+
     fn make(
         &self,
         which: Which,
-        wanted: &[(PathBuf, u32)],
-        earlier: Option<&[Earlier]>,
+        wanted: &[Arc<Image>],
+        earlier: Option<&[Option<Earlier>]>,
         time: Duration,
     ) -> Result<Profile, Refusal> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -278,12 +288,26 @@ impl Maker {
         let mut bytes = Vec::new();
         let failed = |error: io::Error| Refusal::failed(error);
         let mut writer = Writer::new(&mut bytes, columns, which.measure(), time).map_err(failed)?;
-        for (index, (file, pid)) in wanted.iter().enumerate() {
-            let mut process = readers.read(file)?;
-            (self.prepare)(&mut process);
-            let before = earlier.map(|all| all[index].by_row(&process));
-            let pid = (wanted.len() > 1).then_some(*pid);
+        let mut failure = None;
+        for (index, image) in wanted.iter().enumerate() {
+            let before = match earlier.map(|all| &all[index]) {
+                Some(None) => continue,
+                Some(Some(earlier)) => Some(earlier),
+                None => None,
+            };
+            let process = match readers.read(&image.running.file) {
+                Ok(process) => self.prepared(process),
+                Err(refusal) => {
+                    failure = Some(refusal);
+                    continue;
+                }
+            };
+            let before = before.map(|earlier| earlier.by_row(&process));
+            let pid = (wanted.len() > 1).then_some(image.running.pid);
             writer.add(&process, before.as_deref(), pid).map_err(failed)?;
+        }
+        if let Some(failure) = failure.filter(|_| wanted.len() == 1) {
+            return Err(failure);
         }
         writer.finish().map_err(failed)?;
         let cost = processor_time().saturating_sub(begin);
@@ -293,13 +317,12 @@ impl Maker {
 
 impl Maker {
     /// The stacks with most, as `heaptide export --format stacks` writes them.
-    fn make_text(&self, which: Which, wanted: &[(PathBuf, u32)]) -> Result<Profile, Refusal> {
+    fn make_text(&self, which: Which, wanted: &[Arc<Image>]) -> Result<Profile, Refusal> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let (made_at, begin) = (Instant::now(), processor_time());
         let mut text = Bounded { bytes: Vec::new() };
-        for (file, _) in wanted {
-            let mut process = readers.read(file)?;
-            (self.prepare)(&mut process);
+        for image in wanted {
+            let process = self.prepared(readers.read(&image.running.file)?);
             if stacks::write(&mut text, &process, which.measure(), None).is_err() {
                 text.bytes.extend_from_slice(b"\n# cut here: `heaptide export` writes all\n");
                 break;
@@ -313,14 +336,14 @@ impl Maker {
         &self,
         all: &mut otlp_profiles::Profiles,
         allocated: &mut Allocated,
-        file: &Path,
-        (resource, start_ns): (&Resource, u64),
+        image: &Image,
+        resource: &Resource,
     ) -> Result<(), Refusal> {
+        let (file, start_ns) = (&*image.running.file, image.summary.start_realtime_ns);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the tables, which may have later ones: those are in the next profiles.
         let (now, now_ns) = (Earlier::read(file)?, now_ns());
-        let mut process = readers.read(file)?;
-        (self.prepare)(&mut process);
+        let process = self.prepared(readers.read(file)?);
         let mut rows = now.by_row(&process);
         let from_ns = match allocated.known.get(file) {
             None => start_ns,

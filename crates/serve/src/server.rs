@@ -14,14 +14,18 @@ use crate::app::App;
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::otlp::{Otlp, Pusher};
-use crate::profiles::{Prepare, Profiles};
+use crate::profiles::{Prepare, Profiles, SECONDS_MAX};
 use crate::readings::Readings;
 use crate::routes;
 use crate::target::Target;
 
-/// What clients may take. Scrapers keep their connections for the next scrape.
-const LIMITS: Limits =
-    Limits { connections: 64, head: Duration::from_secs(90), grace: Duration::from_secs(2) };
+/// What clients may take. The longest answer is a difference.
+const LIMITS: Limits = Limits {
+    connections: 64,
+    head: Duration::from_secs(20),
+    life: Some(Duration::from_secs(SECONDS_MAX + 60)),
+    grace: Duration::from_secs(2),
+};
 /// Threads that read recordings.
 const READERS: usize = 4;
 

@@ -2,11 +2,13 @@
 //! have ended.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use heaptide_analysis::Error;
+use heaptide_analysis::files::input;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::profiles_in;
 use heaptide_analysis::recording::running::{self, Running};
@@ -203,7 +205,10 @@ impl Watch {
         new.sort_unstable();
         let mut unknown = Vec::new();
         for file in new {
-            let Some(summary) = images::of_profile(file.clone()) else { continue };
+            let Some(summary) = images::of_profile(file.clone()) else {
+                self.note_unreadable(&file);
+                continue;
+            };
             if !self.is_of_a_target(&file, None) {
                 self.set_over(&file);
                 continue;
@@ -212,6 +217,14 @@ impl Watch {
             match (running.is_there(), summary.has_noted_end) {
                 (true, _) => self.start(running, summary, changes),
                 (false, true) => self.set_over(&file),
+                (false, false) if running::is_hidden(summary.pid, summary.process_start_ticks) => {
+                    self.failures.push(format!(
+                        "{}: pid {} is of another user; run `heaptide serve` as that user, or as \
+                         root",
+                        file.display(),
+                        summary.pid
+                    ));
+                }
                 (false, false) => unknown.push(summary),
             }
         }
@@ -253,6 +266,14 @@ impl Watch {
             (Target::Process { pid, .. }, None) => target.has(file, *pid),
             (_, pid) => target.has(file, pid.unwrap_or(0)),
         })
+    }
+
+    /// A profile whose header has not been written yet is none to complain about.
+    fn note_unreadable(&mut self, file: &Path) {
+        let opened = input::open(file);
+        if let Some(error) = opened.err().filter(|error| error.kind() != ErrorKind::NotFound) {
+            self.failures.push(format!("{}: cannot read: {error}", file.display()));
+        }
     }
 
     fn is_old(&self, file: &Path) -> bool {

@@ -18,7 +18,7 @@ use crate::store::{Store, Words};
 
 /// What clients may take. Requests that wait for changes never end by themselves.
 const LIMITS: Limits =
-    Limits { connections: 512, head: Duration::from_secs(10), grace: Duration::ZERO };
+    Limits { connections: 512, head: Duration::from_secs(10), life: None, grace: Duration::ZERO };
 /// Threads that read recordings.
 const READERS: usize = 4;
 

@@ -39,6 +39,8 @@ pub struct ImageSummary {
     pub is_running: bool,
     /// Whether the process noted that the image ended: that it exited, or became another one.
     pub has_noted_end: bool,
+    /// When the process began, in clock ticks since boot; 0 if it is not known.
+    pub process_start_ticks: u64,
     /// Highest live bytes.
     pub peak_bytes: u64,
     /// When it started, nanoseconds since 1970-01-01 UTC.
@@ -108,6 +110,7 @@ pub fn of_profile(file: PathBuf) -> Option<ImageSummary> {
         has_trace: header.trace != 0,
         is_running: false,
         has_noted_end: header.end_kind != format::End::Unknown as u32,
+        process_start_ticks: header.process_start_ticks,
         peak_bytes: header.peak_bytes,
         start_realtime_ns: header.start_realtime_ns,
         file,

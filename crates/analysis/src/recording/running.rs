@@ -179,6 +179,31 @@ pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {
     roots
 }
 
+/// Whether a process that began at this time, in clock ticks since boot, is there, but its mappings
+/// are hidden from this user: those of another one.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(!running::is_hidden(std::process::id(), 0));
+/// ```
+pub fn is_hidden(pid: u32, began_ticks: u64) -> bool {
+    let maps = || fs::File::open(format!("/proc/{pid}/maps"));
+    let is_refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+    began_ticks != 0 && start_ticks(pid) == Some(began_ticks) && maps().is_err_and(is_refused)
+}
+
+/// When a process started, in clock ticks since boot; none if it is gone.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(running::start_ticks(std::process::id()).unwrap() > 0);
+/// ```
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    const PLACE: usize = 19;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(PLACE)?.parse().ok()
+}
+
 /// The mappings of a process. A file of any of them may have a name that is no UTF-8.
 fn maps(pid: u32) -> io::Result<String> {
     let maps = fs::read(format!("/proc/{pid}/maps"))?;

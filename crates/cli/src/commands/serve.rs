@@ -1,6 +1,6 @@
 //! `heaptide serve`: metrics and profiles of running programs over HTTP.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,13 +132,11 @@ fn prepare(options: &StackOptions) -> Result<heaptide_serve::Prepare, Error> {
 /// The token in a file, without the line break at its end.
 fn token(path: &Path) -> Result<String, Error> {
     let failed = |what: String| Error::new(format!("--token-file {}: {what}", path.display()));
-    let file = input::open(path).map_err(|error| failed(format!("cannot read: {error}")))?;
-    let mut text = String::new();
-    let read = file.take(TOKEN_MAX as u64 + 1).read_to_string(&mut text);
-    read.map_err(|error| failed(format!("cannot read: {error}")))?;
+    let bytes = input::read(path, TOKEN_MAX as u64).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).unwrap_or_default();
     let token = text.trim_end_matches(['\n', '\r']);
     let is_token = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if token.is_empty() || token.len() > TOKEN_MAX || !is_token {
+    if token.is_empty() || !is_token {
         let expected = format!("expected a token of 1 to {TOKEN_MAX} printable ASCII characters");
         return Err(failed(format!("{expected} in one line")));
     }

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use heaptide_fixtures::skips::skip;
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
-use crate::harness::{Outcome, clean, heaptide, recorded, run, scratch};
+use crate::harness::{NOBODY, Outcome, clean, heaptide, recorded, run, scratch};
 use crate::http_client::{self, Answer, PATIENCE};
 use crate::real::is_installed;
 use crate::steps::{Steps, program};
@@ -29,8 +30,12 @@ pub struct Served {
 impl Served {
     /// Starts `heaptide serve` with these words, on a port that is free.
     pub fn start(place: &Path, words: &[&str]) -> Served {
+        Served::of(heaptide(), place, words)
+    }
+
+    /// The same of a command that starts `heaptide`.
+    fn of(mut command: Command, place: &Path, words: &[&str]) -> Served {
         let errors = place.join("serve-errors");
-        let mut command = heaptide();
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(words).current_dir(place);
         command.stdout(Stdio::piped()).stderr(fs::File::create(&errors).expect("a file"));
         let mut child = command.spawn().expect("heaptide serve");
@@ -440,6 +445,85 @@ fn series_are_bounded_and_do_not_change_between_readings() {
         scopes(metrics, "heaptide_scope_allocations_total").1 == 600.0
     });
     assert_eq!(first.names(), second.names(), "the same series");
+}
+
+#[test]
+fn processes_without_series_of_their_own_are_in_those_of_others() {
+    let place = scratch("serve-processes");
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    // They end with this test's end of the pipe.
+    command.args(["sh", "-c", "exec 3<&0; for i in 1 2 3 4; do cat <&3 & done; wait"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("heaptide");
+    let all = Served::start(&place, &["."]);
+    let few = Served::start(&place, &[".", "--max-series", "200"]);
+    let all_metrics = all.until_running(5);
+    let few_metrics = few.until("the sums of all", |metrics| {
+        let sum = |metrics: &Metrics, name: &str| metrics.values(name, &[]).sum::<f64>();
+        let names = ["heaptide_allocations_total", "heaptide_freed_bytes_total"];
+        let names = names.iter().chain(&["heaptide_live_bytes", "heaptide_live_blocks"]);
+        metrics.value("heaptide_processes", &[]) == Some(5.0)
+            && names.into_iter().all(|name| sum(metrics, name) == sum(&all_metrics, name))
+    });
+    assert!(few_metrics.series().count() <= 200, "{}", few_metrics.text);
+    let others = few_metrics.value("heaptide_other_processes", &[]);
+    assert_eq!(others, Some(3.0), "{}", few_metrics.text);
+    let other = [("pid", "(other)"), ("program", "(other)")];
+    assert!(few_metrics.value("heaptide_allocations_total", &other) > Some(0.0));
+    assert_eq!(few_metrics.value("heaptide_peak_bytes", &other), None, "peaks do not add up");
+    let second = few.metrics();
+    assert_eq!(few_metrics.names(), second.names(), "the same series");
+
+    let text = all.get("/debug/pprof/heap?debug=1").text();
+    assert_eq!(text.matches("\n# ").count() + 1, 5, "a part for each: {text}");
+    if is_installed("go") {
+        let tags = ["go", "tool", "pprof", "-tags", "-sample_index=alloc_objects"];
+        let mut go = clean(Command::new(tags[0]));
+        go.args(&tags[1..]).arg(format!("http://{}/debug/pprof/heap", all.address));
+        go.env("PPROF_TMPDIR", &place).env("HOME", &place);
+        let tags = run(&mut go, &place).stdout;
+        let pids = tags.split(" pid: ").nth(1).expect("pids").lines().skip(1);
+        let pids = pids.take_while(|line| !line.trim().is_empty());
+        assert_eq!(pids.count(), 5, "{tags}");
+    } else {
+        skip("go");
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().expect("its end").success());
+    all.until_running(0);
+}
+
+#[test]
+fn programs_of_another_user_are_the_reason_why_nothing_is_read() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    let place = scratch("serve-user");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("a");
+    let mut command = clean(Command::new("setpriv"));
+    command.args(["--reuid", &NOBODY.to_string(), "--clear-groups", "--"]);
+    command.arg(env!("CARGO_BIN_EXE_heaptide"));
+    let served = Served::of(command, &place, &["a.heaptide"]);
+    let state = served.get("/healthz");
+    let expected = format!(
+        "a.heaptide/{0}-0.profile: pid {0} is of another user; run `heaptide serve` as that user, \
+         or as root\n",
+        guest.pid()
+    );
+    assert_eq!((state.status, state.text()), (503, expected));
+    let profile = guest.recording.join(format!("{}-0.profile", guest.pid()));
+    fs::set_permissions(&profile, fs::Permissions::from_mode(0o600)).expect("its owner");
+    let metrics = served.until_running(0);
+    assert_eq!(metrics.value("heaptide_recordings", &[]), Some(1.0));
+    let start = Instant::now();
+    while !served
+        .get("/healthz")
+        .text()
+        .ends_with("-0.profile: cannot read: Permission denied (os error 13)\n")
+    {
+        assert!(start.elapsed() < PATIENCE, "{}", served.get("/healthz").text());
+        std::thread::sleep(POLL);
+    }
 }
 
 #[test]
