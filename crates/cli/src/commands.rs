@@ -21,6 +21,7 @@ mod ranks;
 mod report;
 mod sdk;
 mod seal;
+mod serve;
 mod timeline;
 mod top;
 mod tree;
@@ -93,6 +94,8 @@ pub enum Command {
     Top(top::TopOptions),
     /// Show recordings in the browser, live while programs run
     View(view::ViewOptions),
+    /// Serve metrics and profiles of running programs, for Prometheus, pprof and others
+    Serve(serve::ServeOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
     /// Check limits of memory, also against a baseline; exit with status 1 if one is exceeded
@@ -153,6 +156,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Top(options) => top::top(&options),
         Command::View(options) => view::view(&options),
+        Command::Serve(options) => serve::serve(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Check(options) => check::check(&options),
         Command::Ranks(options) => ranks::ranks(&options),

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
 
 /// The longest title, in characters; the page truncates it further.
 const TITLE_MAX: usize = 500;

@@ -9,7 +9,7 @@ use heaptide_control::{Action, Control, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
 
 /// A request.
 #[derive(Deserialize)]

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
 /// A request for tables.
 #[derive(Deserialize)]

@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The system provides no random numbers for the token.
-    Token(getrandom::Error),
+    Token(io::Error),
     /// The server cannot be started.
     Start(io::Error),
     /// The recording cannot be read.
@@ -59,9 +59,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Listen { source, .. } | Error::Start(source) => Some(source),
+            Error::Listen { source, .. } | Error::Token(source) | Error::Start(source) => {
+                Some(source)
+            }
             Error::Recording(error) => Some(error),
-            Error::NotLoopback { .. } | Error::Token(_) | Error::Empty { .. } => None,
+            Error::NotLoopback { .. } | Error::Empty { .. } => None,
         }
     }
 }

@@ -12,7 +12,6 @@
 
 mod access;
 mod app;
-mod cache;
 mod catalog;
 mod changes;
 mod control;
@@ -24,7 +23,6 @@ mod lifetimes;
 mod live;
 mod owners;
 mod query;
-mod refusal;
 mod routes;
 mod server;
 mod source;

@@ -11,8 +11,8 @@ use heaptide_render::page;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
 /// A request for lifetimes of a part of a process.
 #[derive(Deserialize)]

@@ -1,6 +1,5 @@
 //! Polls the counters of one running process.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::Error;
@@ -80,11 +79,7 @@ impl Live {
 
     /// Returns resident bytes; 0 if unknown.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let pid = self.running.pid;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-        kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
+        self.running.memory().map_or(0, |(resident, _)| resident)
     }
 
     /// Describes how the process ended, according to its header.

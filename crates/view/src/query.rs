@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{Chosen, Exact, For, Part};
+use heaptide_http::Refusal;
 
 /// The most rows of a result for the page.
 const ROWS: usize = 10_000;

@@ -12,11 +12,11 @@ use axum::{Json, Router};
 use heaptide_render::page;
 use serde::Serialize;
 
-use crate::access;
 use crate::app::App;
 use crate::catalog::{Moment, Recording};
-use crate::refusal::Refusal;
 use crate::{control, data, events, findings, lifetimes, owners, query, source};
+use heaptide_http::Refusal;
+use heaptide_http::access;
 
 /// The routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {

@@ -4,14 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use heaptide_advise::Suppressions;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
+use heaptide_http::connections::{self, Limits};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::app::App;
@@ -21,16 +16,11 @@ use crate::error::Error;
 use crate::routes;
 use crate::store::{Store, Words};
 
-/// The most simultaneous connections; others wait.
-const CONNECTIONS: usize = 512;
-/// The time limit for a client to send the header of a request, including idle time before it.
-const HEAD: Duration = Duration::from_secs(10);
-/// The most bytes of a request's header.
-const HEAD_MAX: usize = 64 << 10;
+/// What clients may take. Requests that wait for changes never end by themselves.
+const LIMITS: Limits =
+    Limits { connections: 512, head: Duration::from_secs(10), life: None, grace: Duration::ZERO };
 /// The number of threads that read recordings.
 const READERS: usize = 4;
-/// The pause in accepting connections after the system had no resources for one.
-const NO_ROOM: Duration = Duration::from_millis(100);
 
 /// What to serve, and where.
 pub struct Options {
@@ -66,10 +56,8 @@ impl Server {
             return Err(Error::NotLoopback { address });
         }
         let catalog = Arc::new(Catalog::open(recordings)?);
-        let listen = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, address) =
+            connections::listen(address).map_err(|source| Error::Listen { address, source })?;
         let access = Access::new(address)?;
         let store = Arc::new(Store::new(catalog.clone(), words));
         let changes = Arc::new(Changes::new(catalog.clone(), store.clone()));
@@ -95,42 +83,11 @@ impl Server {
     /// Errors: the server cannot be started.
     pub fn run(self) -> Result<(), Error> {
         let Server { listener, app, runtime, .. } = self;
-        let served = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Start)?;
-            let routes = routes::routes(app);
-            tokio::spawn(serve(listener, routes));
-            tokio::signal::ctrl_c().await.map_err(Error::Start)
-        });
+        let routes = routes::routes(app);
+        let end = tokio::signal::ctrl_c();
+        let served = runtime.block_on(connections::serve(listener, routes, LIMITS, end));
         // Running reads are no longer needed.
         runtime.shutdown_background();
-        served
+        served.map_err(Error::Start)
     }
-}
-
-async fn serve(listener: tokio::net::TcpListener, routes: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let routes = routes.clone();
-                tokio::spawn(async move {
-                    answer(stream, routes).await;
-                    drop(place);
-                });
-            }
-            Err(_) => tokio::time::sleep(NO_ROOM).await,
-        }
-    }
-}
-
-/// Serves the requests of a connection.
-async fn answer(stream: TcpStream, routes: Router) {
-    let _ = stream.set_nodelay(true); // without it, responses are only delayed
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    let _ = connection.await; // the client sent invalid data, or disconnected
 }

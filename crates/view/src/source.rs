@@ -13,8 +13,8 @@ use heaptide_analysis::model::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
 /// The largest source file to read, in bytes.
 const FILE_MAX: u64 = 16 << 20;

@@ -14,9 +14,9 @@ use heaptide_render::page;
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 
-use crate::cache::{Cache, Room, Weight};
 use crate::catalog::{Catalog, Numbered};
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
+use heaptide_http::cache::{Cache, Room, Weight};
 
 /// The processes to cache: two to compare, each for the page and for queries.
 const PROCESSES: Room = Room { most: 4, least: 2, bytes: 256 << 20 };

@@ -34,6 +34,7 @@ pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
 pub use recording::{DamagedFile, Recording, Removed};
 pub(crate) use scope_name::scope_name;
+pub use scope_name::scope_path;
 pub use site_rows::{SiteRow, SiteRows};
 pub use sum::Sum;
 pub use tables::{

@@ -11,6 +11,7 @@ mod jit_names;
 pub mod join;
 pub mod join_timeline;
 pub mod live;
+pub mod live_sums;
 pub mod live_tables;
 pub mod members;
 pub mod merge;
@@ -25,6 +26,6 @@ pub mod running;
 mod seal;
 pub mod snapshot;
 
-pub use directory::{newest, recordings_below};
+pub use directory::{newest, profiles_in, recordings_below, recordings_in};
 pub use parts::Choice;
 pub use seal::{Sealed, SealedModule, seal, seal_with};

@@ -87,7 +87,9 @@ impl SiteTable {
                 usable_bytes: usable_bytes.min(record.usable_bytes),
                 requested_bytes: requested_bytes.min(record.requested_bytes),
             };
-            let measures_of = |site: &parsed::Site| site_measures(site, profile.header.epoch);
+            let epoch = profile.header.epoch;
+            let measures_of =
+                |site: &parsed::Site| site_measures(&site.counters, site.lent_bytes, epoch);
             let mut measures = measures_of(site);
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
@@ -102,7 +104,7 @@ impl SiteTable {
                 kind: kind(site.flags),
                 measures,
                 moved,
-                lent_bytes: lent(site),
+                lent_bytes: lent(&site.counters, site.lent_bytes),
             });
         }
     }
@@ -134,7 +136,7 @@ impl SiteTable {
         };
         for record in &lanes {
             let lane = self.lane(record.index, String::new);
-            left.insert(lane, lane_frees(profile, record));
+            left.insert(lane, lane_frees(record, profile.header.version));
         }
         for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
             let index = path.counters.lane;
@@ -178,7 +180,8 @@ impl SiteTable {
         let (mut blocks, mut bytes) = (0, 0);
         for record in &profile.lanes {
             let lane = self.lane(record.index, String::new);
-            let measures_of = |lane: &format::Lane| lane_measures(profile, lane);
+            let version = profile.header.version;
+            let measures_of = |lane: &format::Lane| lane_measures(lane, version);
             let mut measures = measures_of(record);
             if let Some(before) = &profile.before {
                 before.take_off_lane(record.index, &mut measures, measures_of);
@@ -269,8 +272,8 @@ fn not_negative(n: u64) -> u64 {
 }
 
 /// Bytes lent to blocks of a pool, which are in the bytes that are gone.
-fn lent(site: &parsed::Site) -> u64 {
-    (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
+fn lent(record: &format::Site, lent_bytes: i64) -> u64 {
+    (lent_bytes.max(0) as u64).min(gone(record).1)
 }
 
 /// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than
@@ -310,9 +313,8 @@ pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
     }
 }
 
-/// A site's row.
-fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
-    let record = &site.counters;
+/// The metrics of a site: `lent_bytes` is that of its key, `epoch` the number of the current peak.
+pub(crate) fn site_measures(record: &format::Site, lent_bytes: i64, epoch: u32) -> Measures {
     let (frees, gone_bytes) = gone(record);
     let LiveOfSite { live, at_peak } = live_of_site(record, epoch);
     Measures {
@@ -322,7 +324,7 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
         failed: record.failed.into(),
         requested_bytes: record.requested_bytes,
         usable_bytes: record.usable_bytes,
-        freed_bytes: gone_bytes - lent(site),
+        freed_bytes: gone_bytes - lent(record, lent_bytes),
         live_blocks: live.0,
         live_bytes: live.1,
         at_peak_blocks: at_peak.0,
@@ -335,8 +337,8 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
 }
 
 /// Frees made by a lane, and their bytes as far as the lane knows them.
-fn lane_frees(profile: &Profile, lane: &format::Lane) -> (u64, u64) {
-    match profile.header.version {
+fn lane_frees(lane: &format::Lane, version: u32) -> (u64, u64) {
+    match version {
         1 => (lane.frees_here, lane.freed_here_bytes),
         _ => (sum(&lane.freed_classes), lane.freed_here_bytes),
     }
@@ -346,9 +348,10 @@ fn sum(classes: &[u64]) -> u64 {
     classes.iter().fold(0, |a, &b| a.saturating_add(b))
 }
 
-fn lane_measures(profile: &Profile, lane: &format::Lane) -> Measures {
-    let (frees_here, freed_here_bytes) = lane_frees(profile, lane);
-    let allocations = match profile.header.version {
+/// The metrics of a lane of a profile of this version, as far as the lane itself has them.
+pub(crate) fn lane_measures(lane: &format::Lane, version: u32) -> Measures {
+    let (frees_here, freed_here_bytes) = lane_frees(lane, version);
+    let allocations = match version {
         1 => lane.allocations,
         _ => sum(&lane.requested_classes),
     };

@@ -1,7 +1,6 @@
 //! A running process: reads its counters several times a second, and its tables when there are new
 //! stacks, at a rate that limits the cost.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -208,7 +207,7 @@ impl<T: Send + 'static> Followed<T> {
             time_ns: start_ns.map_or(0, |start| now_ns.saturating_sub(start)),
             counts: counts.clone(),
             peak_bytes,
-            resident_bytes: resident_bytes(self.running.pid),
+            resident_bytes: self.running.memory().map_or(0, |(resident, _)| resident),
         }
     }
 
@@ -302,12 +301,4 @@ pub(crate) fn thread_time() -> Duration {
 /// Returns the processor time of the whole command, because several threads look up names.
 fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
-}
-
-/// Returns resident bytes of a process; 0 if unknown.
-fn resident_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-    kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
 }

@@ -7,40 +7,50 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 /// The content type of such lines.
-pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+pub const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// A rejected request, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// The status of the response.
-    pub(crate) status: StatusCode,
+    pub status: StatusCode,
     /// The reason: one line, or an error of a query with its location below.
-    pub(crate) line: String,
+    pub line: String,
 }
 
 impl Refusal {
     /// The request is invalid.
-    pub(crate) fn bad(line: impl Display) -> Refusal {
+    pub fn bad(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::BAD_REQUEST, line: line.to_string() }
     }
 
     /// The client is not allowed to do this.
-    pub(crate) fn forbidden(line: impl Display) -> Refusal {
+    pub fn forbidden(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::FORBIDDEN, line: line.to_string() }
     }
 
     /// The requested thing does not exist.
-    pub(crate) fn missing(line: impl Display) -> Refusal {
+    pub fn missing(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::NOT_FOUND, line: line.to_string() }
     }
 
     /// The recording has no such data, or no longer.
-    pub(crate) fn conflict(line: impl Display) -> Refusal {
+    pub fn conflict(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::CONFLICT, line: line.to_string() }
     }
 
+    /// The server is not able to answer now.
+    pub fn busy(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::SERVICE_UNAVAILABLE, line: line.to_string() }
+    }
+
+    /// A token is missing, or another one is needed.
+    pub fn unauthorized(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::UNAUTHORIZED, line: line.to_string() }
+    }
+
     /// A file cannot be read, or the server has an error.
-    pub(crate) fn failed(line: impl Display) -> Refusal {
+    pub fn failed(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, line: line.to_string() }
     }
 }

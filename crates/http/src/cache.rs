@@ -12,23 +12,23 @@ type Made<V> = Result<Arc<V>, Refusal>;
 
 /// The capacity of a cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     /// The most values.
-    pub(crate) most: usize,
+    pub most: usize,
     /// The number of values to keep regardless of their size.
-    pub(crate) least: usize,
+    pub least: usize,
     /// The most bytes of all; beyond that only `least` values are kept.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 /// A value that takes memory.
-pub(crate) trait Weight {
+pub trait Weight {
     /// Returns its approximate size in bytes.
     fn bytes(&self) -> usize;
 }
 
 /// Values by key, the most recently used first.
-pub(crate) struct Cache<K, V> {
+pub struct Cache<K, V> {
     entries: Mutex<Vec<Entry<K, V>>>,
     room: Room,
 }
@@ -41,14 +41,14 @@ struct Entry<K, V> {
 
 impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
     /// Creates an empty cache.
-    pub(crate) fn new(room: Room) -> Cache<K, V> {
+    pub fn new(room: Room) -> Cache<K, V> {
         Cache { entries: Mutex::default(), room }
     }
 
     /// Returns the value of a key. If it is missing or outdated, it is computed on a separate
     /// thread; concurrent requests wait for the same computation, which completes even if nothing
     /// waits for it any more.
-    pub(crate) async fn get(
+    pub async fn get(
         &self,
         key: K,
         is_fresh: impl Fn(&V) -> bool,
@@ -82,7 +82,7 @@ impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
     }
 
     /// Returns the value of a key if it is cached.
-    pub(crate) fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
+    pub fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
         self.lock().iter().find_map(|entry| match &*entry.made.borrow() {
             Some(Ok(value)) if is_it(&entry.key, value) => Some(value.clone()),
             _ => None,
