@@ -8,7 +8,7 @@ use crate::event::lane::{
 use crate::event::process::{Process, State, note_threads, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
-use crate::event::{stacks, stats, thread_measure, trace};
+use crate::event::{sampling, stacks, stats, thread_measure, trace};
 use crate::store::ids::{ScopeId, SiteId};
 use crate::store::{scopes, sites};
 use crate::sys::front::{self, Front};
@@ -310,6 +310,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.record.threads.add(1);
         state.leaves.clear();
         state.mode = p.header().mode.get();
+        sampling::begin(state);
         trace::begin(state, tid);
         state.choose_path();
     }
