@@ -60,6 +60,7 @@ def workloads():
     return [
         pairs("forward", "(yardstick: a library that only forwards)", "5", ""),
         pairs("counters", "malloc/free pair, counters", "5", "counters", 100),
+        pairs("sampled", "malloc/free pair, sampled", "5", "sampled", 96),
         pairs("scopes", "malloc/free pair, scopes", "5", "scopes", 130),
         pairs("stacks-5", "malloc/free pair, stacks, 5 frames below the loop", "5", "stacks", 280),
         pairs("stacks-40", "malloc/free pair, stacks, 40 frames below", "40", "stacks", 420),
@@ -119,7 +120,9 @@ class Counter:
         variables = dict(work.environment)
         if loaded and work.mode:
             # Accounts are taken by time, and so the more the busier the machine is.
+            # Which blocks are sampled is the same in each run.
             variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
+                             HEAPTIDE_SAMPLE_SEED="1",
                              HEAPTIDE_ACCOUNTS="off",
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:

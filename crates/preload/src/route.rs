@@ -11,8 +11,8 @@ use heaptide_format::Mode;
 use heaptide_recorder::event::fast_path::{self, is_unobserved};
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::event::record;
 use heaptide_recorder::event::stacks::Same;
+use heaptide_recorder::event::{record, sampling};
 use heaptide_recorder::sys::front::Route;
 
 const COUNTERS: u32 = Mode::Counters as u32;
@@ -122,6 +122,15 @@ extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
 }
 
 extern "C" fn free_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if sampling::may_be_sampled(state(lane), block) {
+        return free_near_sampled(block, lane, sp, bp);
+    }
+    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+}
+
+/// The same of a block that may be sampled. By a jump: a call would have others save registers.
+#[inline(never)]
+extern "C" fn free_near_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     free_counted(block, lane, sp, bp, fast_path::freed_in_sampled::<Preload>)
 }
 
