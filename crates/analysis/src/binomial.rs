@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((limits(0.0, 50.0).0, limits(50.0, 50.0).1), (0.0, 1.0));
         assert_eq!(limits(9.0, 4.0), limits(4.0, 4.0), "no more than all");
         let (low, high) = limits(1e-6, 1e-6);
-        assert!(low >= 0.0 && low < 1e-9 && high == 1.0);
+        assert!((0.0..1e-9).contains(&low) && high == 1.0);
         for all in [1e3, 1e5, 1e9] {
             let (low, high) = limits(3.0, all);
             assert!(low > 0.0 && low < 3.0 / all && high > 3.0 / all && high < 10.0 / all);

@@ -56,6 +56,17 @@ pub enum Mode {
     Scopes,
 }
 
+impl Mode {
+    /// Its name in options and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Counters => "counters",
+            Mode::Stacks => "stacks",
+            Mode::Scopes => "scopes",
+        }
+    }
+}
+
 /// Counts of the unwinder's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnwinderStats {

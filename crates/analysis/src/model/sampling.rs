@@ -144,6 +144,25 @@ impl Sampling {
 }
 
 impl Process {
+    /// The name of the mode that it was recorded with, as options have it.
+    pub fn mode_name(&self) -> &'static str {
+        match self.mode {
+            _ if self.sampling.is_some() => heaptide_format::SAMPLED,
+            mode => mode.name(),
+        }
+    }
+
+    /// Whether it is a part of a process that was sampled, of which not even the totals are exact.
+    pub fn is_part_of_sampled(&self) -> bool {
+        // Sums of the same numbers in another order differ by less.
+        const ROUNDING: f32 = 1e-3;
+        self.sampling.is_some_and(|sampling| {
+            let (part, whole) = (self.totals.spread, sampling.whole);
+            let lacks = |part: f32, whole: f32| part < whole * (1.0 - ROUNDING);
+            lacks(part.allocated, whole.allocated) || lacks(part.live, whole.live)
+        })
+    }
+
     /// The 95 % interval of a metric of a row of this process; none if it is exact, or has none
     /// ([`Sampling::interval`]).
     pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {

@@ -3,12 +3,16 @@
 //! A site has the counts of its sampled blocks. They are nearly of one size, and so of one
 //! probability p ([`heaptide_format::sample_class`]): each stands for 1 ÷ p blocks. Sums of that
 //! are unbiased, but differ from the totals, which are exact; [`super::calibrate`] has them agree.
-//! A row then has no less than was sampled of it, and no more live, or at the peak, than allocated.
+//! A row then has no less than was sampled of it, and what it allocated is what is live and what was
+//! freed.
 
 use super::calibrate::{Cell, Lacking, calibrate};
 use super::raw_site::RawSite;
-use crate::model::{Combine, Measure, Measures, Moved, Sampling, Spread, Sum};
+use crate::model::{Combine, Measure, Measures, Moved, Sampling, Site, Spread, Sum};
 use crate::profile::parsed;
+
+/// The variance of a byte of slack where none was sampled.
+const LITTLE: f64 = 1e-9;
 
 /// What a sampled block of a site stands for.
 #[derive(Clone, Copy, Default)]
@@ -43,15 +47,20 @@ impl Weight {
         (sampled as f64 * self.blocks).round() as u64
     }
 
-    /// The estimate of what so many sampled blocks had, if it is `value` in all.
-    fn cell(&self, blocks: u64, value: u64, most: u64) -> Cell {
+    /// The estimate of what all blocks have, of which so many were sampled that have `value`.
+    fn cell(&self, blocks: u64, value: u64) -> Cell {
         let of_one = value as f64 / blocks.max(1) as f64;
         Cell {
             value: value as f64 * self.blocks,
             variance: blocks as f64 * of_one * of_one * self.variance,
             least: value,
-            most,
+            most: u64::MAX,
         }
+    }
+
+    /// The same of their number.
+    fn count(&self, blocks: u64) -> Cell {
+        self.cell(blocks, blocks)
     }
 }
 
@@ -61,12 +70,12 @@ pub(crate) struct Estimates {
     weights: Vec<Weight>,
     /// How the process was sampled.
     pub(crate) sampling: Sampling,
-    /// Counts are since a reset, and more may be live than was allocated.
+    /// Counts are since a reset: what is live may have been allocated before.
     is_part: bool,
 }
 
 impl Estimates {
-    /// Estimates of a profile's sites, whose mean is `mean`.
+    /// Estimates of a profile's sites; `mean_bytes` were allocated for each sampled block.
     pub(crate) fn new(sites: &[parsed::Site], mean_bytes: u64, is_part: bool) -> Estimates {
         let weights = sites.iter().map(|site| Weight::of(&site.counters, mean_bytes)).collect();
         let sampling = Sampling { mean_bytes, ..Sampling::default() };
@@ -78,16 +87,15 @@ impl Estimates {
     pub(crate) fn estimate(&mut self, sites: &mut [RawSite], totals: &Measures) -> Measures {
         self.spread(sites);
         let sampled = sites.to_vec();
-        for (site, weight) in sites.iter_mut().zip(&self.weights) {
-            let Moved { blocks, usable_bytes, requested_bytes } = &mut site.moved;
-            for moved in [blocks, usable_bytes, requested_bytes] {
-                *moved = weight.estimate(*moved);
-            }
-        }
-        let columns = Columns { weights: &self.weights, sampled: &sampled, is_part: self.is_part };
-        columns.allocated(sites, totals);
+        let columns = Columns { weights: &self.weights, sampled: &sampled };
+        columns.moved(sites);
         columns.live(sites, totals);
         columns.freed(sites, totals);
+        if self.is_part {
+            columns.allocated(sites, totals);
+        } else {
+            sites.iter_mut().for_each(allocated_is_live_or_freed);
+        }
         columns.events(sites, totals);
         columns.requested(sites, totals);
         let rest = lacking(totals, sites);
@@ -99,13 +107,13 @@ impl Estimates {
     fn spread(&mut self, sites: &mut [RawSite]) {
         for (site, weight) in sites.iter_mut().zip(&self.weights) {
             let of = |blocks: u64| (blocks as f64 * weight.effective) as f32;
+            let own = own(site).0;
             let measures = &mut site.measures;
             measures.spread = Spread {
                 allocated: of(measures.allocations),
                 live: of(measures.live_blocks),
                 at_peak: of(measures.at_peak_blocks),
             };
-            let own = measures.allocations.saturating_sub(site.moved.blocks);
             let sampling = &mut self.sampling;
             sampling.blocks = sampling.blocks.saturating_add(own);
             sampling.whole.add(&Spread { allocated: of(own), ..measures.spread });
@@ -115,20 +123,15 @@ impl Estimates {
     /// The same of what was live at the peak, which adds up to `peak_bytes`. Returns what no row
     /// stands for.
     pub(crate) fn estimate_peak(&mut self, sites: &mut [RawSite], peak_bytes: u64) -> u64 {
-        let most =
-            |measures: &Measures| if self.is_part { u64::MAX } else { measures.usable_bytes };
-        let rows = || sites.iter().zip(&self.weights);
-        let cells = rows().map(|(site, weight)| {
-            let m = &site.measures;
-            weight.cell(m.at_peak_blocks, m.at_peak_bytes, most(m))
+        let cells = sites.iter().zip(&self.weights).map(|(site, weight)| {
+            weight.cell(site.measures.at_peak_blocks, site.measures.at_peak_bytes)
         });
         let whole = calibrate(&cells.collect::<Vec<_>>(), peak_bytes, Lacking::MayBeUnseen);
         for ((site, weight), &bytes) in sites.iter_mut().zip(&self.weights).zip(&whole) {
             let m = &mut site.measures;
-            let blocks = (bytes as f64 / weight.bytes.max(1.0)).round() as u64;
-            let most = if self.is_part { u64::MAX } else { m.allocations.max(m.at_peak_blocks) };
-            m.at_peak_blocks = blocks.max(m.at_peak_blocks).min(most);
-            m.at_peak_bytes = bytes;
+            // How many blocks there were is not known.
+            let blocks = (bytes as f64 / weight.bytes).round() as u64;
+            (m.at_peak_blocks, m.at_peak_bytes) = (blocks.max(m.at_peak_blocks), bytes);
         }
         let rest = peak_bytes.saturating_sub(whole.iter().sum());
         self.sampling.rest[2] = rest;
@@ -146,90 +149,53 @@ impl Estimates {
 struct Columns<'a> {
     weights: &'a [Weight],
     sampled: &'a [RawSite],
-    is_part: bool,
 }
 
 impl Columns<'_> {
-    /// Has a column add up to a total. `cell` makes the estimate of what was sampled, of a row as it
-    /// is so far; `set` takes the result.
+    /// Has a column add up to a total. `cell` makes the estimate of what was sampled; `set` takes the
+    /// result.
     fn column(
         &self,
         sites: &mut [RawSite],
         total: u64,
-        lacking: Lacking,
-        cell: impl Fn(&Weight, &RawSite, &RawSite) -> Cell,
+        cell: impl Fn(&Weight, &RawSite) -> Cell,
         set: impl Fn(&mut RawSite, u64),
     ) {
-        let rows = self.weights.iter().zip(self.sampled).zip(sites.iter());
-        let cells: Vec<Cell> = rows.map(|((weight, row), site)| cell(weight, row, site)).collect();
-        let whole = calibrate(&cells, total, lacking);
+        let rows = self.weights.iter().zip(self.sampled);
+        let cells: Vec<Cell> = rows.map(|(weight, row)| cell(weight, row)).collect();
+        let whole = calibrate(&cells, total, Lacking::MayBeUnseen);
         sites.iter_mut().zip(whole).for_each(|(site, value)| set(site, value));
     }
 
-    /// Blocks and bytes that were allocated; those that labels moved come on top.
-    fn allocated(&self, sites: &mut [RawSite], totals: &Measures) {
-        let own = |row: &RawSite| {
-            let (m, moved) = (&row.measures, &row.moved);
-            let blocks = m.allocations.saturating_sub(moved.blocks);
-            (blocks, m.usable_bytes.saturating_sub(moved.usable_bytes))
-        };
-        self.column(
-            sites,
-            totals.usable_bytes,
-            Lacking::MayBeUnseen,
-            |weight, row, _| weight.cell(own(row).0, own(row).1, u64::MAX),
-            |site, bytes| {
-                site.measures.usable_bytes = bytes.saturating_add(site.moved.usable_bytes)
-            },
-        );
-        self.column(
-            sites,
-            totals.allocations,
-            Lacking::MayBeUnseen,
-            |weight, row, _| weight.cell(own(row).0, own(row).0, u64::MAX),
-            |site, blocks| site.measures.allocations = blocks.saturating_add(site.moved.blocks),
-        );
+    /// What labels moved from one site to another, which no total has.
+    fn moved(&self, sites: &mut [RawSite]) {
+        for (site, weight) in sites.iter_mut().zip(self.weights) {
+            let Moved { blocks, usable_bytes, requested_bytes } = &mut site.moved;
+            for moved in [blocks, usable_bytes, requested_bytes] {
+                *moved = weight.estimate(*moved);
+            }
+        }
     }
 
-    /// The most that a row may have of what was allocated.
-    fn most(&self, allocated: u64) -> u64 {
-        if self.is_part { u64::MAX } else { allocated }
-    }
-
-    /// What is live of it.
+    /// What is live.
     fn live(&self, sites: &mut [RawSite], totals: &Measures) {
         self.column(
             sites,
             totals.live_bytes,
-            Lacking::MayBeUnseen,
-            |weight, row, site| {
-                let m = &row.measures;
-                weight.cell(m.live_blocks, m.live_bytes, self.most(site.measures.usable_bytes))
-            },
+            |weight, row| weight.cell(row.measures.live_blocks, row.measures.live_bytes),
             |site, bytes| site.measures.live_bytes = bytes,
         );
         self.column(
             sites,
             totals.live_blocks,
-            Lacking::MayBeUnseen,
-            |weight, row, site| {
-                let live = row.measures.live_blocks;
-                weight.cell(live, live, self.most(site.measures.allocations))
-            },
+            |weight, row| weight.count(row.measures.live_blocks),
             |site, blocks| site.measures.live_blocks = blocks,
         );
     }
 
-    /// What was freed: what is not live, or since a reset a column of its own, in which labels have
-    /// moved blocks, too.
+    /// What was freed, or by labels moved to another site. Of the blocks, the number of temporary
+    /// ones is known, too.
     fn freed(&self, sites: &mut [RawSite], totals: &Measures) {
-        if !self.is_part {
-            for RawSite { measures: m, .. } in sites {
-                m.frees = m.allocations.saturating_sub(m.live_blocks);
-                m.freed_bytes = m.usable_bytes.saturating_sub(m.live_bytes);
-            }
-            return;
-        }
         let moved = sites.iter().fold((0u64, 0u64), |sum, site| {
             let Moved { blocks, usable_bytes, .. } = site.moved;
             (sum.0.saturating_add(blocks), sum.1.saturating_add(usable_bytes))
@@ -237,39 +203,47 @@ impl Columns<'_> {
         self.column(
             sites,
             totals.freed_bytes.saturating_add(moved.1),
-            Lacking::MayBeUnseen,
-            |weight, row, _| weight.cell(row.measures.frees, row.measures.freed_bytes, u64::MAX),
+            |weight, row| weight.cell(row.measures.frees, row.measures.freed_bytes),
             |site, bytes| site.measures.freed_bytes = bytes,
         );
         self.column(
             sites,
-            totals.frees.saturating_add(moved.0),
-            Lacking::MayBeUnseen,
-            |weight, row, _| weight.cell(row.measures.frees, row.measures.frees, u64::MAX),
-            |site, blocks| site.measures.frees = blocks,
-        );
-    }
-
-    /// Blocks that something happened to: no more than there are.
-    fn events(&self, sites: &mut [RawSite], totals: &Measures) {
-        self.column(
-            sites,
             totals.temporary,
-            Lacking::MayBeUnseen,
-            |weight, row, site| {
-                let temporary = row.measures.temporary;
-                weight.cell(temporary, temporary, site.measures.frees)
-            },
+            |weight, row| weight.count(row.measures.temporary),
             |site, blocks| site.measures.temporary = blocks,
         );
         self.column(
             sites,
-            totals.reallocations,
-            Lacking::MayBeUnseen,
-            |weight, row, site| {
-                let reallocations = row.measures.reallocations;
-                weight.cell(reallocations, reallocations, site.measures.allocations)
+            totals.frees.saturating_sub(totals.temporary).saturating_add(moved.0),
+            |weight, Site { measures: m, .. }| weight.count(m.frees.saturating_sub(m.temporary)),
+            |Site { measures: m, .. }, blocks| m.frees = m.temporary.saturating_add(blocks),
+        );
+    }
+
+    /// What was allocated since a reset.
+    fn allocated(&self, sites: &mut [RawSite], totals: &Measures) {
+        self.column(
+            sites,
+            totals.usable_bytes,
+            |weight, row| weight.cell(own(row).0, own(row).1),
+            |site, bytes| {
+                site.measures.usable_bytes = bytes.saturating_add(site.moved.usable_bytes);
             },
+        );
+        self.column(
+            sites,
+            totals.allocations,
+            |weight, row| weight.count(own(row).0),
+            |site, blocks| site.measures.allocations = blocks.saturating_add(site.moved.blocks),
+        );
+    }
+
+    /// Blocks that something happened to.
+    fn events(&self, sites: &mut [RawSite], totals: &Measures) {
+        self.column(
+            sites,
+            totals.reallocations,
+            |weight, row| weight.count(row.measures.reallocations),
             |site, blocks| site.measures.reallocations = blocks,
         );
         // Their total is not known.
@@ -279,35 +253,43 @@ impl Columns<'_> {
         }
     }
 
-    /// Bytes requested: those that are not slack, which no row has more of than bytes. What no row
-    /// stands for has as much of it as all.
+    /// Bytes requested: those that are not slack, of which no row has more than it has bytes. What
+    /// no row stands for has as much of it as all.
     fn requested(&self, sites: &mut [RawSite], totals: &Measures) {
         let unseen = lacking(totals, sites).usable_bytes;
         let part = totals.slack_bytes() as f64 / totals.usable_bytes.max(1) as f64;
         let unseen = ((unseen as f64 * part).round() as u64).min(unseen);
-        let own = |m: &Measures, moved: &Moved| {
-            let usable = m.usable_bytes.saturating_sub(moved.usable_bytes);
-            (usable, m.requested_bytes.saturating_sub(moved.requested_bytes))
-        };
-        self.column(
-            sites,
-            totals.slack_bytes().saturating_sub(unseen),
-            Lacking::IsError,
-            |weight, row, site| {
-                let blocks = row.measures.allocations.saturating_sub(row.moved.blocks);
-                let (usable, requested) = own(&row.measures, &row.moved);
-                let slack = usable.saturating_sub(requested);
-                let cell = weight.cell(blocks, slack, own(&site.measures, &site.moved).0);
-                // Slack is that of what was sampled, and no less certain than that.
-                Cell { least: 0, ..cell }
-            },
-            |site, slack| {
-                let requested = own(&site.measures, &site.moved).0.saturating_sub(slack);
-                site.measures.requested_bytes =
-                    requested.saturating_add(site.moved.requested_bytes);
-            },
-        );
+        let rows = self.weights.iter().zip(self.sampled).zip(sites.iter());
+        let cells = rows.map(|((weight, row), site)| {
+            let (blocks, usable) = own(row);
+            let requested = row.measures.requested_bytes.saturating_sub(row.moved.requested_bytes);
+            let cell = weight.cell(blocks, usable.saturating_sub(requested));
+            let most = own(site).1;
+            // Where no sampled block has slack, all may have a little.
+            let variance = cell.variance + most as f64 * LITTLE;
+            Cell { least: 0, most, variance, ..cell }
+        });
+        let slack = totals.slack_bytes().saturating_sub(unseen);
+        let whole = calibrate(&cells.collect::<Vec<_>>(), slack, Lacking::IsError);
+        for (site, slack) in sites.iter_mut().zip(whole) {
+            let requested = own(site).1.saturating_sub(slack);
+            site.measures.requested_bytes = requested.saturating_add(site.moved.requested_bytes);
+        }
     }
+}
+
+/// What a site allocated is what is live, and what was freed or moved by labels.
+fn allocated_is_live_or_freed(site: &mut RawSite) {
+    let m = &mut site.measures;
+    m.allocations = m.live_blocks.saturating_add(m.frees);
+    m.usable_bytes = m.live_bytes.saturating_add(m.freed_bytes);
+}
+
+/// Blocks and bytes that a site allocated, without those that came by labelling.
+fn own(site: &RawSite) -> (u64, u64) {
+    let (m, moved) = (&site.measures, &site.moved);
+    let blocks = m.allocations.saturating_sub(moved.blocks);
+    (blocks, m.usable_bytes.saturating_sub(moved.usable_bytes))
 }
 
 /// What totals have and sites do not.

@@ -130,6 +130,9 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         relabel(lane, list, known, name, label, by)
     } else if !block.is_none() {
         let usable = front::usable(address as *mut u8);
+        if usable == 0 {
+            return false; // a front that keeps sizes only where all blocks have sites
+        }
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
         move_block(lane, list, address, block, named, said, usable, What::Block, by)

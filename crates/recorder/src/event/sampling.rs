@@ -75,7 +75,7 @@ pub fn is_sampled(lane: &mut LaneState) -> bool {
 #[inline(always)]
 pub fn may_be_sampled(lane: &LaneState, block: *const u8) -> bool {
     // SAFETY: of a lane that samples; the process has a filter then.
-    unsafe { may_hold(lane.sampler.filter, block) }
+    unsafe { may_hold(lane.sampler.filter, block as u64) }
 }
 
 /// Whether a block is sampled. Only of a lane that samples.
@@ -166,11 +166,11 @@ mod tests {
         }
     }
 
-    /// Of so many gaps the mean is exact to a part in a thousand, three standard errors; those
-    /// beyond a length are as many as the distribution has.
+    /// Of so many gaps the mean is exact to 3 parts in a thousand, three standard errors; those beyond
+    /// a length are as many as the distribution has.
     #[test]
     fn gaps_are_exponential() {
-        const COUNT: u64 = 1 << 23;
+        const COUNT: u64 = 1 << 20;
         for mean in [1, 100, 512 << 10, 1 << 40] {
             let (filter, random) = (core::ptr::null(), 7);
             let mut sampler = Sampler { filter, mean, random };
@@ -182,9 +182,9 @@ mod tests {
             }
             // Of a geometric distribution, which an exponential one is that is rounded up.
             let expected = 1.0 / (1.0 - (-1.0 / mean as f64).exp());
-            assert!((sum / COUNT as f64 / expected - 1.0).abs() < 0.0011, "{mean}");
+            assert!((sum / COUNT as f64 / expected - 1.0).abs() < 0.003, "{mean}");
             let share = beyond as f64 / COUNT as f64;
-            assert!((share - (-1.0f64).exp()).abs() < 0.0006, "{mean}: {share}");
+            assert!((share - (-1.0f64).exp()).abs() < 0.0015, "{mean}: {share}");
         }
     }
 

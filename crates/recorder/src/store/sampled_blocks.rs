@@ -61,9 +61,9 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 /// # Safety
 /// `filter` is a [`SampledBlocks::filter`] that is not null.
 #[inline(always)]
-pub unsafe fn may_hold(filter: *const AtomicU8, block: *const u8) -> bool {
+pub unsafe fn may_hold(filter: *const AtomicU8, block: u64) -> bool {
     // SAFETY: it has a count for each value of these bits.
-    let count = unsafe { &*filter.add((block as u64 as u32 >> PAGE_BITS) as usize) };
+    let count = unsafe { &*filter.add((block as u32 >> PAGE_BITS) as usize) };
     count.load(Relaxed) != 0
 }
 
@@ -211,7 +211,7 @@ mod tests {
 
     fn may_hold_block(blocks: &SampledBlocks, block: *const u8) -> bool {
         // SAFETY: the tests create it.
-        unsafe { may_hold(blocks.filter(), block) }
+        unsafe { may_hold(blocks.filter(), block as u64) }
     }
 
     #[test]

@@ -406,6 +406,18 @@ mod tests {
     }
 
     #[test]
+    fn a_sampled_process_has_a_mean_and_perhaps_a_seed() {
+        let sampled = |environment| {
+            let options = parsed(environment);
+            (options.mode == Mode::Sampled, options.sample_mean_bytes, options.sample_seed)
+        };
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled\0"), (true, 512 << 10, None));
+        let seeded = b"HEAPTIDE_MODE=sampled=64K\0HEAPTIDE_SAMPLE_SEED=7\0";
+        assert_eq!(sampled(seeded), (true, 64 << 10, Some(7)));
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled=no\0"), (false, 0, None));
+    }
+
+    #[test]
     fn values_that_are_no_numbers_set_nothing() {
         let options = parsed(b"HEAPTIDE_THRESHOLD=1k\0HEAPTIDE_MAX_SIZE=-1\0HEAPTIDE_START\0");
         assert_eq!((options.threshold, options.max_size, options.start_off), (None, 0, false));

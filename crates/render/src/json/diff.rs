@@ -7,7 +7,7 @@ use heaptide_analysis::views::diff::{Change, Difference, FunctionChange, Name, P
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations::SCOPES;
-use crate::json::entries::{EndEntry, mode_name};
+use crate::json::entries::EndEntry;
 use crate::shared::difference::{Rows, View};
 use crate::shared::json_text;
 use crate::shared::losses::lost_events;
@@ -85,7 +85,7 @@ impl Serialize for Compared<'_> {
         map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
         map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
         map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
-        map.serialize_entry("mode", mode_name(process.mode))?;
+        map.serialize_entry("mode", process.mode_name())?;
         map.serialize_entry("part", &process.completeness.part)?;
         map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.serialize_entry("lost_events", &lost_events(process))?;

@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{End, Process};
 use heaptide_analysis::trace::OnDisk;
 
-use crate::shared::quantity::{bytes, count, duration};
+use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// What the bytes that are live when the counts end are called.
 pub(crate) fn live_name(process: &Process) -> &'static str {
@@ -14,6 +14,18 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
         End::Detached => "live at detach",
         End::Signaled(_) | End::Unknown => "live at the end",
     }
+}
+
+/// How blocks were sampled, and what is an estimate; none if all were recorded.
+pub(crate) fn sampling_says(p: &Process) -> Option<String> {
+    let sampling = p.sampling.as_ref()?;
+    let (mean, blocks) = (bytes(sampling.mean_bytes), counted(sampling.blocks, "block"));
+    let exact = if p.is_part_of_sampled() {
+        "all counts of this part are estimates"
+    } else {
+        "totals are exact, the rest are estimates"
+    };
+    Some(format!("{blocks}, one for each {mean} on average; {exact}"))
 }
 
 /// What a trace holds and takes on disk; none without one.
