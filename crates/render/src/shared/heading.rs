@@ -17,7 +17,7 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
 }
 
 /// How blocks were sampled, and what is an estimate; none if all were recorded.
-pub(crate) fn sampling_says(p: &Process) -> Option<String> {
+pub fn sampling_says(p: &Process) -> Option<String> {
     let sampling = p.sampling.as_ref()?;
     let (mean, blocks) = (bytes(sampling.mean_bytes), counted(sampling.blocks, "block"));
     let exact = if p.is_part_of_sampled() {
