@@ -15,6 +15,7 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind};
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::estimated_counts;
 use crate::error::Error;
 use crate::files::input;
 use crate::model::{Sample, SiteKind};
@@ -225,7 +226,10 @@ impl Observer {
         }
         self.idle_looks = 0;
         self.lanes_then = lanes;
-        let (counts, sites) = self.counts(header.epoch)?;
+        let (mut counts, sites) = self.counts(header.epoch)?;
+        let lanes = self.lanes_then.chunks_exact(size_of::<format::Lane>());
+        let lanes = lanes.filter_map(|lane| format::Lane::read_from_bytes(lane).ok());
+        estimated_counts::estimate(&mut counts, &header, lanes);
         Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
     }
 

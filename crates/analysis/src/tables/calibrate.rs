@@ -14,17 +14,17 @@ const PASSES: usize = 64;
 
 /// A row's estimate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cell {
-    pub(super) value: f64,
-    pub(super) variance: f64,
+pub(crate) struct Cell {
+    pub(crate) value: f64,
+    pub(crate) variance: f64,
     /// The result is no less, unless the total is less than that of all rows.
-    pub(super) least: u64,
-    pub(super) most: u64,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
 }
 
 /// Whether a total may have more than the rows stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lacking {
+pub(crate) enum Lacking {
     /// The rows take it, as far as their bounds allow.
     IsError,
     /// They take what may be an error of theirs. The rest has no row.
@@ -32,7 +32,7 @@ pub(super) enum Lacking {
 }
 
 /// Calibrates the rows to whole numbers. Their sum is the total, or less: what it lacks has no row.
-pub(super) fn calibrate(cells: &[Cell], total: u64, lacking: Lacking) -> Vec<u64> {
+pub(crate) fn calibrate(cells: &[Cell], total: u64, lacking: Lacking) -> Vec<u64> {
     let mut values: Vec<f64> = cells.iter().map(|cell| cell.value).collect();
     let lacks = total as f64 - values.iter().sum::<f64>();
     let error = ERRORS_MAX * cells.iter().map(|cell| cell.variance).sum::<f64>().sqrt();

@@ -2,7 +2,7 @@
 
 mod accounts;
 pub(crate) mod annotation_tables;
-mod calibrate;
+pub(crate) mod calibrate;
 pub(crate) mod ending;
 pub(crate) mod figures;
 mod mapped;

@@ -34,12 +34,18 @@ impl Weight {
         Weight::of_size(bytes, mean)
     }
 
-    fn of_size(bytes: f64, mean: u64) -> Weight {
+    /// That of blocks of so many usable bytes on average.
+    pub(crate) fn of_size(bytes: f64, mean: u64) -> Weight {
         let bytes = bytes.max(1.0);
         let means = bytes / mean.max(1) as f64;
         let (missed, sampled) = ((-means).exp(), -(-means).exp_m1());
         let variance = missed / (sampled * sampled);
         Weight { bytes, blocks: 1.0 / sampled, variance, effective: means * means * variance }
+    }
+
+    /// Usable bytes of a block, on average; 1 at least.
+    pub(crate) fn bytes(&self) -> f64 {
+        self.bytes
     }
 
     /// What so many sampled blocks, or bytes of them, stand for.
@@ -48,7 +54,7 @@ impl Weight {
     }
 
     /// The estimate of what all blocks have, of which so many were sampled that have `value`.
-    fn cell(&self, blocks: u64, value: u64) -> Cell {
+    pub(crate) fn cell(&self, blocks: u64, value: u64) -> Cell {
         let of_one = value as f64 / blocks.max(1) as f64;
         Cell {
             value: value as f64 * self.blocks,
@@ -59,7 +65,7 @@ impl Weight {
     }
 
     /// The same of their number.
-    fn count(&self, blocks: u64) -> Cell {
+    pub(crate) fn count(&self, blocks: u64) -> Cell {
         self.cell(blocks, blocks)
     }
 }

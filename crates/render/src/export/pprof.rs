@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::export::protobuf::Message;
 use crate::shared::command_line::command_line;
+use crate::shared::heading::counts_say;
 use crate::shared::hex::hex;
 use crate::shared::names::printable;
 use crate::shared::scope_path::scope_path;
@@ -140,7 +141,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(of)
     }
 
-    /// When, of what, and that every byte is counted.
+    /// When, of what, and that every byte is counted, or how often one is sampled.
     fn head(&mut self) -> io::Result<()> {
         let process = self.process;
         let mut comments = vec![
@@ -148,7 +149,7 @@ impl<'a, W: Write> Writer<'a, W> {
             format!("host: {}", process.identity.host),
             process.who(),
         ];
-        comments.extend(process.completeness.part.clone());
+        comments.extend(counts_say(process));
         comments.extend(process.completeness.notes.iter().cloned());
         let period = self.value_type("space", "bytes")?;
         let mut head = Message::new();
@@ -158,7 +159,7 @@ impl<'a, W: Write> Writer<'a, W> {
         head.number(profile::TIME_NANOS, process.lifetime.start_realtime_ns)
             .number(profile::DURATION_NANOS, process.lifetime.duration_ns)
             .message(profile::PERIOD_TYPE, &period)
-            .number(profile::PERIOD, 1u64);
+            .number(profile::PERIOD, process.sampling.map_or(1, |sampling| sampling.mean_bytes));
         self.out.write_all(&head.finished())
     }
 

@@ -28,6 +28,12 @@ pub fn sampling_says(p: &Process) -> Option<String> {
     Some(format!("{blocks}, one for each {mean} on average; {exact}"))
 }
 
+/// What the counts of a process are of, if not of all of it, and how it was sampled.
+pub(crate) fn counts_say(p: &Process) -> Vec<String> {
+    let sampled = sampling_says(p).map(|says| format!("sampled: {says}"));
+    p.completeness.part.iter().cloned().chain(sampled).collect()
+}
+
 /// What a trace holds and takes on disk; none without one.
 pub(crate) fn trace_says(p: &Process) -> Option<String> {
     let OnDisk { bytes: size, stopped_ns, limit_bytes } = p.trace_on_disk()?;
