@@ -19,6 +19,7 @@ COMPILE = {
     "annotated": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-pthread", "-I", INCLUDE,
                   "annotated.c"],
     "events": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-I", INCLUDE, "events.c"],
+    "owners": ["g++", "-O2", "-std=c++20", "-pthread", "-I", INCLUDE, "owners.cpp"],
     "rusage": ["gcc", "-O2", "-static", "rusage.c"],
     "libforward.so": ["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "forward.c"],
 }

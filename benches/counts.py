@@ -62,6 +62,7 @@ def workloads():
     return [
         pairs("forward", "(yardstick: a library that only forwards)", "5", ""),
         pairs("counters", "malloc/free pair, counters", "5", "counters", 100),
+        pairs("sampled", "malloc/free pair, sampled", "5", "sampled", 96),
         pairs("scopes", "malloc/free pair, scopes", "5", "scopes", 130),
         pairs("stacks-5", "malloc/free pair, stacks, 5 frames below the loop", "5", "stacks", 280),
         pairs("stacks-40", "malloc/free pair, stacks, 40 frames below", "40", "stacks", 420),
@@ -121,7 +122,9 @@ class Counter:
         variables = dict(work.environment)
         if loaded and work.mode:
             # Accounts are taken at intervals of time, so their number would depend on load.
+            # Which blocks are sampled is the same in each run.
             variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
+                             HEAPTIDE_SAMPLE_SEED="1",
                              HEAPTIDE_ACCOUNTS="off",
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:

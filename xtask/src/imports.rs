@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
             "text",
             "quantity",
+            "binomial",
             "threads",
             "collections",
             "files",

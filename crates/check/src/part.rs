@@ -49,6 +49,11 @@ impl Part {
         self.scope.is_none() && self.owner.is_none() && self.thread.is_none()
     }
 
+    /// Whether it is what some threads did, whatever that was.
+    pub fn is_of_threads(&self) -> bool {
+        self.scope.is_none() && self.owner.is_none() && self.thread.is_some()
+    }
+
     /// Returns why a process recorded in this mode has no such parts; `None` if it has.
     pub fn missing_in(&self, mode: Mode) -> Option<&'static str> {
         match mode {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use heaptide_analysis::model::Interval;
 use heaptide_analysis::views::diff::Change;
 use heaptide_command::growth;
 
@@ -36,11 +37,13 @@ pub struct Finding {
     pub limit: Limit,
     /// The measured value.
     pub value: u64,
+    /// Its 95 % interval, if it is an estimate.
+    pub interval: Option<Interval>,
     /// The total, if the limit is a percentage.
     pub whole: Option<u64>,
     /// The value in the baseline, if there is one.
     pub before: Option<u64>,
-    /// Whether the value is more than the limit.
+    /// Whether the value is more than the limit; of an estimate, whether its whole interval is.
     pub is_exceeded: bool,
     /// The owners responsible for an exceeded limit: with a baseline those that grew, largest
     /// growth first; otherwise those with the largest values.
@@ -102,7 +105,7 @@ pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> 
 ///
 /// # Errors
 ///
-/// The baseline lacks a value.
+/// The baseline lacks a value, or growth is that of an estimate.
 pub fn check(
     rules: &[Rule],
     values: &Baseline,
@@ -115,6 +118,12 @@ pub fn check(
             return Err(format!("{name} is not in the baseline; add it with --update"));
         }
         let value = values.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
+        if matches!(rule.limit.bound, Bound::Growth(_)) && value.interval.is_some() {
+            return Err(format!(
+                "{name} of a sampled recording is an estimate, whose growth may be an error; \
+                 expected a number, or record with --mode stacks"
+            ));
+        }
         Ok(Finding::of(name, rule.limit, value, before))
     };
     rules.iter().map(finding).collect()
@@ -122,10 +131,11 @@ pub fn check(
 
 impl Finding {
     fn of(name: String, limit: Limit, now: &Value, before: Option<&Value>) -> Finding {
-        let Value { total: value, whole, .. } = *now;
+        let Value { total: value, interval, whole, .. } = *now;
+        let certain = interval.map_or(value, |interval| interval.low);
         let is_exceeded = match limit.bound {
-            Bound::Value(most) => value > most,
-            Bound::Share(percent) => value as f64 * 100.0 > whole.unwrap_or(0) as f64 * percent,
+            Bound::Value(most) => certain > most,
+            Bound::Share(percent) => certain as f64 * 100.0 > whole.unwrap_or(0) as f64 * percent,
             Bound::Growth(limit) => {
                 let before = before.map_or(value, |before| before.total);
                 limit.is_exceeded(Change { before, after: value })
@@ -133,7 +143,7 @@ impl Finding {
         };
         let owners = if is_exceeded { responsible(now, before) } else { Vec::new() };
         let before = before.map(|before| before.total);
-        Finding { name, limit, value, whole, before, is_exceeded, owners }
+        Finding { name, limit, value, interval, whole, before, is_exceeded, owners }
     }
 
     /// Returns the maximal allowed value, if it is absolute.
@@ -175,7 +185,8 @@ mod tests {
         let owner = |(name, value): &(&str, u64)| {
             ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Value { total, whole, owners: owners.iter().map(owner).collect::<BTreeMap<_, _>>() }
+        let owners = owners.iter().map(owner).collect::<BTreeMap<_, _>>();
+        Value { total, interval: None, whole, owners }
     }
 
     fn finding(limit: &str, now: &Value, before: Option<&Value>) -> Finding {
@@ -190,6 +201,20 @@ mod tests {
         assert!(exceeded.is_exceeded);
         let names: Vec<&str> = exceeded.owners.iter().map(|owner| &*owner.name).collect();
         assert_eq!(names, ["f", "g"]);
+    }
+
+    #[test]
+    fn an_estimate_exceeds_a_limit_below_its_interval() {
+        let interval = Some(Interval { low: 90, high: 120 });
+        let now = Value { interval, ..value(100, None, &[]) };
+        assert!(finding("usable_bytes=89", &now, None).is_exceeded);
+        assert!(!finding("usable_bytes=90", &now, None).is_exceeded);
+        let rule =
+            Rule { part: Part::default(), limit: "usable_bytes=+1%".parse().expect("a limit") };
+        let mut values = Baseline::default();
+        values.insert(rule.name(), now);
+        let refused = check(std::slice::from_ref(&rule), &values, Some(&values));
+        assert!(refused.expect_err("no growth").contains("may be an error"));
     }
 
     #[test]

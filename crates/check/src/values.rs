@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use heaptide_analysis::attribution::{Owners, name_in_every_build};
-use heaptide_analysis::model::{FrameId, Measure, Measures, Mode, Process, Site, Sum};
+use heaptide_analysis::model::{FrameId, Interval, Measure, Measures, Mode, Process, Site, Sum};
 use heaptide_analysis::views::leaks::{self, Leaks, Origin};
 use heaptide_analysis::views::suppressions::Suppressions;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,6 +17,8 @@ use crate::part::Part;
 pub struct Value {
     /// The total.
     pub total: u64,
+    /// Its 95 % interval, if it is an estimate: of a part of a sampled recording.
+    pub interval: Option<Interval>,
     /// The total that a percentage refers to, if there is one.
     pub whole: Option<u64>,
     /// The values of owners; owners without a value are omitted. Their sum may be less than the
@@ -73,7 +75,7 @@ impl<'a> Measured<'a> {
     ///
     /// # Errors
     ///
-    /// It was not recorded.
+    /// It was not recorded, or is an estimate whose error is not known.
     pub fn value(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         if let Some(missing) = part.missing_in(process.mode) {
@@ -82,7 +84,8 @@ impl<'a> Measured<'a> {
         match (quantity, process.mode) {
             (Quantity::Resident, _) => self.resident(part),
             (_, Mode::Counters) => self.of_lanes(part, quantity),
-            _ => Ok(self.of_sites(part, quantity)),
+            _ if self.is_exact_of_threads(part, quantity) => self.of_lanes(part, quantity),
+            _ => self.of_sites(part, quantity),
         }
     }
 
@@ -98,9 +101,9 @@ impl<'a> Measured<'a> {
         }
         let owners = match self.process.mode {
             Mode::Counters => BTreeMap::new(),
-            Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak).owners,
+            Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak)?.owners,
         };
-        Ok(Value { total, whole: None, owners })
+        Ok(Value { total, interval: None, whole: None, owners })
     }
 
     fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
@@ -123,12 +126,13 @@ impl<'a> Measured<'a> {
         }
         Ok(Value {
             total: whole_metric(quantity, part).of(&sum),
+            interval: None,
             whole: quantity.whole().map(|whole| whole.of(&sum)),
             owners: BTreeMap::new(),
         })
     }
 
-    fn of_sites(&self, part: &Part, quantity: Quantity) -> Value {
+    fn of_sites(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         let kept = part.sites(process, &self.owners);
         let mut all = Sum::default();
@@ -148,11 +152,50 @@ impl<'a> Measured<'a> {
         }
         let is_total = part.is_all() && quantity != Quantity::Leaked;
         let all = if is_total { process.totals } else { all.total() };
-        Value {
+        Ok(Value {
             total: whole_metric(quantity, part).of(&all),
+            interval: self.interval(part, quantity, &all)?,
             whole: quantity.whole().map(|whole| whole.of(&all)),
             owners: self.named(by_owner, metric(quantity)),
+        })
+    }
+
+    /// Whether threads counted a quantity of all blocks, though sites have estimates of it.
+    fn is_exact_of_threads(&self, part: &Part, quantity: Quantity) -> bool {
+        use Measure::{Allocations, Failed, Reallocations, RequestedBytes, Temporary, UsableBytes};
+        let exact = [Allocations, Failed, Reallocations, RequestedBytes, Temporary, UsableBytes];
+        let process = self.process;
+        let is_whole = process.sampling.is_some() && !process.is_part_of_sampled();
+        is_whole && part.is_of_threads() && exact.contains(&metric(quantity))
+    }
+
+    /// The interval of a quantity that is an estimate.
+    fn interval(
+        &self,
+        part: &Part,
+        quantity: Quantity,
+        sum: &Measures,
+    ) -> Result<Option<Interval>, String> {
+        let process = self.process;
+        let metric = metric(quantity);
+        let is_all = match quantity {
+            Quantity::Leaked => sum.live_bytes == process.totals.live_bytes,
+            _ => part.is_all(),
+        };
+        let has_total = !matches!(metric, Measure::AtPeakBlocks | Measure::CrossThreadFrees);
+        let is_total = is_all && has_total && !process.is_part_of_sampled();
+        if process.sampling.is_none() || is_total || metric == Measure::Failed {
+            return Ok(None);
         }
+        let interval = process.interval(metric, sum);
+        interval.map(Some).ok_or_else(|| {
+            let name = quantity.name();
+            let of = if part.is_all() { String::new() } else { format!("{part}: ") };
+            format!(
+                "{of}{name} of a sampled recording is an estimate of unknown error; limit bytes, \
+                 or record with --mode stacks"
+            )
+        })
     }
 
     /// Returns owners by names that are the same in every build.

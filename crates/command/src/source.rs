@@ -7,6 +7,7 @@ use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::rules::Rules;
 use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_render::shared::heading::sampling_says;
 
 use crate::chosen::Chosen;
 use crate::damage::{self, Listed};
@@ -122,7 +123,18 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     for process in &mut recording.processes {
         show(process, selection, view);
     }
+    if view.reader == Reader::Program {
+        report_estimates(&recording);
+    }
     Ok(recording)
+}
+
+/// Reports that numbers are estimates where a program reads them; pages have a line of their own.
+fn report_estimates(recording: &Recording) {
+    let says = recording.processes.iter().find_map(sampling_says);
+    if let Some(says) = says {
+        message(format_args!("{}: sampled: {says}", recording.path.display()));
+    }
 }
 
 /// Applies a selection to a single process, prepared for a view; the result may be empty.

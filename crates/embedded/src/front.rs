@@ -2,7 +2,6 @@
 
 use crate::choice::{Choice, is};
 use crate::static_libc;
-use heaptide_format::Mode;
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::store::shadow::Table;
 use heaptide_recorder::sys::front::{self, Front, HeapState, MAYBE_UNMAPPED, Platform, Route};
@@ -86,10 +85,10 @@ pub fn note_usable(_: &Inside, usable: u64) {
     tls().usable.set(usable);
 }
 
-/// Stores a block's size; the code that records it stores its site.
+/// Keeps a block's size, where every block has a site; that is kept by who records it.
 #[inline(always)]
 pub fn keep_size(inside: &mut Inside, block: Address, usable: u64) {
-    if inside.lane().mode != Mode::Counters as u32 {
+    if !inside.lane().is_counted_by_lane() {
         let large = usable >= LARGE as u64;
         let word = if large { PAGES | (usable >> PAGE_BITS) as u32 } else { usable as u32 };
         SIZES.get().put(block, word);

@@ -42,6 +42,7 @@ mod mappings;
 mod python;
 mod records;
 pub mod report;
+mod sampling;
 pub mod settings;
 mod shapes;
 mod size_classes;
@@ -61,6 +62,7 @@ pub use records::{
     ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Shape, Site, Sums,
     TraceStart, UnrecordedProgram, Window,
 };
+pub use sampling::*;
 pub use shapes::*;
 pub use size_classes::*;
 pub use threads::*;
@@ -195,6 +197,34 @@ pub enum Mode {
     Stacks = 2,
     /// Like `Stacks`, without stacks: a site for each distinct scope path, label and lane.
     Scopes = 3,
+    /// What counters have, exactly; and sites of blocks that are chosen at random, each byte with
+    /// the same probability, by stack, scope path, label, lane and class of size
+    /// ([`FileHeader::sample_mean_bytes`]).
+    Sampled = 4,
+}
+
+impl Mode {
+    /// The mode with this number, if this version knows it.
+    pub fn from_number(n: u32) -> Option<Mode> {
+        [Mode::Counters, Mode::Stacks, Mode::Scopes, Mode::Sampled]
+            .into_iter()
+            .find(|&mode| mode as u32 == n)
+    }
+
+    /// Whether stacks are recorded.
+    pub const fn has_stacks(self) -> bool {
+        matches!(self, Mode::Stacks | Mode::Sampled)
+    }
+
+    /// Whether there are sites, of all blocks or of some.
+    pub const fn has_sites(self) -> bool {
+        !matches!(self, Mode::Counters)
+    }
+
+    /// Whether lanes alone count all blocks: sites have none of them, or some.
+    pub const fn is_by_lane(self) -> bool {
+        matches!(self, Mode::Counters | Mode::Sampled)
+    }
 }
 
 /// How the process image ended, as far as the image itself could record it

@@ -228,6 +228,9 @@ pub struct FileHeader {
     pub profile_full_ns: u64,
     /// Snapshots at an interval that the process took and removed, to keep the newest.
     pub snapshots_removed: u64,
+    /// [`crate::Mode::Sampled`]: a block of `n` usable bytes has a site with the probability
+    /// `1 − exp(−n ÷ sample_mean_bytes)`; 0 in other modes.
+    pub sample_mean_bytes: u64,
 }
 
 /// An allocator of the program's own.
@@ -441,7 +444,9 @@ pub struct Sums {
     pub freed_bytes: u64,
 }
 
-/// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless noted.
+/// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless named
+/// otherwise. In [`crate::Mode::Sampled`] they are of the sampled blocks alone, but for `failed`,
+/// which is of all.
 ///
 /// The lane that owns the extent writes the first ten fields with plain stores; other threads that
 /// free the site's blocks add to the `remote_` fields atomically. Live is `usable_bytes −
@@ -507,8 +512,8 @@ pub struct Lane {
     pub allocations: u64,
     /// Version 1: frees made by these threads. Replaced by the sum of `freed_classes`.
     pub frees_here: u64,
-    /// [`crate::Mode::Counters`] and version 1 only: bytes of these threads' frees. Otherwise use
-    /// the sum over the lane's [`Scope`]s.
+    /// [`crate::Mode::Counters`], [`crate::Mode::Sampled`] and version 1 only: bytes of these
+    /// threads' frees. Elsewhere the sum over the lane's [`Scope`]s.
     pub freed_here_bytes: u64,
     /// Usable bytes allocated by these threads.
     pub usable_bytes: u64,
@@ -518,10 +523,10 @@ pub struct Lane {
     pub reallocations: u64,
     /// Failed allocations.
     pub failed: u64,
-    /// [`crate::Mode::Counters`] only: the largest request.
+    /// [`crate::Mode::Counters`] and [`crate::Mode::Sampled`] only: the largest request.
     pub largest_bytes: u64,
-    /// [`crate::Mode::Counters`] only: blocks freed by the thread with no allocation of that thread
-    /// between.
+    /// [`crate::Mode::Counters`] and [`crate::Mode::Sampled`] only: blocks freed with no allocation
+    /// by the thread between.
     pub temporary: u64,
     /// Blocks by size class of the requested size.
     pub requested_classes: [u64; SIZE_CLASSES],

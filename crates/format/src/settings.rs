@@ -80,8 +80,12 @@ settings! {
         "`heaptide-PROGRAM-PID.heaptide` in the current directory";
     /// How much is recorded.
     Mode = "MODE", ["--mode"], "the library, and `heaptide run` as the default of `--mode`",
-        "`stacks`: a site for each distinct stack, scope path, label and thread; `scopes`: the same without stacks; `counters`: totals, threads and histograms only; `trace`: as `stacks`, and every event; `off`: nothing",
+        "`stacks`: a site for each distinct stack, scope path, label and thread; `scopes`: the same without stacks; `counters`: totals, threads and histograms only; `trace`: as `stacks`, and every event; `sampled` or `sampled=BYTES`: as `counters`, and stacks of sampled blocks, one for each BYTES (512K) on average; `off`: nothing",
         "`stacks`";
+    /// The seed of random numbers.
+    SampleSeed = "SAMPLE_SEED", [], "the library",
+        "a number: with `sampled`, the blocks that are sampled depend on it alone, for tests; children have the same",
+        "from the clock and the pid";
     /// The only process that is recorded.
     Follow = "FOLLOW", ["--no-follow"], "the library",
         "a pid: record only that process, not its children (`--no-follow`)", "record all";

@@ -11,13 +11,14 @@ use heaptide_format::Mode;
 use heaptide_recorder::event::fast_path::{self, is_unobserved};
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::event::record;
 use heaptide_recorder::event::stacks::Same;
+use heaptide_recorder::event::{record, sampling};
 use heaptide_recorder::sys::front::Route;
 
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
+const SAMPLED: u32 = Mode::Sampled as u32;
 
 /// Returns the route of a thread whose events may take the fast path of this mode, or of no mode
 /// (0).
@@ -26,6 +27,7 @@ pub fn of_mode(mode: u32) -> Route {
         COUNTERS => (after_counters, free_counters),
         SCOPES => (after_scopes, free_of_site),
         STACKS => (after_stacks, free_of_site),
+        SAMPLED => (after_counters, free_sampled),
         _ => (after_any, free_any),
     };
     Route { allocated: Some(allocated), free: Some(free) }
@@ -118,13 +120,38 @@ fn free_real(block: Address) {
 }
 
 extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+}
+
+extern "C" fn free_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if sampling::may_be_sampled(state(lane), block) {
+        return free_near_sampled(block, lane, sp, bp);
+    }
+    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+}
+
+/// The same of a block that may be sampled. By a jump: a call would have others save registers.
+#[inline(never)]
+extern "C" fn free_near_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    free_counted(block, lane, sp, bp, fast_path::freed_in_sampled::<Preload>)
+}
+
+/// Frees a block where the lane alone counts, and `count` counts it or returns false.
+#[inline(always)]
+fn free_counted(
+    block: Address,
+    lane: *mut u8,
+    sp: u64,
+    bp: u64,
+    count: impl FnOnce(&mut LaneState, Address) -> bool,
+) {
     if block.is_null() {
         return free_real(block);
     }
     let state = state(lane);
     // No shadow word identifies an address inside of a block here.
     let is_common = is_aligned(block) && is_unobserved(state);
-    if is_common && fast_path::freed_in_counters::<Preload>(state, block) {
+    if is_common && count(state, block) {
         return free_real(block);
     }
     free_any(block, lane, sp, bp)

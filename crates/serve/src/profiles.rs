@@ -284,7 +284,8 @@ impl Maker {
         let (made_at, begin) = (Instant::now(), processor_time());
         let columns = if earlier.is_some() { Columns::Differences } else { Columns::All };
         let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let time = Time { time_ns: now_ns(), duration_ns };
+        // Estimates of sampled processes are scaled, so that each byte counts as one.
+        let time = Time { time_ns: now_ns(), duration_ns, period_bytes: 1 };
         let mut bytes = Vec::new();
         let failed = |error: io::Error| Refusal::failed(error);
         let mut writer = Writer::new(&mut bytes, columns, which.measure(), time).map_err(failed)?;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use heaptide_analysis::model::Mode;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Reference};
@@ -251,11 +250,7 @@ fn describe(listed: &Listed) -> Recording {
             image: image.image,
             title: command_line_of(&image.command, &image.program, TITLE_MAX),
             program: image.program.clone(),
-            mode: match image.mode {
-                Mode::Counters => "counters",
-                Mode::Scopes => "scopes",
-                Mode::Stacks => "stacks",
-            },
+            mode: image.mode_name(),
             running: image.is_running,
             has_trace: image.has_trace,
             peak_bytes: image.peak_bytes,

@@ -33,6 +33,8 @@ pub struct ImageSummary {
     pub command: Vec<String>,
     /// What was recorded.
     pub mode: Mode,
+    /// Whether it was recorded of sampled blocks alone.
+    pub is_sampled: bool,
     /// Whether its events were recorded.
     pub has_trace: bool,
     /// Whether a process writes to the profile.
@@ -45,6 +47,13 @@ pub struct ImageSummary {
     pub peak_bytes: u64,
     /// When it started, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
+}
+
+impl ImageSummary {
+    /// The name of the mode, as options have it.
+    pub fn mode_name(&self) -> &'static str {
+        if self.is_sampled { format::SAMPLED } else { self.mode.name() }
+    }
 }
 
 /// The images of a recording, or of a single profile, in order of start. Files that cannot be read
@@ -107,6 +116,7 @@ pub fn of_profile(file: PathBuf) -> Option<ImageSummary> {
             mode if mode == format::Mode::Scopes as u32 => Mode::Scopes,
             _ => Mode::Stacks,
         },
+        is_sampled: header.mode == format::Mode::Sampled as u32,
         has_trace: header.trace != 0,
         is_running: false,
         has_noted_end: header.end_kind != format::End::Unknown as u32,

@@ -15,6 +15,7 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind};
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::estimated_counts;
 use crate::error::Error;
 use crate::files::input;
 use crate::model::{Sample, SiteKind};
@@ -215,7 +216,8 @@ impl Observer {
 
     fn look_at(&mut self, header: FileHeader) -> io::Result<Option<Look>> {
         let Some(samples) = self.advance(&header)? else { return Ok(None) };
-        let (counts, sites) = self.counts(header.epoch)?;
+        let (mut counts, sites) = self.counts(header.epoch)?;
+        estimated_counts::estimate(&mut counts, &header, self.lanes());
         Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
     }
 

@@ -4,6 +4,7 @@
 pub mod between;
 pub(crate) mod directory;
 pub(crate) mod ending;
+mod estimated_counts;
 pub mod fresh_account;
 pub(crate) mod identity;
 pub mod images;

@@ -26,6 +26,10 @@ struct Entry<'a> {
     limit: String,
     exceeded: bool,
     value: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_low: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_high: Option<u64>,
     most: Option<u64>,
     whole: Option<u64>,
     baseline: Option<u64>,
@@ -66,6 +70,8 @@ fn entry(finding: &Finding) -> Entry<'_> {
         limit: finding.limit.to_string(),
         exceeded: finding.is_exceeded,
         value: finding.value,
+        value_low: finding.interval.map(|interval| interval.low),
+        value_high: finding.interval.map(|interval| interval.high),
         most: finding.most(),
         whole: finding.whole,
         baseline: finding.before,

@@ -35,7 +35,8 @@ fn row(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let verdict = if finding.is_exceeded { "**exceeded**" } else { "ok" };
     let before = finding.before.map_or("-".to_owned(), amount);
     let change = finding.change_from_baseline().unwrap_or_else(|| "-".to_owned());
-    let (name, now) = (code(&finding.name), amount(finding.value));
+    let (name, now) =
+        (code(&finding.name), format!("{}{}", amount(finding.value), finding.interval_shown()));
     writeln!(out, "| {verdict} | {name} | {} | {before} | {now} | {change} |", finding.limit)
 }
 

@@ -6,6 +6,8 @@ pub mod junit;
 pub mod markdown;
 pub mod text;
 
+use heaptide_analysis::model::Interval;
+
 use crate::limit::Quantity;
 use crate::result::{Finding, Responsible};
 
@@ -27,13 +29,25 @@ impl Finding {
             }
             _ => String::new(),
         };
+        let interval = self.interval_shown();
         let most = match self.most() {
             Some(most) if quantity.amount(most) != self.limit.to_string() => {
                 format!("{} = {}", self.limit, quantity.amount(most))
             }
             _ => self.limit.to_string(),
         };
-        format!("{value}{share}, limit {most}")
+        format!("{value}{share}{interval}, limit {most}")
+    }
+
+    /// ` (estimate, 95% interval 1.00 MiB to 2.00 MiB)`; empty of an exact value.
+    fn interval_shown(&self) -> String {
+        let amount = |value| self.quantity().amount(value);
+        match self.interval {
+            Some(Interval { low, high }) => {
+                format!(" (estimate, 95% interval {} to {})", amount(low), amount(high))
+            }
+            None => String::new(),
+        }
     }
 
     /// Returns one line about an exceeded limit, with the responsible owners.

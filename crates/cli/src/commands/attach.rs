@@ -25,11 +25,11 @@ use nix::unistd::{Pid, Uid};
 
 use crate::ending::Ending;
 use crate::finish::{How, seal_apart};
-use crate::options::{Mode, NameOptions, SnapshotOptions};
+use crate::options::{Mode, ModeParser, NameOptions, SnapshotOptions};
 use crate::output_name::{Names, expand};
 use crate::place::{Place, Recorded};
 use crate::run::begin_snapshots;
-use crate::settings::{self, name_of};
+use crate::settings;
 
 /// The heading of options that select which requests get a stack, and of traces.
 const STACKS: &str = "Stacks and traces";
@@ -59,7 +59,7 @@ pub struct AttachOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "5s")]
     patience: Duration,
     /// How much to record: scopes, stacks or trace [default: stacks]
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = ModeParser)]
     mode: Option<Mode>,
     /// Print no summary and no progress
     #[arg(short, long)]
@@ -280,6 +280,12 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
             "--background: no command stays to take snapshots; take them by `heaptide watch`",
         ));
     }
+    if matches!(options.mode, Some(Mode::Sampled(_))) {
+        return Err(Error::new(
+            "--mode sampled cannot tell blocks from before apart; use --mode stacks, or start the \
+             program with `heaptide run --mode sampled`",
+        ));
+    }
     if (options.free_stacks || options.max_trace_size.is_some()) && !is_traced {
         return Err(Error::new(
             "--free-stacks and --max-trace-size: expected --mode trace as well",
@@ -378,7 +384,7 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
     let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
     let mode = options.mode.unwrap_or(Mode::Stacks);
     let all = [
-        (Setting::Mode, Some(name_of(mode))),
+        (Setting::Mode, Some(mode.value())),
         (Setting::Intercept, switch(options.no_intercept, OFF)),
         (Setting::Accounts, switch(options.no_accounts, OFF)),
         (Setting::Threshold, options.stacks_from.map(|bytes| bytes.to_string())),

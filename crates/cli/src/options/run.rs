@@ -9,23 +9,9 @@ use heaptide_analysis::trace::KeepTrace;
 use heaptide_command::values;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 
+use super::mode::{Mode, ModeParser};
 use super::names::NameOptions;
 use super::snapshots::{SNAPSHOTS, SnapshotOptions};
-
-/// How much `run` records.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Totals, threads and size histograms
-    Counters,
-    /// Counters by scope, label and pool; no stacks
-    Scopes,
-    /// Counters by scope, label, pool and exact call stack
-    Stacks,
-    /// As stacks, and every event in order: lifetimes, freeing threads
-    Trace,
-    /// Nothing: run the program without the recorder
-    Off,
-}
 
 /// The heading of options that select which requests get a stack, and of traces.
 const STACKS: &str = "Stacks and traces";
@@ -55,7 +41,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub force: bool,
     /// How much to record [default: $HEAPTIDE_MODE, or stacks]
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = ModeParser)]
     pub mode: Option<Mode>,
     /// Print no summary and no progress
     #[arg(short, long)]
@@ -182,6 +168,7 @@ Example:
   heaptide run -o build.heaptide -- g++ -O2 -c big.cc
   heaptide run --mode scopes --snapshot-every 10s --keep-snapshots 60 -- ./server
   heaptide run --snapshot-when live=2G --snapshot-when oom --max-profile 256M -- ./server
+  heaptide run --mode sampled -- ./service
   heaptide run --monitor ./libtotals.so:verbose -- ./app";
 
 #[cfg(test)]

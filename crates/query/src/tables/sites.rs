@@ -1,7 +1,7 @@
 //! `sites`: counters by stack, scope, label and thread.
 
 use heaptide_analysis::attribution::{Owners, Types};
-use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, Spread, StackId};
 
 use super::info::{Info, measure};
 use super::live::{self, Live};
@@ -38,6 +38,18 @@ pub(super) fn of_blocks() -> Vec<Info> {
     ]
 }
 
+/// How exact the bytes of a site are, where they are estimates.
+const EFFECTIVE: [(&str, &str); 3] = [
+    (
+        "allocated_effective",
+        "with --mode sampled: effective number of sampled blocks that usable_bytes is estimated \
+         from; the standard error of a sum of bytes is sample_mean_bytes times the root of the sum \
+         of these",
+    ),
+    ("live_effective", "the same of live_bytes"),
+    ("at_peak_effective", "the same of at_peak_bytes"),
+];
+
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
@@ -57,6 +69,7 @@ fn columns() -> Vec<Info> {
         Info::uint("lent_bytes", "bytes", "bytes of pool chunks used by pool blocks"),
         live::requested(),
     ]);
+    all.extend(EFFECTIVE.map(|(name, says)| Info::new(name, Kind::Double, "", says).if_named()));
     all
 }
 
@@ -253,6 +266,7 @@ struct Of {
     count: Column,
     measures: Vec<(Measure, AttributeId)>,
     others: [Column; 5],
+    effective: [Column; 3],
     lanes: Vec<Bits>,
     malloc: Bits,
 }
@@ -280,6 +294,7 @@ impl Of {
             count: column("count"),
             measures,
             others: others.map(column),
+            effective: EFFECTIVE.map(|(name, _)| column(name)),
             lanes,
             malloc,
         }
@@ -305,6 +320,10 @@ impl Of {
         ];
         for (column, value) in self.others.into_iter().zip(values) {
             filler.set(column, row, Some(Bits(value)));
+        }
+        let Spread { allocated, live, at_peak } = site.measures.spread;
+        for (column, number) in self.effective.into_iter().zip([allocated, live, at_peak]) {
+            filler.set(column, row, Some(Bits::double(number.into())));
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::event::gate::Gate;
 use crate::event::peak;
 use crate::event::process::process;
 use crate::event::python::Chain;
+use crate::event::sampling::Sampler;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
 use crate::store::control_words;
@@ -24,7 +25,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
     COMMAND_OFF, CONTROL_BY_CALL, CONTROL_BY_SIZE, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE,
-    Sums,
+    Mode, Sums,
 };
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::Stack;
@@ -61,6 +62,8 @@ pub struct LaneState {
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
     pub last_block: *mut u8,
     pub live: peak::Live,
+    /// Which blocks of the lane are sampled.
+    pub sampler: Sampler,
     /// A [`heaptide_format::Mode`].
     pub mode: u32,
     /// Some of the `FLAG_` bits.
@@ -343,6 +346,17 @@ impl LaneState {
     #[inline(always)]
     pub fn has_monitors(&self) -> bool {
         self.words().0 & CONTROL_MONITORS != 0
+    }
+
+    /// Whether the lane alone counts all blocks: sites have none of them, or those that are sampled.
+    #[inline(always)]
+    pub fn is_counted_by_lane(&self) -> bool {
+        self.mode == Mode::Counters as u32 || self.mode == Mode::Sampled as u32
+    }
+
+    /// Whether sites have the sampled blocks alone.
+    pub fn is_sampled(&self) -> bool {
+        self.mode == Mode::Sampled as u32
     }
 
     /// Whether sites are told apart by the size requested.

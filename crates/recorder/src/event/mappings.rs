@@ -399,7 +399,7 @@ impl Mappings {
 
     /// The node of the caller's stack, in the mode that has stacks.
     fn stack(&mut self, p: &'static Process, caller: &Caller) -> NodeId {
-        if mode(p.header()) != Mode::Stacks as u32 {
+        if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
             return NodeId::NONE;
         }
         match unwinder(&mut self.apart, p) {

@@ -8,7 +8,7 @@ use crate::event::lane::{
 use crate::event::process::{Process, State, note_threads, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
-use crate::event::{stacks, stats, thread_measure, trace};
+use crate::event::{sampling, stacks, stats, thread_measure, trace};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
 use crate::store::{limit, scopes, sites};
@@ -332,6 +332,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.record.threads.add(1);
         state.leaves.clear();
         state.mode = p.header().mode.get();
+        sampling::begin(state);
         trace::begin(state, tid);
         state.choose_path();
     }

@@ -13,6 +13,7 @@ pub mod place;
 pub mod profile;
 pub mod python_lines;
 pub mod rules;
+pub mod sampled_blocks;
 pub mod scopes;
 pub mod shadow;
 pub mod shapes;

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 use heaptide_format::{Mode, PROFILE_LIMIT_MIN};
+use heaptide_format::{Mode, sample_mean};
 
 /// The longest path a profile may have.
 pub const PATH_MAX: usize = 4096;
@@ -26,8 +27,12 @@ const HANDED_ON_MAX: usize = 16 << 10;
 pub struct Options {
     /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
     pub output: Text<PATH_MAX>,
-    /// `HEAPTIDE_MODE`: `stacks`, `scopes` or `counters`.
+    /// `HEAPTIDE_MODE`: `stacks`, `scopes`, `counters` or `sampled[=BYTES]`.
     pub mode: Mode,
+    /// In mode sampled: bytes that are allocated for each sampled block on average.
+    pub sample_mean_bytes: u64,
+    /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: what blocks are sampled depends on it alone.
+    pub sample_seed: Option<u64>,
     /// `HEAPTIDE_MODE=off`: nothing is recorded.
     off: bool,
     /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
@@ -143,6 +148,8 @@ impl Options {
         Options {
             output: Text::new(),
             mode: Mode::Stacks,
+            sample_mean_bytes: 0,
+            sample_seed: None,
             off: false,
             follow: None,
             reuse: true,
@@ -175,8 +182,14 @@ impl Options {
                 b"counters" => self.mode = Mode::Counters,
                 b"scopes" => self.mode = Mode::Scopes,
                 b"trace" => self.trace = true,
-                _ => self.off |= is_off,
+                _ => {
+                    self.off |= is_off;
+                    if let Some(bytes) = sample_mean(value) {
+                        (self.mode, self.sample_mean_bytes) = (Mode::Sampled, bytes);
+                    }
+                }
             },
+            Setting::SampleSeed => self.sample_seed = number(value),
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
             Setting::KeepTrace => self.trace_ends |= is_on,
@@ -240,8 +253,11 @@ pub fn replace(settings: &[u8]) -> bool {
     };
     let _ = with_environment(note); // without memory for it there is no job
     parse(settings, options);
-    if options.mode == Mode::Counters {
-        options.mode = Mode::Scopes; // counters alone count frees of blocks from before
+    // Lanes alone would count frees of blocks from before.
+    match options.mode {
+        Mode::Counters => options.mode = Mode::Scopes,
+        Mode::Sampled => options.mode = Mode::Stacks,
+        Mode::Scopes | Mode::Stacks => {}
     }
     OPTIONS.store(memory, Release);
     true
@@ -411,6 +427,18 @@ mod tests {
         let named = b"CALI_SERVICES_ENABLE=alloc,trace\0HEAPTIDE_MODE=scopes\0";
         assert_eq!(caliper(named), (false, true));
         assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
+    }
+
+    #[test]
+    fn a_sampled_process_has_a_mean_and_perhaps_a_seed() {
+        let sampled = |environment| {
+            let options = parsed(environment);
+            (options.mode == Mode::Sampled, options.sample_mean_bytes, options.sample_seed)
+        };
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled\0"), (true, 512 << 10, None));
+        let seeded = b"HEAPTIDE_MODE=sampled=64K\0HEAPTIDE_SAMPLE_SEED=7\0";
+        assert_eq!(sampled(seeded), (true, 64 << 10, Some(7)));
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled=no\0"), (false, 0, None));
     }
 
     #[test]

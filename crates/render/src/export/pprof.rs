@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::export::locations::Locations;
 use crate::export::protobuf::Message;
 use crate::shared::command_line::command_line;
+use crate::shared::heading::counts_say;
 use crate::shared::hex::hex;
 use crate::shared::names::printable;
 use crate::shared::scope_path::scope_path;
@@ -52,7 +53,8 @@ mod profile {
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
     let Lifetime { start_realtime_ns, duration_ns, .. } = process.lifetime;
-    let time = Time { time_ns: start_realtime_ns, duration_ns };
+    let period_bytes = process.sampling.map_or(1, |sampling| sampling.mean_bytes);
+    let time = Time { time_ns: start_realtime_ns, duration_ns, period_bytes };
     let mut writer = Writer::new(out, Columns::All, measure, time)?;
     writer.add(process, None, None)?;
     writer.finish()
@@ -74,6 +76,8 @@ pub struct Time {
     pub time_ns: u64,
     /// Nanoseconds that it is about.
     pub duration_ns: u64,
+    /// Bytes for each of which one block is sampled on average; 1 if all blocks are recorded.
+    pub period_bytes: u64,
 }
 
 /// Writes the profiles of processes one after the other, each with tables of its own.
@@ -197,14 +201,14 @@ impl<W: Write> Writer<W> {
         Ok(of)
     }
 
-    /// When, and that every byte is counted.
+    /// When, and the bytes that a sampled block stands for.
     fn head(&mut self, time: Time) -> io::Result<()> {
         let period = self.value_type("space", "bytes")?;
         let mut head = Message::new();
         head.number(profile::TIME_NANOS, time.time_ns)
             .number(profile::DURATION_NANOS, time.duration_ns)
             .message(profile::PERIOD_TYPE, &period)
-            .number(profile::PERIOD, 1u64);
+            .number(profile::PERIOD, time.period_bytes);
         self.out.write_all(&head.finished())
     }
 
@@ -215,7 +219,7 @@ impl<W: Write> Writer<W> {
             format!("host: {}", process.identity.host),
             process.who(),
         ];
-        comments.extend(process.completeness.part.clone());
+        comments.extend(counts_say(process));
         comments.extend(process.completeness.notes.iter().cloned());
         let mut all = Message::new();
         for comment in comments {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process,
+    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process,
     ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
@@ -13,7 +13,7 @@ use heaptide_analysis::views::highest::live_requested_replayed;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations;
-use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, mode_name, serialize_part, value};
+use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, SamplingEntry, serialize_part, value};
 use crate::json::sites::{FrameNumbers, SiteEntry};
 use crate::shared::hex::hex;
 use crate::shared::json_text;
@@ -101,7 +101,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
         let visits = visits(process);
         let lanes = process.tables.lanes.iter().zip(&visits);
-        let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, mode: process.mode });
+        let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, process });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|&(site, live_requested)| SiteEntry {
@@ -135,7 +135,10 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("images", &process.identity.images)?;
     map.serialize_entry("requested", &process.identity.is_requested)?;
     map.serialize_entry("forked", &process.identity.forked)?;
-    map.serialize_entry("mode", mode_name(process.mode))?;
+    map.serialize_entry("mode", process.mode_name())?;
+    if let Some(sampling) = SamplingEntry::of(process) {
+        map.serialize_entry("sampling", &sampling)?;
+    }
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
     map.serialize_entry("unmatched_frees", &process.completeness.unmatched_frees)?;
     map.serialize_entry("unrecorded", &process.completeness.unrecorded)?;
@@ -335,7 +338,7 @@ impl Serialize for SizeClass<'_> {
 struct LaneEntry<'a> {
     lane: &'a Lane,
     visits: &'a [Visits],
-    mode: Mode,
+    process: &'a Process,
 }
 
 /// How often a lane entered a scope path.
@@ -366,7 +369,7 @@ impl Serialize for LaneEntry<'_> {
         map.serialize_entry("threads", &self.lane.threads)?;
         map.serialize_entry("tids", &self.lane.tids)?;
         map.serialize_entry("scopes", self.visits)?;
-        serialize_part(&self.lane.measures, self.mode, &mut map)?;
+        serialize_part(&self.lane.measures, self.process, &mut map)?;
         map.end()
     }
 }

@@ -16,6 +16,24 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
     }
 }
 
+/// How blocks were sampled, and what is an estimate; none if all were recorded.
+pub fn sampling_says(p: &Process) -> Option<String> {
+    let sampling = p.sampling.as_ref()?;
+    let (mean, blocks) = (bytes(sampling.mean_bytes), counted(sampling.blocks, "block"));
+    let exact = if p.is_part_of_sampled() {
+        "all counts of this part are estimates"
+    } else {
+        "totals are exact, the rest are estimates"
+    };
+    Some(format!("{blocks}, one for each {mean} on average; {exact}"))
+}
+
+/// What the counts of a process are of, if not of all of it, and how it was sampled.
+pub(crate) fn counts_say(p: &Process) -> Vec<String> {
+    let sampled = sampling_says(p).map(|says| format!("sampled: {says}"));
+    p.completeness.part.iter().cloned().chain(sampled).collect()
+}
+
 /// What a trace holds and takes on disk; none without one.
 pub(crate) fn trace_says(p: &Process) -> Option<String> {
     let OnDisk { bytes: size, stopped_ns, limit_bytes, begin_ns, dropped_bytes } =

@@ -221,7 +221,7 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     row(out, "reallocations", &count(t.reallocations), "")?;
     let across = match t.cross_thread_frees {
         0 => String::new(),
-        n => format!(", {} by another thread", count(n)),
+        n => format!(", {}{} by another thread", about(process), count(n)),
     };
     let freed = format!("{} freed{across}", out.bytes(t.freed_bytes));
     row(out, "frees", &count(t.frees), &freed)?;
@@ -231,16 +231,22 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     high_and_live(out, process)
 }
 
+/// What precedes a number of which the recorder counts no total, where blocks are sampled.
+fn about(process: &Process) -> &'static str {
+    if process.sampling.is_some() { "about " } else { "" }
+}
+
 fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     let exact = match process.completeness.peak_bound_bytes {
         0 => String::new(),
         bound => format!(" (within {})", bytes(bound)),
     };
+    let about = about(process);
     // Counters cannot tell the blocks at the peak.
     let blocks = match t.at_peak_blocks {
         0 => String::new(),
-        n => format!(" in {}", counted(n, "block")),
+        n => format!(" in {about}{}", counted(n, "block")),
     };
     let when = duration(process.peak_time_ns);
     let note = format!("{}{exact}{blocks}, after {when}", counted(t.peak_bytes, "byte"));

@@ -70,7 +70,9 @@ fn draw_head(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
         }
     };
     let time = app.now().map_or_else(String::new, |now| format!("  {}", duration(now.time_ns)));
-    let right = format!("{}{time}", printable(&state));
+    let is_sampled = app.tables.as_ref().is_some_and(|tables| tables.process.sampling.is_some());
+    let sampled = if is_sampled { ", sampled: estimates" } else { "" };
+    let right = format!("{}{sampled}{time}", printable(&state));
     let width = usize::from(area.width);
     let left = width.saturating_sub(right.chars().count() + 2);
     let title = elide_middle(&app.title, left.max(10));
