@@ -10,20 +10,21 @@
 mod masks;
 mod page;
 
-use crate::harness::{Outcome, clean, programs, run, scratch};
+use crate::harness::{OF_OUTER_BUILD, Outcome, clean, programs, run, scratch};
 use heaptide_fixtures::skips::{reader, skip};
-use masks::masked;
+use masks::is_same;
 use page::{Page, Step};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What made the outputs of the pages: commands, and how what they print begins.
-const TOOLS: [(&[&str], &str); 4] = [
-    (&["gcc", "-dumpfullversion"], "12.2.0"),
-    (&["getconf", "GNU_LIBC_VERSION"], "glibc 2.36"),
-    (&["python3", "--version"], "Python 3.11."),
-    (&["rustc", "--version"], "rustc 1.95."),
+/// What made the outputs of the pages: what a page needs, commands, and how what they print begins.
+const TOOLS: [(&str, &[&str], &str); 5] = [
+    ("", &["getconf", "GNU_LIBC_VERSION"], "glibc 2.36"),
+    ("g++", &["g++", "-dumpfullversion"], "12.2.0"),
+    ("mpirun", &["mpichversion"], "MPICH Version:    \t4.0.2"),
+    ("python3", &["python3", "--version"], "Python 3.11.7"),
+    ("rustc", &["rustc", "--version"], "rustc 1.95.0"),
 ];
 /// The name that leaves out the comparison of outputs where the tools are others.
 const OUTPUTS: &str = "book-outputs";
@@ -61,7 +62,7 @@ fn check(name: &str) {
         let same = |step: &Step, found: &str| difference(step, found).is_none();
         return fs::write(&path, page.with_outputs(&outputs, same)).expect("the page");
     }
-    if TOOLS.iter().all(|(command, version)| prints(command, version)) {
+    if is_made_here(&page) {
         let differences: Vec<String> =
             page.steps().zip(&outputs).filter_map(|(step, found)| difference(step, found)).collect();
         let count = differences.len();
@@ -79,11 +80,15 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
     crate::merging::without_launchers(&mut shell);
     shell.arg(&script).current_dir(place).env("PATH", path_of(page)).env("LC_ALL", "C.UTF-8");
     shell.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
-    shell.env_remove("PYTHONMALLOC").env("HEAPTIDE_PAGER", "");
+    shell.env_remove("PYTHONMALLOC").env("PYTHONHASHSEED", "0").env("HEAPTIDE_PAGER", "");
+    OF_OUTER_BUILD.iter().for_each(|name| _ = shell.env_remove(name));
     let Outcome { status, stdout, stderr } = run(&mut shell, &place.join(".."));
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
     let place = fs::canonicalize(place).expect("the directory");
-    let stdout = stdout.replace(&*place.to_string_lossy(), SHOWN_DIRECTORY);
+    let mut stdout = stdout.replace(&*place.to_string_lossy(), SHOWN_DIRECTORY);
+    for prefix in prefixes(page) {
+        stdout = stdout.replace(&prefix, "/usr");
+    }
     let mut parts = stdout.split(MARK).skip(1).map(|part| part.split_once('\n').expect("a line"));
     let mut outputs = Vec::new();
     let mut before = "0";
@@ -119,27 +124,53 @@ fn script_of(page: &Page) -> String {
 fn path_of(page: &Page) -> std::ffi::OsString {
     let own = Path::new(env!("CARGO_BIN_EXE_heaptide")).parent().expect("a directory");
     let mut paths = vec![own.to_owned()];
-    if page.needs.iter().any(|need| need == "python-readers") {
+    let needs = |name: &str| page.needs.iter().any(|need| need == name);
+    if needs("python-readers") {
         paths.push(reader("python").join("bin"));
+    } else if needs("python3") {
+        paths.extend(python());
     }
     let inherited = std::env::var_os("PATH").unwrap_or_default();
     paths.extend(std::env::split_paths(&inherited));
     std::env::join_paths(paths).expect("a path")
 }
 
+/// Where the interpreter itself is: `python3` may be a script that looks for it.
+fn python() -> Option<PathBuf> {
+    asked(Path::new("python3"), "os.path.dirname(sys.executable)").pop().map(PathBuf::from)
+}
+
+/// Directories of the interpreter of a page, which pages show as `/usr`.
+fn prefixes(page: &Page) -> Vec<String> {
+    if page.needs.iter().any(|need| need == "python-readers") {
+        asked(&reader("python").join("bin/python"), "sys.prefix, sys.base_prefix")
+    } else {
+        asked(Path::new("python3"), "sys.prefix")
+    }
+}
+
+/// What an interpreter prints, by lines; nothing if there is none.
+fn asked(python: &Path, values: &str) -> Vec<String> {
+    let code = format!("import os, sys; print({values}, sep='\\n')");
+    let output = Command::new(python).args(["-c", &code]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
 /// Where the page and what was printed differ.
 fn difference(step: &Step, found: &str) -> Option<String> {
-    let mask = |line: &str| masked(line, step.compared);
-    let expected: Vec<String> = step.output.iter().map(|line| mask(line)).collect();
     let shown = step.shown(found);
-    if expected == shown.iter().map(|line| mask(line)).collect::<Vec<_>>() {
+    let page: Vec<&str> = step.output.iter().map(String::as_str).collect();
+    let same = |at: &usize| {
+        let line = page.get(*at).zip(shown.get(*at));
+        line.is_some_and(|(expected, found)| is_same(expected, found, step.compared))
+    };
+    let at = (0..page.len()).take_while(same).count();
+    if at == page.len() && at == shown.len() {
         return None;
     }
-    let at = expected.iter().zip(&shown).take_while(|(e, f)| **e == mask(f)).count();
     let line = |lines: &[&str]| lines.get(at).map_or("nothing", |line| line).to_owned();
-    let page: Vec<&str> = step.output.iter().map(String::as_str).collect();
-    let (expected, found) = (line(&page), line(&shown));
-    let number = at + 1;
+    let (expected, found, number) = (line(&page), line(&shown), at + 1);
     Some(format!("`{}`, line {number}\n  page:  {expected}\n  found: {found}", step.command))
 }
 
@@ -153,6 +184,12 @@ fn is_here(need: &str) -> bool {
             std::env::split_paths(&path).any(|directory| directory.join(program).exists())
         }
     }
+}
+
+/// Whether the tools that the page needs are those that made its outputs.
+fn is_made_here(page: &Page) -> bool {
+    let of_page = |need: &str| need.is_empty() || page.needs.iter().any(|own| own == need);
+    TOOLS.iter().all(|(need, command, version)| !of_page(need) || prints(command, version))
 }
 
 fn prints(command: &[&str], beginning: &str) -> bool {
@@ -187,7 +224,11 @@ macro_rules! pages {
 }
 
 pages! {
+    first_profile: "first-profile.md";
     leaking_service: "tasks/leaking-service.md";
+    python_job: "tasks/python-job.md";
+    rust_server: "tasks/rust-server.md";
+    mpi_slurm: "tasks/mpi-slurm.md";
 }
 
 #[test]

@@ -9,12 +9,13 @@
 //!
 //! A fenced block of the language `console` has commands, each after `$ `, continued after `> `,
 //! and what each prints. An output that ends with the line `…` is the beginning of what is printed.
-//! `console,shape` compares the output with all numbers masked: for formats that consist of times
-//! and addresses.
+//! `console,about` compares numbers within 5 %, for programs whose counts are not exact, and
+//! `console,shape` masks all numbers, for formats that consist of times and addresses.
 
 /// Language of the blocks whose commands are run.
 const LANGUAGE: &str = "```console";
-/// How the block's language continues if numbers are not compared.
+/// How the block's language continues if numbers need not be equal, or are not compared.
+const ABOUT: &str = ",about";
 const SHAPE: &str = ",shape";
 /// The last line of an output that is cut.
 const CUT: &str = "…";
@@ -24,6 +25,8 @@ const CUT: &str = "…";
 pub enum Compared {
     /// All of it, but for what differs between runs.
     Exactly,
+    /// Numbers within 5 %, and no differences of numbers.
+    About,
     /// With all numbers masked.
     Shape,
 }
@@ -137,8 +140,9 @@ impl Step {
 fn opened(line: &str) -> Option<Compared> {
     match line.strip_prefix(LANGUAGE)? {
         "" => Some(Compared::Exactly),
+        ABOUT => Some(Compared::About),
         SHAPE => Some(Compared::Shape),
-        other => panic!("`{LANGUAGE}{other}`: expected nothing or `{SHAPE}` after the language"),
+        other => panic!("`{LANGUAGE}{other}`: expected `{ABOUT}`, `{SHAPE}` or nothing"),
     }
 }
 
