@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What made the outputs of the pages: what a page needs, commands, and how what they print begins.
-const TOOLS: [(&str, &[&str], &str); 5] = [
+const TOOLS: &[(&str, &[&str], &str)] = &[
     ("", &["getconf", "GNU_LIBC_VERSION"], "glibc 2.36"),
+    ("cc", &["cc", "-dumpfullversion"], "12.2.0"),
     ("g++", &["g++", "-dumpfullversion"], "12.2.0"),
     ("mpirun", &["mpichversion"], "MPICH Version:    \t4.0.2"),
     ("python3", &["python3", "--version"], "Python 3.11.7"),
@@ -229,6 +230,9 @@ pages! {
     python_job: "tasks/python-job.md";
     rust_server: "tasks/rust-server.md";
     mpi_slurm: "tasks/mpi-slurm.md";
+    kubernetes: "tasks/kubernetes.md";
+    ci_budgets: "tasks/ci-budgets.md";
+    jupyter: "tasks/jupyter.md";
 }
 
 #[test]
