@@ -233,6 +233,18 @@ pages! {
     kubernetes: "tasks/kubernetes.md";
     ci_budgets: "tasks/ci-budgets.md";
     jupyter: "tasks/jupyter.md";
+    from_heaptrack: "from/heaptrack.md";
+    from_memray: "from/memray.md";
+    from_bytehound: "from/bytehound.md";
+    from_massif_dhat: "from/massif-dhat.md";
+    from_jemalloc_tcmalloc: "from/jemalloc-tcmalloc.md";
+    from_dhat_rs: "from/dhat-rs.md";
+    from_leak_sanitizer: "from/leak-sanitizer.md";
+    from_perf: "from/perf.md";
+    from_caliper: "from/caliper.md";
+    from_malloc_tag: "from/malloc-tag.md";
+    from_malloc_profiler: "from/malloc-profiler.md";
+    from_alloc_monitor: "from/alloc-monitor.md";
 }
 
 #[test]
