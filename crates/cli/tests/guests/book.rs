@@ -33,9 +33,8 @@ const OUTPUTS: &str = "book-outputs";
 /// What the pages show in place of the directory in which their commands run.
 const SHOWN_DIRECTORY: &str = "/src";
 
-/// Begins the line before each output, which has the number of its command and the status of the
-/// one before.
-const MARK: &str = "=== command ";
+/// Begins the line between the outputs of two commands, which has the status of the first one.
+const MARK: &str = "=== exit status ";
 
 fn root() -> PathBuf {
     programs().join("../..")
@@ -57,7 +56,9 @@ fn check(name: &str) {
         return skip(missing);
     }
     let place = scratch(&format!("book-{}", name.replace(['/', '.'], "-")));
-    page.files.iter().for_each(|files| copy(&root().join(files), &place));
+    let directory = place.join("src");
+    fs::create_dir(&directory).expect("a directory");
+    page.files.iter().for_each(|files| copy(&root().join(files), &directory));
     let outputs = outputs(&page, &place);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let same = |step: &Step, found: &str| difference(step, found).is_none();
@@ -73,52 +74,59 @@ fn check(name: &str) {
     }
 }
 
-/// Runs all commands of a page in one shell; their outputs.
+/// Runs all commands of a page in one shell, in the directory `src` of `place`; their outputs.
 fn outputs(page: &Page, place: &Path) -> Vec<String> {
-    let script = place.join("../").join(format!("{}.sh", place.file_name().expect("a name").display()));
+    let (script, directory) = (place.join("page.sh"), place.join("src"));
     fs::write(&script, script_of(page)).expect("the script");
     let mut shell = clean(Command::new("bash"));
     crate::merging::without_launchers(&mut shell);
-    shell.arg(&script).current_dir(place).env("PATH", path_of(page)).env("LC_ALL", "C.UTF-8");
+    shell.arg(&script).current_dir(&directory).env("PATH", path_of(page)).env("LC_ALL", "C.UTF-8");
     shell.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     shell.env_remove("PYTHONMALLOC").env("PYTHONHASHSEED", "0").env("HEAPTIDE_PAGER", "");
     OF_OUTER_BUILD.iter().for_each(|name| _ = shell.env_remove(name));
-    let Outcome { status, stdout, stderr } = run(&mut shell, &place.join(".."));
+    let Outcome { status, stdout, stderr } = run(&mut shell, place);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
-    let place = fs::canonicalize(place).expect("the directory");
-    let mut stdout = stdout.replace(&*place.to_string_lossy(), SHOWN_DIRECTORY);
+    let directory = fs::canonicalize(directory).expect("the directory");
+    let mut stdout = stdout.replace(&*directory.to_string_lossy(), SHOWN_DIRECTORY);
     for prefix in prefixes(page) {
         stdout = stdout.replace(&prefix, "/usr");
     }
-    let mut parts = stdout.split(MARK).skip(1).map(|part| part.split_once('\n').expect("a line"));
+    // The first part is what comes before the first command, each other one its status and output.
+    let mut parts = stdout.split(MARK);
+    let mut output = parts.next().and_then(|_| parts.next()).map(output_of);
     let mut outputs = Vec::new();
-    let mut before = "0";
-    for (number, step) in page.steps().enumerate() {
-        let (head, output) = parts.next().unwrap_or_else(|| panic!("{}: not run", step.command));
-        let (found, status) = head.split_once(' ').expect("a number and a status");
-        assert_eq!(found, number.to_string(), "the output of another command");
-        let shows_status = step.command.starts_with("echo $?");
-        let failed = status != "0" && !shows_status;
-        assert!(!failed, "exit status {status} before `{}`:\n{before}", step.command);
-        outputs.push(output.strip_suffix('\n').unwrap_or(output).to_owned());
-        before = output;
+    for (step, next) in page.steps().zip(page.steps().skip(1).map(Some).chain([None])) {
+        let Some((_, text)) = output else { panic!("`{}` was not run", step.command) };
+        let (status, after) = parts.next().map(output_of).unwrap_or(("unknown", ""));
+        let is_shown = next.is_some_and(|next| next.command.starts_with("echo $?"));
+        assert!(status == "0" || is_shown, "`{}`: exit status {status}\n{text}", step.command);
+        outputs.push(without_notices(text));
+        output = Some((status, after));
     }
     outputs
 }
 
-/// All commands, with a mark before the output of each. The status of a command stays for the next.
+/// The status of the command before a mark, and what the one after it prints.
+fn output_of(part: &str) -> (&str, &str) {
+    part.split_once('\n').expect("a status")
+}
+
+/// An output without the line in which the shell of a script reports that a job was killed: that of
+/// a reader does so at another time.
+fn without_notices(output: &str) -> String {
+    let output = output.strip_suffix('\n').unwrap_or(output);
+    let is_notice = |line: &&str| line.contains("page.sh: line ") && line.contains(" Killed ");
+    output.lines().filter(|line| !is_notice(line)).map(|line| format!("{line}\n")).collect()
+}
+
+/// All commands, with marks around their outputs. The status of a command stays for the next.
 fn script_of(page: &Page) -> String {
-    let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrue\n".to_owned();
-    let mark = |number: usize| {
-        format!("status=$?; printf '{MARK}{number} %s\\n' $status; (exit $status)\n")
-    };
-    for (number, step) in page.steps().enumerate() {
-        script += &format!("{}{}\n", mark(number), step.command);
-        script += "status=$?; echo; (exit $status)\n";
+    let mark = format!("status=$?; printf '{MARK}%s\\n' $status; (exit $status)\n");
+    let mut script = format!("exec 2>&1\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrue\n{mark}");
+    for step in page.steps() {
+        script += &format!("{}\nstatus=$?; echo; (exit $status)\n{mark}", step.command);
     }
-    let end = page.steps().count();
-    script + "status=$?; [ $status = 0 ] || echo \"exit status $status at the end\" >&2; " + 
-        &format!("printf '{MARK}{end} %s\\n' $status\n")
+    script + "true\n"
 }
 
 /// The command under test first, and programs of `cargo xtask setup` if the page needs them.
@@ -198,18 +206,15 @@ fn prints(command: &[&str], beginning: &str) -> bool {
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).starts_with(beginning))
 }
 
-/// Copies a file, or what a directory contains.
+/// Copies a file into a directory, or what a directory contains.
 fn copy(from: &Path, to: &Path) {
-    if from.is_file() {
-        fs::copy(from, to.join(from.file_name().expect("a name"))).expect("a copy");
-        return;
-    }
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())) {
-        let entry = entry.expect("an entry");
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() { copy(&entry.path(), &to) } else { copy(&entry.path(), to.parent().expect("a directory")) }
-    }
+    let copied = Command::new("cp").arg("-r").arg(contents(from)).arg(to).status();
+    assert!(copied.expect("cp").success(), "{}", from.display());
+}
+
+/// What `cp` takes for all that is in a directory.
+fn contents(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(".") } else { path.to_owned() }
 }
 
 macro_rules! pages {
