@@ -75,6 +75,7 @@ fn take(
             });
             match taken {
                 Ok(control) => asked.push(control),
+                Err(Error::NoHeader { .. }) => {} // its process just starts
                 Err(error) if running.is_there() && !is_reported => {
                     report(error);
                     is_reported = true; // once: the output is the program's
