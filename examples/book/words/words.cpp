@@ -93,6 +93,7 @@ int main()
     const std::vector<std::string> lines = make_lines();
 #ifdef ANNOTATED
     heaptide::mark("made");
+    heaptide::snapshot("made");
     heaptide::Window window("counting");
 #endif
     const Counts counts = count_words(lines);

@@ -13,7 +13,7 @@ mod page;
 use crate::harness::{OF_OUTER_BUILD, Outcome, clean, programs, run, scratch};
 use heaptide_fixtures::skips::{reader, skip};
 use masks::is_same;
-use page::{Page, Step};
+use page::{Compared, Page, Step};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +62,16 @@ fn check(name: &str) {
     let outputs = outputs(&page, &place);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let same = |step: &Step, found: &str| difference(step, found).is_none();
-        return fs::write(&path, page.with_outputs(&outputs, same)).expect("the page");
+        let updated = page.with_outputs(&outputs, same);
+        let kept = path.with_extension("");
+        if updated != text || page.writes.iter().any(|file| !kept.join(name_of(file)).exists()) {
+            page.writes.iter().for_each(|file| keep(file, &page, &directory, &kept));
+        }
+        return fs::write(&path, updated).expect("the page");
+    }
+    for file in page.writes.iter().filter(|file| picture_of(file).is_none()) {
+        let written = fs::metadata(directory.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(written.len() > 0, "{file} is empty");
     }
     if is_made_here(&page) {
         let differences: Vec<String> =
@@ -72,6 +81,37 @@ fn check(name: &str) {
     } else {
         skip(OUTPUTS);
     }
+}
+
+/// The name of a written file, without the page that it is a picture of.
+fn name_of(written: &str) -> &str {
+    written.split(" of ").next().unwrap_or(written)
+}
+
+/// The page that a written file is a picture of.
+fn picture_of(written: &str) -> Option<&str> {
+    written.split_once(" of ").map(|(_, page)| page)
+}
+
+/// Keeps a file that the commands of a page wrote, or a picture of one that is kept already.
+fn keep(written: &str, page: &Page, from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    let kept = to.join(name_of(written));
+    let Some(html) = picture_of(written) else {
+        let text = fs::read_to_string(from.join(written)).unwrap_or_else(|e| panic!("{written}: {e}"));
+        return fs::write(kept, neutral(&text, page, from)).expect("a file");
+    };
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,1400"]);
+    browser.arg(format!("--screenshot={}", kept.display())).arg(to.join(html));
+    assert!(browser.output().expect("chromium").status.success(), "{written}");
+}
+
+/// A text without paths of this machine: the directory of the commands, and where Python is.
+fn neutral(text: &str, page: &Page, directory: &Path) -> String {
+    let directory = fs::canonicalize(directory).expect("the directory");
+    let text = text.replace(&*directory.to_string_lossy(), SHOWN_DIRECTORY);
+    prefixes(page).iter().fold(text, |text, prefix| text.replace(prefix, "/usr"))
 }
 
 /// Runs all commands of a page in one shell, in the directory `src` of `place`; their outputs.
@@ -86,11 +126,7 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
     OF_OUTER_BUILD.iter().for_each(|name| _ = shell.env_remove(name));
     let Outcome { status, stdout, stderr } = run(&mut shell, place);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
-    let directory = fs::canonicalize(directory).expect("the directory");
-    let mut stdout = stdout.replace(&*directory.to_string_lossy(), SHOWN_DIRECTORY);
-    for prefix in prefixes(page) {
-        stdout = stdout.replace(&prefix, "/usr");
-    }
+    let stdout = neutral(&stdout, page, &directory);
     // The first part is what comes before the first command, each other one its status and output.
     let mut parts = stdout.split(MARK);
     let mut output = parts.next().and_then(|_| parts.next()).map(output_of);
@@ -100,7 +136,7 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
         let (status, after) = parts.next().map(output_of).unwrap_or(("unknown", ""));
         let is_shown = next.is_some_and(|next| next.command.starts_with("echo $?"));
         assert!(status == "0" || is_shown, "`{}`: exit status {status}\n{text}", step.command);
-        outputs.push(without_notices(text));
+        outputs.push(if is_run(step) { without_notices(text) } else { step.output.join("\n") });
         output = Some((status, after));
     }
     outputs
@@ -124,7 +160,8 @@ fn script_of(page: &Page) -> String {
     let mark = format!("status=$?; printf '{MARK}%s\\n' $status; (exit $status)\n");
     let mut script = format!("exec 2>&1\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrue\n{mark}");
     for step in page.steps() {
-        script += &format!("{}\nstatus=$?; echo; (exit $status)\n{mark}", step.command);
+        let command = if is_run(step) { &step.command } else { "true" };
+        script += &format!("{command}\nstatus=$?; echo; (exit $status)\n{mark}");
     }
     script + "true\n"
 }
@@ -178,9 +215,17 @@ fn difference(step: &Step, found: &str) -> Option<String> {
     if at == page.len() && at == shown.len() {
         return None;
     }
+    if step.compared == Compared::Varies && !shown.is_empty() {
+        return None;
+    }
     let line = |lines: &[&str]| lines.get(at).map_or("nothing", |line| line).to_owned();
     let (expected, found, number) = (line(&page), line(&shown), at + 1);
     Some(format!("`{}`, line {number}\n  page:  {expected}\n  found: {found}", step.command))
+}
+
+/// Whether the step is run: most builds are without `heaptide-sql`.
+fn is_run(step: &Step) -> bool {
+    !step.needs_sql || is_here("heaptide-sql")
 }
 
 /// Whether the machine has a program, or what `cargo xtask setup` calls by this name.
@@ -231,6 +276,7 @@ macro_rules! pages {
 
 pages! {
     first_profile: "first-profile.md";
+    gallery: "gallery.md";
     leaking_service: "tasks/leaking-service.md";
     python_job: "tasks/python-job.md";
     rust_server: "tasks/rust-server.md";

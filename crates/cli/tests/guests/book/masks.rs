@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! times                  a number with a unit of time; a day, and a time of day
-//! processes              the number after `pid`, `process`, `detach`; file names that begin with one
+//! processes              the number after `pid`, `tid`, `process`, `detach`; file names that begin with one
 //! addresses              0x…
 //! resident memory        a line that begins with `resident`: which account of it there is depends on
 //!                        time; all numbers of a line with that word, `virtual` or `recorder`
@@ -25,6 +25,9 @@ const ABOUT: f64 = 0.05;
 
 /// Whether two lines are the same.
 pub fn is_same(expected: &str, found: &str, compared: Compared) -> bool {
+    if compared == Compared::Varies {
+        return true;
+    }
     let (expected, found) = (masked(expected, compared), masked(found, compared));
     if compared != Compared::About {
         return expected == found;
@@ -67,10 +70,11 @@ fn masked(line: &str, compared: Compared) -> String {
         let is_masked = masks_all
             || is_number(word) && TIMES.contains(&next)
             || next == "stacks" && compared == Compared::About
-            || matches!(before, "pid" | "process" | "detach")
+            || matches!(before, "pid" | "tid" | "process" | "detach")
             || is_day(word)
             || FILES.iter().any(|file| word.contains(file))
-            || word.contains("0x");
+            || word.contains("0x")
+            || is_build_id(word);
         let after_number = at.checked_sub(1).is_some_and(|at| is_number(words[at]));
         if after_number && TIMES.contains(&letters(word)) {
             return word.replace(letters(word), "TIME");
@@ -101,6 +105,11 @@ fn is_number(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
 }
 
+/// At least as many hexadecimal digits as those of a short build id.
+fn is_build_id(word: &str) -> bool {
+    word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit())
+}
+
 /// A day or a time of day: digits and their separators.
 fn is_day(word: &str) -> bool {
     let separators = |mark: char| word.matches(mark).count() == 2;
@@ -113,7 +122,7 @@ fn is_day(word: &str) -> bool {
 fn without_digits(word: &str) -> String {
     let mut masked = String::new();
     let mut chars = word.chars().peekable();
-    let is_hex = word.contains("0x");
+    let is_hex = word.contains("0x") || is_build_id(word);
     while let Some(c) = chars.next() {
         if !c.is_ascii_digit() {
             masked.push(c);

@@ -5,18 +5,25 @@
 //! ```text
 //! <!-- files: examples/book/service -->  files that the directory of the commands has
 //! <!-- needs: g++, curl -->              programs, or names of `cargo xtask setup --check`
+//! <!-- writes: a.html, b.png of a.html -->
+//!                                        files that the commands write, and that the directory beside
+//!                                        the page with its name has; a picture of a page
 //! ```
 //!
 //! A fenced block of the language `console` has commands, each after `$ `, continued after `> `,
 //! and what each prints. An output that ends with the line `…` is the beginning of what is printed.
 //! `console,about` compares numbers within 5 %, for programs whose counts are not exact, and
 //! `console,shape` masks all numbers, for formats that consist of times and addresses.
+//! `console,varies` compares nothing, for charts over time. `console,sql` is run where `heaptide-sql` is beside the command.
 
 /// Language of the blocks whose commands are run.
 const LANGUAGE: &str = "```console";
 /// How the block's language continues if numbers need not be equal, or are not compared.
 const ABOUT: &str = ",about";
 const SHAPE: &str = ",shape";
+const VARIES: &str = ",varies";
+/// How it continues if its commands need `heaptide-sql`, which most builds do not have.
+const SQL: &str = ",sql";
 /// The last line of an output that is cut.
 const CUT: &str = "…";
 
@@ -29,6 +36,8 @@ pub enum Compared {
     About,
     /// With all numbers masked.
     Shape,
+    /// Not at all.
+    Varies,
 }
 
 /// A part of a page.
@@ -51,6 +60,8 @@ pub struct Step {
     pub is_cut: bool,
     /// How the output is compared.
     pub compared: Compared,
+    /// Whether it needs `heaptide-sql`.
+    pub needs_sql: bool,
 }
 
 /// A page, taken apart.
@@ -62,6 +73,8 @@ pub struct Page {
     pub files: Vec<String>,
     /// What the machine has to have.
     pub needs: Vec<String>,
+    /// Files that the commands write.
+    pub writes: Vec<String>,
 }
 
 impl Page {
@@ -74,8 +87,8 @@ impl Page {
             block = match block {
                 None => opened(bare),
                 Some(_) if bare == "```" => None,
-                Some(compared) => {
-                    add_line(&mut parts, bare, compared);
+                Some(ref step) => {
+                    add_line(&mut parts, bare, step);
                     continue;
                 }
             };
@@ -84,7 +97,8 @@ impl Page {
                 _ => parts.push(Part::Text(line.to_owned())),
             }
         }
-        Page { parts, files: listed(text, "files"), needs: listed(text, "needs") }
+        let [files, needs, writes] = ["files", "needs", "writes"].map(|key| listed(text, key));
+        Page { parts, files, needs, writes }
     }
 
     /// The commands, in their order.
@@ -136,20 +150,23 @@ impl Step {
     }
 }
 
-/// How outputs are compared in the block that a line opens, if its commands are run.
-fn opened(line: &str) -> Option<Compared> {
-    match line.strip_prefix(LANGUAGE)? {
-        "" => Some(Compared::Exactly),
-        ABOUT => Some(Compared::About),
-        SHAPE => Some(Compared::Shape),
-        other => panic!("`{LANGUAGE}{other}`: expected `{ABOUT}`, `{SHAPE}` or nothing"),
-    }
+/// A command without its lines, as those of the block that a line opens, if its commands are run.
+fn opened(line: &str) -> Option<Step> {
+    let kind = line.strip_prefix(LANGUAGE)?;
+    let compared = match kind {
+        "" | SQL => Compared::Exactly,
+        ABOUT => Compared::About,
+        SHAPE => Compared::Shape,
+        VARIES => Compared::Varies,
+        other => panic!("`{LANGUAGE}{other}`: no such kind of block"),
+    };
+    let (command, output) = (String::new(), Vec::new());
+    Some(Step { command, output, is_cut: false, compared, needs_sql: kind == SQL })
 }
 
-fn add_line(parts: &mut Vec<Part>, line: &str, compared: Compared) {
+fn add_line(parts: &mut Vec<Part>, line: &str, block: &Step) {
     if let Some(command) = line.strip_prefix("$ ") {
-        let (command, output) = (command.to_owned(), Vec::new());
-        return parts.push(Part::Step(Step { command, output, is_cut: false, compared }));
+        return parts.push(Part::Step(Step { command: command.to_owned(), ..block.clone() }));
     }
     let Some(Part::Step(step)) = parts.last_mut() else {
         panic!("expected `$ COMMAND` as the first line of the block, found `{line}`")
