@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod benches;
+mod book;
 mod chores;
 mod commands;
 mod commits;
@@ -13,6 +14,7 @@ mod fuzz;
 mod imports;
 mod interface;
 mod library;
+mod links;
 mod needs;
 mod options;
 mod package;
@@ -51,6 +53,7 @@ usage: cargo xtask COMMAND
   package KIND…    builds packages: tarball, deb, rpm, wheel, container, or all
   package --check KIND…
                    the same, and tries each out in clean roots of Debian and musl (needs root)
+  book             builds the book of docs/SUMMARY.md with mdBook, and checks all of its links
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "package" => package::package(&root, &arguments[1..]),
+        "book" => book::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {

@@ -10,7 +10,7 @@
 mod masks;
 mod page;
 
-use crate::harness::{OF_OUTER_BUILD, Outcome, clean, programs, run, scratch};
+use crate::harness::{OF_OUTER_BUILD, Outcome, clean, heaptide, programs, run, scratch};
 use heaptide_fixtures::skips::{reader, skip};
 use masks::is_same;
 use page::{Compared, Page, Step};
@@ -296,6 +296,9 @@ pages! {
     from_malloc_tag: "from/malloc-tag.md";
     from_malloc_profiler: "from/malloc-profiler.md";
     from_alloc_monitor: "from/alloc-monitor.md";
+    findings: "advise.md";
+    differences: "diff.md";
+    limits: "check.md";
 }
 
 #[test]
@@ -306,4 +309,95 @@ fn every_page_with_commands_is_run() {
     };
     let listed: Vec<String> = listed().into_iter().filter(has_commands).collect();
     assert_eq!(listed, PAGES);
+}
+
+/// Documents whose commands have to be accepted, besides the pages of the book.
+const DOCUMENTS: [&str; 2] = ["README.md", "python/README.md"];
+/// Words that stand for values, and such a value.
+const PLACEHOLDERS: [(&str, &str); 4] =
+    [("PID", "4711"), ("BYTES", "4096"), ("ACTION", "status"), ("process|host|rank", "rank")];
+
+/// The commands of a document, by words up to the program to run: in blocks of the shell, and in
+/// the text between backquotes.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let (mut commands, mut fence) = (Vec::new(), None);
+    for line in text.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(language), None) => fence = Some(language),
+            (Some(_), Some(_)) => fence = None,
+            (None, Some("sh" | "")) => commands.push(line),
+            (None, Some(_)) => {}
+            (None, None) => commands.extend(line.split('`').skip(1).step_by(2)),
+        }
+    }
+    commands.into_iter().filter_map(words_of).collect()
+}
+
+/// The words after `heaptide`, up to a program to run or the end of the command.
+fn words_of(text: &str) -> Option<Vec<String>> {
+    let text = text.replace("\\|", "|");
+    let words = shlex::split(&text)?;
+    let start = words.iter().position(|word| word == "heaptide")?;
+    let is_setting = |word: &String| word.contains('=') && !word.starts_with('-');
+    if !words[..start].iter().all(is_setting) {
+        return None;
+    }
+    let ends = |word: &&String| {
+        ["--", "|", "&&", "||", "&", ">", ";", "#"].contains(&word.as_str()) || word.starts_with("./")
+    };
+    let words = words[start + 1..].iter().take_while(|word| !ends(word));
+    let value = |word: &String| {
+        let found = PLACEHOLDERS.iter().find(|(name, _)| name == word);
+        found.map_or(word.clone(), |(_, value)| (*value).to_owned())
+    };
+    let words: Vec<String> = words.map(value).collect();
+    let is_command = words.first()?.starts_with(|c: char| c.is_ascii_lowercase());
+    // A text may be about an option, without its value.
+    let is_whole = !words.last()?.starts_with("--metric");
+    (is_command && is_whole).then_some(words)
+}
+
+#[test]
+fn every_command_of_the_documents_is_accepted() {
+    let pages = listed().into_iter().map(|page| format!("docs/{page}"));
+    let pages = pages.chain(DOCUMENTS.map(str::to_owned)).filter(|page| page != "docs/options.md");
+    let mut count = 0;
+    let mut refused = Vec::new();
+    for page in pages {
+        let text = fs::read_to_string(root().join(&page)).expect(&page);
+        for words in commands(&text) {
+            count += 1;
+            // The help is printed where the words before it are accepted.
+            let output = heaptide().args(&words).arg("--help").output().expect("heaptide");
+            if !output.status.success() {
+                let error = String::from_utf8_lossy(&output.stderr);
+                let error = error.lines().next().unwrap_or("").to_owned();
+                refused.push(format!("{page}: heaptide {}: {error}", words.join(" ")));
+            }
+        }
+    }
+    assert!(count > 400, "found {count} commands only");
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Files of the book in YAML.
+const YAML: [&str; 4] = [
+    "examples/book/kubernetes/service.yaml",
+    "examples/book/kubernetes/reader.yaml",
+    "examples/ci/workflow.yml",
+    "examples/ci/gitlab-ci.yml",
+];
+
+#[test]
+fn files_for_other_systems_are_yaml() {
+    if !prints(&["python3", "-c", "import yaml; print('here')"], "here") {
+        return skip("yaml");
+    }
+    let code = "import sys, yaml\n\
+                for path in sys.argv[1:]:\n\
+                \x20   documents = list(yaml.safe_load_all(open(path)))\n\
+                \x20   assert documents and all(isinstance(d, dict) for d in documents), path";
+    let paths = YAML.map(|file| root().join(file));
+    let output = Command::new("python3").args(["-c", code]).args(paths).output().expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
