@@ -80,6 +80,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "private_dir",
             "library",
+            "manual_tables",
+            "manual_page",
             "monitors",
             "debuginfod",
             "options",

@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod benches;
+mod book;
 mod chores;
 mod commands;
 mod commits;
@@ -13,6 +14,7 @@ mod fuzz;
 mod imports;
 mod interface;
 mod library;
+mod links;
 mod needs;
 mod options;
 mod package;
@@ -54,6 +56,7 @@ usage: cargo xtask COMMAND
                    the same, and tries each out in clean roots of Debian and musl (needs root)
   publish [--dry-run]
                    publishes the crates that users need; or builds each from its package
+  book             builds the book of docs/SUMMARY.md with mdBook, and checks all of its links
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "package" => package::package(&root, &arguments[1..]),
         "publish" => publish::publish(&root, &arguments[1..]),
+        "book" => book::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
         "help" | "--help" | "-h" => {

@@ -1,11 +1,10 @@
 //! Checks the style rules of the repository.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use crate::problem::Problem;
 use crate::text::Text;
-use crate::{english, imports, interface, library, settings};
+use crate::{english, imports, interface, library, links, settings};
 
 /// The widest line of a source, in characters.
 pub const COLUMNS: usize = 100;
@@ -24,7 +23,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     let rules = [first_line, columns, words, danger, length, dependencies, english::check];
     let mut problems: Vec<Problem> =
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
-    problems.extend(links(texts));
+    problems.extend(links::check(texts));
     problems.extend(variables(texts));
     problems.extend(settings::check(texts));
     problems.extend(hooks(texts));
@@ -150,48 +149,6 @@ fn dependencies(text: &Text) -> Vec<Problem> {
     problems
 }
 
-/// Links between documents must have existing targets.
-fn links(texts: &[Text]) -> Vec<Problem> {
-    let paths: BTreeSet<&str> = texts.iter().map(|text| text.path.as_str()).collect();
-    let exists = |path: &str| {
-        let inside = format!("{path}/");
-        paths.contains(path) || paths.iter().any(|p| p.starts_with(&inside))
-    };
-    let mut problems = Vec::new();
-    for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
-        for (n, line) in text.lines() {
-            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                let file = target.split('#').next().unwrap_or("");
-                if file.is_empty() || file.contains("://") {
-                    continue;
-                }
-                if !exists(&resolve(&text.path, file)) {
-                    let says = format!("links to `{target}`, which is not in the repository");
-                    problems.push(Problem::new(&text.path, n, says));
-                }
-            }
-        }
-    }
-    problems
-}
-
-/// Resolves a link in the document `from` to a path relative to the root.
-fn resolve(from: &str, link: &str) -> String {
-    let mut parts: Vec<&str> = Path::new(from)
-        .parent()
-        .into_iter()
-        .flat_map(|directory| directory.iter().filter_map(|part| part.to_str()))
-        .collect();
-    for part in link.trim_end_matches('/').split('/') {
-        match part {
-            "." => {}
-            ".." => drop(parts.pop()),
-            name => parts.push(name),
-        }
-    }
-    parts.join("/")
-}
-
 /// Every variable that the recorder or the command reads must be documented.
 fn variables(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
@@ -310,18 +267,6 @@ mod tests {
         assert_eq!(dependencies(&text("Cargo.toml", "[package]\nname = \"x\"\n")).len(), 0);
         let table = "[workspace.dependencies]\nserde = \"1\"\n";
         assert_eq!(dependencies(&text("Cargo.toml", table)).len(), 0);
-    }
-
-    #[test]
-    fn a_dead_link_is_found() {
-        let texts = [
-            text("docs/a.md", "see [b](b.md#part), [c](../c.md), [d](../d), [w](https://w.org)"),
-            text("docs/b.md", ""),
-            text("d/e.rs", ""),
-        ];
-        let said = said(links(&texts));
-        assert_eq!(said.len(), 1);
-        assert!(said[0].contains("`../c.md`"), "{said:?}");
     }
 
     #[test]

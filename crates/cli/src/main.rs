@@ -13,6 +13,8 @@ mod guardian;
 mod joining;
 mod launch;
 mod library;
+mod manual_page;
+mod manual_tables;
 mod monitors;
 mod options;
 mod output_name;

@@ -110,7 +110,11 @@ impl Control {
         let mut control = Control { file: opened?, running, start_ns: 0 };
         let header = control.header()?;
         let version = header.version;
-        if header.magic != MAGIC || version < FIRST_VERSION {
+        if header.magic != MAGIC {
+            // Its process writes the magic number last.
+            return Err(Error::NoHeader { path });
+        }
+        if version < FIRST_VERSION {
             return Err(Error::Older { path, version, first: FIRST_VERSION });
         }
         if version > VERSION {
@@ -123,9 +127,12 @@ impl Control {
     /// The head, as it is now.
     pub fn header(&self) -> Result<FileHeader, Error> {
         let mut bytes = [0; size_of::<FileHeader>()];
-        self.file.read_exact_at(&mut bytes, 0).map_err(|e| self.error("read its header", e))?;
-        FileHeader::read_from_bytes(&bytes)
-            .map_err(|_| Error::NoHeader { path: self.running.file.clone() })
+        let none = || Error::NoHeader { path: self.running.file.clone() };
+        self.file.read_exact_at(&mut bytes, 0).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => none(),
+            _ => self.error("read its header", error),
+        })?;
+        FileHeader::read_from_bytes(&bytes).map_err(|_| none())
     }
 
     /// Whose profile it is.
@@ -296,3 +303,29 @@ const _: () = assert!(
         && offset_of!(FileHeader, request_value) == offset_of!(FileHeader, request_kind) + 16
         && offset_of!(FileHeader, request_text) == offset_of!(FileHeader, request_kind) + 24
 );
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProfileBuilder, Scratch};
+    use heaptide_format::Mode;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_that_its_process_just_begins_is_no_older_one() {
+        let scratch = Scratch::new("control-start");
+        let file = scratch.join("1-0.profile");
+        let running = Running { pid: 1, file: file.clone() };
+        let open = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).expect("a profile");
+            Control::open(&running).map(|_| ())
+        };
+        let mut bytes = ProfileBuilder::new(Mode::Stacks, 1, 0).finish();
+        assert!(open(&bytes).is_ok());
+        bytes[..4].fill(0);
+        for beginning in [&bytes[..], &bytes[..100], &[]] {
+            let error = open(beginning).expect_err("no header");
+            assert!(matches!(error, Error::NoHeader { .. }), "{error}");
+        }
+    }
+}

@@ -98,7 +98,11 @@ impl fmt::Display for Error {
             Error::Profile { path, doing, source } => {
                 write!(f, "{}: cannot {doing}: {source}", path.display())
             }
-            Error::NoHeader { path } => write!(f, "{}: no header", path.display()),
+            Error::NoHeader { path } => write!(
+                f,
+                "{}: the header has not been written yet (process still starting)",
+                path.display()
+            ),
             Error::Older { path, version, first } => write!(
                 f,
                 "{}: cannot control profile version {version}, expected {first} or later; \

@@ -177,7 +177,8 @@ struct Reports {
 
 impl Reports {
     fn taken(&mut self, error: Error) {
-        if !std::mem::replace(&mut self.has_taken, true) {
+        let just_starts = matches!(error, Error::NoHeader { .. });
+        if !just_starts && !std::mem::replace(&mut self.has_taken, true) {
             (self.report)(error);
         }
     }

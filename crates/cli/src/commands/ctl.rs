@@ -37,20 +37,25 @@ The program handles a request at its next allocation; snapshot, on and off do no
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Enable recording
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide on")]
     On,
     /// Disable recording; frees of recorded blocks are still counted
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide off")]
     Off,
     /// Take a snapshot, even if the program is stopped or idle
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide snapshot warm")]
     Snapshot {
         /// Name of the snapshot
         name: Option<String>,
     },
     /// Add a mark to the timeline
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide mark 'load begins'")]
     Mark {
         /// Name of the mark
         name: String,
     },
     /// Record stacks only for requests of at least this many bytes; 0 for all
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide threshold 4K")]
     Threshold {
         /// Bytes, such as 4096, 4K or 1M
         #[arg(value_parser = values::bytes)]
@@ -60,10 +65,13 @@ pub enum Action {
         below: bool,
     },
     /// Reset the counters: reports count from now on
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide reset")]
     Reset,
     /// Publish the counters that threads hold back, and add a timeline sample
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide flush")]
     Flush,
     /// Show the recording state, stack threshold, snapshots and marks
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide status")]
     Status,
 }
 

@@ -1,11 +1,14 @@
 //! `heaptide man`: manual pages from the table of options.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::{output, values};
+
+use crate::manual_page;
 
 /// `heaptide man`.
 #[derive(Args, Debug)]
@@ -18,14 +21,26 @@ pub struct ManOptions {
 
 /// Writes a page a command into a directory, or the main page to standard output.
 pub fn man(options: &ManOptions, command: clap::Command) -> Outcome {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
     match &options.directory {
         Some(directory) => {
-            std::fs::create_dir_all(directory)
+            fs::create_dir_all(directory)
                 .map_err(|e| Error::file(directory, "create the directory", e))?;
-            clap_mangen::generate_to(command, directory)
-                .map_err(|e| Error::file(directory, "write the pages", e))?;
+            write_all(&command, directory)?;
         }
-        None => output::print(|out| clap_mangen::Man::new(command).render(out))?,
+        None => output::print(|out| manual_page::write(&command, out))?,
     }
     Ok(())
+}
+
+/// Writes the page of a command, and those of its own commands.
+fn write_all(command: &clap::Command, directory: &Path) -> Result<(), Error> {
+    let path = directory.join(format!("{}.1", manual_page::display_name(command)));
+    let failed = |error| Error::file(&path, "write the page", error);
+    let mut page = Vec::new();
+    manual_page::write(command, &mut page).map_err(failed)?;
+    fs::write(&path, page).map_err(failed)?;
+    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    subcommands.map(|sub| write_all(sub, directory)).collect()
 }
