@@ -11,8 +11,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
-use heaptide_format::{Mode, PROFILE_LIMIT_MIN};
-use heaptide_format::{Mode, sample_mean};
+use heaptide_format::{Mode, PROFILE_LIMIT_MIN, sample_mean};
 
 /// The longest path a profile may have.
 pub const PATH_MAX: usize = 4096;
