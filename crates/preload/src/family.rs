@@ -213,7 +213,7 @@ type Body = extern "C" fn(&Registers, sp: u64, bp: u64, function: &Function) -> 
 /// An intercepted function. The stub at its entry passes it to [`entry`].
 #[repr(C)]
 pub struct Function {
-    /// The first field, because [`entered`] calls it.
+    /// The first field, because `entered` calls it.
     body: Body,
     /// The moved function, callable with the function's arguments.
     pub moved: Moved,
