@@ -1,4 +1,5 @@
-//! A bounded number of things that take long to make, each made by one thread whoever asks for it.
+//! A bounded number of values that take long to make. Requests at the same time share a value,
+//! which one thread makes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

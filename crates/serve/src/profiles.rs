@@ -1,4 +1,4 @@
-//! Profiles of processes in the format of pprof, made once for all who ask, and differences.
+//! Profiles of processes for pprof and OTLP. Requests at the same time share a profile.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
 /// Which profile of a process is asked for: both have the same columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
-    /// What is live comes first.
+    /// Live memory is the default column.
     Heap,
-    /// What was allocated comes first.
+    /// Allocations are the default column.
     Allocations,
 }
 
@@ -63,7 +63,7 @@ impl Which {
     }
 }
 
-/// What a profile is sent as.
+/// The form in which a profile is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// The messages of pprof.
@@ -72,7 +72,7 @@ pub(crate) enum Form {
     Text,
 }
 
-/// What a profile is of.
+/// The key of a profile that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Key {
     which: Which,
@@ -113,19 +113,19 @@ struct Maker {
     readers: Mutex<Readers>,
 }
 
-/// Readers that keep the names that they looked up, the last one that was used first.
+/// Readers that keep the names that they looked up, in order of their last use.
 #[derive(Default)]
 struct Readers {
     readers: Vec<(PathBuf, LiveTables)>,
 }
 
-/// What a process had counted at a time, by the ids of its sites.
+/// The counters of a process at an earlier time, by the ids of its sites.
 #[derive(Default)]
 struct Earlier {
     counts: FxHashMap<u32, Counts>,
 }
 
-/// What processes had allocated when profiles of OTLP were sent.
+/// The counters of processes when profiles were last sent by OTLP.
 #[derive(Default)]
 pub(crate) struct Allocated {
     /// By profile, and when that was, nanoseconds since 1970-01-01 UTC.
@@ -171,7 +171,7 @@ impl Profiles {
         self.cache.get(key, Profile::is_fresh, make).await
     }
 
-    /// What processes allocated and freed in a time from now on.
+    /// A profile of the allocations and frees in a time from now on.
     ///
     /// Errors: one cannot be read, or too many differences are being taken.
     pub(crate) async fn difference(
@@ -200,7 +200,7 @@ impl Profiles {
 impl Profiles {
     /// Profiles of processes for OTLP: what is live, and what was allocated since those that were
     /// taken before. Each process has a resource.
-    /// What cannot be read is left out.
+    /// A process that cannot be read is left out.
     pub(crate) async fn otlp(
         &self,
         processes: &[Listed],
