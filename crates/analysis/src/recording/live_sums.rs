@@ -275,7 +275,9 @@ impl LiveSums {
             };
             [self.string(name.attribute), value]
         });
-        self.names.insert(id, name.clone());
+        if self.names.len() < GROUPS_MAX {
+            self.names.insert(id, name.clone()); // others are read again when they are needed
+        }
         name
     }
 
