@@ -1,4 +1,4 @@
-//! Where requests come from, and tokens.
+//! The origin of requests, and tokens.
 //!
 //! A page of another site can have a browser send requests here: its name may lead to this machine
 //! (DNS rebinding), which the `Host` header shows; or it names this server, which `Origin` and
@@ -25,7 +25,7 @@ const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src 'self' dat
     worker-src blob:; style-src-attr 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// What a server is called in the header `Host`.
+/// Names of a server in the header `Host`.
 #[derive(Clone, Debug)]
 pub enum Hosts {
     /// These names with their ports, and no other.

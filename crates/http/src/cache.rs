@@ -1,4 +1,5 @@
-//! A bounded cache of values that are expensive to compute; each is computed once, by one thread.
+//! A bounded number of values that take long to make. Requests at the same time share a value,
+//! which one thread makes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

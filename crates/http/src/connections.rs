@@ -21,7 +21,7 @@ const LAST: Duration = Duration::from_secs(10);
 /// How long nothing is accepted after the system had no room for a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
-/// What clients may take.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at the same time; more wait.
@@ -93,8 +93,8 @@ async fn accept(
     }
 }
 
-/// Answers the requests of a connection; once the server has `ended`, no more than the one that is
-/// being answered.
+/// Answers the requests of a connection. After the end of the server, or of its own life, it
+/// answers only the request that has begun.
 async fn answer(stream: TcpStream, routes: Router, limits: Limits, mut ended: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true); // an answer is late otherwise, and the same
     let mut connection = pin!(

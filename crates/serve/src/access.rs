@@ -1,4 +1,5 @@
-//! Who is answered: programs, and pages of this server; with a token only who has it.
+//! Access control: requests of programs and of pages of this server, with the token if there is
+//! one.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use axum::http::header::AUTHORIZATION;
 use heaptide_http::Refusal;
 use heaptide_http::access::{Hosts, is_same};
 
-/// Who is answered.
+/// The rules by which requests are answered or refused.
 pub(crate) struct Access {
     hosts: Hosts,
     token: Option<String>,

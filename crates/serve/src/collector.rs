@@ -30,7 +30,7 @@ pub const SERIES_MIN: usize = 200;
 const LOSS: Definition = Definition::counter(
     "heaptide_losses",
     "",
-    "What the recorder could not record, by kind, of all processes since this server started.",
+    "Events that the recorder lost, by kind, in all processes read since this server started.",
 );
 
 /// A process of a reading.
@@ -39,18 +39,18 @@ pub(crate) struct Listed {
     pub(crate) pid: Arc<str>,
     /// The name of its file.
     pub(crate) program: Arc<str>,
-    /// None of all that have no series of their own.
+    /// None for the row of all processes without series of their own.
     pub(crate) image: Option<Arc<Image>>,
 }
 
-/// What was read at one time.
+/// All processes, as they were read at one time.
 pub(crate) struct Reading {
     pub(crate) families: Vec<Family>,
     /// The processes that points name.
     pub(crate) processes: Vec<Listed>,
     /// All that run, the largest first.
     pub(crate) running: Vec<Listed>,
-    /// Why something cannot be read, a line each.
+    /// Reasons why something cannot be read, a line each.
     pub(crate) failures: Vec<String>,
     pub(crate) read_at: Instant,
     /// The processor time that it took.

@@ -1,17 +1,17 @@
-//! Why there is no server.
+//! Errors that prevent the server from starting.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// What failed, and what to do instead.
+/// An error that prevents the server from starting.
 #[derive(Debug)]
 pub enum Error {
     /// Nothing can listen at the address.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The server cannot be started.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// It only grows. Its name is followed by `_total`.
     Counter,
     /// It goes up and down.
     Gauge,
-    /// Its labels are what it is about; its value is 1. Its name is followed by `_info`.
+    /// Its labels describe something; its value is 1. Its name is followed by `_info`.
     Info,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Definition {
     pub(crate) kind: Kind,
     /// The unit at the end of the name; empty if it is none but a number of something.
     pub(crate) unit: &'static str,
-    /// What it is, in a sentence.
+    /// A sentence that explains it.
     pub(crate) help: &'static str,
 }
 

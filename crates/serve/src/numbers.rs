@@ -28,7 +28,7 @@ pub(crate) const COUNTERS: [Definition; 10] = [
     Definition::counter(
         "heaptide_process_losses",
         "",
-        "What the recorder could not record, of all kinds: see heaptide_losses.",
+        "Events that the recorder lost, of all kinds: see heaptide_losses.",
     ),
 ];
 
@@ -105,14 +105,14 @@ pub(crate) const START_TIME: Definition = Definition::gauge(
     "Start of the recorded program, in seconds since 1970-01-01 UTC.",
 );
 
-/// What the process is.
+/// Labels that describe the process.
 pub(crate) const PROCESS_INFO: Definition =
     Definition::info("heaptide_process", "The recorded program and its recording.");
 
 /// Series of a process beside those of its scopes and labels.
 pub(crate) const SERIES_OF_PROCESS: usize = COUNTERS.len() + GAUGES.len() + 2;
 
-/// What is counted of a process.
+/// The values of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) counters: [u64; COUNTERS.len()],
@@ -153,7 +153,7 @@ impl Numbers {
         }
     }
 
-    /// What is left of a process that has ended: counters and the peaks.
+    /// The values that a process has after its end: counters and the peaks.
     pub(crate) fn after_end(&self) -> Numbers {
         let [_, _, peak, _, mapped_peak, ..] = self.gauges;
         let none = None;
@@ -230,7 +230,7 @@ pub(crate) const LABEL_GAUGES: [Definition; 2] = [
 /// Series of a scope or label.
 pub(crate) const SERIES_OF_GROUP: usize = SCOPE_COUNTERS.len() + SCOPE_GAUGES.len();
 
-/// What is counted of a scope or label.
+/// The values of a scope or label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct GroupNumbers {
     pub(crate) counters: [u64; SCOPE_COUNTERS.len()],

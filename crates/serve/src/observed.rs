@@ -1,4 +1,4 @@
-//! One process image: what was read of it last, and the same of its scopes and labels.
+//! A process image: the values that were read last, of itself and of its scopes and labels.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,8 @@ use heaptide_render::shared::names::printable;
 use crate::numbers::{COUNTERS, GroupNumbers, Numbers, SCOPE_COUNTERS, add, raise};
 use crate::watch::Image;
 
-/// What a group is called for which there is no place. A scope or label of this name is in it, too.
+/// The name of the group that adds up all groups without a place. A scope or label of this name is
+/// added to it, too.
 pub(crate) const OTHER: &str = "(other)";
 
 /// Whether a group is a scope path or a label.
@@ -28,14 +29,14 @@ pub(crate) struct Counted {
     pub(crate) kind: GroupKind,
     /// The path, or the label.
     pub(crate) name: Arc<str>,
-    /// What memory a label is of.
+    /// The kind of memory that has a label.
     pub(crate) memory: SiteKind,
     pub(crate) numbers: GroupNumbers,
     /// By how much its counters grew at the last reading.
     grown: [u64; SCOPE_COUNTERS.len()],
 }
 
-/// What the groups of a process without places count together: scopes, then labels.
+/// The sums of all scopes, or labels, of a process that have no place.
 #[derive(Default)]
 pub(crate) struct Rest {
     pub(crate) numbers: GroupNumbers,
@@ -49,7 +50,7 @@ pub(crate) struct Observed {
     pub(crate) pid: Arc<str>,
     /// The name of its file.
     pub(crate) program: Arc<str>,
-    /// None of one that has ended.
+    /// None after the end.
     sums: Option<LiveSums>,
     pub(crate) numbers: Numbers,
     pub(crate) grown: [u64; COUNTERS.len()],
@@ -82,7 +83,7 @@ impl Observed {
         })
     }
 
-    /// Reads what it has counted.
+    /// Reads its counters.
     ///
     /// Errors: its profile cannot be read.
     pub(crate) fn read(&mut self, scratch: &mut Scratch) -> Result<(), Error> {

@@ -52,7 +52,7 @@ const START: Definition = Definition::gauge(
     "Start of this server, in seconds since 1970-01-01 UTC.",
 );
 
-/// What a reading knows of the server.
+/// The state of the server at a reading.
 pub(crate) struct State {
     pub(crate) version: &'static str,
     pub(crate) recordings: u64,
@@ -110,5 +110,5 @@ fn start_time() -> Option<f64> {
     Some((now.as_secs_f64() - since_boot.as_secs_f64() + ticks / TICKS_PER_SECOND).round())
 }
 
-/// What `/proc` counts in, on every Linux.
+/// Clock ticks of `/proc` in a second, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -1,13 +1,13 @@
-//! Which of many have series of their own: a bounded number, the largest, but no other ones at each
-//! reading. Series that come and go would be many in the memory of who stores them, and their rates
-//! unknown.
+//! The choice of processes, scopes and labels that have series of their own: a bounded number of
+//! the largest. The choice changes slowly: a series that comes and goes has no rate, and Prometheus
+//! keeps it in its index for hours.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-/// What has a place keeps it at least so long.
+/// A place is kept at least so long.
 const KEPT: Duration = Duration::from_secs(600);
 /// After that a place goes to another one only if that is so many times as large.
 const LARGER: u64 = 2;
@@ -32,7 +32,7 @@ impl<K: Copy + Eq + Ord + Hash> Places<K> {
         self.held.contains_key(key)
     }
 
-    /// Gives places to the largest of all that there are. Who is not among `all` loses its place.
+    /// Gives places to the largest. A key that is not in `all` loses its place.
     pub(crate) fn update(&mut self, all: &[(K, u64)], now: Instant) {
         let sizes: FxHashMap<K, u64> = all.iter().copied().collect();
         self.held.retain(|key, _| sizes.contains_key(key));

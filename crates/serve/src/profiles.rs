@@ -1,4 +1,4 @@
-//! Profiles of processes in the format of pprof, made once for all who ask, and differences.
+//! Profiles of processes for pprof and OTLP. Requests at the same time share a profile.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
 /// Which profile of a process is asked for: both have the same columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
-    /// What is live comes first.
+    /// Live memory is the default column.
     Heap,
-    /// What was allocated comes first.
+    /// Allocations are the default column.
     Allocations,
 }
 
@@ -63,7 +63,7 @@ impl Which {
     }
 }
 
-/// What a profile is sent as.
+/// The form in which a profile is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// The messages of pprof.
@@ -72,7 +72,7 @@ pub(crate) enum Form {
     Text,
 }
 
-/// What a profile is of.
+/// The key of a profile that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Key {
     which: Which,
@@ -113,32 +113,42 @@ struct Maker {
     readers: Mutex<Readers>,
 }
 
-/// Readers that keep the names that they looked up, the last one that was used first.
+/// Readers that keep the names that they looked up, in order of their last use.
 #[derive(Default)]
 struct Readers {
-    readers: Vec<(PathBuf, LiveTables)>,
+    /// By number of the image.
+    readers: Vec<(u64, LiveTables)>,
 }
 
-/// What a process had counted at a time, by the ids of its sites.
+/// The counters of a process at an earlier time, by the ids of its sites.
 #[derive(Default)]
 struct Earlier {
     counts: FxHashMap<u32, Counts>,
 }
 
-/// What processes had allocated when profiles of OTLP were sent.
+/// The counters of processes when profiles were last sent by OTLP.
 #[derive(Default)]
 pub(crate) struct Allocated {
-    /// By profile, and when that was, nanoseconds since 1970-01-01 UTC.
-    known: FxHashMap<PathBuf, (Earlier, u64)>,
-    /// The same of those that have been made and are not sent yet.
-    next: FxHashMap<PathBuf, (Earlier, u64)>,
+    /// By number of the image, and when that was, nanoseconds since 1970-01-01 UTC.
+    known: FxHashMap<u64, (Arc<Earlier>, u64)>,
+    /// The same of profiles that have been made and are not accepted yet.
+    next: FxHashMap<u64, (Arc<Earlier>, u64)>,
 }
 
 impl Allocated {
-    /// After what was made has been taken, or not.
-    pub(crate) fn after(self, was_taken: bool) -> Allocated {
-        let known = if was_taken { self.next } else { self.known };
+    /// The counters after the profiles that were made have been accepted, or not.
+    pub(crate) fn after(self, was_accepted: bool) -> Allocated {
+        let known = if was_accepted { self.next } else { self.known };
         Allocated { known, next: FxHashMap::default() }
+    }
+
+    /// Keeps the counters of images that run and have no new profile.
+    fn keep(&mut self, running: impl Iterator<Item = u64>) {
+        for number in running {
+            if let Some(known) = self.known.get(&number) {
+                self.next.entry(number).or_insert_with(|| known.clone());
+            }
+        }
     }
 }
 
@@ -171,7 +181,7 @@ impl Profiles {
         self.cache.get(key, Profile::is_fresh, make).await
     }
 
-    /// What processes allocated and freed in a time from now on.
+    /// A profile of the allocations and frees in a time from now on.
     ///
     /// Errors: one cannot be read, or too many differences are being taken.
     pub(crate) async fn difference(
@@ -188,19 +198,17 @@ impl Profiles {
         let wanted = wanted(processes);
         let begin = Instant::now();
         let files: Vec<PathBuf> = wanted.iter().map(|image| image.running.file.clone()).collect();
-        // What has ended meanwhile is left out.
+        // A process that has ended meanwhile is left out.
         let read = move || Ok(files.iter().map(|file| Earlier::read(file).ok()).collect());
         let earlier: Vec<Option<Earlier>> = blocking(read).await?;
         tokio::time::sleep(time).await;
         let maker = self.maker.clone();
         blocking(move || maker.make(which, &wanted, Some(&earlier), begin.elapsed())).await
     }
-}
 
-impl Profiles {
-    /// Profiles of processes for OTLP: what is live, and what was allocated since those that were
-    /// taken before. Each process has a resource.
-    /// What cannot be read is left out.
+    /// Profiles of processes for OTLP: live memory, and allocations since the last profiles that
+    /// the collector accepted. Each process has a resource. A process that cannot be read is left
+    /// out.
     pub(crate) async fn otlp(
         &self,
         processes: &[Listed],
@@ -209,16 +217,17 @@ impl Profiles {
         version: &'static str,
     ) -> Result<(Vec<u8>, Allocated), Refusal> {
         let images: Vec<Option<Arc<Image>>> =
-            processes.iter().take(PROCESSES_MAX).map(|listed| listed.image.clone()).collect();
+            processes.iter().map(|listed| listed.image.clone()).collect();
         let maker = self.maker.clone();
         blocking(move || {
             let mut all = otlp_profiles::Profiles::new(version);
-            for (image, resource) in images.iter().zip(&resources) {
+            for (image, resource) in images.iter().zip(&resources).take(PROCESSES_MAX) {
                 if let Some(image) = image {
                     // It has ended meanwhile, or the state of the server has the reason.
                     let _ = maker.add_otlp(&mut all, &mut allocated, image, resource);
                 }
             }
+            allocated.keep(images.iter().flatten().map(|image| image.number));
             Ok((all.finish(), allocated))
         })
         .await
@@ -296,7 +305,7 @@ impl Maker {
                 Some(Some(earlier)) => Some(earlier),
                 None => None,
             };
-            let process = match readers.read(&image.running.file) {
+            let process = match readers.read(image) {
                 Ok(process) => self.prepared(process),
                 Err(refusal) => {
                     failure = Some(refusal);
@@ -314,16 +323,14 @@ impl Maker {
         let cost = processor_time().saturating_sub(begin);
         Ok(Profile { bytes: bytes.into(), made_at, cost })
     }
-}
 
-impl Maker {
     /// The stacks with most, as `heaptide export --format stacks` writes them.
     fn make_text(&self, which: Which, wanted: &[Arc<Image>]) -> Result<Profile, Refusal> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let (made_at, begin) = (Instant::now(), processor_time());
         let mut text = Bounded { bytes: Vec::new() };
         for image in wanted {
-            let process = self.prepared(readers.read(&image.running.file)?);
+            let process = self.prepared(readers.read(image)?);
             if stacks::write(&mut text, &process, which.measure(), None).is_err() {
                 text.bytes.extend_from_slice(b"\n# cut here: `heaptide export` writes all\n");
                 break;
@@ -343,10 +350,10 @@ impl Maker {
         let (file, start_ns) = (&*image.running.file, image.summary.start_realtime_ns);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the tables, which may have later ones: those are in the next profiles.
-        let (now, now_ns) = (Earlier::read(file)?, now_ns());
-        let process = self.prepared(readers.read(file)?);
+        let (now, now_ns) = (Arc::new(Earlier::read(file)?), now_ns());
+        let process = self.prepared(readers.read(image)?);
         let mut rows = now.by_row(&process);
-        let from_ns = match allocated.known.get(file) {
+        let from_ns = match allocated.known.get(&image.number) {
             None => start_ns,
             Some((earlier, time_ns)) => {
                 for (row, before) in rows.iter_mut().zip(earlier.by_row(&process)) {
@@ -356,7 +363,7 @@ impl Maker {
             }
         };
         all.add(&process, &rows, resource, Span { from_ns, to_ns: now_ns });
-        allocated.next.insert(file.to_owned(), (now, now_ns));
+        allocated.next.insert(image.number, (now, now_ns));
         Ok(())
     }
 }
@@ -388,12 +395,15 @@ pub(crate) fn now_ns() -> u64 {
 
 impl Readers {
     /// The tables of a process as they are now.
-    fn read(&mut self, file: &Path) -> Result<Process, Refusal> {
-        let readers = &mut self.readers;
-        let known = readers.iter().position(|(own, _)| own == file);
-        let mut reader = known.map_or_else(|| LiveTables::new(file), |at| readers.remove(at).1);
+    fn read(&mut self, image: &Image) -> Result<Process, Refusal> {
+        let (number, readers) = (image.number, &mut self.readers);
+        let known = readers.iter().position(|(own, _)| *own == number);
+        let mut reader = match known {
+            Some(at) => readers.remove(at).1,
+            None => LiveTables::new(&image.running.file),
+        };
         let process = reader.read(&mut |_, _| {});
-        readers.insert(0, (file.to_owned(), reader));
+        readers.insert(0, (number, reader));
         readers.truncate(READERS_MAX);
         Ok(process?)
     }

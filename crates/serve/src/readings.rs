@@ -41,7 +41,7 @@ impl Readings {
         Readings { collector: Arc::new(Mutex::new(collector)), cache: Cache::new(READINGS) }
     }
 
-    /// What there is, as it was a short time ago.
+    /// A reading that is new or a short time old.
     ///
     /// Errors: the server has a fault.
     pub(crate) async fn now(&self) -> Result<Arc<Reading>, Refusal> {

@@ -19,7 +19,7 @@ use crate::readings::Readings;
 use crate::routes;
 use crate::target::Target;
 
-/// What clients may take. The longest answer is a difference.
+/// Limits for clients. The longest answer is a difference.
 const LIMITS: Limits = Limits {
     connections: 64,
     head: Duration::from_secs(20),
@@ -29,23 +29,23 @@ const LIMITS: Limits = Limits {
 /// Threads that read recordings.
 const READERS: usize = 4;
 
-/// What is served, and where.
+/// The options of the server.
 pub struct Options {
-    /// Whose metrics and profiles.
+    /// Programs whose metrics and profiles are served.
     pub targets: Vec<Target>,
-    /// Where; port 0 is any that is free.
+    /// The address to listen on; port 0 is any that is free.
     pub address: SocketAddr,
     /// Names in the header `Host` that are answered beside addresses.
     pub names: Vec<String>,
-    /// What clients have to know; none if all are answered.
+    /// The token that requests need; none if they need none.
     pub token: Option<String>,
     /// Series of `/metrics`, at most.
     pub series: usize,
     /// How long processes that have ended are kept.
     pub linger: Duration,
-    /// Selects what is shown in profiles.
+    /// Applies the selection of the command line to processes in profiles.
     pub prepare: Prepare,
-    /// Where metrics and profiles are sent, if anywhere.
+    /// The collector that gets metrics and profiles, if there is one.
     pub otlp: Option<Otlp>,
     /// The version of the command.
     pub version: &'static str,
@@ -81,7 +81,7 @@ impl Server {
         Ok(Server { listener, address, app, pusher, runtime: runtime.map_err(Error::Start)? })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! What the command line names: recordings, directories of them, processes.
+//! Targets of the command line: recordings, directories of them, processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heaptide_analysis::recording::{profiles_in, recordings_in, running};
 /// Recordings of a directory that are looked at; names that sort later are left out.
 const RECORDINGS_MAX: usize = 1000;
 
-/// Whose metrics are served.
+/// Programs whose metrics are served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// All processes of a recording.
@@ -29,7 +29,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// What a word of the command line names: a path, or the id of a recorded process.
+    /// The target of a word of the command line: a path, or the id of a recorded process.
     ///
     /// Errors: there is no such thing, or the process is not recorded.
     ///
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// Whether a directory is a recording, perhaps one that has no profile yet.
+/// Whether a directory is a recording, which may have no profile yet.
 fn is_recording(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(RECORDING_SUFFIX)

@@ -17,7 +17,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The one that a client takes, by its header `Accept`.
+    /// The format that a client accepts, by its header `Accept`.
     pub(crate) fn accepted(accept: &str) -> Format {
         let is_open = |part: &str| {
             let mut fields = part.split(';').map(str::trim);

@@ -1,5 +1,4 @@
-//! Which process images there are: found when a directory has changed, and looked at until they
-//! have ended.
+//! Finds process images when a directory has changed, and observes them until they have ended.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -35,7 +34,7 @@ pub(crate) struct Image {
     pub(crate) recording: PathBuf,
 }
 
-/// What has changed.
+/// Images that began or ended since the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Images that are running and were not known.
@@ -66,7 +65,8 @@ struct Profile {
     inode: u64,
     /// When it was seen first.
     found: Instant,
-    /// When its image started, nanoseconds since 1970-01-01 UTC; none of one that never ran here.
+    /// When its image started, nanoseconds since 1970-01-01 UTC; none if it has not been seen
+    /// running.
     start_realtime_ns: Option<u64>,
     state: State,
 }
@@ -102,7 +102,7 @@ impl Watch {
         self.recordings.len()
     }
 
-    /// Looks for what began and what ended.
+    /// Looks for images that began or ended.
     pub(crate) fn look(&mut self) -> Changes {
         let mut changes = Changes::default();
         self.list();
@@ -190,7 +190,7 @@ impl Watch {
             {
                 changes.ended.push(*number);
                 profile.state = State::Over;
-                // What took its place is to be found.
+                // Another profile may have taken its place.
                 if let Some(stamp) = self.recordings.get_mut(directory_of(file)) {
                     *stamp = Stamp::NONE;
                 }
@@ -268,7 +268,8 @@ impl Watch {
         })
     }
 
-    /// A profile whose header has not been written yet is none to complain about.
+    /// Notes a profile that cannot be opened. A profile whose header has not been written yet is no
+    /// failure.
     fn note_unreadable(&mut self, file: &Path) {
         let opened = input::open(file);
         if let Some(error) = opened.err().filter(|error| error.kind() != ErrorKind::NotFound) {

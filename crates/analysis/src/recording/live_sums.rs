@@ -37,7 +37,7 @@ const UNKNOWN: [u32; 2] = [NONE - 1; 2];
 const REST_OF_SCOPES: u32 = 0;
 const REST_OF_LABELS: u32 = 1;
 
-/// What a sum is of.
+/// The scope path or label of a sum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Group {
     /// Allocations made in a scope path and not in scopes inside it: `load > parse`.
@@ -46,7 +46,7 @@ pub enum Group {
     Label {
         /// The label.
         name: String,
-        /// What memory it is.
+        /// The kind of memory.
         kind: SiteKind,
     },
     /// Scope paths for which there was no room.
@@ -107,7 +107,7 @@ impl LiveSums {
         })
     }
 
-    /// Reads what was counted so far; false if that is what was read before.
+    /// Reads the counters; false if nothing has changed since the last look.
     ///
     /// Errors: the file cannot be read, or contradicts the format.
     pub fn look(&mut self, scratch: &mut Scratch) -> Result<bool, Error> {
@@ -275,7 +275,9 @@ impl LiveSums {
             };
             [self.string(name.attribute), value]
         });
-        self.names.insert(id, name.clone());
+        if self.names.len() < GROUPS_MAX {
+            self.names.insert(id, name.clone()); // others are read again when they are needed
+        }
         name
     }
 

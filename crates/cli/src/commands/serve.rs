@@ -27,12 +27,12 @@ const TOKEN_MAX: usize = 4096;
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_EXAMPLE)]
 pub struct ServeOptions {
-    /// Whose metrics: recordings, directories with recordings, also with those that come later,
-    /// and process ids of recorded programs [default: all *.heaptide here]
+    /// Programs to serve: recordings, directories with recordings (also those created later), and
+    /// process ids of recorded programs [default: all *.heaptide here]
     #[arg(value_name = "REC|DIR|PID")]
     pub targets: Vec<PathBuf>,
-    /// Listen on this address; with one that is not a loopback address other machines can read
-    /// what is served
+    /// Listen on this address; any other than a loopback address lets other machines read metrics
+    /// and profiles
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9743",
         value_parser = socket_address)]
     pub listen: SocketAddr,
@@ -46,8 +46,8 @@ pub struct ServeOptions {
     /// Require the token in FILE from clients (Authorization: Bearer), except at /healthz
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Answer requests to this name of the machine; addresses, localhost and, where other machines
-    /// are answered, the name of this one are known
+    /// Answer requests to this host name, too; addresses, localhost and, unless --listen is a
+    /// loopback address, the name of this machine need no option
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
     /// Send metrics to the OpenTelemetry collector at this address (OTLP over HTTP)
@@ -97,19 +97,18 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     .map_err(Error::library)?;
     let address = server.address();
     if !address.ip().is_loopback() {
-        let token = if options.token_file.is_some() { "that have the token" } else { "" };
-        let hint = if token.is_empty() { "; --token-file requires a token" } else { "" };
-        message(format_args!(
-            "--listen {address}: all machines that reach it {token} can read metrics and \
-             profiles{hint}"
-        ));
+        let rule = match options.token_file {
+            Some(_) => "with the token can read metrics and profiles",
+            None => "can read metrics and profiles; --token-file requires a token",
+        };
+        message(format_args!("--listen {address}: other machines {rule}"));
     }
     output::print_text(|out| writeln!(out, "http://{address}/metrics"))?;
     server.run().map_err(Error::library)?;
     Ok(())
 }
 
-/// What the command line names, or all recordings here.
+/// The targets of the command line, or all recordings here.
 fn targets(given: &[PathBuf]) -> Result<Vec<Target>, Error> {
     if given.is_empty() {
         return Ok(vec![Target::Directory(PathBuf::from("."))]);

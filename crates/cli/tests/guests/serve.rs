@@ -323,6 +323,30 @@ fn what_cannot_be_answered_is_refused_in_a_line() {
 }
 
 #[test]
+fn an_address_that_other_machines_reach_is_stated() {
+    let place = scratch("serve-remote");
+    let words = ["serve", "--listen", "0.0.0.0:0", "."];
+    let mut command = heaptide();
+    command.args(words).current_dir(&place).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("heaptide serve");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("errors")).read_line(&mut line).expect("a line");
+    let address = line.split(' ').nth(2).expect("an address").trim_end_matches(':').to_owned();
+    let port = address.rsplit(':').next().expect("a port");
+    let served = Served { child, address: format!("127.0.0.1:{port}"), errors: place };
+    let rule = "other machines can read metrics and profiles; --token-file requires a token";
+    assert_eq!(line, format!("heaptide: --listen 0.0.0.0:{port}: {rule}\n"));
+    let of_host = |host: &str| {
+        let host = format!("Host: {host}");
+        http_client::ask(&served.address, "GET /healthz HTTP/1.1", &[&host], "").status
+    };
+    assert_eq!(of_host("10.1.2.3:9743"), 200, "the address of a pod");
+    assert_eq!(of_host("evil.example"), 403);
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    assert_eq!(of_host(own.trim()), 200);
+}
+
+#[test]
 fn what_cannot_be_served_is_a_line_and_status_2() {
     let place = scratch("serve-wrong");
     let refused = |words: &[&str]| {
@@ -416,6 +440,10 @@ fn the_state_has_the_reason_why_nothing_can_be_read() {
     assert_eq!(state.status, 503, "{}", state.text());
     assert!(state.text().starts_with("a.heaptide: no such"), "{}", state.text());
     assert_eq!(of_recording.get("/metrics").status, 200);
+    let mut again = Steps::start(&place, &[]);
+    again.steps("b");
+    assert_totals(&of_recording.until_running(1), &again.pid(), [5, 0, 5, 25000, 25000]);
+    assert_eq!(of_recording.get("/healthz").text(), "ok: 1 process runs\n");
     let errors = fs::read_to_string(&of_recording.errors).expect("its errors");
     assert_eq!(errors, "", "nothing is printed");
 }

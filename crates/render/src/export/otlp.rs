@@ -1,4 +1,4 @@
-//! What metrics and profiles of OTLP share: attributes, resources, instrumentation scopes.
+//! The common parts of metrics and profiles of OTLP: attributes, resources, instrumentation scopes.
 //!
 //! Fields are numbered as in github.com/open-telemetry/opentelemetry-proto, version 1.11,
 //! `common/v1/common.proto` and `resource/v1/resource.proto`.
@@ -26,7 +26,7 @@ impl From<u64> for Value {
     }
 }
 
-/// Who something is of: attributes by the names of the semantic conventions.
+/// The source of metrics or profiles: attributes by the names of the semantic conventions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resource {
     /// Names and values.

@@ -80,11 +80,11 @@ pub struct Profiles {
     stacks: Table,
 }
 
-/// What samples have in common that are one: the stack and the attributes.
+/// The identity of a sample: its stack and attributes.
 type Identity = (u64, Vec<u64>);
 
 impl Profiles {
-    /// None yet; `version` is that of the command.
+    /// Begins without profiles; `version` is that of the command.
     pub fn new(version: &'static str) -> Profiles {
         let mut strings = Table::default();
         strings.messages.bytes(dictionary::STRINGS, b"");

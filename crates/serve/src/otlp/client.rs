@@ -20,7 +20,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are read.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// Why a collector did not take something.
+/// The reason why a collector did not accept a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
     /// There is no connection.

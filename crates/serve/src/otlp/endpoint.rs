@@ -12,11 +12,11 @@ pub struct Endpoint {
     /// A name or an address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What is before `/v1/metrics`; empty or with a slash in front.
+    /// The part of paths before `/v1/metrics`; empty or with a slash in front.
     pub(crate) path: String,
 }
 
-/// Why a text is no such address.
+/// The error of a text that is no such address.
 #[derive(PartialEq, Eq, Debug)]
 pub struct NoEndpoint(&'static str);
 

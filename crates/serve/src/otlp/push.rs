@@ -20,10 +20,10 @@ const METRICS: &str = "/v1/metrics";
 /// The path of profiles, as the protocol stands.
 const PROFILES: &str = "/v1development/profiles";
 
-/// Prints a line for the person who has started the server.
+/// Prints a line on standard error.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Where metrics and profiles are sent.
+/// The options of sending.
 pub struct Otlp {
     /// The collector.
     pub endpoint: Endpoint,
@@ -72,7 +72,8 @@ impl Pusher {
         }
     }
 
-    /// Sends profiles of all that runs. What could not be sent is in those that follow.
+    /// Sends profiles of all processes that run. Allocations that could not be sent are in the next
+    /// profiles.
     async fn send_profiles(&mut self, reading: &Reading) {
         if reading.running.is_empty() {
             return;

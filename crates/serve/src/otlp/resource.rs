@@ -1,4 +1,5 @@
-//! What metrics and profiles are of, by the names of the semantic conventions.
+//! Resources of metrics and profiles: processes and this server, by the names of the semantic
+//! conventions.
 
 use std::fs;
 
