@@ -7,7 +7,6 @@
 //!
 //! A file whose oldest chunks were dropped has version 2 and a [`TraceCut`] behind its head.
 //!
-//!
 //! - What is behind the extent's header, `committed` bytes of it, decodes without any other extent:
 //!   the crate `heaptide-trace` has the form of the records.
 //! - An extent that is full is moved to the file by whoever supervises the process; then its
@@ -31,7 +30,6 @@ pub const TRACE_ON: u32 = 1;
 pub const TRACE_FREE_STACKS: u32 = 2;
 /// Each begin and end of a scope has a record, when it happens.
 pub const TRACE_SCOPES: u32 = 4;
-
 /// Frees have the site and the usable size of their block: those of blocks whose allocation was
 /// dropped count all the same.
 pub const TRACE_ENDS: u32 = 8;

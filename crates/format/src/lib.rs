@@ -98,14 +98,14 @@ pub const KEY_LABELLED: u32 = 1 << 30;
 pub const STRING_GRANULE: u64 = 8;
 /// The longest string the recorder stores, in bytes; longer ones are cut.
 pub const STRING_MAX: usize = 64 * 1024;
+/// The least limit of a profile, in bytes: less has no room for modules and threads.
+pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// Bits of [`Node::key`] that hold the address; the module's index is above.
 pub const ADDRESS_BITS: u32 = 48;
 /// The file name of a profile ends with this.
 pub const PROFILE_SUFFIX: &str = ".profile";
 /// A snapshot, a copy of the profile at some moment, is `PID-IMAGE.NUMBER` with this.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// The least limit of a profile: less has no room for modules and threads.
-pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// The copy that figures are counted from after a reset is `PID-IMAGE` with this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
 

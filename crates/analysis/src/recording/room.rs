@@ -113,9 +113,10 @@ impl Room {
             if let Some(image) = image.filter(|_| file_names::is_file_of_recording(&name)) {
                 let files = all.entry(image).or_default();
                 files.bytes += bytes;
-                match name.ends_with(PROFILE_SUFFIX) {
-                    true => files.profile = Some(path),
-                    false => files.others.push(path),
+                if name.ends_with(PROFILE_SUFFIX) {
+                    files.profile = Some(path);
+                } else {
+                    files.others.push(path);
                 }
             }
         }
