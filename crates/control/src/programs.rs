@@ -29,6 +29,8 @@ pub(crate) struct Programs {
     running: Vec<Program>,
     ends: Ends,
     next_ends: Instant,
+    /// What ended before now is none of this command's business: it was recorded by others.
+    ignores_ended: bool,
     /// Control groups, if a trigger needs them.
     groups: Option<Groups>,
     /// Process and whether it failed, where the command that started it knows.
@@ -81,7 +83,13 @@ enum Seen {
 pub(crate) type Report<'a> = &'a mut dyn FnMut(Error);
 
 impl Programs {
-    pub(crate) fn new(recording: &Path, only: Option<u32>, triggers: Vec<Trigger>) -> Programs {
+    /// Those of a recording, or of one process of it. `is_own`: this command has begun it.
+    pub(crate) fn new(
+        recording: &Path,
+        only: Option<u32>,
+        is_own: bool,
+        triggers: Vec<Trigger>,
+    ) -> Programs {
         let has_oom = triggers.iter().any(|trigger| trigger.when == When::Oom);
         Programs {
             recording: recording.to_owned(),
@@ -91,6 +99,7 @@ impl Programs {
             running: Vec::new(),
             ends: Ends::new(recording),
             next_ends: Instant::now(),
+            ignores_ended: !is_own,
             groups: has_oom.then(Groups::new),
             known_end: None,
             taken: 0,
@@ -125,7 +134,7 @@ impl Programs {
 
     /// Looks for programs that are new in the recording.
     pub(crate) fn look_for_more(&mut self) {
-        let Programs { triggers, running, ends, groups, only, .. } = self;
+        let Programs { triggers, running, ends, groups, only, ignores_ended, .. } = self;
         let mut writers = Writers::NotSearched;
         self.listing.look_for_more(|profile| {
             let pid = match pid_in(profile) {
@@ -140,6 +149,9 @@ impl Programs {
             if !writer.pid_is_known {
                 // In a container it has another pid; one that has ended has none any more.
                 let found = writers.search(ends)?.iter().find(|other| other.file == profile);
+                if found.is_none() && *ignores_ended {
+                    return Some(());
+                }
                 writer.pid_is_known = true;
                 writer.running = found.cloned().unwrap_or(writer.running);
             }
@@ -152,6 +164,7 @@ impl Programs {
             running.push(Program { control, writer, group, seen, is_asked: false });
             Some(())
         });
+        self.ignores_ended = false;
     }
 
     /// Takes a snapshot of each program for which a trigger is due, at a time since some start.

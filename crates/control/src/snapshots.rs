@@ -43,7 +43,8 @@ pub struct Plan {
     pub only: Option<u32>,
     /// The bytes on disk that the recording may take, if that is limited.
     pub max_recording: Option<u64>,
-    /// The process that was started, as it calls itself; its profile stays whatever the limit is.
+    /// The process that this command has started or attached to, as it calls itself: its profile
+    /// stays whatever the limit is.
     pub started: Option<u32>,
 }
 
@@ -199,7 +200,7 @@ impl Taking {
         };
         let now = Instant::now();
         Taking {
-            programs: Programs::new(recording, only, triggers),
+            programs: Programs::new(recording, only, started.is_some(), triggers),
             ring: Ring::new(recording, keep),
             room: max_recording.map(|bytes| Room::new(recording, bytes, started)),
             max_recording: max_recording.unwrap_or(0),
@@ -263,6 +264,8 @@ impl Taking {
     fn take_all(&mut self, name: &str) {
         let reports = &mut self.reports;
         self.programs.look_for_more();
+        self.programs.search_again();
+        self.programs.look_at_ends(&mut |error| reports.taken(error));
         self.programs.take_all(name, &mut |error| reports.taken(error));
         self.settle = Some(SETTLE_FIRST);
         self.tidy();

@@ -7,11 +7,10 @@
 //!
 //! A file whose oldest chunks were dropped has version 2 and a [`TraceCut`] behind its head.
 //!
-//!
-//! - The `committed` bytes after the extent's header decode without any other extent; the crate
-//!   `heaptide-trace` defines the records.
-//! - The process that supervises the recording moves full extents to the file. Then `state` is
-//!   [`TRACE_MOVED`], and a lane may reuse the extent with another number.
+//! - What is behind the extent's header, `committed` bytes of it, decodes without any other extent:
+//!   the crate `heaptide-trace` has the form of the records.
+//! - An extent that is full is moved to the file by whoever supervises the process; then its
+//!   `state` says so, and a lane writes to it anew under another number.
 
 #[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -31,7 +30,6 @@ pub const TRACE_ON: u32 = 1;
 pub const TRACE_FREE_STACKS: u32 = 2;
 /// Each start and end of a scope has a record, at the time when it happens.
 pub const TRACE_SCOPES: u32 = 4;
-
 /// Frees have the site and the usable size of their block: those of blocks whose allocation was
 /// dropped count all the same.
 pub const TRACE_ENDS: u32 = 8;

@@ -102,14 +102,14 @@ pub const KEY_LABELLED: u32 = 1 << 30;
 pub const STRING_GRANULE: u64 = 8;
 /// The longest string that the recorder stores, in bytes; longer ones are truncated.
 pub const STRING_MAX: usize = 64 * 1024;
+/// The least limit of a profile, in bytes: less has no room for modules and threads.
+pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// Number of bits of [`Node::key`] for the address; the module's index is above.
 pub const ADDRESS_BITS: u32 = 48;
 /// The suffix of a profile's file name.
 pub const PROFILE_SUFFIX: &str = ".profile";
 /// The suffix of a snapshot, a copy of the profile at one time: `PID-IMAGE.NUMBER` plus this.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// The least limit of a profile: less has no room for modules and threads.
-pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
 /// The suffix of the copy that counters are relative to after a reset: `PID-IMAGE` plus this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
 

@@ -263,15 +263,19 @@ fn a_ring_of_an_interval_by_variables() {
 
 /// A command that watches what another has begun to record.
 fn watch(target: &str, options: &[&str], place: &Path) -> Child {
+    begin(&[&["watch", target], options].concat(), "heaptide: watching ", place)
+}
+
+/// Starts a command, and waits for its first message.
+fn begin(words: &[&str], says: &str, place: &Path) -> Child {
     let mut command = heaptide();
-    command.arg("watch").arg(target).args(options).current_dir(place);
-    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args(words).current_dir(place).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().expect("heaptide watch");
     let mut first = String::new();
     let errors = child.stderr.as_mut().expect("its messages");
     std::io::BufRead::read_line(&mut std::io::BufReader::with_capacity(1, errors), &mut first)
         .expect("its first line");
-    assert!(first.starts_with("heaptide: watching "), "{first}");
+    assert!(first.starts_with(says), "{first}");
     child
 }
 
@@ -319,6 +323,45 @@ fn a_recording_is_watched_across_restarts() {
     assert!(blocks.iter().all(|blocks| (3..=4).contains(blocks)), "{blocks:?}");
 }
 
+/// Programs that failed before a command began to watch are not its business.
+#[test]
+fn only_what_fails_meanwhile_is_kept() {
+    let place = scratch("watch-failure");
+    let fail = || {
+        let mut guest = preloaded_service(&place);
+        guest.steps("m");
+        guest.tell("x");
+        assert_eq!(guest.child.wait().expect("its end").into_raw(), 3 << 8);
+        guest.recording.clone()
+    };
+    let recording = fail();
+    let target = recording.to_str().expect("a path");
+    let all = || fs::read_dir(&recording).expect("the recording").flatten();
+    let snapshots = || {
+        let is_one = |name: &String| name.ends_with(".snapshot");
+        all().filter_map(|entry| entry.file_name().into_string().ok()).filter(is_one).count()
+    };
+    let mut running = preloaded_service(&place);
+    running.steps("m");
+    let command = watch(target, &["--snapshot-when=failure", "--snapshot-when=live=1M"], &place);
+    wait_for_any(&recording, "live=1M", &place);
+    fail();
+    until("what failed", || snapshots() >= 2);
+    running.finish();
+    let says = end_watch(command);
+    let report = read(&recording, &["--snapshot", "failure"], &place);
+    assert_eq!(list(&report, "processes").len(), 1, "{says}");
+}
+
+/// Waits for a snapshot of a name.
+fn wait_for_any(recording: &Path, name: &str, place: &Path) {
+    let reads = || {
+        let mut command = heaptide();
+        run(command.args(["report", "--snapshot", name]).arg(recording), place).status == 0
+    };
+    until(name, reads);
+}
+
 #[test]
 fn a_process_is_watched_until_it_ends() {
     let place = scratch("watch-process");
@@ -330,6 +373,37 @@ fn a_process_is_watched_until_it_ends() {
     guest.finish();
     assert_eq!(command.wait().expect("wait for heaptide watch").into_raw(), 0);
     assert_eq!(grown(&guest.recording, "1", &place), 2);
+}
+
+#[test]
+fn a_command_that_attaches_takes_snapshots() {
+    let place = scratch("attach-when");
+    let recording = place.join("a.heaptide");
+    let command = clean(Command::new(program()));
+    let mut guest = Steps::spawn(command, recording.clone(), place.clone());
+    guest.steps("m");
+    let pid = guest.child.id();
+    let options = ["--snapshot-when", "live=3M", "--snapshot-when", "signal=USR1"];
+    let shown = pid.to_string();
+    let words = [&["attach", "-o", "a.heaptide", &*shown], &options[..]].concat();
+    let command = begin(&words, "heaptide: recording process ", &place);
+    guest.steps("mmm");
+    let image = format!("{pid}-0");
+    until("a snapshot", || numbers(&recording, &image) == [1]);
+    guest.steps("d");
+    send("-USR1", command.id());
+    until("a snapshot", || numbers(&recording, &image) == [1, 2]);
+    end_watch(command);
+    guest.steps("m");
+    guest.finish();
+    let live = |snapshot: &str| {
+        let report = read(&recording, &["--snapshot", snapshot], &place);
+        evaluate(&report, "function:grows", "live_blocks")
+    };
+    assert_eq!((live("live=3M"), live("signal=USR1")), (3, 2));
+    let refused = run(heaptide().args(&words).arg("--background"), &place);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("take them by `heaptide watch`"), "{}", refused.stderr);
 }
 
 #[test]
