@@ -63,6 +63,7 @@ mod real;
 mod recording;
 mod refusals;
 mod replacing;
+mod sampled;
 mod schema;
 mod screen;
 mod sealing;
