@@ -77,12 +77,13 @@ impl Default for View {
     }
 }
 
-/// Opens recordings and applies the selection of processes.
+/// Opens recordings, and takes the selected processes of them. Reports which are estimates.
 pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recording>, Stop> {
     let mut all = Vec::new();
     for source in sources {
         let Selected { mut recording, pid } = open(source, selection)?;
         recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));
+        report_estimates(&recording);
         all.push(recording);
     }
     Ok(all)
@@ -123,14 +124,11 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     for process in &mut recording.processes {
         show(process, selection, view);
     }
-    if view.reader == Reader::Program {
-        report_estimates(&recording);
-    }
     Ok(recording)
 }
 
-/// Reports that numbers are estimates where a program reads them; pages have a line of their own.
-fn report_estimates(recording: &Recording) {
+/// Reports on standard error that numbers are estimates, where their format has no place for it.
+pub fn report_estimates(recording: &Recording) {
     let says = recording.processes.iter().find_map(sampling_says);
     if let Some(says) = says {
         message(format_args!("{}: sampled: {says}", recording.path.display()));

@@ -106,6 +106,7 @@ impl Process {
         }
         self.completeness.peak_bound_bytes = 0;
         self.completeness.unmatched_frees = 0;
+        self.sampling = None; // mappings are all recorded
         let MappedTotals { totals, peak_time_ns, .. } = totals.unwrap_or_default();
         (self.totals, self.peak_time_ns) = (totals, peak_time_ns);
         if self.mode == Mode::Counters {

@@ -30,21 +30,22 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// Bytes that threads had not published at the end are in no recorded peak.
-    pub(super) fn of(profile: &Profile, totals: &Measures, now_ns: u64) -> Peak {
+    /// The peak of a profile, of which `bytes` were recorded. What threads had not published at the
+    /// end is in no recorded peak.
+    pub(super) fn of(profile: &Profile, bytes: u64, totals: &Measures, now_ns: u64) -> Peak {
         let header = &profile.header;
         let bound_bytes = header.peak_bound_bytes.max(profile.unpublished_bytes());
-        if totals.live_bytes > header.peak_bytes {
+        if totals.live_bytes > bytes {
             return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
         }
         // Of an event that a kill cut short, the site may lack what the peak has.
         let off = if !profile.mode.is_by_lane() && profile.may_be_reconciled() {
-            totals.at_peak_bytes.abs_diff(header.peak_bytes)
+            totals.at_peak_bytes.abs_diff(bytes)
         } else {
             0
         };
         Peak {
-            bytes: header.peak_bytes,
+            bytes,
             time_ns: header.peak_time_ns,
             bound_bytes: bound_bytes.max(off),
             is_now: false,

@@ -74,7 +74,7 @@ pub(super) fn tables(
         files.push(parsed.files.get(&kind.file).cloned());
     }
     let mut totals = Sum::over(&sites);
-    let peak = Peak::of(&of_mappings, &totals, now_ns);
+    let peak = Peak::of(&of_mappings, of_mappings.header.peak_bytes, &totals, now_ns);
     totals.peak_bytes = peak.bytes;
     let mapped = Mapped {
         files,

@@ -46,6 +46,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     };
     let ((mut frames, mut stacks, stack_of_node), table) =
         threads::both(stacks, || SiteTable::of(&profile, &of));
+    let (recorded_peak, unmatched_frees) = (table.peak_bytes, table.unmatched_frees);
     let SiteTable { mut lanes, sites, ids, of_site, sampling, has_unseen, .. } = table;
     let resolved = |site: RawSite| site.with_stack(|node| stack_of_node[node.slot()]);
     let mut sites: Vec<Site> = sites.into_iter().map(resolved).collect();
@@ -79,7 +80,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     let accounts = accounts::accounts(&profile, &of_stacks);
     let mapped = mapped::tables(&profile, &of, &of_stacks, ending.lasted.ns).unzip();
     let header = &profile.header;
-    let peak = Peak::of(&profile, &totals, ending.lasted.ns);
+    let peak = Peak::of(&profile, recorded_peak, &totals, ending.lasted.ns);
     totals.peak_bytes = peak.bytes;
     if peak.is_now && profile.has_sites() {
         let all = lanes.iter_mut().map(|lane| &mut lane.measures);
@@ -105,7 +106,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             frames_stepped: header.frames_stepped,
             rules_evaluated: header.rules_evaluated,
         },
-        completeness: completeness(&profile, &mut ending, peak.bound_bytes),
+        completeness: completeness(&profile, &mut ending, unmatched_frees, peak.bound_bytes),
         tables: Tables {
             histogram: histogram(&profile, &totals),
             sites,
@@ -157,12 +158,18 @@ fn identity(profile: Profile, ending: Ending) -> Identity {
 }
 
 /// How much of the image the tables hold. What `ending` has to say about that is taken out of it.
-fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -> Completeness {
+/// `unmatched_frees` are those that the recorder did not know to be.
+fn completeness(
+    profile: &Profile,
+    ending: &mut Ending,
+    unmatched_frees: u64,
+    peak_bound_bytes: u64,
+) -> Completeness {
     let header = &profile.header;
     Completeness {
         part: ending.part.take(),
         peak_bound_bytes,
-        unmatched_frees: header.unmatched_frees,
+        unmatched_frees: header.unmatched_frees.saturating_add(unmatched_frees),
         starts_in_middle: unrecorded::starts_in_middle(header),
         unrecorded: unrecorded::reason(header),
         in_part: ending.in_part.take(),

@@ -73,6 +73,12 @@ pub(crate) fn freed_here(rows: &mut [FreedHere], totals: &Measures) {
     settle(rows, totals.freed_bytes, |row| &mut row.bytes);
 }
 
+/// The same of the frees that lanes counted.
+pub(crate) fn freed_in_lanes(lanes: &mut [RawSite], totals: &Measures) {
+    settle(lanes, totals.frees, |row| &mut row.measures.frees_here);
+    settle(lanes, totals.freed_bytes, |row| &mut row.measures.freed_here_bytes);
+}
+
 /// Has a column add up to `sum`: the first row gets what is missing, and the first ones lose what
 /// is too much.
 fn settle<Row>(rows: &mut [Row], sum: u64, column: impl Fn(&mut Row) -> &mut u64) {

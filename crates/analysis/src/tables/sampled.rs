@@ -13,6 +13,9 @@ use crate::profile::parsed;
 
 /// The variance of a byte of slack where none was sampled.
 const LITTLE: f64 = 1e-9;
+/// Standard errors that what was sampled must be off by, so that it disproves a total. Of a total
+/// that is right it is not once in ten million recordings.
+const DOUBTLESS: f64 = 5.0;
 
 /// What a sampled block of a site stands for.
 #[derive(Clone, Copy, Default)]
@@ -86,6 +89,34 @@ impl Estimates {
         let weights = sites.iter().map(|site| Weight::of(&site.counters, mean_bytes)).collect();
         let sampling = Sampling { mean_bytes, ..Sampling::default() };
         Estimates { weights, sampling, is_part }
+    }
+
+    /// Corrects what is live and what was freed where sampled blocks disprove it ([`correct`]).
+    /// Returns frees of blocks that were not recorded.
+    pub(crate) fn correct(&self, sites: &[RawSite], totals: &mut Measures) -> u64 {
+        let mut live = (totals.live_blocks, totals.live_bytes);
+        let mut freed = (totals.frees, totals.freed_bytes);
+        let rows = || {
+            self.weights.iter().zip(sites).map(|(weight, Site { measures: m, .. })| {
+                (weight, (m.live_blocks, m.live_bytes), (m.frees, m.freed_bytes))
+            })
+        };
+        let unmatched = correct(rows, self.sampling.mean_bytes, &mut live, &mut freed);
+        (totals.live_blocks, totals.live_bytes) = live;
+        (totals.frees, totals.freed_bytes) = freed;
+        unmatched
+    }
+
+    /// The highest live bytes: those of a profile, unless sampled blocks disprove them.
+    pub(crate) fn peak_bytes(&self, sites: &[RawSite], totals: &Measures, peak_bytes: u64) -> u64 {
+        let rows = self.weights.iter().zip(sites).map(|(weight, Site { measures: m, .. })| {
+            (weight, (m.at_peak_blocks, m.at_peak_bytes)) //
+        });
+        let Some((_, bytes)) = surplus(rows, self.sampling.mean_bytes, (0, peak_bytes)) else {
+            return peak_bytes;
+        };
+        let most = if self.is_part { u64::MAX } else { totals.usable_bytes.max(peak_bytes) };
+        peak_bytes.saturating_add(bytes).min(most)
     }
 
     /// Turns what was sampled into estimates that add up to these totals; not yet what was live at
@@ -218,9 +249,12 @@ impl Columns<'_> {
             |weight, row| weight.count(row.measures.temporary),
             |site, blocks| site.measures.temporary = blocks,
         );
+        // Lanes may count more of them than sites, for they know blocks by address alone.
+        let temporary = sites.iter().map(|site| site.measures.temporary);
+        let temporary = temporary.fold(0u64, u64::saturating_add);
         self.column(
             sites,
-            totals.frees.saturating_sub(totals.temporary).saturating_add(moved.0),
+            totals.frees.saturating_add(moved.0).saturating_sub(temporary),
             |weight, Site { measures: m, .. }| weight.count(m.frees.saturating_sub(m.temporary)),
             |Site { measures: m, .. }, blocks| m.frees = m.temporary.saturating_add(blocks),
         );
@@ -236,12 +270,17 @@ impl Columns<'_> {
                 site.measures.usable_bytes = bytes.saturating_add(site.moved.usable_bytes);
             },
         );
-        self.column(
-            sites,
-            totals.allocations,
-            |weight, row| weight.count(own(row).0),
-            |site, blocks| site.measures.allocations = blocks.saturating_add(site.moved.blocks),
-        );
+        // Of blocks that were freed some are from before, but no temporary ones.
+        let rows = self.weights.iter().zip(self.sampled).zip(sites.iter());
+        let cells = rows.map(|((weight, row), site)| {
+            let cell = weight.count(own(row).0);
+            Cell { least: cell.least.max(site.measures.temporary), ..cell }
+        });
+        let cells: Vec<Cell> = cells.collect();
+        let whole = calibrate(&cells, totals.allocations, Lacking::MayBeUnseen);
+        for (site, blocks) in sites.iter_mut().zip(whole) {
+            site.measures.allocations = blocks.saturating_add(site.moved.blocks);
+        }
     }
 
     /// Blocks that something happened to.
@@ -282,6 +321,56 @@ impl Columns<'_> {
             site.measures.requested_bytes = requested.saturating_add(site.moved.requested_bytes);
         }
     }
+}
+
+/// Corrects what is live and what was freed, in blocks and bytes, where sampled blocks disprove it.
+/// Lanes know no block by its address: they count frees of blocks from before a fork, or from while
+/// the process was off, and miss those while it is off. `rows` are what sites have of both. Returns
+/// frees of blocks that were not recorded.
+pub(crate) fn correct<'a, Rows>(
+    rows: impl Fn() -> Rows,
+    mean_bytes: u64,
+    live: &mut (u64, u64),
+    freed: &mut (u64, u64),
+) -> u64
+where
+    Rows: Iterator<Item = (&'a Weight, (u64, u64), (u64, u64))>,
+{
+    let all_live = rows().map(|(weight, live, _)| (weight, live));
+    if let Some((blocks, bytes)) = surplus(all_live, mean_bytes, *live) {
+        let (blocks, bytes) = (blocks.min(freed.0), bytes.min(freed.1));
+        *live = (live.0.saturating_add(blocks), live.1.saturating_add(bytes));
+        *freed = (freed.0 - blocks, freed.1 - bytes);
+        return blocks;
+    }
+    let all_freed = rows().map(|(weight, _, freed)| (weight, freed));
+    if let Some((blocks, bytes)) = surplus(all_freed, mean_bytes, *freed) {
+        let (blocks, bytes) = (blocks.min(live.0), bytes.min(live.1));
+        *live = (live.0 - blocks, live.1 - bytes);
+        *freed = (freed.0.saturating_add(blocks), freed.1.saturating_add(bytes));
+    }
+    0
+}
+
+/// Blocks and bytes that sampled ones stand for beyond a total, if that leaves no doubt.
+pub(crate) fn surplus<'a>(
+    rows: impl Iterator<Item = (&'a Weight, (u64, u64))>,
+    mean_bytes: u64,
+    (blocks, bytes): (u64, u64),
+) -> Option<(u64, u64)> {
+    let (mut all_blocks, mut all_bytes) = (0.0, 0.0);
+    // Of single blocks, other events of the moment may be in one count and not in the other.
+    let mut variance = (mean_bytes as f64).powi(2);
+    for (weight, (blocks, bytes)) in rows {
+        let cell = weight.cell(blocks, bytes);
+        all_blocks += blocks as f64 * weight.blocks;
+        all_bytes += cell.value;
+        variance += cell.variance;
+    }
+    let more_bytes = all_bytes - bytes as f64;
+    let more_blocks = (all_blocks - blocks as f64).max(0.0);
+    let is_sure = more_bytes > DOUBTLESS * variance.sqrt();
+    is_sure.then_some((more_blocks.round() as u64, more_bytes.round() as u64))
 }
 
 /// What a site allocated is what is live, and what was freed or moved by labels.

@@ -34,6 +34,10 @@ pub(crate) struct SiteTable {
     pub(crate) sampling: Option<Sampling>,
     /// The last row is of blocks that no sampled block stands for.
     pub(crate) has_unseen: bool,
+    /// Frees that lanes counted though the blocks were not recorded.
+    pub(crate) unmatched_frees: u64,
+    /// The highest live bytes that were recorded.
+    pub(crate) peak_bytes: u64,
     /// What lanes counted themselves, of all blocks, where sites have estimates.
     exact: Vec<(LaneId, Measures)>,
 }
@@ -49,6 +53,8 @@ impl SiteTable {
             of_site,
             sampling: None,
             has_unseen: false,
+            unmatched_frees: 0,
+            peak_bytes: profile.header.peak_bytes,
             exact: Vec::new(),
         };
         for lane in &profile.lanes {
@@ -222,17 +228,19 @@ impl SiteTable {
     /// Sampled: sites with estimates that add up to what lanes counted, and rows of lanes with what
     /// sites cannot have.
     fn add_estimates(&mut self, profile: &Profile, of: &Dimensions) {
-        let lanes = self.lane_rows(profile);
-        let totals = Sum::over(&lanes);
+        let mut lanes = self.lane_rows(profile);
+        let mut totals = Sum::over(&lanes);
         self.add_sites(profile, of);
         let mean = profile.header.sample_mean_bytes;
         let mut estimates = Estimates::new(&profile.sites, mean, profile.before.is_some());
+        self.unmatched_frees = estimates.correct(&self.sites, &mut totals);
+        reconcile::freed_in_lanes(&mut lanes, &totals);
         let mut unseen = estimates.estimate(&mut self.sites, &totals);
-        let peak_bytes = profile.header.peak_bytes;
-        if totals.live_bytes > peak_bytes {
+        self.peak_bytes = estimates.peak_bytes(&self.sites, &totals, self.peak_bytes);
+        if totals.live_bytes > self.peak_bytes {
             estimates.peak_is_live();
         } else {
-            unseen.at_peak_bytes = estimates.estimate_peak(&mut self.sites, peak_bytes);
+            unseen.at_peak_bytes = estimates.estimate_peak(&mut self.sites, self.peak_bytes);
         }
         self.sampling = Some(estimates.sampling);
         (unseen.frees_here, unseen.freed_here_bytes) = (0, 0);

@@ -154,6 +154,9 @@ pub fn export(options: &ExportOptions) -> Outcome {
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
     let view = View { inside, apart, reader, values, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
+    if reader == Reader::Program {
+        source::report_estimates(&selected.recording);
+    }
     let process =
         if is_of_all(options.format) { selected.first() } else { selected.largest(metric) };
     let process = process?;

@@ -131,6 +131,17 @@ scope:use allocations=0 frees_here=8 entered=1
 label:table/heap allocations=1 requested_bytes=4000 usable_bytes=4000 live_bytes=4000
 recording processes=1";
 
+/// Each byte is sampled, and so is each block that is not of a few bytes.
+#[test]
+fn embedded_samples() {
+    let large = |line: &&str| {
+        ["keep_ten", "cleared", "fails", "totals"].iter().any(|name| line.contains(name))
+    };
+    let known: Vec<&str> = WORK.lines().filter(large).collect();
+    assert_eq!(known.len(), 5);
+    each("work", &["--mode", "sampled=1"], &known.join("\n"));
+}
+
 #[test]
 fn embedded_interface() {
     each("tell", &[], TELL);

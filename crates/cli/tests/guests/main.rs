@@ -66,6 +66,7 @@ mod real;
 mod recording;
 mod refusals;
 mod replacing;
+mod sampled;
 mod schema;
 mod screen;
 mod sealing;

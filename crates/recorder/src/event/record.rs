@@ -2,7 +2,7 @@
 
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
-use crate::event::process::{Process, process};
+use crate::event::process::process;
 use crate::event::stacks::{self, OTHER_STACKS, Same};
 use crate::event::{
     fast_path, monitors, python_codes, python_interpreter, regions, sampling, timeline, trace,
@@ -328,6 +328,13 @@ fn charge_sampled(
     stack_may_be_gone(usable);
 }
 
+/// Charges a free that lanes do not count to the site of a sampled block.
+pub fn charge_uncounted(lane: &LaneState, block: *mut u8, site: SiteId, usable: u64) {
+    if !site.is_none() {
+        charge_site(lane, block, site, usable, false, false);
+    }
+}
+
 /// A block of so many bytes is freed: it may be a coroutine's stack.
 #[inline(always)]
 fn stack_may_be_gone(usable: u64) {
@@ -393,29 +400,36 @@ fn unmatched(lane: &LaneState) {
 #[cold]
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
-    let p = process();
-    // Where lanes count, it is live for good; so it is at its site if it is sampled.
-    sampled_blocks().take(block);
-    if !p.shadow.is_made() || !p.has_profile() {
-        return;
-    }
-    let site = SiteId::new(p.shadow.take(block));
+    let site = take_nested(block);
     if !site.is_none() {
-        let usable = usable();
-        trace::freed_nested(p, block, site, usable);
-        charge_nested(p, block, site, usable);
+        charge_nested(block, site, usable());
     }
 }
 
-/// Charges a free that no lane counts; the process does, for its sums and its live bytes.
-fn charge_nested(p: &Process, block: *mut u8, site: SiteId, usable: u64) {
+/// The site of a block that is freed like that; none if it was not recorded.
+fn take_nested(block: *mut u8) -> SiteId {
+    let p = process();
+    let site = match sampled_blocks().take(block) {
+        0 if p.shadow.is_made() && p.has_profile() => p.shadow.take(block),
+        site => site,
+    };
+    SiteId::new(site)
+}
+
+/// Charges a free that no lane counts. Where sites have all blocks the process does, for its sums
+/// and its live bytes.
+fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
+    let p = process();
+    let header = p.header();
+    trace::freed_nested(p, block, site, usable);
     if site.is_labelled() {
         regions::block_ended(block, site, NOBODY);
     }
-    p.nested_frees.fetch_add(1, Relaxed);
-    p.nested_bytes.fetch_add(usable, Relaxed);
-    let header = p.header();
-    header.published_live.fetch_sub(usable as i64, Relaxed);
+    if p.shadow.is_made() {
+        p.nested_frees.fetch_add(1, Relaxed);
+        p.nested_bytes.fetch_add(usable, Relaxed);
+        header.published_live.fetch_sub(usable as i64, Relaxed);
+    }
     sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
 }
 
@@ -547,6 +561,11 @@ impl Moving {
         self.charge_old(lane);
     }
 
+    /// The same where no lane counts it.
+    pub fn release_uncounted(self, lane: &LaneState) {
+        charge_uncounted(lane, self.block, self.site, self.usable);
+    }
+
     fn charge_old(self, lane: &mut LaneState) {
         if lane.is_counted_by_lane() {
             let rose = lane.shrink(-(self.usable as i64));
@@ -570,9 +589,7 @@ pub struct MovingNested {
 
 impl MovingNested {
     pub fn begin(block: *mut u8, usable: impl Fn(*mut u8) -> u64) -> MovingNested {
-        sampled_blocks().take(block); // as in `freed_nested`
-        let shadow = &process().shadow;
-        let site = SiteId::new(if shadow.is_made() { shadow.take(block) } else { 0 });
+        let site = take_nested(block);
         let usable = if site.is_none() { 0 } else { usable(block) };
         MovingNested { block, usable, site }
     }
@@ -581,11 +598,12 @@ impl MovingNested {
         if self.site.is_none() {
             return;
         }
-        if block.is_null() {
+        if !block.is_null() {
+            charge_nested(self.block, self.site, self.usable);
+        } else if process().shadow.is_made() {
             process().shadow.put(self.block, self.site.number());
         } else {
-            trace::freed_nested(process(), self.block, self.site, self.usable);
-            charge_nested(process(), self.block, self.site, self.usable);
+            sampling::put_back(self.block, self.site);
         }
     }
 }

@@ -44,7 +44,7 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     let lane = inside.lane();
     attend_request(lane);
     // What was allocated while off was not seen; where that is not known, nothing is.
-    if lane.is_off() && is_unseen(lane, block) {
+    if lane.is_off() && is_unseen(lane, block, usable) {
         return;
     }
     if record::record_freed(lane, block, usable) {
@@ -53,10 +53,11 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
 }
 
 /// Whether a free while off is of a block that was not seen. Where lanes count all blocks that is
-/// not known, and nothing is counted: one that is sampled is then live for good, as in the totals.
-fn is_unseen(lane: &LaneState, block: *mut u8) -> bool {
+/// not known, and only the site of a sampled one counts it.
+fn is_unseen(lane: &LaneState, block: *mut u8, usable: u64) -> bool {
     if lane.is_counted_by_lane() {
-        sampling::take(lane, block);
+        let site = sampling::take(lane, block);
+        record::charge_uncounted(lane, block, site, usable);
         return true;
     }
     process().shadow.get(block as u64) == 0
@@ -87,8 +88,9 @@ pub fn released(inside: &mut Inside, moving: Moving) {
     let lane = inside.lane();
     attend_request(lane);
     let (block, usable, known) = (moving.block, moving.usable, moving.is_known(lane));
-    let unseen = lane.is_off() && (lane.is_counted_by_lane() || !known);
-    if !unseen {
+    if lane.is_off() && lane.is_counted_by_lane() {
+        moving.release_uncounted(lane);
+    } else if !lane.is_off() || known {
         moving.release_old(lane);
         if known {
             notify_freed(lane, block, usable);

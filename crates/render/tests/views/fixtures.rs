@@ -317,6 +317,24 @@ pub fn annotated() -> Process {
     p
 }
 
+/// The same from a sample of its blocks, one for each 8 KiB: none of them is larger.
+pub fn sampled() -> Process {
+    const MEAN: f32 = 8192.0;
+    with(annotated(), |p| {
+        let mut whole = Spread::default();
+        for site in &mut p.tables.sites {
+            let m = &mut site.measures;
+            let [allocated, live, at_peak] =
+                [m.usable_bytes, m.live_bytes, m.at_peak_bytes].map(|bytes| bytes as f32 / MEAN);
+            m.spread = Spread { allocated, live, at_peak };
+            whole.add(&m.spread);
+        }
+        p.totals.spread = whole;
+        let blocks = whole.allocated as u64;
+        p.sampling = Some(Sampling { mean_bytes: MEAN as u64, blocks, whole, rest: [0; 3] });
+    })
+}
+
 /// A second image that did little.
 pub fn small() -> Process {
     let totals = Measures {

@@ -9,6 +9,7 @@ mod fixtures;
 mod narrow;
 mod origins;
 mod pictures;
+mod sampled;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,11 @@ const WIDTHS: [usize; 4] = [50, 70, 100, 180];
 
 /// Every kind of page of one process.
 fn pages(layout: Layout) -> Vec<(String, String)> {
-    let process = annotated();
-    let all = recording(vec![small(), annotated()]);
+    [annotated(), sampled()].into_iter().flat_map(|process| pages_of(process, layout)).collect()
+}
+
+fn pages_of(process: Process, layout: Layout) -> Vec<(String, String)> {
+    let all = recording(vec![small(), process.clone()]);
     let mut pages = vec![
         ("report".to_owned(), shown_in(layout, |out| text::report::write(out, &all, &PAGE))),
         ("info".to_owned(), shown_in(layout, |out| info::write(out, &all))),
@@ -39,10 +42,10 @@ fn pages(layout: Layout) -> Vec<(String, String)> {
     pages
         .push(("leaks".to_owned(), shown_in(layout, |out| text::leaks::write(out, &found, &view))));
     for rows in [Rows::Functions, Rows::Stacks, Rows::Scopes] {
-        let after = with(annotated(), |p| {
+        let after = with(process.clone(), |p| {
             p.tables.sites.iter_mut().for_each(|site| site.measures.at_peak_bytes *= 3);
         });
-        let half = Comparison::new(Measure::AtPeakBytes, rows.by()).before(annotated());
+        let half = Comparison::new(Measure::AtPeakBytes, rows.by()).before(process.clone());
         let difference = half.after(after);
         let view = difference::View { before: "old", after: "new", rows, top: None, chosen: None };
         let page = shown_in(layout, |out| text::diff::write(out, &difference, &view));

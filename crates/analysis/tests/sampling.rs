@@ -1,0 +1,178 @@
+//! Sampled processes: estimates of sites that add up to what threads counted of all blocks.
+
+use heaptide_analysis::model::{Measure, Measures, Process, Recording, Site, Sum};
+use heaptide_analysis::recording::join::Apart;
+use heaptide_fixtures::{ProfileBuilder, site};
+use heaptide_format as format;
+use heaptide_format::{Mode, size_class};
+
+/// Bytes between two sampled ones.
+const MEAN: u64 = 1000;
+
+/// Blocks of a size.
+type Blocks = (u64, u64);
+
+/// A process that exited, of which a thread counted these blocks allocated and freed. Each of the
+/// functions `0`, `1`, … has the sampled blocks of the list, of which some were freed.
+fn process(allocated: &[Blocks], freed: &[Blocks], sampled: &[(Blocks, u64)]) -> Process {
+    process_with(MEAN, allocated, freed, sampled)
+}
+
+fn process_with(
+    mean: u64,
+    allocated: &[Blocks],
+    freed: &[Blocks],
+    sampled: &[(Blocks, u64)],
+) -> Process {
+    let mut p = ProfileBuilder::new(Mode::Sampled, 12, 0);
+    p.program("/bin/app", &["app"]).exited();
+    (p.header.sample_mean_bytes, p.header.lanes_at_once) = (mean, 1);
+    let module = p.module("/bin/app", 0, &[7]);
+    p.lane(0, "app", |lane| {
+        for &(blocks, bytes) in allocated {
+            lane.requested_classes[size_class(bytes - 2)] += blocks;
+            lane.usable_classes[size_class(bytes)] += blocks;
+            lane.requested_bytes += blocks * (bytes - 2);
+            lane.usable_bytes += blocks * bytes;
+        }
+        for &(blocks, bytes) in freed {
+            lane.freed_classes[size_class(bytes)] += blocks;
+            lane.freed_here_bytes += blocks * bytes;
+        }
+    });
+    for (&((blocks, bytes), freed), number) in sampled.iter().zip(1..) {
+        let stack = p.node(0, module, 0x100 * number, 0);
+        let counters = format::Site {
+            frees: freed,
+            freed_bytes: freed * bytes,
+            peak_blocks: blocks - freed,
+            peak_bytes: (blocks - freed) * bytes,
+            epoch: 1,
+            ..site(stack, blocks, bytes)
+        };
+        p.site(0, counters);
+    }
+    let of = |all: &[Blocks]| all.iter().map(|(blocks, bytes)| blocks * bytes).sum::<u64>();
+    p.header.peak_bytes = of(allocated).saturating_sub(of(freed));
+    Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
+}
+
+/// Checks that sites add up to the totals, as in every recording.
+fn assert_sums(p: &Process) {
+    let sum = Sum::over(&p.tables.sites);
+    assert_eq!(sum, Measures { peak_bytes: 0, spread: sum.spread, ..p.totals });
+    for site in &p.tables.sites {
+        let m = &site.measures;
+        assert_eq!(m.allocations, m.live_blocks + m.frees, "{m:?}");
+        assert_eq!(m.usable_bytes, m.live_bytes + m.freed_bytes, "{m:?}");
+        assert!(m.temporary <= m.frees && m.requested_bytes <= m.usable_bytes, "{m:?}");
+    }
+}
+
+/// The sites that have a stack, and the row of what was not sampled.
+fn rows(p: &Process) -> (Vec<&Site>, Option<&Site>) {
+    let is_unseen = |site: &&Site| {
+        p.path_of(site.stack).into_iter().any(|frame| p.label(frame) == "[not sampled]")
+    };
+    let with_stack = p.tables.sites.iter().filter(|site| site.stack.0 != 0);
+    let (unseen, sites) = with_stack.partition::<Vec<&Site>, _>(is_unseen);
+    (sites, unseen.first().copied())
+}
+
+fn is_near(estimate: u64, expected: f64) -> bool {
+    (estimate as f64 - expected).abs() <= 1.0
+}
+
+#[test]
+fn estimates_add_up_to_what_threads_counted() {
+    let all = [(200, 100), (5, 10_000)];
+    let p = process(&all, &[(50, 100)], &[((20, 100), 5), ((5, 10_000), 0)]);
+    assert_sums(&p);
+    let t = &p.totals;
+    assert_eq!((t.allocations, t.usable_bytes, t.requested_bytes), (205, 70_000, 69_590));
+    assert_eq!((t.live_blocks, t.live_bytes, t.frees, t.freed_bytes), (155, 65_000, 50, 5_000));
+    assert_eq!((t.peak_bytes, t.at_peak_bytes), (65_000, 65_000));
+    let (sites, unseen) = rows(&p);
+    assert!(unseen.is_none());
+    // Large blocks are hardly ever missed: the small ones have what is left, nearly all of it.
+    let [small, large] = [&sites[0].measures, &sites[1].measures];
+    assert!(is_near(large.live_bytes, 50_001.2), "{}", large.live_bytes);
+    assert!(is_near(small.live_bytes, 14_998.8), "{}", small.live_bytes);
+    assert_eq!(small.freed_bytes, 5_000);
+    assert_eq!((p.mode_name(), p.sampling.map(|s| s.blocks)), ("sampled", Some(25)));
+}
+
+#[test]
+fn what_is_certain_has_a_narrow_interval_and_the_rest_a_wide_one() {
+    let p = process(&[(200, 100), (5, 10_000)], &[], &[((20, 100), 0), ((5, 10_000), 0)]);
+    let (sites, _) = rows(&p);
+    let interval = |row: &Site| p.interval(Measure::LiveBytes, &row.measures).expect("limits");
+    let [small, large] = [interval(sites[0]), interval(sites[1])];
+    assert!(small.contains(20_000) && large.contains(50_000), "{small:?} {large:?}");
+    // Of twenty sampled blocks all were of the row: were it less than 83 %, that were unlikely.
+    assert!((16_000..17_000).contains(&small.low), "{small:?}");
+    assert!(large.high - large.low < 8_000, "{large:?}");
+    let whole = p.interval(Measure::UsableBytes, &p.totals).expect("limits");
+    assert!(whole.contains(70_000));
+}
+
+#[test]
+fn blocks_that_no_sampled_one_stands_for_have_a_row() {
+    let p = process(&[(100_000, 16), (5, 10_000)], &[(60_000, 16)], &[((5, 10_000), 0)]);
+    assert_sums(&p);
+    let (sites, unseen) = rows(&p);
+    let unseen = unseen.expect("a row").measures;
+    assert!(sites[0].measures.usable_bytes.abs_diff(50_000) < 1000);
+    assert!(unseen.usable_bytes.abs_diff(1_600_000) < 1000, "{}", unseen.usable_bytes);
+    assert_eq!((unseen.frees, unseen.freed_bytes), (60_000, 960_000));
+    let none = process(&[(3, 16)], &[(3, 16)], &[]);
+    assert_sums(&none);
+    assert_eq!((none.totals.allocations, none.totals.frees), (3, 3));
+}
+
+#[test]
+fn sampled_blocks_disprove_frees_of_blocks_from_before_a_fork() {
+    // All 158 blocks that were allocated here are live; 100 others were freed.
+    let p = process(&[(158, 1000)], &[(100, 1000)], &[((100, 1000), 0)]);
+    assert_sums(&p);
+    let t = &p.totals;
+    assert_eq!((t.allocations, t.frees, t.live_blocks, t.live_bytes), (158, 0, 158, 158_000));
+    assert_eq!((p.completeness.unmatched_frees, t.frees_here), (100, 0));
+    assert_eq!(t.peak_bytes, t.live_bytes);
+}
+
+#[test]
+fn sampled_blocks_disprove_that_blocks_freed_while_off_are_live() {
+    let p = process(&[(158, 1000)], &[], &[((100, 1000), 100)]);
+    assert_sums(&p);
+    let t = &p.totals;
+    assert_eq!((t.allocations, t.frees, t.live_blocks, t.live_bytes), (158, 158, 0, 0));
+    assert_eq!((p.completeness.unmatched_frees, t.frees_here), (0, 158));
+}
+
+/// Four standard errors do not do: such errors occur.
+#[test]
+fn exact_totals_stand_where_there_is_a_doubt() {
+    let p = process(&[(250, 1000)], &[(130, 1000)], &[((158, 1000), 60)]);
+    assert_sums(&p);
+    assert_eq!((p.totals.live_bytes, p.totals.frees), (120_000, 130));
+    assert_eq!(p.completeness.unmatched_frees, 0);
+}
+
+#[test]
+fn joined_processes_have_limits_in_the_units_of_the_larger_mean() {
+    let one = process(&[(200, 100)], &[], &[((20, 100), 0)]);
+    let other = process_with(2 * MEAN, &[(200, 100)], &[], &[((10, 100), 0)]);
+    let processes = vec![one, other];
+    let mut recording = Recording { processes, ..Recording::default() };
+    recording.join(Apart::Nowhere);
+    let p = recording.processes.pop().expect("one");
+    assert_sums(&p);
+    let sampling = p.sampling.expect("sampled");
+    assert_eq!((sampling.mean_bytes, sampling.blocks), (2 * MEAN, 30));
+    // A sampled block of the one stands for 1000 bytes, of the other for 2000: in units of 2000
+    // bytes the first counts as a quarter.
+    let effective = p.totals.spread.live;
+    assert!((effective - (20.0 / 4.0 + 10.0)).abs() < 0.05, "{effective}");
+    assert_eq!(p.totals.live_bytes, 40_000);
+}
