@@ -1,4 +1,4 @@
-//! The table of environment variables in `docs/recording.md`, written from `heaptide-format`.
+//! The table of environment variables in `docs/environment.md`, written from `heaptide-format`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::text::Text;
 
 /// The page that explains every variable.
-pub const PAGE: &str = "docs/recording.md";
+pub const PAGE: &str = "docs/environment.md";
 /// What stands above the rows.
 const HEAD: &str = "| variable | read by | value | default |\n|---|---|---|---|\n";
 
