@@ -1,6 +1,6 @@
-"""Real programs: their CPU time and memory with the recorder, beside other profilers.
+"""Real programs: CPU time and memory with the recorder and with other profilers.
 
-CPU time is user and system time of all processes of a run, so that work in a second process counts.
+CPU time is user and system time of all processes of a run, including work in a second process.
 """
 import os
 import shlex
@@ -20,11 +20,11 @@ JQ = (
 
 CPU_LIMIT = 1.12
 CPU_LIMITS = {"python3": 1.15}
-LEAST_CPU_S = 0.5  # of a bare run: shorter ones have no meaningful ratio
+LEAST_CPU_S = 0.5  # of a bare run: ratios of shorter ones are noise
 
 
 def programs():
-    """The workloads by name; without a command: not installed."""
+    """Returns the workloads by name; one without a command is not installed."""
     dicts = os.path.join(build.PROGRAMS, "pydicts.py")
     python = [os.path.realpath(sys.executable), dicts, "60000"]
     return {
@@ -37,7 +37,7 @@ def programs():
 
 
 def compiler():
-    """The command by which g++ starts the compiler proper."""
+    """Returns the command with which g++ starts the compiler proper."""
     source = os.path.join(build.PROGRAMS, "cc_input.cpp")
     driver = ["g++", "-###", "-O0", "-std=gnu++20", "-S", source, "-o", os.devnull]
     said = subprocess.run(driver, capture_output=True, text=True, check=True).stderr
@@ -51,7 +51,9 @@ def program(name, *arguments):
 
 
 def cpu(suite, name):
-    """CPU time and memory beside bare; heaptrack and memray beside them, where installed."""
+    """Compares CPU time and memory with the bare program, and with heaptrack and memray if
+    installed.
+    """
     work = programs()[name]
     if not work.command:
         return [missing(name)]
@@ -63,7 +65,7 @@ def cpu(suite, name):
 
 
 def memray():
-    """memray is the interpreter itself, so it replaces the first word of the workload."""
+    """memray runs the interpreter itself, so it replaces the first word of the workload."""
     path = shutil.which("memray")
     words = (path, "run", "--native", "--quiet", "--force", "--output", "{run}/memray.bin")
     return [Setup("memray", prefix=words, replaces=1)] if path else []

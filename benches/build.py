@@ -1,4 +1,4 @@
-"""Compiles the programs of the benchmarks and generates their inputs, where sources are newer."""
+"""Compiles the programs of the benchmarks and generates their inputs, if sources are newer."""
 import os
 import subprocess
 import sys
@@ -19,13 +19,14 @@ COMPILE = {
     "annotated": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-pthread", "-I", INCLUDE,
                   "annotated.c"],
     "events": ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-I", INCLUDE, "events.c"],
+    "owners": ["g++", "-O2", "-std=c++20", "-pthread", "-I", INCLUDE, "owners.cpp"],
     "rusage": ["gcc", "-O2", "-static", "rusage.c"],
     "libforward.so": ["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "forward.c"],
 }
 
 
 def path(name):
-    """Where a compiled program is."""
+    """Returns the path of a compiled program."""
     return os.path.join(BIN, name)
 
 

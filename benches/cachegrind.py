@@ -1,8 +1,8 @@
-"""Runs a program under cachegrind, valgrind's simulator of a processor with caches, and reads what
-it counted.
+"""Runs a program under cachegrind, valgrind's simulator of a processor with caches, and parses its
+counts.
 
-The simulated caches are the same everywhere, and so is the size of arguments and environment: it
-decides where the stack begins, and with that which data share a line.
+The simulated caches are the same on all machines, and so is the size of arguments and environment,
+which determines the start of the stack, and with it which data share a line.
 """
 import os
 import re
@@ -15,7 +15,9 @@ STACK_TOP_BYTES = 4096  # of arguments and environment
 
 
 class Counts(NamedTuple):
-    """Instructions, and misses: of the first caches of instructions and data, of the second."""
+    """Instructions, and misses of the first caches for instructions and data, and of the second
+    cache.
+    """
 
     instructions: float
     i1: float
@@ -33,11 +35,11 @@ LABELS = Counts(r"I +refs", r"I1 +misses", r"D1 +misses", r"LL misses")
 
 
 class Failed(Exception):
-    """A run that was not counted."""
+    """A run failed to produce counts."""
 
 
 def count(argv, variables):
-    """What all of a run counts. `variables`: the environment, beside a PATH."""
+    """Returns the counts of a whole run, with these environment variables and a PATH."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise Failed("valgrind: not found; `cargo xtask setup` installs it")
@@ -51,7 +53,7 @@ def count(argv, variables):
 
 
 def parse(text):
-    """The counts in what cachegrind prints at the end."""
+    """Parses the counts at the end of cachegrind's output."""
     return Counts(*(number(text, label) for label in LABELS))
 
 
@@ -63,7 +65,9 @@ def number(text, label):
 
 
 def environment(argv, variables):
-    """The variables and a PATH, and one more that makes up for the lengths of all paths."""
+    """Returns the variables and a PATH, plus padding so that arguments and environment have a fixed
+    size.
+    """
     named = {"PATH": os.defpath, **variables}
     size = sum(len(text) + 1 for text in [*argv, *named, *named.values()])
     return {**named, "FILLER": "x" * max(0, STACK_TOP_BYTES - size)}

@@ -1,8 +1,8 @@
-"""The stored ceilings of counts: what was counted when they were written, and 2 %.
+"""The stored ceilings of counts: the counts at the time of writing, plus 2 %.
 
-Counts repeat within 1 % wherever the same compilers and libc made library and programs: another
-compiler makes other instructions of the same source. So the file names them, and is compared only
-with counts made with the same.
+Counts repeat within 1 % if the library and the programs were built with the same compilers and
+libc; other compilers generate other instructions from the same source. So the file contains their
+versions, and is compared only with counts made with the same ones.
 """
 import json
 import math
@@ -13,18 +13,18 @@ import subprocess
 from cachegrind import Counts
 
 ALLOWED = 1.02
-# Misses move with addresses: by this much where there are next to none.
+# Misses depend on addresses; this much is allowed if there are almost none.
 ALLOWED_MISSES = 0.1
-# So far below its ceiling a count shows that the ceiling is an old one.
+# A count below this fraction of its ceiling shows that the ceiling is out of date.
 STALE = 0.95
 
 
 class Mismatch(Exception):
-    """The ceilings hold for other compilers or another libc."""
+    """The ceilings are for other compilers or another libc."""
 
 
 def toolchain(library):
-    """What decides how many instructions a source takes: versions of compilers and libc."""
+    """Returns the versions of compilers and libc, which determine the instructions of a source."""
     comment = run(["readelf", "--string-dump=.comment", library])
     rustc = re.search(r"rustc version (\S+)", comment)
     return {
@@ -39,7 +39,7 @@ def run(argv):
 
 
 def ceiling(counts):
-    """What a later count may reach, rounded up to hundredths."""
+    """Returns the limit for later counts, rounded up to hundredths."""
     def up(value):
         return math.ceil(value * 100) / 100
 
@@ -48,7 +48,7 @@ def ceiling(counts):
 
 
 def write(path, measured, made_with):
-    """Stores ceilings of all rows in `measured`, which maps names to `Counts`."""
+    """Stores ceilings for all rows in `measured`, which maps names to `Counts`."""
     rows = [f'    "{name}": {json.dumps(ceiling(counts)._asdict())}'
             for name, counts in measured.items()]
     with open(path, "w") as out:
@@ -57,7 +57,8 @@ def write(path, measured, made_with):
 
 
 def check(path, measured, made_with):
-    """A line for each row that exceeds its ceiling or has none; prints which are out of date."""
+    """Returns a line for each row that exceeds its ceiling or has none; prints outdated ceilings.
+    """
     with open(path) as stored:
         stored = json.load(stored)
     if stored["made_with"] != made_with:

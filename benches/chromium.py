@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through a pipe by its own protocol (DevTools)."""
+"""Headless Chromium, controlled through a pipe with its DevTools protocol."""
 import base64
 import json
 import os
@@ -16,7 +16,7 @@ class Browser:
         self.home = tempfile.mkdtemp(prefix="heaptide-chromium-")
         commands, self.commands = os.pipe()
         self.answers, answers = os.pipe()
-        # Its commands come by descriptor 3, its answers by 4.
+        # It reads commands from descriptor 3 and writes responses to descriptor 4.
         script = (f'exec chromium "$@" --remote-debugging-pipe 3<&{commands} 4>&{answers} '
                   '</dev/null >/dev/null 2>&1')
         self.child = subprocess.Popen(
@@ -58,7 +58,7 @@ class Browser:
         return json.loads(answer)
 
     def value(self, expression):
-        """The value of an expression in the page."""
+        """Returns the value of an expression in the page."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True,
                            awaitPromise=True)
         if "exceptionDetails" in answer:
@@ -77,7 +77,7 @@ class Browser:
                   deviceScaleFactor=1, mobile=width < 600)
 
     def theme(self, name):
-        """`light` or `dark`."""
+        """Sets the theme, `light` or `dark`."""
         feature = {"name": "prefers-color-scheme", "value": name}
         self.send("Emulation.setEmulatedMedia", features=[feature])
 

@@ -5,11 +5,11 @@
     cargo build --release -p heaptide-sql --features cluster
     python3 benches/clusters.py [--bin target/release] [--ranks 256] [--rows 20000000] [--rounds 3]
 
-Records the C++ compiler once and makes it the recording of each rank as many times as the rows
-need: files of all ranks are links to one, so the dataset takes little room and its files are read
-from memory. Answers have to be equal. On one machine a cluster cannot be faster than the engine
-alone, which has all processors; what is measured is what the cluster costs, and what the second
-executor brings where executors have one thread each.
+Records the C++ compiler once, and uses the recording for each rank as often as the number of rows
+requires. Files of all ranks are links to one file, so the dataset takes little space and is read
+from memory. Results have to be equal. On one machine a cluster cannot be faster than the engine
+alone, which uses all processors; this measures the overhead of the cluster, and the gain of a
+second executor if executors have one thread each.
 """
 import argparse
 import json
@@ -60,7 +60,7 @@ class Server:
 
 
 def dataset(heaptide, place, ranks, rows):
-    """A dataset of this many ranks and rows; returns it and its number of rows."""
+    """Creates a dataset of this many ranks and rows; returns it and its number of rows."""
     source, recording, one, all_ranks = (place / name for name in ("a.cpp", "a.heaptide", "one", "ranks"))
     source.write_text("#include <algorithm>\n#include <functional>\n#include <iostream>\n#include <map>\n#include <regex>\n"
                       "std::regex words(\"[a-z]+\");\nstd::map<std::string, int> names;\n"

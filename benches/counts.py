@@ -4,10 +4,10 @@
     benches/counts.py --heaptide FILE [--only NAME[,NAME…]]            the table, with goals
     benches/counts.py --heaptide FILE --check FILE | --write FILE      ceilings: compare, store
 
-A workload runs at two lengths, bare and recorded. The difference of the differences, divided by the
-additional allocations, contains neither start-up nor the program's own work. It repeats within 1 %
-on any machine, however loaded. Exit status 1: a goal is missed, or a ceiling exceeded; 2: something
-could not be run.
+Each workload runs at two lengths, bare and recorded. The difference of the differences, divided by
+the additional allocations, excludes start-up and the program's own work. It repeats within 1 % on
+any machine, regardless of load. Exit status 1: a goal is missed, or a ceiling exceeded; 2:
+something could not be run.
 """
 import argparse
 import concurrent.futures
@@ -23,28 +23,30 @@ import ceilings
 from cachegrind import Counts, Failed, count
 
 PAIRS = (100_000, 200_000)
-TREE_ALLOCATIONS = 82_635  # of a round of the tree builder
+TREE_ALLOCATIONS = 82_635  # per round of the tree builder
 DOCUMENTS = (1500, 3000)
 STARTUP = "python start-up"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A program that takes its length as last argument; what is loaded into it, and the goals."""
+    """A program that takes its length as last argument, the library to load into it, and its goals.
+    """
 
     name: str
     title: str
     command: tuple
     lengths: tuple
-    mode: str = ""  # of the recorder; empty: the yardstick is loaded instead
-    allocations: int = 0  # between the lengths; 0: as the recordings have it
+    mode: str = ""  # of the recorder; empty: load the yardstick instead
+    allocations: int = 0  # between the lengths; 0: read it from the recordings
     environment: tuple = ()
     goals: dict = field(default_factory=dict)
 
     @property
     def has_ceiling(self):
-        """Interpreters of other versions and builds have other counts, so Python has no ceiling;
-        the yardstick needs none."""
+        """Python has no ceiling, because interpreters of other versions and builds have other
+        counts; the yardstick needs none.
+        """
         return bool(self.mode and self.allocations)
 
 
@@ -60,6 +62,7 @@ def workloads():
     return [
         pairs("forward", "(yardstick: a library that only forwards)", "5", ""),
         pairs("counters", "malloc/free pair, counters", "5", "counters", 100),
+        pairs("sampled", "malloc/free pair, sampled", "5", "sampled", 96),
         pairs("scopes", "malloc/free pair, scopes", "5", "scopes", 130),
         pairs("stacks-5", "malloc/free pair, stacks, 5 frames below the loop", "5", "stacks", 280),
         pairs("stacks-40", "malloc/free pair, stacks, 40 frames below", "40", "stacks", 420),
@@ -77,7 +80,7 @@ STARTUP_GOALS = {"instructions": 67_500_000}
 
 @dataclass
 class Row:
-    """What was counted over bare, and the limits by the names of `Counts`."""
+    """The counts beyond bare, and the limits by the names of `Counts`."""
 
     name: str
     title: str
@@ -86,14 +89,14 @@ class Row:
 
     @property
     def met(self):
-        """None without a goal."""
+        """Whether the goal is met; None without a goal."""
         if not self.goals:
             return None
         return all(getattr(self.counts, what) <= limit for what, limit in self.goals.items())
 
 
 class Counter:
-    """Counts each run once; runs that rows share are counted for the first of them."""
+    """Counts each run once; a run shared by several rows is counted for the first of them."""
 
     def __init__(self, heaptide, scratch):
         self.heaptide, self.scratch, self.done = heaptide, scratch, {}
@@ -101,7 +104,7 @@ class Counter:
         self.recorder = said.stdout.strip()
 
     def count_all(self, chosen):
-        """Fills `done`, on all processors: counts do not depend on the load."""
+        """Fills `done`, using all processors, because counts do not depend on load."""
         runs = {self.key(work, length, loaded): (work, length, loaded)
                 for work in chosen for length in work.lengths for loaded in (False, True)}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -118,8 +121,10 @@ class Counter:
     def run(self, work, length, loaded):
         variables = dict(work.environment)
         if loaded and work.mode:
-            # Accounts are taken by time, and so the more the busier the machine is.
+            # Accounts are taken at intervals of time, so their number would depend on load.
+            # Which blocks are sampled is the same in each run.
             variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
+                             HEAPTIDE_SAMPLE_SEED="1",
                              HEAPTIDE_ACCOUNTS="off",
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:
@@ -130,13 +135,13 @@ class Counter:
         return os.path.join(self.scratch, f"{work.name}-{length}.heaptide")
 
     def allocations(self, work, length):
-        """How many allocations a recording has."""
+        """Returns the number of allocations in a recording."""
         argv = [self.heaptide, "report", "--format", "json", self.recording(work, length)]
         said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         return sum(process["totals"]["allocations"] for process in json.loads(said)["processes"])
 
     def rows(self, work):
-        """The steady rate; for the interpreter also what comes before it."""
+        """Returns the steady rate; for the interpreter also the cost of start-up."""
         low, high = work.lengths
         added = work.allocations or self.allocations(work, high) - self.allocations(work, low)
         steady = self.over_bare(work, high).minus(self.over_bare(work, low)).times(1 / added)
@@ -148,7 +153,7 @@ class Counter:
 
 
 def measure(heaptide, chosen):
-    """The rows of these workloads."""
+    """Returns the rows of these workloads."""
     build.compile_programs(("micro", "deeptree", "libforward.so"))
     with tempfile.TemporaryDirectory(prefix="heaptide-counts-") as scratch:
         counter = Counter(os.path.abspath(heaptide), scratch)
@@ -157,7 +162,7 @@ def measure(heaptide, chosen):
 
 
 def shown(value):
-    """A count as people read it: millions, whole instructions, hundredths of a miss."""
+    """Formats a count for people: millions, whole instructions, hundredths of a miss."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:.1f} M"
     return f"{value:.0f}" if abs(value) >= 20 else f"{round(value, 2) + 0.0:.2f}"
@@ -168,7 +173,7 @@ NAMES = Counts("instructions", "I1", "D1", "L2")
 
 
 def goal(row):
-    """Like `≤ 800, D1 ≤ 5`."""
+    """Formats a goal, as in `≤ 800, D1 ≤ 5`."""
     limits = []
     for what, limit in row.goals.items():
         name = "" if what == "instructions" else getattr(NAMES, what) + " "

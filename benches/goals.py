@@ -1,4 +1,4 @@
-"""What the benchmarks share: a row of a table, and the suite of tools and settings behind it."""
+"""Shared by the benchmarks: a row of a table, and the suite with tools and settings."""
 import os
 import shutil
 import statistics
@@ -11,7 +11,7 @@ MB = 1024 * 1024
 
 @dataclass
 class Row:
-    """A line of the table. `met` is None where there is no goal. `figures` holds the numbers."""
+    """A line of the table. `met` is None if there is no goal. `figures` holds the numbers."""
 
     workload: str
     bare: str
@@ -30,7 +30,7 @@ NOT_INSTALLED = "not installed"
 
 
 class Suite:
-    """The tools, the runner, and how much is run."""
+    """The tools, the runner, and the lengths of runs."""
 
     def __init__(self, runner, tools, rounds, quick):
         self.runner, self.tools, self.rounds, self.quick = runner, tools, rounds, quick
@@ -51,13 +51,13 @@ class Suite:
         return max(1, n // 10) if self.quick else n
 
     def micro(self, name, arguments, n, n_heaptrack):
-        """A workload that times itself."""
+        """Returns a workload that times itself."""
         command = [os.path.join(self.tools.bin, "micro"), *arguments, "{n}"]
         return Workload(name, command, self.operations(n), self.operations(n_heaptrack))
 
 
 def bare_time(pairs):
-    """The median of bare runs of the first setup, in ns."""
+    """Returns the median of bare runs of the first setup, in ns."""
     first = next(iter(pairs.values()))
     return statistics.median(bare.ns for _, bare in first)
 
@@ -71,5 +71,5 @@ def ns(extra):
 
 
 def in_pairs(took, pair):
-    """A time, and how many bare pairs take as long."""
+    """Returns a time and its ratio to that of a bare pair."""
     return f"{took:.1f} ns, {took / pair:.2f} pairs"

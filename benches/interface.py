@@ -8,7 +8,7 @@ import statistics
 from goals import Row, bare_ns, bare_time, in_pairs
 from measure import BARE, Workload, extra_ns, median
 
-# In bare pairs.
+# As multiples of a bare pair.
 IN_SCOPE = 0.55
 BY_HANDLE, BY_NAME, NOT_LOADED = 0.75, 2.3, 0.15
 MONITOR = 0.45
@@ -21,14 +21,14 @@ def workload(suite, name, arguments, n):
 
 
 def compared(title, pairs, extra, limit):
-    """A row: the time added over bare, in bare pairs."""
+    """Returns a row with the time added over bare, as a multiple of a bare pair."""
     pair = bare_time(pairs)
     return Row(title, bare_ns(pairs), in_pairs(extra, pair), "", f"≤ {limit} pairs",
                extra <= limit * pair, {"bare_ns": pair, "extra_ns": extra})
 
 
 def inside_scope(suite):
-    """Mode scopes, one thread and two."""
+    """Pairs in mode scopes, with one thread and with two."""
     scopes = suite.preload("scopes")
     rows = []
     for threads, said in (("1", "one thread"), ("2", "two threads")):
@@ -40,7 +40,7 @@ def inside_scope(suite):
 
 
 def begin_and_end(suite):
-    """A begin and an end, by handle and by name, with the recorder and without."""
+    """Begin and end of a scope, by handle and by name, with and without the recorder."""
     scopes = suite.preload("scopes")
     plain = workload(suite, "bare-pair", ["pairs", "1"], 10_000_000)
     pair = statistics.median(
@@ -60,7 +60,7 @@ def begin_and_end(suite):
 
 
 def monitored(suite):
-    """A monitor that does nothing, on top of what recording costs."""
+    """The cost of a monitor that does nothing, in addition to that of recording."""
     scopes = suite.preload("scopes")
     without = suite.runner.compare(
         workload(suite, "unmonitored", ["pairs", "1"], 10_000_000), [scopes], suite.rounds)
@@ -72,7 +72,7 @@ def monitored(suite):
 
 
 def changing(suite):
-    """Every allocation in another scope than the last, deep down."""
+    """Pairs in changing scopes, on deep stacks."""
     work = workload(suite, "changing", ["changing"], 5_000_000)
     pairs = suite.runner.compare(work, [suite.stacks], suite.rounds)
     return [compared("another scope each allocation, depth 45, stacks", pairs,

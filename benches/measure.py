@@ -1,4 +1,4 @@
-"""Runs one command at a time and says what it used; runs setups in turn with bare runs between."""
+"""Runs commands and measures their resources; alternates setups with bare runs."""
 import json
 import os
 import re
@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from quiet import Others
 
-LIMIT_S = 300  # a run that takes longer has gone wrong
+LIMIT_S = 300  # a longer run has failed
 
 
 @dataclass
 class Use:
-    """What one run used. `ns` is what the workload says of itself, if it times itself; `written`
-    are the bytes of files that it left."""
+    """The resources that one run used. `ns` is the time that the workload itself reports, if any;
+    `written` are the bytes of files that it left.
+    """
 
     wall: float
     cpu: float
@@ -29,7 +30,8 @@ class Use:
 
 @dataclass
 class Workload:
-    """A command, with {n} where the number of operations goes, and how many for whom."""
+    """A command, with {n} for the number of operations, and these numbers for each kind of setup.
+    """
 
     name: str
     command: list
@@ -44,14 +46,14 @@ class Workload:
 
 @dataclass
 class Setup:
-    """How a workload is run: a library preloaded, or a command put in front."""
+    """How a workload is run: with a preloaded library, or with a command in front."""
 
     name: str
     preload: str = ""
     prefix: tuple = ()
     env: dict = field(default_factory=dict)
     heavy: bool = False  # runs Workload.n_heaptrack operations
-    replaces: int = 0  # how many words of the workload the command stands in for
+    replaces: int = 0  # number of words of the workload that the command replaces
 
     def operations(self, workload):
         return workload.n_heaptrack if self.heavy else workload.n
@@ -61,11 +63,11 @@ BARE = Setup("bare")
 
 
 class Failed(Exception):
-    """A run that did not end with status 0."""
+    """A run ended with a nonzero status."""
 
 
 class Runner:
-    """Starts commands in an empty directory of their own and keeps a line of JSON for each."""
+    """Runs commands in an empty directory and writes a line of JSON for each."""
 
     def __init__(self, rusage, scratch, log):
         self.rusage, self.scratch, self.log = rusage, scratch, log
@@ -92,14 +94,14 @@ class Runner:
         return use
 
     def timed(self, argv, env, stdin, cwd):
-        """What a workload used, with the time that it prints if it times itself."""
+        """Returns the resources of a workload, with the time that it prints if it times itself."""
         use, out = self.time(argv, env=env, stdin=stdin, cwd=cwd)
         stated = re.search(r"^ns_per_\w+ ([\d.]+)", out, re.M)
         use.ns = float(stated.group(1)) if stated else 0.0
         return use
 
     def time(self, argv, env=None, stdin="", cwd=None):
-        """What `argv` used, and the start of its output."""
+        """Returns the resources that `argv` used, and the start of its output."""
         stat, out, err = self.path("stat"), self.path("out"), self.path("err")
         if os.path.exists(stat):
             os.remove(stat)
@@ -129,8 +131,9 @@ class Runner:
         )
 
     def compare(self, workload, setups, rounds):
-        """Bare, A, bare, B, bare …: for each setup pairs of its run and the mean of its
-        neighbours, so that slow drift of the machine cancels."""
+        """Runs bare, A, bare, B, bare …: returns, for each setup, pairs of its run and the mean of
+        the adjacent bare runs, which cancels slow drift of the machine.
+        """
         pairs = {setup.name: [] for setup in setups}
         for _ in range(rounds):
             for heavy in (False, True):
@@ -165,7 +168,7 @@ def read_stat(path, argv, err):
 
 
 def wall_clock(argv, env=None, stdin=""):
-    """Seconds until `argv` is done; its output goes nowhere."""
+    """Returns the elapsed seconds of `argv`; its output is discarded."""
     start = time.monotonic()
     with open(stdin or os.devnull) as i:
         done = subprocess.run(
@@ -184,7 +187,7 @@ def mean(a, b):
 
 
 def median(pairs, figure):
-    """The median of `figure(run, bare)` over the rounds; None without any."""
+    """Returns the median of `figure(run, bare)` over the rounds; None without rounds."""
     return statistics.median(figure(use, bare) for use, bare in pairs) if pairs else None
 
 

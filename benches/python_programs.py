@@ -1,7 +1,7 @@
-"""Python programs with mixed stacks, as users run them: Heaptide, heaptrack and memray beside bare.
+"""Typical Python programs with mixed stacks: Heaptide, heaptrack and memray compared with bare.
 
-All run with PYTHONMALLOC=malloc, so that every object is a block for every tool. What a tool does
-after the program counts: that is what its user waits for.
+All run with PYTHONMALLOC=malloc, so that every object is a block for every tool. The work of a tool
+after the program counts, because its user waits for it.
 """
 import importlib.util
 import os
@@ -31,7 +31,7 @@ class PythonRow(Row):
 
 
 def programs():
-    """Arguments of the interpreter, and the packages that they need, by name."""
+    """Returns, by name, the arguments of the interpreter, and the packages that they need."""
     own = {name: [os.path.join(build.PROGRAMS, name + ".py")]
            for name in ("pydicts", "pandas_job", "flask_service", "scipy_script")}
     text = os.path.join(build.DATA, "jq.json")
@@ -45,7 +45,7 @@ def programs():
 
 
 def setups(suite):
-    """The tools that are installed. memray replaces the interpreter, the first word."""
+    """Returns the installed tools. memray replaces the interpreter, the first word."""
     heaptide = suite.tools.heaptide
     found = [Setup("heaptide", prefix=(heaptide, "run", "-o", "{run}/x.heaptide"))]
     if suite.heaptrack:
@@ -59,7 +59,7 @@ def setups(suite):
 
 
 def compare(suite, name):
-    """Rows of wall time, CPU time, peak memory and the recording's size."""
+    """Returns rows of wall time, CPU time, peak memory and the recording's size."""
     arguments, packages = programs()[name]
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:

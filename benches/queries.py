@@ -1,5 +1,6 @@
-"""Queries: a trace of Caliper's of the size that LULESH's has in Caliper's document on memory, and
-a trace of many events."""
+"""Queries: a Caliper trace as large as that of LULESH in Caliper's document on memory, and a trace
+with many events.
+"""
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from scale import GIB
 SNAPSHOTS = 1_331_076
 EVENTS = 50_000_000
 
-# The document's own questions, as it has them.
+# The queries in that document, unchanged.
 OF_CALI = [
     ("by function", "SELECT function,count() GROUP BY function WHERE mem.alloc FORMAT tree"),
     ("by label", "SELECT mem.alloc,count() GROUP BY mem.alloc WHERE mem.alloc FORMAT table"),
@@ -38,7 +39,7 @@ OF_EVENTS = [
 
 
 def events(suite):
-    """Recorded once, and again where the program or the command is newer."""
+    """Returns the trace, recorded again if the program or the command is newer."""
     count = suite.operations(EVENTS)
     program = os.path.join(suite.tools.bin, "events")
     recording = os.path.join(os.path.dirname(suite.tools.heaptide), f"events-{count}.heaptide")
@@ -53,7 +54,7 @@ def events(suite):
 
 
 def asked(suite, what, arguments, seconds, gib):
-    """A row of a query, the median of some runs."""
+    """Returns a row for a query, the median of some runs."""
     uses = []
     for _ in range(1 if suite.quick else min(3, suite.rounds)):
         use, _ = suite.runner.time([suite.tools.heaptide, "query", *arguments])
@@ -74,8 +75,9 @@ SIZES = [216000, 238328, 259200, 1728000, 864000, 88, 4096]
 
 
 def write_trace(path, snapshots):
-    """Allocations and frees inside nested functions, as the services alloc, sysalloc and trace of
-    Caliper write them."""
+    """Writes allocations and frees inside nested functions, like Caliper's services alloc, sysalloc
+    and trace.
+    """
     unfinished = path + ".part"
     with open(unfinished, "w") as out:
         def node(id, attribute, data, parent=None):
@@ -94,7 +96,7 @@ def write_trace(path, snapshots):
         for depth, name in enumerate(FUNCTIONS):
             node(next_id, ids["function"], name, parent)
             paths.append(next_id)
-            # Some are inside the last, the others beside it.
+            # Some are inside the last region, the others next to it.
             parent, next_id = (next_id if depth % 4 else paths[0]), next_id + 1
         events = {}
         for of in ("mem.alloc", "mem.free"):

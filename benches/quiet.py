@@ -1,8 +1,9 @@
-"""Waits until other processes leave the processors alone, and sums up how much they took anyway."""
+"""Waits until other processes leave the processors idle, and sums up the time that they still take.
+"""
 import os
 import time
 
-QUIET = 0.2  # of a processor, by others
+QUIET = 0.2  # share of a processor taken by others
 SAMPLE_S = 0.1
 LONGEST_WAIT_S = 30  # before a run
 PATIENCE_S = 600  # before all runs of a benchmark
@@ -36,7 +37,7 @@ class Others:
         return (self.read() - before) / SAMPLE_S
 
     def during(self, run):
-        """What `run` returns, a `Use`; the time that others took meanwhile is added up."""
+        """Returns the result of `run`, a `Use`, and adds up the time that others took meanwhile."""
         before = self.read()
         use = run()
         self.took += max(0.0, self.read() - before - use.cpu)
@@ -48,7 +49,7 @@ class Others:
 
 
 def busy_seconds():
-    """The time that all processors have worked, since the machine was started."""
+    """Returns the time that all processors have been busy since boot."""
     with open("/proc/stat") as stat:
         user, nice, system, _idle, _wait, irq, softirq, steal = map(
             int, stat.readline().split()[1:9])

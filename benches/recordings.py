@@ -1,4 +1,4 @@
-"""What recordings of real programs cost after the program: sealing, size, and the first report."""
+"""Costs after the program for recordings of real programs: sealing, size, and the first report."""
 import glob
 import os
 import re
@@ -14,7 +14,7 @@ REPORT_S = 0.5
 
 
 def recording(suite, name):
-    """A recording made by the command: sealing, size, and for cc1plus reading."""
+    """Measures a recording made by the command: sealing, size, and for cc1plus reading."""
     work = programs()[name]
     if not work.command:
         return [missing(name)]
@@ -33,7 +33,7 @@ def recording(suite, name):
 
 
 def seal(suite, work, made):
-    """Records once. Returns the seconds that the command takes beside the program's own."""
+    """Records once. Returns the seconds that the command takes in addition to the program."""
     stat = suite.runner.path("inner")
     shutil.rmtree(made, ignore_errors=True)
     argv = [suite.tools.heaptide, "run", "--quiet", "-o", made, "--",
@@ -43,7 +43,7 @@ def seal(suite, work, made):
 
 
 def report_row(suite, made):
-    """The first report of a recording that is not in the page cache."""
+    """Measures the first report of a recording that is not in the page cache."""
     for path in glob.glob(made + "/*"):
         drop_from_cache(path)
     use, _ = suite.runner.time([suite.tools.heaptide, "report", made])
@@ -54,7 +54,7 @@ def report_row(suite, made):
 
 
 def count_sites(suite, made):
-    """Sites in the JSON report, counted as it streams by: it can be larger than memory."""
+    """Counts sites in the JSON report while streaming, because it can be larger than memory."""
     argv = [suite.tools.heaptide, "report", made, "--format", "json"]
     count, tail = 0, b""
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:

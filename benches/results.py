@@ -1,7 +1,7 @@
-"""Stores what was measured: one JSON file for each kind of benchmark in `results/`.
+"""Stores the results: one JSON file for each kind of benchmark in `results/`.
 
 A file has the machine, the date, versions of programs, the method in a few words, and the rows as
-the tables show them, with the numbers behind them under `figures`.
+the tables show them, with their numbers under `figures`.
 """
 import datetime
 import json
@@ -64,20 +64,20 @@ def machine():
 
 
 def commit():
-    """The commit that was measured, as far as git knows."""
+    """Returns the measured commit, if git is available."""
     ask = ["git", "rev-parse", "--short=10", "HEAD"]
     done = subprocess.run(ask, cwd=HERE, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
 def versions():
-    """The versions of the programs that are installed."""
+    """Returns the versions of the installed programs."""
     found = {name: version(argv) for name, argv in VERSIONS.items()}
     return {name: number for name, number in found.items() if number}
 
 
 def version(argv):
-    """The first number with dots in what a program prints; None if it is not installed."""
+    """Returns the first number with dots in a program's output; None if it is not installed."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -4,14 +4,14 @@ import os
 from goals import NOT_INSTALLED, Row, bare_ns, bare_time, ns
 from measure import Workload, extra_ns, median
 
-PAIRS = 25  # times less than heaptrack
+PAIRS = 25  # the required ratio of heaptrack's added time to ours
 TREE = 12
-# Frees in turns: of the time added with one thread.
+# Limit for frees in turns, as a multiple of the time added with one thread.
 TURNS = 1.5
 
 
 def pairs_at(suite, depth, frames):
-    """One thread. Frames of the start of the program come on top of `depth`, hence `frames`."""
+    """Pairs with one thread. Frames of the program's start add to `depth`, hence `frames`."""
     work = suite.micro(f"m1-d{depth}", ["pairs", "1", str(depth)], 20_000_000, 2_000_000)
     return [compared(suite, f"malloc/free pairs, one thread, depth {frames}", work, PAIRS)]
 
@@ -36,7 +36,7 @@ def tree(suite):
 
 
 def turns(suite):
-    """Beside heaptrack, and beside one thread of the same run."""
+    """Compares with heaptrack, and with one thread in the same run."""
     work = suite.micro("xpass-2", ["xpass", "5"], 4_000_000, 1_000_000)
     row = compared(suite, "one thread allocates, one frees (in turns)", work, None)
     alone = suite.micro("m1-d5", ["pairs", "1", "5"], 20_000_000, 1)
@@ -49,13 +49,13 @@ def turns(suite):
 
 
 def ring(suite):
-    """Without a goal: the bare program has two speeds here."""
+    """Has no goal, because the bare program has two stable speeds here."""
     work = suite.micro("xfree-2", ["xfree", "5"], 4_000_000, 1_000_000)
     return [compared(suite, "one thread allocates, one frees (ring)", work, None)]
 
 
 def compared(suite, title, work, times):
-    """A row: times added over bare. `times`: how many times more heaptrack has to add."""
+    """Returns a row of times added over bare. `times`: the required ratio to heaptrack's."""
     pairs = suite.runner.compare(work, [suite.stacks, *suite.rivals()], suite.rounds)
     extra = median(pairs[suite.stacks.name], extra_ns)
     rival = median(pairs.get("heaptrack", []), extra_ns)

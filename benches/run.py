@@ -3,11 +3,11 @@
 
     benches/run.py --heaptide FILE [--rounds N] [--only NAME[,NAME…]] [--quick] [--store] [--list]
 
-Bare runs, Heaptide and heaptrack take turns on the same machine; a run is compared with the mean of
+Bare runs, Heaptide and heaptrack alternate on the same machine; a run is compared with the mean of
 the bare runs before and after it, and the median of the rounds counts. --store replaces the results
-in benches/results of each kind of which all rows were measured, and the tables made of them. Each
-single run leaves a line of JSON in target/benches/runs.
-Exit status 0: every goal met; 1: some not; 2: something could not be run.
+in benches/results of each kind whose rows were all measured, and the tables generated from them.
+Each run appends a line of JSON to a file in target/benches/runs. Exit status 0: all goals met; 1:
+some missed; 2: something could not be run.
 """
 import argparse
 import datetime
@@ -36,12 +36,12 @@ import traces
 from goals import Suite
 from measure import Failed, Runner
 
-LEAST_ROUNDS = 5  # of results that are stored
+LEAST_ROUNDS = 5  # for results that are stored
 
 
 @dataclass
 class Tools:
-    """Where things are."""
+    """Paths of tools and results."""
 
     heaptide: str
     recorder: str
@@ -50,8 +50,9 @@ class Tools:
 
 
 def kinds(suite):
-    """The kinds of benchmarks, in the order of the tables, each with its groups of rows by the
-    names that --only takes."""
+    """Returns the kinds of benchmarks, in the order of the tables, each with its groups of rows by
+    the names that --only accepts.
+    """
     programs = applications.programs()
     return {
         "rivals": {
@@ -115,7 +116,7 @@ def options():
 
 
 def counted(o, log):
-    """The table of instructions, which needs no rounds and no quiet machine."""
+    """Returns the table of instructions, which needs no rounds and no quiet machine."""
     print("  counting instructions", file=sys.stderr, flush=True)
     rows, _ = counts.measure(o.heaptide, counts.workloads())
     dicts = [{"cells": counts.cells(row), "met": row.met, "figures": row.counts._asdict()}
@@ -135,7 +136,7 @@ def timed(o, others, kind, groups, chosen):
 
 
 def choose(o, by_kind):
-    """For each kind, the groups that --only names; all without it."""
+    """Returns, for each kind, the groups that --only names, or all groups."""
     asked = o.only.split(",") if o.only else ["counts", *by_kind]
     known = ["counts", *by_kind, *(name for groups in by_kind.values() for name in groups)]
     unknown = [name for name in asked if name not in known]

@@ -1,5 +1,6 @@
-"""Reading at scale: made-up recordings of millions of stacks, each 40 frames deep with names of 200
-characters; seconds and peak memory of what reads them."""
+"""Reading at scale: synthetic recordings of millions of stacks, each 40 frames deep with names of
+200 characters; measures seconds and peak memory of commands that read them.
+"""
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from goals import Row
 SECONDS = 10
 GIB = 1024 * 1024  # in KiB
 STACKS = 2_000_000
-# The stacks of MallocProfiler's largest published profile: 3.28 GB of text.
+# The number of stacks in MallocProfiler's largest published profile: 3.28 GB of text.
 PUBLISHED = 1_080_000
 
 
@@ -24,7 +25,7 @@ def diff(suite):
 
 
 def folded(suite):
-    """Every stack has allocations, so each is a line."""
+    """Every stack has allocations, so each becomes a line."""
     recording = synthetic(suite, STACKS)
     export = ["export", recording, "--format", "folded", "--measure", "allocations"]
     text = size_of(suite, export)
@@ -57,19 +58,19 @@ def row(suite, what, stacks, arguments):
 
 
 def size_of(suite, export):
-    """How much text an export is."""
+    """Returns the size of an export in bytes."""
     with subprocess.Popen([suite.tools.heaptide, *export], stdout=subprocess.PIPE) as child:
         counted = subprocess.run(["wc", "-c"], stdin=child.stdout, capture_output=True, check=True)
     return f"{int(counted.stdout) / 1e9:.1f} GB of text"
 
 
 def synthetic(suite, stacks):
-    """The recording, made where the command was built unless it is there."""
+    """Returns the recording, created with a command built here unless it exists."""
     return made(suite.tools.heaptide, stacks // 10 if suite.quick else stacks)
 
 
 def made(heaptide, stacks):
-    """The same for a command."""
+    """Returns the recording, created next to a command unless it exists."""
     built = os.path.dirname(heaptide)
     generator = os.path.join(built, "heaptide-synthetic")
     recording = os.path.join(built, f"synthetic-{stacks}.heaptide")

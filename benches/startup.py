@@ -7,7 +7,7 @@ from goals import Row
 
 
 def start(suite):
-    """What it costs to record a program that does nothing."""
+    """Measures the cost of recording a program that does nothing."""
     true = shutil.which("true")
     out = suite.runner.path("true.heaptide")
     preload = dict(os.environ, BENCH_PRELOAD=suite.tools.recorder, HEAPTIDE_OUTPUT=out)

@@ -16,13 +16,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PAGES = [os.path.join(HERE, "README.md"), os.path.join(HERE, "..", "README.md")]
 PLACE = re.compile(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end of table -->)", re.S)
 SAID = {True: "yes", False: "**no**", None: "–"}
-# What was measured elsewhere, with versions and place.
+# Results measured elsewhere, with versions and machine.
 OTHERS = os.path.join(HERE, "others.json")
 NONE = "–"
 
 
 def markdown(columns, rows):
-    """The lines of a table. `rows`: dicts of `cells` and `met`."""
+    """Returns the lines of a table. `rows`: dicts of `cells` and `met`."""
     lines = [line(columns), "|---" * len(columns) + "|"]
     return lines + [line([*row["cells"], SAID[row["met"]]]) for row in rows]
 
@@ -32,7 +32,7 @@ def line(cells):
 
 
 def of_kind(kind):
-    """The table of a kind of benchmark, below the machine, the date and the versions."""
+    """Returns the table of a kind of benchmark, below the machine, the date and the versions."""
     if not os.path.exists(results.path(kind)):
         return [f"No results are stored: `cargo xtask bench --store --only {kind}` measures them."]
     stored = results.load(kind)
@@ -41,7 +41,7 @@ def of_kind(kind):
     return [head, f"{versions}.", "", *markdown(stored["columns"], stored["rows"])]
 
 
-# Of README.md: the row's title, kind and workload there, and the workload in `others.json`.
+# For README.md: the row's title, its kind and workload, and the workload in `others.json`.
 SLOWDOWNS = [
     ("C++ compiler (cc1plus)", "programs", "cc1plus: CPU time", "cc1plus"),
     ("Python, JSON and dicts", "programs", "python3: CPU time", "python3"),
@@ -56,7 +56,7 @@ BYTEHOUND = "bytehound 0.11"
 
 
 def slowdown():
-    """The table of README.md: the time of the bare program, and how many times longer it takes."""
+    """Returns the table of README.md: the time of the bare program, and the slowdown factors."""
     others = other_sets()
     columns = ["program", "bare", "Heaptide", "heaptrack", "memray", "bytehound"]
     lines = [line(columns), "|---" * len(columns) + "|"]
@@ -71,7 +71,7 @@ def slowdown():
 
 
 def others():
-    """What other profilers cost in a set of runs without Heaptide."""
+    """Returns the table of other profilers, from a set of runs without Heaptide."""
     stored = other_sets()
     works = stored["workloads"]
     lines = [f"{stored['set']}; a bare pair takes {stored['bare_pair_ns']} ns.", "",
@@ -97,13 +97,13 @@ def figures_of(kind, workload):
 
 
 def walls(figures):
-    """Elapsed time of a program, which is what its user waits for."""
+    """Returns the elapsed time of a program, which its user waits for."""
     tools = ("heaptide", "heaptrack", "memray")
     return [f"{figures['bare_wall_s']:.1f} s", *(factor(figures.get(t + "_wall")) for t in tools)]
 
 
 def times(figures):
-    """Time of an allocation and its free."""
+    """Returns the time of an allocation and its free."""
     bare = figures["bare_ns"]
     added = [figures["heaptide_ns"], figures["heaptrack_ns"]]
     return [f"{bare:.0f} ns", *(factor(ns and 1 + ns / bare) for ns in added), NONE]
@@ -116,7 +116,7 @@ def factor(ratio):
 
 
 def filled(page):
-    """The text of a page with its tables written anew."""
+    """Returns a page with updated tables."""
     def table(found):
         name = found.group(2)
         lines = SPECIAL[name]() if name in SPECIAL else of_kind(name)
@@ -126,7 +126,7 @@ def filled(page):
 
 
 def write():
-    """Replaces the tables of all pages, or of none if that fails."""
+    """Updates the tables of all pages, or of none if one fails."""
     texts = {path: filled(read(path)) for path in PAGES}
     for path, text in texts.items():
         with open(path, "w") as page:
@@ -134,7 +134,7 @@ def write():
 
 
 def check():
-    """The pages whose tables differ from the results."""
+    """Returns the pages whose tables differ from the results."""
     outdated = [path for path in PAGES if filled(read(path)) != read(path)]
     return [os.path.relpath(path, os.path.join(HERE, "..")) for path in outdated]
 

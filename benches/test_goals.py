@@ -1,4 +1,4 @@
-"""Tests of rows, goals and tables with known numbers; nothing is run."""
+"""Tests of rows, goals and tables with known numbers; they run no program."""
 import tempfile
 import unittest
 from unittest import mock
@@ -13,7 +13,7 @@ from measure import Use
 
 class Rivals(unittest.TestCase):
     def row(self, heaptide, heaptrack):
-        """A bare pair takes 10 ns; the tools, in all, what is given."""
+        """Returns the row for these times of the tools; a bare pair takes 10 ns."""
         suite = goals.Suite.__new__(goals.Suite)
         suite.rounds, suite.stacks, suite.heaptrack = 1, goals.Setup("heaptide stacks"), None
         pairs = {"heaptide stacks": [(Use(1, 1, 1, heaptide), Use(1, 1, 1, 10))]}
@@ -26,7 +26,7 @@ class Rivals(unittest.TestCase):
         self.assertTrue(self.row(20, 260).met)
         self.assertFalse(self.row(20, 259).met)
 
-    def test_nothing_added_is_no_ratio(self):
+    def test_no_added_time_has_no_ratio(self):
         row = self.row(9, 260)
         self.assertTrue(row.met)
         self.assertEqual(row.heaptrack, "+250.0 ns")
@@ -39,7 +39,7 @@ class Rivals(unittest.TestCase):
 
 class Quiet(unittest.TestCase):
     def others(self, busy):
-        """Processors that have worked for these seconds, one after the other."""
+        """Simulates processors with these consecutive busy times, in seconds."""
         return quiet.Others(read=mock.Mock(side_effect=busy), sleep=lambda _: None)
 
     def test_it_waits_for_a_quiet_sample(self):
@@ -47,12 +47,12 @@ class Quiet(unittest.TestCase):
         others.wait()
         self.assertEqual(others.read.call_count, 6)
 
-    def test_it_does_not_wait_for_ever(self):
+    def test_it_does_not_wait_forever(self):
         others = self.others(range(10_000))
         others.wait()
         self.assertLessEqual(others.patience, quiet.PATIENCE_S - quiet.LONGEST_WAIT_S)
 
-    def test_the_time_of_the_run_is_not_that_of_others(self):
+    def test_the_time_of_the_run_does_not_count_as_others(self):
         others = self.others([10, 13])
         others.during(lambda: Use(wall=4, cpu=2, rss_kb=0))
         self.assertEqual(others.said(), "other processes took 25 % of a CPU")
@@ -93,7 +93,7 @@ class Tables(unittest.TestCase):
             with open(page.name) as left:
                 self.assertEqual(left.read(), self.PAGE)
 
-    def test_a_tool_that_was_not_measured_is_a_dash(self):
+    def test_a_missing_tool_is_a_dash(self):
         figures = {"bare_ns": 10, "heaptide_ns": 5, "heaptrack_ns": None}
         self.assertEqual(tables.times(figures), ["10 ns", "1.50", "–", "–"])
         figures = {"bare_wall_s": 2, "heaptide_wall": 1.125, "heaptrack_wall": 12}

@@ -1,4 +1,5 @@
-"""The goals of traces: what an event costs beside mode stacks, on disk, and in the guest's memory.
+"""The goals of traces: the cost of an event compared with mode stacks, its size on disk, and the
+memory of the program.
 
 All runs are under the command, which moves events out of the profile while the program runs.
 """
@@ -11,7 +12,7 @@ import subprocess
 from goals import MB, Row, bare_ns, bare_time, in_pairs
 from measure import Setup, median
 
-EVENT = 4.5  # in malloc/free pairs of the bare program in the same run
+EVENT = 4.5  # as a multiple of a malloc/free pair of the bare program in the same run
 
 
 def under(suite, mode):
@@ -20,7 +21,7 @@ def under(suite, mode):
 
 
 def cost(suite):
-    """An event over mode stacks: a pair is two."""
+    """The cost of an event over mode stacks; a pair is two events."""
     rows = []
     for title, arguments, n in (
         ("one thread", ["pairs", "1", "5"], 20_000_000),
@@ -43,7 +44,7 @@ def half_the_difference(use, other):
 
 
 def real(suite, work):
-    """Bytes of a sealed trace for each event, and memory beside a run without one."""
+    """Bytes per event of a sealed trace, and memory compared with a run without one."""
     if not work.command:
         return [Row(f"trace: {work.name}", "", "", "", "the program is not installed", False)]
     recording = suite.runner.path(f"{work.name}.trace.heaptide")

@@ -3,11 +3,11 @@
 
     benches/viewer.py [--heaptide FILE] [--stacks N[,N…]]
 
-For each number of stacks a synthetic recording is made, exported and served. Prints a table: time
-from the navigation to the drawn page; processor time of the page's thread until then, and for a
-zoom, a change of the metric, a search and a pointer over a box; and frames a second while boxes are
-pointed at and zoomed. It has no goals and is in no other command, because Chromium is not
-everywhere.
+For each number of stacks it creates, exports and serves a synthetic recording. Prints a table: time
+from navigation to the drawn page; processor time of the page's thread until then, and for a zoom, a
+change of the metric, a search, and a pointer over a box; and frames per second while boxes are
+pointed at and zoomed. It has no goals and no other command runs it, because Chromium may be
+missing.
 """
 import argparse
 import os
@@ -47,7 +47,7 @@ FRAMES = """(async () => {
 
 
 class Page:
-    """A page that is open, of which the processor time can be read."""
+    """An open page whose processor time can be read."""
 
     def __init__(self, address):
         self.browser = Browser()
@@ -60,13 +60,14 @@ class Page:
         self.browser.value("byId('canvas').scrollIntoView({ block: 'center' })")
 
     def thread(self):
-        """Seconds of processor time of the page's thread."""
+        """Returns the processor time of the page's thread in seconds."""
         metrics = self.browser.send("Performance.getMetrics")["metrics"]
         return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     def cost(self, act, times=12):
-        """The median processor time of an act and the picture after it, in milliseconds; the first
-        two, which compute what is kept, are not counted."""
+        """Returns the median processor time of an action including the redraw, in milliseconds. The
+        first two, which fill caches, are not counted.
+        """
         costs = []
         for _ in range(times + 2):
             before = self.thread()
@@ -87,7 +88,7 @@ class Page:
 
 
 def served(heaptide, recording):
-    """The row of the page of a server."""
+    """Returns the row for the page of a server."""
     with subprocess.Popen([heaptide, "view", "--no-open", recording], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         try:

@@ -1,21 +1,21 @@
-//! The C interface to a recorder that may or may not be loaded: scopes, labels, pools, windows,
-//! measurements, control, figures and monitors.
+//! The C interface to the recorder: scopes, labels, pools, windows, measurements, control, counters
+//! and monitors. It works whether or not the recorder is loaded.
 //
-// Header only: nothing to link, nothing to initialise. A program that uses it runs the same without
-// the recorder, where each call costs one load and one branch; under `heaptide run PROGRAM`, or
-// linked with `-lheaptide` before other libraries, the calls reach the recorder.
+// Header only: there is nothing to link or to initialise. A program that uses it behaves the same
+// without the recorder, where a call costs one load and one branch. Under `heaptide run`, or linked
+// with `-lheaptide` before other libraries, the calls reach the recorder.
 //
-// Rules for everything here, unless a comment says otherwise:
-// - Any thread may call it, at any time: before main, in constructors and destructors, at exit.
-// - Not from signal handlers: there a call may do nothing, and a module's first call, which looks
-//   the recorder up, is not safe.
-// - Nothing prints, throws or aborts, and errno stays as it was.
-// - Names are zero-terminated, of any length, and copied.
-// - "Not loaded" says what a call does without the recorder, or where the recorder is of another
-//   version. In `--mode counters` scopes, labels and pools do nothing, as if not loaded.
+// Unless a comment states otherwise, these rules hold for every function here:
+// - Any thread may call it at any time: before main, in constructors and destructors, at exit.
+// - Signal handlers must not call it. In a handler a call may do nothing, and the first call of a
+//   module, which looks up the recorder, is not safe.
+// - It does not print, throw or abort, and leaves errno unchanged.
+// - Names are zero-terminated strings of any length, and are copied.
+// - "Not loaded" describes the call without the recorder, or with an incompatible version of it.
+//   With `--mode counters`, scopes, labels and pools behave as if it were not loaded.
 //
-// C99 or C++98 and later, GCC or Clang; the recorder exists for x86-64 and aarch64 Linux. C++11
-// programs find guards and classes in heaptide.hpp.
+// Requires C99 or C++98, and GCC or Clang. The recorder exists for Linux on x86-64 and aarch64.
+// heaptide.hpp has guards and classes for C++11.
 
 #ifndef HEAPTIDE_H
 #define HEAPTIDE_H
@@ -33,30 +33,31 @@ extern "C" {
 
 // ---- Types shared with the recorder
 
-// Figures of a process, a thread, a scope, a window or a measurement.
+// Counters of a process, a thread, a scope, a window or a measurement.
 struct heaptide_figures {
-    uint64_t allocations, frees, reallocations, failed;       // numbers of calls
+    uint64_t allocations, frees, reallocations, failed;       // number of calls
     uint64_t requested_bytes, usable_bytes, freed_bytes;      // sums over blocks
-    int64_t live_blocks, live_bytes;  // live now; window, measurement: the change, may be negative
+    int64_t live_blocks, live_bytes;  // now; in windows and measurements the change, may be < 0
     uint64_t peak_bytes;     // process: highest live. Window: highest live of the process while it
-                             // was open. Measurement: highest rise over its start. Else 0
-    uint64_t largest_bytes;  // the largest request; 0 where it is not known (windows)
+                             // was open. Measurement: largest rise since its start. Else 0
+    uint64_t largest_bytes;  // the largest request; 0 if unknown (windows)
 };
 
-// Memory of the process, as the kernel counts it.
+// Memory of the process as reported by the kernel.
 struct heaptide_memory {
     uint64_t resident_bytes;
-    uint64_t virtual_bytes;  // without what the recorder has reserved
+    uint64_t virtual_bytes;  // without the address space reserved by the recorder
 };
 
-// How many blocks had a size of `b` significant bits: class 0 is 0 bytes, 1 is 1, 2 is 2 and 3, …
+// Number of blocks per size class. Class `b` counts sizes of `b` significant bits: class 0 is 0
+// bytes, class 1 is 1 byte, class 2 is 2 and 3 bytes, and so on.
 struct heaptide_histograms {
-    uint64_t requested[65];  // by bytes asked for
-    uint64_t usable[65];     // by bytes received
-    uint64_t freed[65];      // freed blocks by usable bytes
+    uint64_t requested[65];  // by requested bytes
+    uint64_t usable[65];     // by usable bytes
+    uint64_t freed[65];      // freed blocks, by usable bytes
 };
 
-// Kinds of a block that heaptide_resolve() finds.
+// Kinds of blocks that heaptide_resolve() reports.
 enum {
     HEAPTIDE_HEAP_BLOCK = 1,
     HEAPTIDE_POOL_BLOCK = 2,
@@ -64,45 +65,45 @@ enum {
     HEAPTIDE_OTHER_MEMORY = 4
 };
 
-// What is at an address.
+// The block or labelled memory that contains an address.
 struct heaptide_block {
-    const void *start;       // of the block, pool block or labelled region that holds the address
+    const void *start;       // of the block, pool block or labelled region
     size_t bytes;            // its size
-    uint64_t uid;            // from 1, one for each labelling; 0 without a label
-    const char *label;       // zero-terminated, valid as long as the process; NULL without a label
+    uint64_t uid;            // counts labellings from 1; 0 without a label
+    const char *label;       // zero-terminated, valid until exit; NULL without a label
     size_t label_length;     // in bytes
-    size_t element_bytes;    // as given to the label; 0 without a label
-    size_t index;            // of the element that holds the address; 0 without a label
-    size_t dimension_count;  // at most 4: further ones are multiplied into the last
+    size_t element_bytes;    // as passed with the label; 0 without a label
+    size_t index;            // of the element at the address; 0 without a label
+    size_t dimension_count;  // at most 4: the last one includes all further ones
     size_t dimensions[4];
     uint32_t kind;           // one of HEAPTIDE_HEAP_BLOCK …
     uint32_t reserved;
 };
 
-// A running measurement: the caller's memory, its content the recorder's.
+// A running measurement. The caller provides the memory; only the recorder uses its content.
 struct heaptide_measurement {
     uint64_t opaque[16];
 };
 
 // A monitor: functions that the recorder calls on the thread that allocates or frees, once per
-// outermost operation. They may allocate (that is neither recorded nor told to monitors), take
-// locks of their own, and must not throw. Several threads call them at once.
+// outermost operation. Several threads may call them at once. They may take their own locks and may
+// allocate; their allocations are neither recorded nor reported to monitors. They must not throw.
 struct heaptide_monitor {
     uint32_t version;  // HEAPTIDE_MONITOR_VERSION
     uint32_t size;     // sizeof(struct heaptide_monitor)
-    const char *name;  // copied, its first 31 bytes
-    void *context;     // handed to each call
-    // After the real allocation. May be NULL.
+    const char *name;  // copied, at most 31 bytes
+    void *context;     // passed to each call
+    // Called after the real allocation. May be NULL.
     void (*allocated)(void *context, void *block, size_t requested, size_t usable);
-    // Before the real release. May be NULL.
+    // Called before the real release. May be NULL.
     void (*freed)(void *context, void *block, size_t usable);
-    // Once, when deregistered or when the process exits; no call follows it. May be NULL.
+    // Called once, at deregistration or at exit; no other call follows. May be NULL.
     void (*destroy)(void *context);
 };
 
 #define HEAPTIDE_MONITOR_VERSION 1
 
-// The table `heaptide_interface`; later versions append. Strings are pointer and length here.
+// The table `heaptide_interface`. Later versions append to it. Strings are a pointer and a length.
 struct heaptide_interface {
     uint32_t version;
     uint32_t size;
@@ -151,26 +152,27 @@ struct heaptide_interface {
     void (*process_memory)(struct heaptide_memory *out);
 };
 
-// ---- Finding the recorder: once a module, at its first call
+// ---- Lookup of the recorder: once per module, at its first call
 
-// Memory that all parts of a module (the program, one shared library) share.
+// Memory shared by all parts of a module (the program or one shared library).
 #define HEAPTIDE_SHARED_ __attribute__((weak, visibility("hidden")))
 
-// Looked for and not there.
+// The recorder was looked up and not found.
 #define HEAPTIDE_ABSENT_ ((const struct heaptide_interface *)1)
 
-// NULL until looked for; then the recorder's table or HEAPTIDE_ABSENT_.
+// NULL before the lookup; then the recorder's table or HEAPTIDE_ABSENT_.
 HEAPTIDE_SHARED_ const struct heaptide_interface *heaptide_found_;
 
 #if (defined(__x86_64__) || defined(__AARCH64EL__)) && defined(__linux__) && defined(__LP64__)
 
-// Not there in static programs, nor with an old C library and no libdl. A weak reference of this
-// kind leaves a program's own use of dlsym as strong as it is.
+// NULL in static programs, and with an old C library if libdl is not loaded. With a weakref, the
+// program's own references to dlsym stay strong.
 static void *heaptide_dlsym_(void *handle, const char *name) __attribute__((weakref("dlsym")));
 
-// Written as assembly so that the reference goes through the global offset table in every kind of
-// module: a program that is not position independent would otherwise bake in the address 0. Where
-// the linker settles a weak symbol as absent anyway, dlsym still finds the recorder.
+// Written in assembly so that the reference goes through the global offset table in every kind of
+// module: in a program that is not position-independent, the compiler would otherwise emit the
+// constant address 0. If the linker resolves the weak symbol to 0 anyway, dlsym still finds the
+// recorder.
 static __attribute__((noinline, cold, unused)) const struct heaptide_interface *
 heaptide_find_(void)
 {
@@ -185,12 +187,12 @@ heaptide_find_(void)
 #endif
     if (!found && heaptide_dlsym_) {
         int kept = errno;
-        // RTLD_DEFAULT is NULL in every C library that has the recorder.
+        // RTLD_DEFAULT is NULL in every C library that the recorder supports.
         found = (const struct heaptide_interface *)heaptide_dlsym_(NULL, "heaptide_interface");
         errno = kept;
     }
-    // Every entry of version 1 is used below without a further look; what a later version appends
-    // has to be tested against `size` where it is used.
+    // The entries of version 1 are used below without a check. Entries that a later version appends
+    // need a comparison with `size` at their use.
     if (!found || found->version < 1 || found->size < sizeof(struct heaptide_interface))
         found = HEAPTIDE_ABSENT_;
     __atomic_store_n(&heaptide_found_, found, __ATOMIC_RELEASE);
@@ -203,7 +205,7 @@ heaptide_find_(void)
 
 #endif
 
-// The recorder's table, or NULL.
+// Returns the recorder's table, or NULL if it is not loaded.
 static inline const struct heaptide_interface *heaptide_table_(void)
 {
     const struct heaptide_interface *found = __atomic_load_n(&heaptide_found_, __ATOMIC_ACQUIRE);
@@ -212,38 +214,37 @@ static inline const struct heaptide_interface *heaptide_table_(void)
     return found == HEAPTIDE_ABSENT_ ? NULL : found;
 }
 
-// Whether the recorder is in this process. Not loaded: 0.
+// Returns whether the recorder is loaded into this process.
 static inline int heaptide_loaded(void)
 {
     return heaptide_table_() != NULL;
 }
 
-// Whether this process is recorded: not with `--mode off`, nor where no profile could be made.
-// Not loaded: 0.
+// Returns whether this process is recorded. It is not recorded with `--mode off`, or if the profile
+// could not be created. Not loaded: 0.
 static inline int heaptide_recording(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->recording() : 0;
 }
 
-// ---- Names of scopes, as numbers: the same name has the same number in all modules of a process
+// ---- Names of scopes as numbers: a name has the same number in all modules of a process
 
-// The number of the name `value` of attribute "region". 0: not loaded, or no room.
+// Returns the number of the name `value` of attribute "region", or 0 if not loaded or out of space.
 static inline uint32_t heaptide_name(const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->intern(NULL, 0, value, strlen(value)) : 0;
 }
 
-// The number of `value` of an attribute of your choice ("function", "phase", "loop", …). 0: not
-// loaded, or no room.
+// Returns the number of `value` of any attribute ("function", "phase", …), or 0 likewise.
 static inline uint32_t heaptide_name_string(const char *attribute, const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->intern(attribute, strlen(attribute), value, strlen(value)) : 0;
 }
 
-// The number of an integer value of an attribute ("iteration#main", …). 0: not loaded, or no room.
+// Returns the number of an integer value of an attribute ("iteration#main", …), or 0 likewise.
 static inline uint32_t heaptide_name_int(const char *attribute, int64_t value)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -264,8 +265,8 @@ static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attri
     return name;
 }
 
-// heaptide_name() and heaptide_name_string() for hot code: each place in the source looks its name
-// up once. The texts must be the same at each execution. Usable in functions only.
+// Variants of heaptide_name() and heaptide_name_string() for hot code in functions: each place
+// looks up its name only once, so the strings must be the same at each execution.
 #define HEAPTIDE_NAME(value) HEAPTIDE_NAME_STRING("region", value)
 #define HEAPTIDE_NAME_STRING(attribute, value)                              \
     (__extension__({                                                        \
@@ -273,10 +274,10 @@ static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attri
         heaptide_cached_name_(&heaptide_site_, (attribute), (value));       \
     }))
 
-// ---- Scopes: what a thread is doing, as a path of names
+// ---- Scopes: the current activity of a thread, as a path of names
 
-// Enters a scope by number. 0, the number of a name that found no room, enters nothing.
-// Not loaded: nothing.
+// Enters the scope with this number. 0, which the lookup of a name returns when out of space, is
+// ignored. Not loaded: does nothing.
 static inline void heaptide_scope_begin(uint32_t name)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -284,9 +285,9 @@ static inline void heaptide_scope_begin(uint32_t name)
         t->scope_begin(name);
 }
 
-// Leaves a scope by number; it is the innermost in a program that nests properly. Another one that
-// is open is left with all scopes in it; one that is not open is ignored; both are counted in the
-// profile. 0 is ignored, so that it pairs with a begin of 0. Not loaded: nothing.
+// Leaves the scope with this number, usually the innermost one. If it is open but not innermost,
+// the scopes inside it are left too. If it is not open, the call is ignored. The profile counts
+// both cases. 0 is ignored, to match heaptide_scope_begin(0). Not loaded: does nothing.
 static inline void heaptide_scope_end(uint32_t name)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -294,7 +295,7 @@ static inline void heaptide_scope_end(uint32_t name)
         t->scope_end(name);
 }
 
-// Leaves the innermost scope, whatever its name. Not loaded: nothing.
+// Leaves the innermost scope, regardless of its name. Not loaded: does nothing.
 static inline void heaptide_end_innermost(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -302,8 +303,8 @@ static inline void heaptide_end_innermost(void)
         t->scope_end(0);
 }
 
-// Enters and leaves the scope `region=value`, which is looked up at each call (some ns; see
-// HEAPTIDE_BEGIN). Not loaded: nothing.
+// These enter and leave the scope `region=value`. Each call looks up the name, which takes some ns;
+// HEAPTIDE_BEGIN avoids that. Not loaded: they do nothing.
 static inline void heaptide_begin(const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -317,7 +318,7 @@ static inline void heaptide_end(const char *value)
         t->scope_end_named(NULL, 0, value, strlen(value));
 }
 
-// Enters and leaves the scope `attribute=value`. Not loaded: nothing.
+// These enter and leave the scope `attribute=value`. Not loaded: they do nothing.
 static inline void heaptide_begin_string(const char *attribute, const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -339,7 +340,7 @@ static inline void heaptide_end_int(const char *attribute, int64_t value)
     heaptide_scope_end(heaptide_name_int(attribute, value));
 }
 
-// The same for hot code and fixed names: each place looks its name up once.
+// Variants for hot code and constant names: each place in the source looks up its name only once.
 #define HEAPTIDE_BEGIN(value) HEAPTIDE_BEGIN_STRING("region", value)
 #define HEAPTIDE_END(value) HEAPTIDE_END_STRING("region", value)
 #define HEAPTIDE_BEGIN_STRING(attribute, value)                                                   \
@@ -347,32 +348,32 @@ static inline void heaptide_end_int(const char *attribute, int64_t value)
 #define HEAPTIDE_END_STRING(attribute, value)                                                     \
     (heaptide_loaded() ? heaptide_scope_end(HEAPTIDE_NAME_STRING(attribute, value)) : (void)0)
 
-// The calling thread's scope path; 0 outside of all scopes. Any thread of the process may take it
-// over. Not loaded: 0.
+// Returns the calling thread's scope path, which any thread of the process may adopt with
+// heaptide_set_context(). Outside of all scopes, and if not loaded: 0.
 static inline uint64_t heaptide_context(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->context() : 0;
 }
 
-// Makes a path from heaptide_context() the calling thread's own, and returns the one before, which
-// is to be set again when the borrowed work is done. Not loaded: 0.
+// Replaces the calling thread's scope path by a result of heaptide_context(), and returns the
+// previous path, to restore when the work for the other thread is done. Not loaded: 0.
 static inline uint64_t heaptide_set_context(uint64_t context)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->set_context(context) : 0;
 }
 
-// ---- Labels: what a block is called. 1: done. 0: no block starts there, no room, or not loaded
+// ---- Labels: names of blocks. 1: done. 0: no block starts there, out of space, or not loaded
 
-// Names the block that starts at `block`, elements of one byte. Naming it anew moves it there.
+// Labels the block that starts at `block`, with elements of one byte, replacing its label.
 static inline int heaptide_label_block(const void *block, const char *label)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->label(block, label, strlen(label), 1, NULL, 0, 0) : 0;
 }
 
-// Names the block that starts at `block`, an array of `dimensions[0] × dimensions[1] × …` elements.
+// Labels the block at `block`, an array of `dimensions[0] × dimensions[1] × …` elements.
 static inline int heaptide_label_dimensions(const void *block, const char *label,
                                             size_t element_bytes, const size_t *dimensions,
                                             size_t dimension_count)
@@ -382,15 +383,15 @@ static inline int heaptide_label_dimensions(const void *block, const char *label
              : 0;
 }
 
-// Names the block that starts at `block`, an array of `count` elements.
+// Labels the block that starts at `block`, an array of `count` elements.
 static inline int heaptide_label_array(const void *block, const char *label, size_t element_bytes,
                                        size_t count)
 {
     return heaptide_label_dimensions(block, label, element_bytes, &count, 1);
 }
 
-// Names memory that need not be a block: static data, a mapping, a part of a pool. A heap or pool
-// block that starts there is named as such, not counted twice. `bytes`, `element_bytes` > 0.
+// Labels memory that need not be a block: static data, a mapping, a part of a pool. A block that
+// starts there is labelled itself, and not counted twice. `bytes`, `element_bytes` > 0.
 static inline int heaptide_label_region(const void *address, const char *label, size_t bytes,
                                         size_t element_bytes)
 {
@@ -399,15 +400,15 @@ static inline int heaptide_label_region(const void *address, const char *label, 
     return t ? t->label(address, label, strlen(label), element_bytes, &count, 1, bytes) : 0;
 }
 
-// Takes the label off what starts at `address`. 1: done. 0: it has none, or not loaded.
+// Removes the label of the memory at `address`. 1: done. 0: it has no label, or not loaded.
 static inline int heaptide_unlabel(const void *address)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->unlabel(address) : 0;
 }
 
-// The variable's own name as label: a pointer's block with elements of what it points to, `count`
-// of them, rows of columns of them, or of bytes (for void pointers); an array variable as memory.
+// Label a variable with its own name. For a pointer, its block has one element of the pointed-to
+// type, bytes (for void pointers), `count` elements, or `rows` times `columns` elements.
 #define HEAPTIDE_LABEL(pointer)                                                          \
     heaptide_label_dimensions((pointer), #pointer, sizeof *(pointer), NULL, 0)
 #define HEAPTIDE_LABEL_BLOCK(pointer) heaptide_label_block((pointer), #pointer)
@@ -422,8 +423,8 @@ static inline int heaptide_unlabel(const void *address)
 #define HEAPTIDE_LABEL_VARIABLE(array)                                                   \
     heaptide_label_region(&(array), #array, sizeof(array), sizeof((array)[0]))
 
-// Finds what holds an address: the start of a block, an address within it, not one past its end.
-// 1: found, and `*out` filled. 0: unknown, freed, or not loaded; `*out` is then all zeros.
+// Finds the block or labelled memory that contains `address`; the address just past its end is not
+// part of it. 1: found, `*out` is filled. 0: unknown, freed, or not loaded; `*out` is zeroed.
 static inline int heaptide_resolve(const void *address, struct heaptide_block *out)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -431,32 +432,32 @@ static inline int heaptide_resolve(const void *address, struct heaptide_block *o
     return t ? t->resolve(address, out) : 0;
 }
 
-// ---- Pools: what a custom allocator does with the chunks it got. Bytes of a chunk are counted
-// once: as the pool's blocks where there are such, as idle pool space elsewhere.
-// 1: done. 0: unknown address or pool, no room, or not loaded
+// ---- Pools: the blocks that a custom allocator hands out from its chunks. Each byte of a chunk is
+// counted once: in the block of the pool that contains it, or else as idle pool space.
+// 1: done. 0: unknown address or pool, out of space, or not loaded
 
-// The pool of this name, made when first named. 0: no room, or not loaded.
+// Returns the pool of this name, creating it at the first call; 0 if out of space or not loaded.
 static inline uint32_t heaptide_pool_named(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->pool(name, strlen(name)) : 0;
 }
 
-// From now on the chunk (a heap block, a mapping, static memory) belongs to the pool.
+// Adds a chunk (a heap block, a mapping, static memory) to the pool.
 static inline int heaptide_pool_add(uint32_t pool, const void *chunk, size_t bytes)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->pool_add(pool, chunk, bytes) : 0;
 }
 
-// It does no longer. Call it before the chunk is given back; free() of a heap block implies it.
+// Removes a chunk from its pool. Call it before releasing the chunk, unless that is done by free().
 static inline int heaptide_pool_remove(const void *chunk)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->pool_remove(chunk) : 0;
 }
 
-// The pool has handed out a block of `requested` bytes, for which it set `usable` bytes apart.
+// Reports that the pool has handed out a block with `usable` bytes for a request of `requested`.
 static inline int heaptide_pool_allocated(uint32_t pool, const void *block, size_t requested,
                                           size_t usable)
 {
@@ -464,14 +465,14 @@ static inline int heaptide_pool_allocated(uint32_t pool, const void *block, size
     return t ? t->pool_allocated(pool, block, requested, usable) : 0;
 }
 
-// A block goes back to its pool. Call it before another thread can get the same address.
+// Reports that a block returns to its pool. Call it before another thread can get the same address.
 static inline int heaptide_pool_freed(const void *block)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->pool_freed(block) : 0;
 }
 
-// A block has changed its size, and possibly its place, within its pool.
+// Reports that a block has changed its size, and possibly its address, within its pool.
 static inline int heaptide_pool_reallocated(const void *old_block, const void *block,
                                             size_t requested, size_t usable)
 {
@@ -481,16 +482,16 @@ static inline int heaptide_pool_reallocated(const void *old_block, const void *b
 
 // ---- Windows (of the whole process) and measurements (of one thread)
 
-// Opens a window; any thread may close it; windows nest and overlap as they like. Its number, from
-// 1. 0: 64 are open already, or not loaded.
+// Opens a window. Any thread may close it; windows may nest and overlap. Returns its number, from
+// 1, or 0 if 64 windows are open already, or not loaded.
 static inline uint32_t heaptide_window_open(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->window_begin(name, strlen(name)) : 0;
 }
 
-// Closes a window and tells its figures; `out` may be NULL. 1: done. 0: not open, or not loaded;
-// `*out` is then all zeros.
+// Closes a window and stores its counters in `*out`, unless `out` is NULL. 1: done. 0: not open, or
+// not loaded; `*out` is zeroed.
 static inline int heaptide_window_close(uint32_t window, struct heaptide_figures *out)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -499,7 +500,7 @@ static inline int heaptide_window_close(uint32_t window, struct heaptide_figures
     return t && window ? t->window_end(window, out) : 0;
 }
 
-// The figures of an open window so far. 1: done. 0: not open, or not loaded; then all zeros.
+// Reads the counters of an open window. 1: done. 0: not open, or not loaded; `*out` is zeroed.
 static inline int heaptide_window_figures(uint32_t window, struct heaptide_figures *out)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -507,9 +508,9 @@ static inline int heaptide_window_figures(uint32_t window, struct heaptide_figur
     return t && window ? t->window_figures(window, out) : 0;
 }
 
-// Begins to measure what this thread allocates and frees. The measurement is linked into the
-// thread until heaptide_measure_end(): it must not move, and measurements end in the reverse order
-// of their beginnings, on the same thread. Not loaded: nothing.
+// Starts to count what this thread allocates and frees. Until heaptide_measure_end(), the
+// measurement must not move. Measurements end in reverse order, on their thread. Not loaded: does
+// nothing.
 static inline void heaptide_measure_begin(struct heaptide_measurement *measurement)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -517,8 +518,8 @@ static inline void heaptide_measure_begin(struct heaptide_measurement *measureme
         t->measure_begin(measurement);
 }
 
-// Ends it; `out` may be NULL. What inner measurements counted counts here too. 1: done. 0: it is
-// not this thread's innermost, or not loaded; `*out` is then all zeros.
+// Ends a measurement and stores its counters, including nested measurements, in `*out`, unless
+// `out` is NULL. 1: done. 0: not this thread's innermost, or not loaded; `*out` is zeroed.
 static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
                                        struct heaptide_figures *out)
 {
@@ -530,7 +531,7 @@ static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
 
 // ---- Control
 
-// Puts a named point on the timeline. Not loaded: nothing.
+// Records a mark: a named point in time. Not loaded: does nothing.
 static inline void heaptide_mark_now(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -538,16 +539,16 @@ static inline void heaptide_mark_now(const char *name)
         t->mark(name, strlen(name));
 }
 
-// Writes a copy of the profile as it is now, a recording of its own, beside it. Its number, from 1.
-// 0: it could not be written, or not loaded.
+// Writes a snapshot: a copy of the current profile, as a separate recording next to it. Returns its
+// number, from 1, or 0 if it could not be written, or not loaded.
 static inline uint32_t heaptide_snapshot_now(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->snapshot(name, strlen(name)) : 0;
 }
 
-// Turns recording in the process on (1) or off (0), absolutely. While it is off, and while paused,
-// allocations are not seen; frees of recorded blocks still are. Not loaded: nothing.
+// Turns recording of the process on (1) or off (0), regardless of earlier calls. While it is off or
+// paused, allocations are not recorded; frees of recorded blocks are. Not loaded: does nothing.
 static inline void heaptide_turn(int on)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -555,8 +556,8 @@ static inline void heaptide_turn(int on)
         t->turn(on);
 }
 
-// Pauses recording of this thread (0) or of the whole process (1), until as many resumes of the
-// same kind. Not loaded: nothing.
+// Pause and resume recording of this thread (0) or of the whole process (1). Each pause needs one
+// resume of the same kind. Not loaded: they do nothing.
 static inline void heaptide_pause(int whole_process)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -570,15 +571,15 @@ static inline void heaptide_resume(int whole_process)
         t->resume(whole_process);
 }
 
-// Whether allocations of this thread (0) or of the process (1) are recorded now. Not loaded: 0.
+// Returns whether allocations of this thread (0) or of the process (1) are recorded. Not loaded: 0.
 static inline int heaptide_active(int whole_process)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->active(whole_process) : 0;
 }
 
-// Records stacks only of requests of at least `bytes`, or with `below` only of less; the others
-// share one site. 0, 0: of all again. Not loaded: nothing.
+// Records stacks only for requests of at least `bytes`, or, with `below`, of less; others share one
+// site. 0, 0 records all stacks again. Not loaded: does nothing.
 static inline void heaptide_threshold(size_t bytes, int below)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -586,16 +587,14 @@ static inline void heaptide_threshold(size_t bytes, int below)
         t->threshold(bytes, below);
 }
 
-// Starts the counts of the recording anew; live blocks stay known. 1: done. 0: it could not, or not
-// loaded.
+// Resets the counters of the recording; live blocks stay known. 1: done. 0: failed, or not loaded.
 static inline int heaptide_reset(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->reset() : 0;
 }
 
-// Writes what this thread holds back in batches, for one who reads the profile from outside.
-// Not loaded: nothing.
+// Writes this thread's buffered events, for readers of the profile. Not loaded: does nothing.
 static inline void heaptide_flush(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -603,8 +602,8 @@ static inline void heaptide_flush(void)
         t->flush();
 }
 
-// From now on each thread that begins has a row of its own, with its id; else threads of one name
-// that run one after the other share a row. Up to 2048 rows. Not loaded: nothing.
+// Gives each thread that starts from now on a row of its own, with its id, for up to 2048 rows. By
+// default, threads with one name that never overlap share a row. Not loaded: does nothing.
 static inline void heaptide_separate_threads(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -615,43 +614,43 @@ static inline void heaptide_separate_threads(void)
 // ---- Output
 
 // Starts recording in a program that is linked with the recorder and was started without a variable
-// that asks for a recording. The recording is a temporary one: heaptide_write() writes from it, and
-// it is removed at exit. Call it first in main: not while there are several threads. 1: this
-// process is recorded, also if it was before. 0: it cannot be, or not loaded.
+// that requests a recording. The recording is temporary: heaptide_write() reads it, and it is
+// removed at exit. Call this first in main, before other threads exist. 1: this process is
+// recorded, which it may have been before. 0: it cannot be recorded, or not loaded.
 static inline int heaptide_start(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->start() : 0;
 }
 
-// Writes what was recorded of this process so far to a file, which is replaced as a whole, or to
-// "stdout" or "stderr". The formats: "text" (the report), "json", "dot" (the tree of scopes),
-// "folded", "stacks", "snapshot" (a recording, which the path names), "query:CALQL", any other
-// format of `heaptide export`, and the views of the command by their name ("tree"); options of the
-// command may follow ("text --by scope --top 5"). The `heaptide` command does it, in a child that
-// the program does not notice, while the calling thread waits. 1: done. 0: it could not, or not
+// Writes the recording of this process so far to a file, which is replaced atomically, or to
+// "stdout" or "stderr". Formats are "text" (the report), "json", "dot" (the tree of scopes),
+// "folded", "stacks", "snapshot" (a recording at `path`), "query:CALQL", any other format of
+// `heaptide export`, and the name of any view of the `heaptide` command ("tree"). Options of the
+// command may follow ("text --by scope --top 5"). The `heaptide` command does the work, in a child
+// process invisible to the program, while the calling thread waits. 1: done. 0: failed, or not
 // loaded.
 static inline int heaptide_write(const char *path, const char *format)
 {
     const struct heaptide_interface *t = heaptide_table_();
     if (!t)
         return 0;
-    // What the program has printed before comes first.
+    // Keeps the order of the output: earlier output of the program comes first.
     if (!strcmp(path, "stdout"))
         fflush(stdout);
     return t->write(path, strlen(path), format, strlen(format));
 }
 
-// The same to an open file, pipe or socket, where it stands.
+// Writes to an open file, pipe or socket, at its current position; see heaptide_write().
 static inline int heaptide_write_to(int descriptor, const char *format)
 {
     const struct heaptide_interface *t = heaptide_table_();
     return t ? t->write_to(descriptor, format, strlen(format)) : 0;
 }
 
-// ---- Own figures, by value, without allocation. Not loaded: all zeros
+// ---- Counters of this process, returned by value without allocation. Not loaded: all zeros
 
-// Of the process since its start, or its last reset; live is all that is live.
+// Counters of the process since its start or last reset; the live counters include older blocks.
 static inline struct heaptide_figures heaptide_process_figures(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -662,7 +661,7 @@ static inline struct heaptide_figures heaptide_process_figures(void)
     return figures;
 }
 
-// Of the calling thread since its start.
+// Counters of the calling thread since its start.
 static inline struct heaptide_figures heaptide_thread_figures(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -673,8 +672,8 @@ static inline struct heaptide_figures heaptide_thread_figures(void)
     return figures;
 }
 
-// Of a scope path in all threads; `inclusive`: with the paths below it. All zeros too if it is no
-// path of this process.
+// Counters of a scope path, of all threads; with `inclusive`, including the paths below it. All
+// zeros if `context` is no path of this process.
 static inline struct heaptide_figures heaptide_scope_figures(uint64_t context, int inclusive)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -685,7 +684,7 @@ static inline struct heaptide_figures heaptide_scope_figures(uint64_t context, i
     return figures;
 }
 
-// Of the process as the kernel counts it; the system call takes some µs.
+// Memory of the process as reported by the kernel. The system call takes some µs.
 static inline struct heaptide_memory heaptide_process_memory(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -696,7 +695,7 @@ static inline struct heaptide_memory heaptide_process_memory(void)
     return memory;
 }
 
-// How often each class of sizes occurred in the process.
+// Numbers of blocks per size class in the process.
 static inline struct heaptide_histograms heaptide_size_histograms(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -709,17 +708,16 @@ static inline struct heaptide_histograms heaptide_size_histograms(void)
 
 // ---- Monitors
 
-// More than the recorder accepts at once are never registered.
+// The recorder accepts at most this many monitors at once.
 #define HEAPTIDE_MONITORS_ 32
 
-// The monitors of this module, each with a handler of atexit() that takes it away, so that none is
-// called whose code is unloaded or whose data is destroyed.
+// The monitors of this module. Each has an atexit() handler that deregisters it, so that the
+// recorder calls no monitor after its code is unloaded or its data is destroyed.
 HEAPTIDE_SHARED_ uint64_t heaptide_monitor_ids_[HEAPTIDE_MONITORS_];
 HEAPTIDE_SHARED_ unsigned char heaptide_monitor_armed_[HEAPTIDE_MONITORS_];
 
-// Deregisters a monitor and waits until no other thread is in its functions; destroy() has run when
-// it returns. A monitor may deregister itself in a callback. 1: done. 0: no such monitor, or not
-// loaded.
+// Deregisters a monitor. On return, no other thread is in its functions, and destroy() has run. A
+// monitor may deregister itself in a callback. 1: done. 0: no such monitor, or not loaded.
 static inline int heaptide_deregister(uint64_t id)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -735,7 +733,7 @@ static inline int heaptide_deregister(uint64_t id)
     return t->monitor_deregister(id);
 }
 
-// Handlers run in the reverse order of registration, each for the monitor that was added last.
+// Deregisters the monitor that was registered last: atexit() handlers run in reverse order.
 static __attribute__((unused)) void heaptide_monitor_exit_(void)
 {
     int i;
@@ -747,7 +745,7 @@ static __attribute__((unused)) void heaptide_monitor_exit_(void)
     }
 }
 
-// Puts an id where its handler finds it: with a handler of its own while there are places without.
+// Stores an id where a handler finds it, preferably in a slot that needs a new handler.
 static inline int heaptide_monitor_keep_(uint64_t id)
 {
     int pass, i;
@@ -768,17 +766,17 @@ static inline int heaptide_monitor_keep_(uint64_t id)
     return 0;
 }
 
-// Registers a monitor until heaptide_deregister(), until the calling module is unloaded, or until
-// exit() has come to where the registration stands among the calls of atexit(). The struct is
-// copied. The monitor's number; 0: not loaded, 32 are registered already, or the version is not
-// the recorder's.
+// Registers a monitor until the first of these: heaptide_deregister(), unloading of the calling
+// module, or the point in exit() that matches the registration's place among the calls of atexit().
+// Copies the struct. Returns the monitor's number, or 0 if not loaded, if 32 monitors are
+// registered already, or if the recorder does not support the version.
 static inline uint64_t heaptide_register(const struct heaptide_monitor *monitor)
 {
     const struct heaptide_interface *t = heaptide_table_();
     uint64_t id;
     if (!t)
         return 0;
-    // The C library may allocate for its list of handlers, which is none of the program's doing.
+    // The C library may allocate for its list of handlers; that is not the program's allocation.
     t->pause(0);
     id = t->monitor_register(monitor);
     if (id && !heaptide_monitor_keep_(id)) {

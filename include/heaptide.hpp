@@ -1,10 +1,11 @@
-//! The C++ interface to a recorder that may or may not be loaded: guards for scopes, measurements
-//! and windows, labels for containers, pools for memory resources, monitors as classes.
+//! The C++ interface to the recorder: guards for scopes, measurements and windows, labels for
+//! containers, pools for memory resources, monitors as classes. It works whether or not the
+//! recorder is loaded.
 //
-// C++11 and later, header only; the rules of heaptide.h hold here too. Guards undo in their
-// destructors what they did in their constructors, so exceptions pass through them. They are no-ops
-// without the recorder. Only heaptide::create_and_register throws when it is not loaded: a program
-// that asks for a monitor wants to know that there will be none; heaptide::loaded() tells before.
+// Requires C++11; header only. The rules of heaptide.h apply. The destructor of a guard reverts its
+// constructor, also when an exception propagates. Without the recorder, guards are no-ops. Only
+// heaptide::create_and_register throws when the recorder is not loaded, because a program that
+// requests a monitor needs to know that it will not run; heaptide::loaded() avoids the exception.
 
 #ifndef HEAPTIDE_HPP
 #define HEAPTIDE_HPP
@@ -34,8 +35,8 @@
 #endif
 #endif
 
-// A scope until the end of the enclosing block. The names are looked up once for each place in the
-// source, so they must be the same at each execution; heaptide::Scope takes any.
+// Open a scope until the end of the enclosing block. Each place in the source looks up its names
+// only once, so they must be the same at each execution; heaptide::Scope takes variable ones.
 #define HEAPTIDE_SCOPE(value) HEAPTIDE_SCOPE_STRING("region", value)
 #define HEAPTIDE_SCOPE_STRING(attribute, value)                                          \
     ::heaptide::Scope HEAPTIDE_JOIN_(heaptide_scope_, __COUNTER__)                          \
@@ -43,11 +44,11 @@
         ::heaptide::Name { HEAPTIDE_NAME_STRING(attribute, value) }                      \
     }
 
-// The same with a value that changes from time to time, a string or an integer.
+// Opens a scope with a value that varies, a string or an integer.
 #define HEAPTIDE_SCOPE_VALUE(attribute, value)                                           \
     ::heaptide::Scope HEAPTIDE_JOIN_(heaptide_scope_, __COUNTER__) { (attribute), (value) }
 
-// A scope of attribute "function" with the enclosing function's name.
+// Opens a scope with attribute "function" and the name of the enclosing function.
 #define HEAPTIDE_FUNCTION HEAPTIDE_SCOPE_STRING("function", __func__)
 
 #define HEAPTIDE_JOIN_(a, b) HEAPTIDE_JOIN_AGAIN_(a, b)
@@ -59,16 +60,16 @@ using Figures = ::heaptide_figures;
 using Histograms = ::heaptide_histograms;
 using Block = ::heaptide_block;
 
-/// Whether the recorder is in this process.
+/// Returns whether the recorder is loaded into this process.
 inline bool loaded() noexcept { return heaptide_loaded() != 0; }
 
-/// Whether this process is recorded.
+/// Returns whether this process is recorded.
 inline bool recording() noexcept { return heaptide_recording() != 0; }
 
-/// Something was asked for that needs the recorder, which is not loaded.
+/// Thrown when an operation needs the recorder, but it is not loaded.
 class not_loaded : public std::runtime_error {
 public:
-    /// `what` names the thing asked for.
+    /// `what` names the operation.
     explicit not_loaded(const std::string &what)
         : std::runtime_error("heaptide: " + what +
                              ": the recorder is not loaded; run the program with `heaptide run`")
@@ -78,28 +79,28 @@ public:
 
 // ---- Scopes and contexts
 
-/// A scope's name as a number, for hot code: looked up once, valid in the whole process.
+/// The name of a scope as a number, for hot code: looked up once, valid in the whole process.
 struct Name {
-    std::uint32_t number; ///< 0: not loaded, or no room.
+    std::uint32_t number; ///< 0: not loaded, or out of space.
 };
 
-/// The name `value` of an attribute.
+/// Looks up the name `value` of an attribute.
 inline Name name(const std::string &value, const std::string &attribute = "region") noexcept
 {
     const heaptide_interface *t = heaptide_table_();
     return Name{t ? t->intern(attribute.data(), attribute.size(), value.data(), value.size()) : 0};
 }
 
-/// The integer `value` of an attribute.
+/// Looks up the integer `value` of an attribute.
 inline Name name(std::int64_t value, const char *attribute) noexcept
 {
     return Name{heaptide_name_int(attribute, value)};
 }
 
-/// What a thread is doing, from construction to destruction.
+/// Keeps a scope of the calling thread open from construction to destruction.
 class Scope {
 public:
-    /// Enters a scope by a name looked up before.
+    /// Enters a scope by a name that was looked up before.
     explicit Scope(Name name) noexcept : name_(name.number) { heaptide_scope_begin(name_); }
 
     /// Enters `region=value`.
@@ -125,7 +126,7 @@ public:
     Scope(const Scope &) = delete;
     Scope &operator=(const Scope &) = delete;
 
-    /// Leaves the scope, and those that were entered in it and not left.
+    /// Leaves the scope, and any scopes inside it that are still open.
     ~Scope() { heaptide_scope_end(name_); }
 
 private:
@@ -138,16 +139,16 @@ private:
     std::uint32_t name_;
 };
 
-/// A scope path, to be carried to the threads that work for it.
+/// A scope path, to pass to threads that work on behalf of this thread.
 class Context {
 public:
     /// The path outside of all scopes.
     Context() noexcept : path_(0) {}
 
-    /// The calling thread's path.
+    /// Returns the calling thread's path.
     static Context current() noexcept { return Context(heaptide_context()); }
 
-    /// The figures of the path in all threads, with those below it or alone.
+    /// Counters of the path in all threads, with or without the paths below it.
     Figures inclusive() const noexcept { return heaptide_scope_figures(path_, 1); }
     Figures exclusive() const noexcept { return heaptide_scope_figures(path_, 0); }
 
@@ -161,7 +162,7 @@ private:
     std::uint64_t path_;
 };
 
-/// Puts the calling thread into a context, and back into its own at the end.
+/// Sets the calling thread's scope path, and restores the previous path on destruction.
 class ContextGuard {
 public:
     explicit ContextGuard(Context context) noexcept : before_(heaptide_set_context(context.path_))
@@ -177,8 +178,8 @@ private:
 
 // ---- Measurements, windows, pauses
 
-/// Measures what this thread allocates and frees until end() or destruction. Measurements of a
-/// thread nest like blocks of source do.
+/// Counts what this thread allocates and frees until end() or destruction. Measurements of a thread
+/// must nest.
 class Measure {
 public:
     Measure() noexcept { heaptide_measure_begin(&measurement_); }
@@ -186,7 +187,7 @@ public:
     Measure &operator=(const Measure &) = delete;
     ~Measure() { end(); }
 
-    /// Ends it, and tells its figures; at a second call all zeros.
+    /// Ends the measurement and returns its counters; a second call returns zeros.
     Figures end() noexcept
     {
         Figures figures = Figures();
@@ -201,7 +202,7 @@ private:
     bool running_ = true;
 };
 
-/// A named interval of the whole process, until close() or destruction, in whatever thread.
+/// A named interval of the whole process, until close() or destruction on any thread.
 class Window {
 public:
     explicit Window(const char *name) noexcept : number_(heaptide_window_open(name)) {}
@@ -211,7 +212,7 @@ public:
     Window &operator=(const Window &) = delete;
     ~Window() { close(); }
 
-    /// The figures so far; all zeros once it is closed.
+    /// Returns the counters so far, or zeros once the window is closed.
     Figures figures() const noexcept
     {
         Figures figures = Figures();
@@ -219,7 +220,7 @@ public:
         return figures;
     }
 
-    /// Closes it, and tells its figures; at a second call all zeros.
+    /// Closes the window and returns its counters; a second call returns zeros.
     Figures close() noexcept
     {
         Figures figures = Figures();
@@ -232,7 +233,7 @@ private:
     std::uint32_t number_;
 };
 
-/// Whose allocations are not recorded while a Pause lives.
+/// Whether a Pause applies to the calling thread or to the whole process.
 enum class Of { thread = 0, process = 1 };
 
 /// Pauses recording; pauses nest.
@@ -247,11 +248,11 @@ private:
     int of_;
 };
 
-/// Puts a named point on the timeline.
+/// Records a mark: a named point in time.
 inline void mark(const char *name) noexcept { heaptide_mark_now(name); }
 inline void mark(const std::string &name) noexcept { heaptide_mark_now(name.c_str()); }
 
-/// Writes a copy of the profile as it is now; its number, 0 if it could not be written.
+/// Writes a copy of the current profile. Returns its number, or 0 if it could not be written.
 inline std::uint32_t snapshot(const char *name = "") noexcept
 {
     return heaptide_snapshot_now(name);
@@ -262,7 +263,7 @@ inline std::uint32_t snapshot(const char *name = "") noexcept
 /// Starts recording in a program that is linked with the recorder (see heaptide_start()).
 inline bool start() noexcept { return heaptide_start() != 0; }
 
-/// Writes what was recorded so far to a file, "stdout" or "stderr" (see heaptide_write()).
+/// Writes the recording so far to a file, "stdout" or "stderr" (see heaptide_write()).
 inline bool write(const char *path, const char *format = "text") noexcept
 {
     return heaptide_write(path, format) != 0;
@@ -272,8 +273,8 @@ inline bool write(const std::string &path, const std::string &format = "text") n
     return heaptide_write(path.c_str(), format.c_str()) != 0;
 }
 
-/// The same as a string; empty if it could not be written, or not loaded. What this allocates is
-/// not recorded.
+/// Returns the same output as a string; empty if it could not be written, or not loaded.
+/// Allocations made here are not recorded.
 inline std::string written(const char *format = "text")
 {
     std::string text;
@@ -304,38 +305,38 @@ inline std::string written(const char *format = "text")
     return text;
 }
 
-/// The same to a stream.
+/// Writes the same output to a stream.
 inline std::ostream &write(std::ostream &out, const char *format = "text")
 {
     Pause pause;
     return out << written(format);
 }
 
-// ---- Labels: true if done, false if nothing is there to be named, or not loaded
+// ---- Labels: true if labelled; false if there is no memory to label, or not loaded
 
-/// Names the memory of a vector: its capacity as the block, its elements as the dimension. A vector
-/// that grows moves to another block, which has to be named anew.
+/// Labels the memory of a vector: its capacity is the block, its number of elements the dimension.
+/// When the vector grows into another block, that has to be labelled again.
 template <typename T, typename Allocator>
 bool label(const std::vector<T, Allocator> &vector, const char *name) noexcept
 {
     return heaptide_label_array(vector.data(), name, sizeof(T), vector.size()) != 0;
 }
 
-/// Names the memory of a string, if it has any outside of the object.
+/// Labels the memory of a string, if it is outside of the object.
 template <typename Char, typename Traits, typename Allocator>
 bool label(const std::basic_string<Char, Traits, Allocator> &string, const char *name) noexcept
 {
     return heaptide_label_array(string.data(), name, sizeof(Char), string.size()) != 0;
 }
 
-/// Names the object of a pointer.
+/// Labels the object that the pointer owns.
 template <typename T, typename Deleter>
 bool label(const std::unique_ptr<T, Deleter> &pointer, const char *name) noexcept
 {
     return heaptide_label_array(pointer.get(), name, sizeof(T), 1) != 0;
 }
 
-/// Names the array of a pointer; it does not know its length.
+/// Labels the array that the pointer owns; the caller supplies its length.
 template <typename T, typename Deleter>
 bool label(const std::unique_ptr<T[], Deleter> &pointer, const char *name,
            std::size_t count) noexcept
@@ -343,7 +344,7 @@ bool label(const std::unique_ptr<T[], Deleter> &pointer, const char *name,
     return heaptide_label_array(pointer.get(), name, sizeof(T), count) != 0;
 }
 
-/// Names an array, wherever it is.
+/// Labels an array in any memory.
 template <typename T, std::size_t Count>
 bool label(const std::array<T, Count> &array, const char *name) noexcept
 {
@@ -355,7 +356,7 @@ bool label(const T (&array)[Count], const char *name) noexcept
     return heaptide_label_region(&array, name, sizeof array, sizeof(T)) != 0;
 }
 
-/// What holds an address; `kind` 0 if that is unknown.
+/// Returns the block or labelled memory that contains an address; `kind` is 0 if it is unknown.
 inline Block resolve(const void *address) noexcept
 {
     Block block = Block();
@@ -367,7 +368,7 @@ inline Block resolve(const void *address) noexcept
 
 #ifdef HEAPTIDE_MEMORY_RESOURCES
 
-/// Stands between a pooling resource and where its chunks come from, and reports the chunks.
+/// Forwards from a pooling resource to its upstream resource, and reports the chunks.
 ///
 ///     heaptide::PoolChunks chunks("arena");
 ///     std::pmr::unsynchronized_pool_resource arena(&chunks);
@@ -375,7 +376,7 @@ inline Block resolve(const void *address) noexcept
 ///     std::pmr::vector<int> vector(&blocks);
 class PoolChunks : public std::pmr::memory_resource {
 public:
-    /// Chunks of the pool `name`, taken from `upstream`.
+    /// Creates the pool `name`, with chunks from `upstream`.
     explicit PoolChunks(const char *name, std::pmr::memory_resource *upstream =
                                               std::pmr::new_delete_resource()) noexcept
         : pool_(heaptide_pool_named(name)), upstream_(upstream)
@@ -403,10 +404,10 @@ private:
     std::pmr::memory_resource *upstream_;
 };
 
-/// Stands between a pooling resource and its users, and reports the blocks.
+/// Forwards from users to a pooling resource, and reports the blocks.
 class PoolBlocks : public std::pmr::memory_resource {
 public:
-    /// Blocks of the pool `name`, handed out by `resource`.
+    /// Reports blocks of `resource` as those of the pool `name`.
     PoolBlocks(const char *name, std::pmr::memory_resource *resource) noexcept
         : pool_(heaptide_pool_named(name)), resource_(resource)
     {
@@ -437,9 +438,10 @@ private:
 
 // ---- Monitors
 
-/// Code that runs at each allocation and each release, on the thread that makes it, once for each
-/// outermost operation. Several threads are in a monitor at once. It may allocate, which is neither
-/// recorded nor told to monitors, and take locks of its own; an exception ends the program.
+/// Code that runs at each allocation and each release, on the calling thread, once per outermost
+/// operation. Several threads may be in a monitor at once. It may take its own locks and may
+/// allocate; its allocations are neither recorded nor reported to monitors. An exception terminates
+/// the program.
 class Monitor {
 public:
     Monitor() = default;
@@ -447,9 +449,9 @@ public:
     Monitor &operator=(const Monitor &) = delete;
     virtual ~Monitor() = default;
 
-    /// After the real allocation.
+    /// Called after the real allocation.
     virtual void allocated(void *block, std::size_t requested, std::size_t usable) = 0;
-    /// Before the real release.
+    /// Called before the real release.
     virtual void freed(void *block, std::size_t usable) = 0;
 
 private:
@@ -472,7 +474,7 @@ private:
         delete static_cast<Monitor *>(context);
     }
 
-    /// Its number; 0 if it could not be registered.
+    /// Returns the monitor's number, or 0 if it could not be registered.
     std::uint64_t register_itself(const char *name) noexcept
     {
         heaptide_monitor monitor = heaptide_monitor();
@@ -489,11 +491,11 @@ private:
     std::uint64_t id_ = 0;
 };
 
-/// Makes a monitor of type T and registers it. The recorder owns it: it is destroyed once, by
-/// deregister(), at exit, or when the library that registered it is unloaded. What its constructor
-/// and its destructor allocate is not told to monitors. Throws not_loaded without the recorder,
-/// std::runtime_error if the process is not recorded, as with `--mode off`, or has no room for
-/// another monitor, and what T's constructor throws.
+/// Creates a monitor of type T and registers it. The recorder owns it, and destroys it once: in
+/// deregister(), at exit, or when the library that registered it is unloaded. Allocations in its
+/// constructor and destructor are not reported to monitors. Throws not_loaded without the recorder,
+/// and std::runtime_error if the process is not recorded, as with `--mode off`, or if the recorder
+/// has no space for another monitor. Exceptions of T's constructor propagate.
 template <typename T, typename... Arguments>
 T *create_and_register(Arguments &&...arguments)
 {
@@ -510,8 +512,8 @@ T *create_and_register(Arguments &&...arguments)
     return made.release();
 }
 
-/// Takes a monitor away and destroys it, once no other thread is in it. True: done. False: it is
-/// not registered, or not loaded.
+/// Deregisters a monitor and destroys it when no other thread is in it. Returns false if it is not
+/// registered, or not loaded.
 inline bool deregister(Monitor *monitor) noexcept
 {
     return monitor && heaptide_deregister(monitor->id_) != 0;

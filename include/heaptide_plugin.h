@@ -1,5 +1,5 @@
-//! Monitor plug-ins in C and C++: their options, and the macro that makes a shared library one.
-//! Part of heaptide.h, which includes it.
+//! Monitor plug-ins in C and C++: their options, and the macro that turns a shared library into a
+//! plug-in. Part of heaptide.h, which includes this file.
 
 #ifndef HEAPTIDE_PLUGIN_H
 #define HEAPTIDE_PLUGIN_H
@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-// The options of a monitor library: the text behind `:` in `heaptide run --monitor LIBRARY:TEXT`,
-// zero-terminated. Its length + 1, which may exceed `size`; then it is cut. 0: the library is not
-// named there, or not loaded; `*buffer` is then empty.
+// Copies the options of a monitor library, the text after `:` in `heaptide run --monitor
+// LIBRARY:TEXT`, to `buffer`, zero-terminated. Returns its length + 1; if that exceeds `size`, the
+// copy is truncated. Returns 0, with an empty `buffer`, if the command line does not name the
+// library, or not loaded.
 static inline size_t heaptide_monitor_text(const char *library, char *buffer, size_t size)
 {
     const struct heaptide_interface *t = heaptide_table_();
@@ -21,8 +22,9 @@ static inline size_t heaptide_monitor_text(const char *library, char *buffer, si
     return t ? t->monitor_options(library, strlen(library), buffer, size) : 0;
 }
 
-// Takes the first of `NAME=VALUE,NAME=VALUE…` off `*text`: cuts the text into zero-terminated
-// pieces and moves `*text` on. 1: there was one. 0: no more. -1: no `=` in it. No recorder needed.
+// Extracts the first option of `NAME=VALUE,NAME=VALUE…`: splits the text into zero-terminated
+// strings in place and advances `*text`. 1: extracted. 0: no more options. -1: the option has no
+// `=`. Does not need the recorder.
 static inline int heaptide_next_option(char **text, const char **name, const char **value)
 {
     char *start = *text, *end = start + strcspn(start, ","), *sign;
@@ -39,7 +41,8 @@ static inline int heaptide_next_option(char **text, const char **name, const cha
     return 1;
 }
 
-// Reads a whole number with K, M or G (of 1024) behind it or not. 1: done. 0: it is none.
+// Parses a whole number with an optional suffix K, M or G (powers of 1024). 1: done. 0: not a
+// number.
 static inline int heaptide_option_number(const char *value, uint64_t *out)
 {
     static const char units[] = "KMG";
@@ -65,14 +68,15 @@ static inline int heaptide_option_number(const char *value, uint64_t *out)
     return 1;
 }
 
-// The most bytes of options that a plug-in gets; longer ones are refused.
+// The longest options of a plug-in, with the terminating zero; longer ones are rejected.
 #define HEAPTIDE_OPTIONS_BYTES_ 4096
 
-// Makes a shared library a monitor plug-in: when it is loaded beside the recorder, preloaded in
-// either order or by `heaptide run --monitor`, `create(options)` is called with its options as text
-// that it may cut up, empty without any. What create() allocates is not recorded. Without the
-// recorder, or with `--mode off`, nothing is called; options longer than 4095 bytes are refused
-// with a line on stderr. `library` is the file's name, as a string.
+// Turns a shared library into a monitor plug-in. When the library is loaded together with the
+// recorder, preloaded in any order or by `heaptide run --monitor`, it calls `create(options)` with
+// its options as a string, which is empty without options and which `create` may modify.
+// Allocations in create() are not recorded. Without the recorder, or with `--mode off`, nothing is
+// called. Options longer than 4095 bytes are rejected with a line on stderr. `library` is the name
+// of the file, as a string literal.
 #define HEAPTIDE_MONITOR_PLUGIN(library, create)                                         \
     static __attribute__((constructor, used)) void heaptide_plugin_start_(void)          \
     {                                                                                    \

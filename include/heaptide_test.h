@@ -1,16 +1,16 @@
-//! Limits for tests in C and C++: what statements may allocate at most, on the thread that runs
-//! them. To be included after the header of GoogleTest, Catch2 or doctest, whose test then fails;
-//! without one of these the program is aborted. Part of heaptide.h, which it includes.
+//! Limits for tests in C and C++: how much some statements may allocate on the thread that runs
+//! them. Include this after the header of GoogleTest, Catch2 or doctest; then exceeding a limit
+//! fails the test. Without one of these frameworks it aborts the program. Includes heaptide.h.
 //!
-//! Limits are checked where the recorder is: in a test program that `heaptide run` or
-//! `heaptide check` runs. Elsewhere the statements run as if there were none. Before a test fails,
-//! the stacks that allocated most are written to standard error.
+//! Limits are checked only with the recorder: in a test program under `heaptide run` or `heaptide
+//! check`. Without it the statements run unchecked. When a limit is exceeded, the stacks with the
+//! most allocations are written to standard error.
 //!
 //!     HEAPTIDE_NO_ALLOC(parser.reset());
 //!     HEAPTIDE_MAX_ALLOCATIONS(10, auto rows = parse(text); use(rows));
 //!
-//! Statements must not leave the macro by return, break, continue or goto. Exceptions may leave it;
-//! then no limit is checked.
+//! The statements must not leave the macro by return, break, continue or goto. An exception may
+//! leave it; then the limit is not checked.
 
 #ifndef HEAPTIDE_TEST_H
 #define HEAPTIDE_TEST_H
@@ -21,25 +21,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// At most so many blocks are allocated, including by realloc.
+// Limits the number of allocated blocks, including those of realloc.
 #define HEAPTIDE_MAX_ALLOCATIONS(most, ...)                                                       \
     HEAPTIDE_LIMITED_("allocations", allocations, most, __VA_ARGS__)
-// At most so many bytes are requested.
+// Limits the sum of requested bytes.
 #define HEAPTIDE_MAX_REQUESTED_BYTES(most, ...)                                                   \
     HEAPTIDE_LIMITED_("requested bytes", requested_bytes, most, __VA_ARGS__)
-// At most so many bytes are live at once, beyond what was live before.
+// Limits the rise of live bytes over their number at the start.
 #define HEAPTIDE_MAX_PEAK_BYTES(most, ...)                                                        \
     HEAPTIDE_LIMITED_("bytes at once", peak_bytes, most, __VA_ARGS__)
-// At most so many blocks more are live afterwards than before.
+// Limits the growth of the number of live blocks.
 #define HEAPTIDE_MAX_LEAKED_BLOCKS(most, ...)                                                     \
     HEAPTIDE_LIMITED_("blocks leaked", live_blocks, most, __VA_ARGS__)
-// At most so many bytes more are live afterwards than before.
+// Limits the growth of live bytes.
 #define HEAPTIDE_MAX_LEAKED_BYTES(most, ...)                                                      \
     HEAPTIDE_LIMITED_("bytes leaked", live_bytes, most, __VA_ARGS__)
-// Nothing is allocated.
+// Forbids allocations.
 #define HEAPTIDE_NO_ALLOC(...) HEAPTIDE_MAX_ALLOCATIONS(0, __VA_ARGS__)
 
-// How a test fails; define it before for another framework.
+// Fails the test. Define it before including this file to support another framework.
 #ifndef HEAPTIDE_TEST_FAILED
 #if defined(__cplusplus) && defined(ADD_FAILURE)
 #define HEAPTIDE_TEST_FAILED(text) ADD_FAILURE() << (text)
@@ -50,7 +50,7 @@
 #endif
 #endif
 
-// ---- What the macros consist of
+// ---- Implementation of the macros
 
 #define HEAPTIDE_LIMITED_(name, figure, most, ...)                                                \
     do {                                                                                          \
@@ -96,7 +96,8 @@ static inline void heaptide_limited_end_(struct heaptide_limited_ *limited)
     heaptide_end_string("limit", limited->place);
 }
 
-// Whether the limit is exceeded. Then the stacks of its scope are shown, and `text` says so.
+// Returns whether the limit is exceeded. If so, prints the stacks of its scope and writes the
+// message to `text`.
 static inline int heaptide_is_exceeded_(const struct heaptide_limited_ *limited, const char *name,
                                         int64_t value, int64_t most, char *text, size_t size)
 {
@@ -105,8 +106,8 @@ static inline int heaptide_is_exceeded_(const struct heaptide_limited_ *limited,
     if (value <= most)
         return 0;
     end += sprintf(view, "report --by stack --metric allocations --top 5 --focus 'scope:^limit=");
-    // A place is an expression that matches itself only; a longer one is cut, a quote is any
-    // character.
+    // Escape the place so that the expression matches only itself. A long place is truncated, and a
+    // quote becomes a wildcard.
     for (; *at && end < view + sizeof view - 8; at++) {
         if (strchr("\\.+*?()|[]{}^$# ", *at))
             *end++ = '\\';

@@ -1,14 +1,14 @@
-// What the in-program interface costs, timed by itself; the same program without the recorder gives
-// the cost of calls that do nothing.
+// Measures the cost of the in-program interface; without the recorder, that of calls that do
+// nothing.
 //
 //   annotated pairs THREADS N       malloc/free pairs of 16 to 512 bytes, inside one scope
-//   annotated monitored THREADS N   the same with a monitor that does nothing
+//   annotated monitored THREADS N   the same, with a monitor that does nothing
 //   annotated handle N              begin and end of a scope by interned handle
 //   annotated name N                the same by name
-//   annotated changing N            pairs, each in another scope than the last, some 45 frames deep
+//   annotated changing N            pairs, each in another scope, about 45 frames deep
 //
-// Prints `ns_per_pair X`: a pair is a malloc and a free, or a begin and an end; of the slowest
-// thread, divided by the pairs of one thread.
+// Prints `ns_per_pair X`: a pair is a malloc and a free, or a begin and an end; X is the time of
+// the slowest thread divided by the pairs of one thread.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

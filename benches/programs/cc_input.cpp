@@ -1,4 +1,4 @@
-// What the compiler workload compiles: much template work, little code.
+// Input of the compiler workload: many templates, little code.
 #include <bits/stdc++.h>
 
 template <int N> struct Table {

@@ -2,9 +2,9 @@
 //
 //   deeptree ROUNDS   parses about 200 nested documents ROUNDS times and drops each tree
 //
-// A document nests 10 to 30 levels, two frames a level: stacks of 20 to 60 frames, some ten
-// thousands of distinct ones, each met many times. Prints `ns_per_alloc X`, X being the time
-// divided by the C++ allocations, and the number of allocations.
+// A document nests 10 to 30 levels with two frames each: stacks of 20 to 60 frames, tens of
+// thousands of distinct ones, each occurring many times. Prints `ns_per_alloc X`, the time divided
+// by the C++ allocations, and the number of allocations.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -61,7 +61,7 @@ static void items(Input &in, Node &node, char end) {
 
 NOINLINE NodePtr atom(Input &in) {
     auto node = std::make_unique<Node>();
-    node->text.assign(24, *in.at++); // beyond the buffer inside std::string
+    node->text.assign(24, *in.at++); // longer than the buffer inside std::string
     return node;
 }
 
@@ -105,7 +105,7 @@ NOINLINE NodePtr value(Input &in) {
     }
 }
 
-// The node itself, its text, map nodes and keys, and the growth steps of the vector.
+// Counts the node itself, its text, map nodes and keys, and the growth steps of the vector.
 static uint64_t count_allocations(const Node &node) {
     uint64_t count = 1 + (node.text.size() > 15) + 2 * node.named.size();
     for (size_t room = 0; room < node.list.size(); room = room ? room * 2 : 1) count++;

@@ -1,4 +1,4 @@
-// A trace to ask: blocks of 16 to 512 bytes that replace each other in a window, from sixteen
+// A trace for queries: blocks of 16 to 512 bytes that replace each other in a window, from sixteen
 // functions, inside two scopes, one block in 256 with a label.
 //
 //   events N        N allocations and N frees, and as many changes of label as there are labels

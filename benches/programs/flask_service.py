@@ -1,4 +1,4 @@
-"""A Flask application under load: requests that parse, sort and return JSON and pages."""
+"""A Flask application under load: requests that parse, sort, and return JSON and pages."""
 import json
 import sys
 

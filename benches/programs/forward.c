@@ -1,6 +1,6 @@
-// A yardstick: forwards malloc, free, calloc and realloc and does nothing else.
+// The yardstick: forwards malloc, free, calloc and realloc and does nothing else.
 //
-// What it costs is the floor of interposing by LD_PRELOAD.
+// Its cost is the minimum of interposing with LD_PRELOAD.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static void (*real_free)(void *);
 static void *(*real_calloc)(size_t, size_t);
 static void *(*real_realloc)(void *, size_t);
 
-// Blocks for dlsym, which may allocate before the real functions are known; never given back.
+// Blocks for dlsym, which may allocate before the real functions are known; never freed.
 static char early[65536];
 static size_t early_used;
 

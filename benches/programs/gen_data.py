@@ -1,4 +1,4 @@
-"""Writes the generated inputs into the directory given: sqlite.sql and jq.json."""
+"""Writes the generated inputs, sqlite.sql and jq.json, into the given directory."""
 import json
 import os
 import random

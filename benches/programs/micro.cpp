@@ -1,12 +1,12 @@
-// The allocation micro-benchmark: malloc/free pairs of 16 to 512 bytes, timed by itself.
+// The allocation micro-benchmark: malloc/free pairs of 16 to 512 bytes; it times itself.
 //
 //   micro pairs THREADS DEPTH PAIRS   each thread replaces random slots of its own 1000-slot window
 //   micro xfree DEPTH PAIRS           one thread allocates, another frees (a ring of 4096 blocks)
 //   micro xpass DEPTH PAIRS           the same, strictly in turns of 4096 blocks: steadier
 //
-// DEPTH frames that are never inlined lie under the loop, for a recorder to unwind; main and the
-// start of the program add some six. Prints `ns_per_pair X`, X being the time of the slowest
-// thread divided by the pairs of one thread.
+// DEPTH frames that are never inlined are below the loop, for a recorder to unwind; main and the
+// program's start add about six. Prints `ns_per_pair X`, the time of the slowest thread divided by
+// the pairs of one thread.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 using Clock = std::chrono::steady_clock;
 
-static constexpr unsigned WINDOW = 1000; // live blocks of a thread: fits the allocator's caches
-static constexpr unsigned RING = 4096;   // blocks on their way from one thread to the other
-static constexpr unsigned BATCH = 32;    // blocks handed over at once, so that lines bounce less
+static constexpr unsigned WINDOW = 1000; // live blocks per thread: fits the allocator's caches
+static constexpr unsigned RING = 4096;   // blocks in transit from one thread to the other
+static constexpr unsigned BATCH = 32;    // blocks per handover, to reduce cache line transfers
 static constexpr uint64_t SEED = 88172645463325252ull;
 
 static inline uint64_t next(uint64_t &s) {
@@ -109,7 +109,7 @@ NOINLINE uint64_t loop_consume(uint64_t, uint64_t pairs) {
     return 0;
 }
 
-static std::atomic<int> turn{0}; // 0: the allocating thread's, 1: the freeing thread's
+static std::atomic<int> turn{0}; // whose turn it is: 0 allocating thread, 1 freeing thread
 
 static void give_turn(int to) {
     turn.store(to, std::memory_order_release);
@@ -144,7 +144,7 @@ using Loop = uint64_t (*)(uint64_t seed, uint64_t pairs);
 
 NOINLINE uint64_t descend(int depth, Loop loop, uint64_t seed, uint64_t pairs) {
     uint64_t time = depth <= 0 ? loop(seed, pairs) : descend(depth - 1, loop, seed, pairs);
-    asm volatile("" : "+r"(time)); // work after the call: no tail call, the frame stays
+    asm volatile("" : "+r"(time)); // work after the call prevents a tail call, so the frame stays
     return time;
 }
 

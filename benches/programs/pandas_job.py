@@ -1,4 +1,4 @@
-"""A pandas job: orders are joined, grouped, pivoted, written as CSV and read again."""
+"""A pandas job: joins, groups and pivots orders, writes them as CSV and reads them again."""
 import io
 import sys
 

@@ -1,9 +1,9 @@
-// Runs a command and writes what it used: `rusage FILE COMMAND…` leaves in FILE one line,
+// Runs a command and measures its resources: `rusage FILE COMMAND…` writes one line to FILE with
 // wall seconds, user+sys seconds, peak resident kB, and the exit status (−n for signal n).
 //
-// A tiny static program on purpose: Linux carries the resident size of the forking parent into
-// the child's ru_maxrss, and a preloaded library does not load into a static program. The
-// variable BENCH_PRELOAD becomes LD_PRELOAD for the command alone.
+// A small static program on purpose: Linux includes the resident size of the forking parent in the
+// child's ru_maxrss, and a preloaded library does not load into a static program. The variable
+// BENCH_PRELOAD becomes LD_PRELOAD only for the command.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

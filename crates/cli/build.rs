@@ -1,5 +1,5 @@
 //! Builds libheaptide.so with the profile it needs and puts it where `library.rs` includes it from;
-//! lists the files that `sdk.rs` carries.
+//! lists the files that `sdk.rs` carries. A published package has both in its own directory.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,36 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // Where the sources are now: the script itself may be of a clone that was moved.
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let root = here.join("../..");
-    list_sdk(&root, &out);
+    let carried = here.join(CARRIED);
+    if carried.is_dir() {
+        list_sdk(&carried, &out);
+        take_library(&carried, &out);
+    } else {
+        let root = here.join("../..");
+        list_sdk(&root, &out);
+        build_library(&root, &out);
+    }
+}
+
+/// Where a published package has what the repository has elsewhere: `cargo xtask publish` puts it
+/// there.
+const CARRIED: &str = "carried";
+/// The end of manifests there: a directory with a manifest would be another package.
+const CARRIED_END: &str = ".carried";
+
+/// Takes the library that a published package has.
+fn take_library(carried: &Path, out: &Path) {
+    let processor = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    let library = carried.join(format!("libheaptide-{processor}.so"));
+    println!("cargo:rerun-if-changed={}", library.display());
+    assert!(
+        library.is_file(),
+        "this package has no recorder for {processor}; build heaptide from its repository"
+    );
+    fs::copy(library, out.join("libheaptide.so")).expect("the library can be copied");
+}
+
+fn build_library(root: &Path, out: &Path) {
     for part in ["preload", "relocate", "recorder", "unwind", "trace", "format"] {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
@@ -61,21 +89,8 @@ fn flags_for_paths() -> String {
     for_paths.collect::<Vec<_>>().join("\x1f")
 }
 
-/// Directories whose files programs are built with, and where they go.
-const SDK: [(&str, &str); 10] = [
-    ("crates/heaptide", "share/heaptide/crates/heaptide"),
-    // What the crate's feature `attribute` is.
-    ("crates/macros", "share/heaptide/crates/macros"),
-    // What the crate's feature `recorder` is made of.
-    ("crates/embedded", "share/heaptide/crates/embedded"),
-    ("crates/recorder", "share/heaptide/crates/recorder"),
-    ("crates/format", "share/heaptide/crates/format"),
-    ("crates/unwind", "share/heaptide/crates/unwind"),
-    ("crates/trace", "share/heaptide/crates/trace"),
-    ("include", "include"),
-    ("monitors", "share/heaptide/monitors"),
-    ("python", "share/heaptide/python"),
-];
+/// Directories whose files programs are built with, and where they go: a line each.
+const SDK: &str = include_str!("sdk.txt");
 /// The head of the workspace that crate and monitors in Rust are there.
 const WORKSPACE: &str = "\
 # The crate for programs that Heaptide records, and monitors: `cargo build --release` builds all.
@@ -90,7 +105,7 @@ const LEFT_BEHIND: [&str; 4] = ["__pycache__", "build", "dist", "target"];
 /// Writes `sdk_files.rs`: a list of the files with their bytes.
 fn list_sdk(root: &Path, out: &Path) {
     let mut text = String::from("[\n");
-    for (from, to) in SDK {
+    for (from, to) in SDK.lines().filter_map(|line| line.split_once(' ')) {
         let from = root.join(from);
         if from.exists() {
             println!("cargo:rerun-if-changed={}", from.display());
@@ -105,15 +120,16 @@ fn list_sdk(root: &Path, out: &Path) {
     fs::write(out.join("sdk_files.rs"), text).expect("the list can be written");
 }
 
-/// Its manifest: what the members here inherit, they inherit there. Its members have no dependency
-/// of the table here.
+/// Its manifest: what the members here inherit, they inherit there.
 fn sdk_workspace(root: &Path) -> String {
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))
+        .or_else(|_| fs::read_to_string(root.join(format!("Cargo.toml{CARRIED_END}"))))
+        .expect("the workspace's manifest");
     let mut text = WORKSPACE.to_owned();
     let mut inherited = false;
     for line in manifest.lines() {
         if line.starts_with('[') {
-            inherited = line.starts_with("[workspace.") && !line.contains("dependencies");
+            inherited = line.starts_with("[workspace.");
             text += if inherited { "\n" } else { "" };
         }
         if inherited && !line.trim().is_empty() {
@@ -134,7 +150,7 @@ fn list_files(from: &Path, to: &str, text: &mut String) {
         if left || name.starts_with('.') {
             continue;
         }
-        let to = format!("{to}/{name}");
+        let to = format!("{to}/{}", name.strip_suffix(CARRIED_END).unwrap_or(&name));
         if path.is_dir() {
             list_files(&path, &to, text);
         } else {

@@ -1,12 +1,12 @@
-//! Links the library against nothing: no DT_NEEDED, no symbol versions, so one file serves every
-//! libc.
+//! Links the library without dependencies: no DT_NEEDED and no symbol versions, so that one file
+//! works with every libc.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-nostdlib");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libheaptide.so");
-    // Before the constructors of all others: none of them has made a thread yet, and what they
-    // allocate is recorded where the executable has an allocator of its own.
+    // Run before the constructors of all other libraries: no thread has been started yet, and if
+    // the executable has its own allocator, their allocations are recorded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     println!("cargo:rerun-if-changed=build.rs");
 }

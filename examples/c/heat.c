@@ -1,5 +1,5 @@
-//! A worked example: heat spreads over a plate, and the recording knows which part of the work and
-//! which array each block belongs to.
+//! A worked example: heat spreads over a plate, and the recording attributes each block to a phase
+//! and an array.
 //
 //     cc -O2 -g -I include -o heat examples/c/heat.c
 //     heaptide run -o heat.heaptide -- ./heat
@@ -7,10 +7,10 @@
 //     heaptide report --by label heat.heaptide
 //     heaptide tree --scopes heat.heaptide
 //
-// The plate has 400 x 250 points: two grids of 800 000 bytes. 100 steps are made, each with a
-// boundary of 2000 bytes that is freed again; every tenth a picture of 10 000 bytes is kept. So at
-// the end the program has asked for 1 600 000 + 100 x 2000 + 10 x 10 000 = 1 900 000 bytes in 112
-// blocks. Without the recorder it does the same, and prints no figures.
+// The plate has 400 x 250 points: two grids of 800 000 bytes. Each of 100 steps allocates a
+// boundary of 2000 bytes and frees it again; every tenth keeps a picture of 10 000 bytes. In total
+// the program requests 1 600 000 + 100 x 2000 + 10 x 10 000 = 1 900 000 bytes in 112 blocks.
+// Without the recorder it does the same, and prints no counters.
 
 #include "heaptide.h"
 
@@ -36,8 +36,8 @@ static void *must(void *memory)
     return memory;
 }
 
-// The grids get names of their own, with their shape: `heaptide report --by label` shows them, and
-// heaptide_resolve() says which element an address is.
+// Labels the grids, with their shape: `heaptide report --by label` shows them, and
+// heaptide_resolve() returns the element at an address.
 static void set_up(struct plate *plate)
 {
     double *now, *next;
@@ -53,7 +53,7 @@ static void set_up(struct plate *plate)
     HEAPTIDE_END_STRING("phase", "set up");
 }
 
-// The edges change with time: one block in each step, which lives as long as the step.
+// The edges change with time: each step has its own block, which lives as long as the step.
 static double *boundary(int step)
 {
     double *edge;
@@ -95,7 +95,7 @@ static void take_picture(struct plate *plate, int number)
     HEAPTIDE_END("picture");
 }
 
-// What one step costs this thread; the same in each, so it is enough to look at the first.
+// Counts the allocations of one step. All steps are the same, so measuring the first is enough.
 static void measured_step(struct plate *plate, int step)
 {
     struct heaptide_measurement measurement;
@@ -136,7 +136,7 @@ int main(void)
 {
     struct plate plate;
     static char output[BUFSIZ];
-    // The output's buffer is none of the figures.
+    // Use a static buffer, so that output does not allocate.
     setvbuf(stdout, output, _IOFBF, sizeof output);
     set_up(&plate);
     heaptide_mark_now("set up");

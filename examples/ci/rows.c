@@ -1,12 +1,12 @@
 //! A program whose memory is limited in continuous integration: it reads the lines of a file,
-//! splits each into words, and prints how many there are.
+//! splits each into words, and prints the number of words.
 //
 //     cc -g -o rows rows.c
 //     ./rows input.txt
 //     heaptide check -- ./rows input.txt
 //
-// The words of a line are stored in one buffer, which all lines share. With -DREGRESSION each word
-// is copied: `heaptide check` then fails, and names the function `split`.
+// All lines share one buffer for their words. With -DREGRESSION each word is copied: `heaptide
+// check` then fails, and reports the function `split`.
 
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>

@@ -1,7 +1,7 @@
-//! Services of cmsRun that report what AllocMonitor's Services report, and make each module a scope
-//! of the recording.
+//! Services of cmsRun with the reports of AllocMonitor's Services, and a scope in the recording for
+//! each module.
 //
-// This file and BuildFile.xml are a package of CMSSW: copy both to PerfTools/Heaptide/plugins, set
+// This file and BuildFile.xml form a package of CMSSW: copy both to PerfTools/Heaptide/plugins, set
 // HEAPTIDE to the directory that `heaptide sdk` wrote, and build with scram. In the configuration:
 //
 //     process.add_(cms.Service("HeaptideService",
@@ -9,14 +9,15 @@
 //     process.add_(cms.Service("HeaptideIntrusiveService"))
 //
 // and run `heaptide run -- cmsRun cfg.py`. Without the recorder the job ends with an exception of
-// category NoAllocMonitorPreload, as with the original; without monitors only scopes are made, and
-// a job that is not recorded runs as if the Service were not there.
+// category NoAllocMonitorPreload, like with the original. Without monitors the Service only creates
+// scopes, and has no effect on a job that is not recorded.
 //
 // | monitors | from | to |
 // |---|---|---|
 // | simple, histogramming | construction of the Service | its destruction |
-// | eventProcessing | the end of beginJob | the begin of endJob |
-// | periodic | construction | the begin of endJob; a line of CSV each `millisecondsPerMeasurement` |
+// | eventProcessing | the end of beginJob | the start of endJob |
+// | periodic | construction | the start of endJob; a line of CSV every `millisecondsPerMeasurement`
+// |
 
 #include "PerfTools/AllocMonitor/interface/AllocMonitorReports.h"
 
@@ -136,7 +137,7 @@ private:
         });
     }
 
-    // The signals before and after a module come on the thread that runs it.
+    // The signals before and after a module are emitted on the thread that runs it.
     static void make_scopes(edm::ActivityRegistry &activities)
     {
         activities.watchPreModuleEvent([](auto const &, edm::ModuleCallingContext const &module) {
@@ -157,7 +158,7 @@ DEFINE_FWK_SERVICE(HeaptideService);
 
 #if __has_include("FWCore/AbstractServices/interface/IntrusiveMonitorBase.h")
 
-// edm::Service<edm::IntrusiveMonitorBase>()->startMonitoring("text"), as of 2026.
+// Used as edm::Service<edm::IntrusiveMonitorBase>()->startMonitoring("text"), as of 2026.
 class HeaptideIntrusiveService : public edm::IntrusiveMonitorBase {
 public:
     HeaptideIntrusiveService() { registry().createAndRegisterMonitor<IntrusiveMonitor>(); }
@@ -165,7 +166,7 @@ public:
 private:
     typedef std::vector<std::unique_ptr<IntrusiveMonitor::Measurement>> Running;
 
-    // Those of the calling thread; the innermost is the last.
+    // Measurements of the calling thread, innermost last.
     static Running &running()
     {
         thread_local Running measurements;

@@ -1,5 +1,5 @@
 //! A worked example: particles are sorted into cells, and moved by two threads in the scope of the
-//! step that they work for.
+//! current step.
 //
 //     c++ -std=c++17 -O2 -g -pthread -I include -o particles examples/cpp/particles.cpp
 //     heaptide run -o particles.heaptide -- ./particles
@@ -7,10 +7,10 @@
 //     heaptide report --by label particles.heaptide
 //     heaptide tree --scopes particles.heaptide
 //
-// There are 10 000 particles of 32 bytes: one block of 320 000 bytes. In each of 20 steps a list of
-// 100 cells (2400 bytes) is made, with a block for each cell, of 40 000 bytes in all; and each of
-// two threads makes a block of 80 000 bytes for what it does. Without the recorder the program does
-// the same, and prints no figures.
+// There are 10 000 particles of 32 bytes: one block of 320 000 bytes. Each of 20 steps allocates a
+// list of 100 cells (2400 bytes) with one block per cell, 40 000 bytes in total, and each of two
+// threads allocates a block of 80 000 bytes for its results. Without the recorder the program does
+// the same, and prints no counters.
 
 #include "heaptide.hpp"
 
@@ -31,7 +31,7 @@ struct Particle {
 using Particles = std::vector<Particle>;
 using Cells = std::vector<std::vector<unsigned>>;
 
-// Places and directions that look random, the same in each run.
+// Pseudo-random positions and directions, the same in each run.
 Particles make_particles()
 {
     HEAPTIDE_FUNCTION;
@@ -50,7 +50,7 @@ unsigned cell_of(const Particle &particle)
     return part(particle.x) * 10 + part(particle.y);
 }
 
-// Counted first, so that each cell needs one block of just the right size.
+// Counts first, so that each cell gets one block of the exact size.
 Cells sort_into_cells(const Particles &particles)
 {
     HEAPTIDE_FUNCTION;
@@ -66,8 +66,8 @@ Cells sort_into_cells(const Particles &particles)
     return cells;
 }
 
-// Every thread moves the particles of its cells. It works for the step that started it: in the
-// recording its blocks are in that step's scope, on its own lane.
+// Each thread moves the particles of its cells. It works on behalf of the step that started it: the
+// recording has its blocks in that step's scope, and on its own thread.
 void move_particles(Particles &particles, const Cells &cells, unsigned thread,
                     heaptide::Context context)
 {

@@ -4,8 +4,8 @@
     pip install duckdb
     python3 duckdb_totals.py DATASET
 
-Prints rows, allocations and live bytes of each run, host and rank, and the functions below which
-most was allocated.
+Prints rows, allocations and live bytes of each run, host and rank, and the functions that allocate
+most, including their callees.
 """
 
 import sys
@@ -15,8 +15,7 @@ import duckdb
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 files = f"{sys.argv[1]}/sites/**/*.parquet"
-# Columns that are in the paths of some files and not of others would be an error: a dataset is
-# compacted as a whole.
+# Partition columns must be the same in all paths; a dataset is compacted as a whole.
 sites = duckdb.read_parquet(files, hive_partitioning=True, union_by_name=True)
 totals = duckdb.sql(
     """SELECT run, host, coalesce(rank, -1) AS rank, count(*), sum(allocations)::BIGINT, sum(live_bytes)::BIGINT

@@ -4,10 +4,10 @@
     pip install pyspark        # and Java 17 or later: apt install openjdk-17-jre-headless
     python3 spark_totals.py DATASET [MASTER]
 
-MASTER is that of a cluster whose workers see the dataset under the same path, such as
+MASTER is the URL of a cluster whose workers can read the dataset at the same path, such as
 spark://node1:7077. `local-cluster[2,1,1024]`, the default, starts two workers with a core and 1 GiB
 each on this machine. Prints rows, allocations and live bytes of each run, host and rank, and the
-functions below which most was allocated.
+functions that allocate most, including their callees.
 """
 
 import os
@@ -29,7 +29,8 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("ERROR")
-# Spark decodes %XX in paths itself. Columns that versions of Heaptide added are merged.
+# Spark itself decodes %XX in paths. mergeSchema supports columns that only newer versions of
+# Heaptide write.
 sites = spark.read.option("mergeSchema", "true").parquet(sites_of)
 totals = (
     sites.withColumn("rank", F.coalesce("rank", F.lit(-1)))

@@ -1,5 +1,5 @@
-"""A worked example: pages are fetched by tasks that take turns, and the recording knows which page
-and which part of the work each block belongs to.
+"""A worked example: alternating tasks fetch pages, and the recording attributes each block to a
+page and a phase.
 
     pip install ./python
     heaptide run -o pages.heaptide -- python3 examples/python/pages.py
@@ -7,8 +7,8 @@ and which part of the work each block belongs to.
     heaptide tree --scopes pages.heaptide
 
 Each of four pages is received in eight parts of 256 KiB, joined to a body of 2 MiB, and packed by a
-thread; the index of 1 MiB stays. Without the recorder the program does the same, and prints no
-figures.
+thread; the index of 1 MiB stays live. Without the recorder the program does the same, and prints no
+counters.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ INDEX_BYTES = 1024 * 1024
 
 
 async def receive(page):
-    """The parts of a page, one after the other, as from a network."""
+    """Yields the parts of a page one by one, as from a network."""
     parts = []
     for number in range(PARTS):
         with heaptide.scope("receive"):
@@ -42,7 +42,7 @@ def join(parts):
 
 
 def pack(body):
-    """Runs on a thread of the pool, in the scope of the page that it was submitted in."""
+    """Runs on a thread of the pool, in the scope of the page that submitted it."""
     with heaptide.scope("pack"):
         return len(zlib.compress(bytes(body)))
 
@@ -65,7 +65,7 @@ def main():
     if heaptide.recording():
         print("the index takes", made.figures.largest_bytes, "bytes")
     with heaptide.window("pages") as window:
-        # All tasks of this loop keep their scopes exactly, whenever they run.
+        # Keeps the scopes of all tasks of this loop exact, regardless of when they run.
         done = heaptide.asyncio.run(pages())
     heaptide.mark("pages done")
     if heaptide.recording():

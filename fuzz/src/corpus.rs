@@ -1,4 +1,4 @@
-//! The inputs that are kept: `fuzz/corpus/TARGET`.
+//! The stored inputs: `fuzz/corpus/TARGET`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// An input and its file.
 pub type Input = (PathBuf, Vec<u8>);
 
-/// Returns a directory of `fuzz`: `corpus`, or `artifacts` for inputs that were found to fail.
+/// Returns a directory of `fuzz`: `corpus`, or `artifacts` for failing inputs.
 pub fn directory(kind: &str, target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target)
 }

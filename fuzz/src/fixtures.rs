@@ -1,11 +1,11 @@
-//! What targets run on: a directory and a process per thread.
+//! Shared by targets: a directory and a process per thread.
 
 use std::path::PathBuf;
 
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_fixtures::{ProgramBuilder, Scratch};
 
-/// Stacks as C++, Python and Rust have them.
+/// Stacks like those of C++, Python and Rust.
 const STACKS: [&str; 5] = [
     "main;std::vector<int, std::allocator<int> >::reserve(unsigned long);operator new(unsigned long)",
     "main;load;parse_config;load;@strdup;@malloc",
@@ -24,12 +24,12 @@ std::thread_local! {
     };
 }
 
-/// Runs with the directory of this thread's inputs.
+/// Calls `run` with this thread's directory for inputs.
 pub(crate) fn in_scratch<T>(run: impl FnOnce(&Scratch) -> T) -> T {
     SCRATCH.with(run)
 }
 
-/// A process with [`STACKS`].
+/// Returns a process with [`STACKS`].
 pub(crate) fn process() -> Process {
     let recording = PROFILE.with(|(_, profile)| Recording::open(profile));
     recording.expect("a recording").processes.remove(0)

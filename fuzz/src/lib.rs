@@ -1,6 +1,6 @@
-//! Fuzz targets: functions that take any bytes and must neither panic nor take long.
+//! Fuzz targets: functions that accept any bytes and must neither panic nor take long.
 //!
-//! `cargo xtask fuzz` runs each on random changes of its corpus; the tests run the corpus itself.
+//! `cargo xtask fuzz` runs each on random mutations of its corpus; the tests run the corpus itself.
 
 #![forbid(unsafe_code)]
 
@@ -15,8 +15,8 @@ pub use mutate::mutated;
 pub use seeds::{seeds, write_seeds};
 pub use targets::*;
 
-/// A target: the name of its corpus, and what runs it. It returns whether the input was read, and
-/// not just refused.
+/// A target: the name of its corpus, and its function, which returns whether the input was read
+/// instead of rejected.
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets.

@@ -1,4 +1,4 @@
-//! Runs fuzz targets on random changes of their corpora: `cargo xtask fuzz`.
+//! Runs fuzz targets on random mutations of their corpora: `cargo xtask fuzz`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers
@@ -25,7 +25,7 @@ const SECONDS: u64 = 20;
 /// An input that takes longer is a failure.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// The target that runs, and its input.
+/// The running target, and its input.
 static RUNNING: Mutex<(&str, Vec<u8>)> = Mutex::new(("", Vec::new()));
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
     TARGETS.iter().filter(wanted).try_for_each(|target| fuzz(target, seconds, seed))
 }
 
-/// Runs a target for so long.
+/// Runs a target for this many seconds.
 fn fuzz(&(name, target): &Target, seconds: u64, seed: u64) -> Result<(), String> {
     let inputs: Vec<_> = corpus(name).into_iter().map(|(_, bytes)| bytes).collect();
     let mut random = Random::new(seed);
@@ -82,7 +82,7 @@ fn fuzz(&(name, target): &Target, seconds: u64, seed: u64) -> Result<(), String>
     Ok(())
 }
 
-/// Writes the input that runs to a file, as libFuzzer does.
+/// Writes the current input to a file, like libFuzzer.
 fn keep() -> PathBuf {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut hasher = DefaultHasher::new();

@@ -1,15 +1,15 @@
-//! Random changes of inputs.
+//! Random mutations of inputs.
 
 use heaptide_fixtures::Random;
 
-/// The most changes of one input.
+/// The most mutations of one input.
 const CHANGES: u64 = 8;
-/// The most bytes that one change copies or removes.
+/// The most bytes that one mutation copies or removes.
 const PART: usize = 64;
 /// The most bytes of an input.
 const LENGTH: usize = 1 << 16;
 
-/// Returns one of the inputs, changed. Of several inputs, parts come from any.
+/// Returns a mutation of one of the inputs; it may include parts of the others.
 pub fn mutated(random: &mut Random, inputs: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = inputs[random.index(inputs.len())].clone();
     for _ in 0..random.geometric(3, CHANGES) {

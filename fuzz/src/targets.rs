@@ -1,4 +1,4 @@
-//! The targets, one a file.
+//! The targets, one per file.
 
 mod demangler;
 mod eh_frame;

@@ -1,13 +1,13 @@
-//! Every target on its whole corpus, and on changes that are the same in each run.
+//! Runs every target on its whole corpus, and on mutations that are the same in each run.
 
 use heaptide_fixtures::Random;
 use heaptide_fuzz::{TARGETS, corpus, directory, mutated, seeds};
 
-/// Changed inputs of each target, and how many of them have to be read at least: most changes of
-/// JSON are errors.
+/// Mutations per target, and how many of them at least must be read: most mutations of JSON are
+/// errors.
 const CHANGED: usize = 100;
 const CHANGED_READ: usize = 2;
-/// The least inputs of a corpus, and of all corpora.
+/// The minimal number of inputs of a corpus, and of all corpora.
 const INPUTS: usize = 2;
 const INPUTS_OF_ALL: usize = 27;
 /// The most bytes of a corpus.
@@ -35,7 +35,7 @@ fn every_corpus_runs() {
 }
 
 #[test]
-fn synthetic_inputs_are_those_of_the_current_formats() {
+fn synthetic_inputs_match_the_current_formats() {
     for (target, name, bytes) in seeds() {
         let path = directory("corpus", target).join(name);
         let is_current = std::fs::read(&path).is_ok_and(|found| found == bytes);

@@ -1,9 +1,9 @@
-//! The interface of MallocProfiler for programs that Heaptide records.
+//! MallocProfiler's interface, for programs that Heaptide records.
 //
-// A program written for MallocProfiler builds with this header in the place of MallocProfiler's, in
-// C++11 and later, and nothing is linked. `heaptide run` takes the place of mallocProfiler.so, and
-// `heaptide run --start-off` that of mallocProfilerOFF.so; without the recorder all functions do
-// nothing, as with dummyMallocProfiler.so. docs/replaces.md lists what differs.
+// A program written for MallocProfiler can be built with this header instead of MallocProfiler's.
+// Requires C++11; nothing is linked. `heaptide run` replaces mallocProfiler.so, and `heaptide run
+// --start-off` replaces mallocProfilerOFF.so. Without the recorder all functions do nothing, as
+// with dummyMallocProfiler.so. docs/replaces.md lists the differences.
 
 #ifndef HEAPTIDE_COMPAT_MALLOC_PROFILER_H
 #define HEAPTIDE_COMPAT_MALLOC_PROFILER_H
@@ -27,10 +27,10 @@
 
 namespace mallocProfiler {
 
-/// By what dump() sorts stacks, the largest last.
+/// The sort key of dump(); the stack with the largest value comes last.
 enum class SortBy { none, tot, live, max, ncalls };
 
-/// Bytes requested in all, live and at most live, and calls.
+/// Total requested, live and peak live bytes, and calls.
 struct Stat {
     double mtot = 0;
     uint64_t mlive = 0;
@@ -54,10 +54,10 @@ struct Stat {
     }
 };
 
-/// Numbers of blocks: entry k is of sizes of k significant bits.
+/// Numbers of blocks: entry k counts sizes of k significant bits.
 using Hist = std::array<uint64_t, 64>;
 
-/// Changes the name of a function in a dump. True: the stack ends here.
+/// Changes the name of a function in a dump. Returns whether the stack ends here.
 typedef bool (*remangleType)(std::string &name);
 
 constexpr bool allThreads = true;
@@ -67,7 +67,8 @@ namespace heaptide_ {
 
 bool remangle(std::string &name);
 
-/// What the functions share. Each thread that begins after the first call of one has its own row.
+/// State shared by the functions. After the first call of any of them, each new thread has its own
+/// row.
 struct State {
     std::atomic<std::size_t> threshold;
     std::atomic<bool> reverse, paused, no_zero_live;
@@ -86,21 +87,21 @@ inline State &state()
     return state;
 }
 
-/// Whether the calling thread has paused itself.
+/// Whether the calling thread has paused its recording.
 inline bool &thread_is_paused()
 {
     static thread_local bool paused;
     return paused;
 }
 
-/// What the calling thread had done when it was cleared.
+/// The counters of the calling thread when it was last cleared.
 inline heaptide_figures &cleared()
 {
     static thread_local heaptide_figures figures;
     return figures;
 }
 
-/// Cuts the parameters of a function off its name.
+/// Removes the parameters from the name of a function.
 inline void remove_signature(std::string &name)
 {
     const std::size_t end = name.rfind(')');
@@ -121,7 +122,7 @@ inline void remove_signature(std::string &name)
     }
 }
 
-/// Removes the allocators of containers.
+/// Removes the allocators from the names of containers.
 inline void remove_allocators(std::string &name)
 {
     static const char allocator[] = ", std::allocator<";
@@ -134,8 +135,8 @@ inline void remove_allocators(std::string &name)
     }
 }
 
-/// The names that are used unless setRemangler() has others: without parameters and allocators, and
-/// large libraries by their names, in which stacks end.
+/// The default of setRemangler(): removes parameters and allocators, and replaces functions of
+/// large libraries, at which stacks end, by the name of the library.
 inline bool remangle(std::string &name)
 {
     static const char *const libraries[][2] = {
@@ -154,10 +155,10 @@ inline bool remangle(std::string &name)
     return false;
 }
 
-/// Writes a line of a dump with the names as the program wants them.
+/// Writes a line of a dump with the names changed as the program requests.
 inline void write_line(std::ostream &out, const std::string &line, char separator)
 {
-    // Behind the names are a space and four numbers, each behind a separator.
+    // The names are followed by a space and four numbers, with a separator before each number.
     std::size_t end = line.size();
     for (int number = 0; number < 4 && end != std::string::npos && end > 0; number++)
         end = line.rfind(separator, end - 1);
@@ -201,33 +202,34 @@ inline std::string options(bool all, SortBy mode, char separator)
 
 } // namespace heaptide_
 
-/// Whether the process is recorded.
+/// Returns whether the process is recorded.
 inline bool loaded() { return heaptide_recording() != 0; }
 
-/// Whether the calling thread, or the process, is recorded now.
+/// Returns whether the calling thread, or the process, is recorded now.
 inline bool active(bool allThreads = true) { return heaptide_active(allThreads) != 0; }
 
-/// Whether the process is recorded now.
+/// Returns whether the process is recorded now.
 inline bool enabled() { return heaptide_active(1) != 0; }
 
-/// Turns recording on and off.
+/// Turns recording on or off.
 inline void enable() { heaptide_turn(1); }
 inline void disable() { heaptide_turn(0); }
 
-/// Lets the calling thread, or all threads, be recorded.
+/// Resumes recording of the calling thread, or of all threads.
 inline void activate(bool allThreads = true)
 {
     bool &is_paused = heaptide_::thread_is_paused();
     if (is_paused)
         heaptide_resume(0);
     is_paused = false;
-    // A thread that is to be recorded ends a pause of all: the others are recorded, too.
+    // Recording one thread ends a pause of the whole process, so the other threads are recorded,
+    // too.
     (void)allThreads;
     if (heaptide_::state().paused.exchange(false))
         heaptide_resume(1);
 }
 
-/// Has the calling thread, or no thread, be recorded.
+/// Pauses recording of the calling thread, or of all threads.
 inline void deactivate(bool allThreads = true)
 {
     bool &is_paused = heaptide_::thread_is_paused();
@@ -240,8 +242,8 @@ inline void deactivate(bool allThreads = true)
     }
 }
 
-/// Leaves out what was recorded until now; of the calling thread in its summary() only, since its
-/// stacks are shared with others.
+/// Discards what was recorded so far. For the calling thread this affects only its summary(),
+/// because threads share stacks.
 inline void clear(bool allThreads = true)
 {
     if (allThreads)
@@ -250,8 +252,8 @@ inline void clear(bool allThreads = true)
         heaptide_::cleared() = heaptide_thread_figures();
 }
 
-/// Records stacks for requests of at least so many bytes, or with `reverse` of at most so many; 0
-/// with `reverse`: of none.
+/// Records stacks for requests of at least this many bytes, or, with `reverse`, of at most this
+/// many; 0 with `reverse` records no stacks.
 inline void setThreshold(std::size_t value, bool reverse = false)
 {
     heaptide_::state().threshold = value;
@@ -262,13 +264,14 @@ inline void setThreshold(std::size_t value, bool reverse = false)
         heaptide_threshold(reverse ? value + 1 : value, reverse);
 }
 
-/// The threshold that was set, 0 at first.
+/// Returns the current threshold, initially 0.
 inline std::size_t getThreshold() { return loaded() ? heaptide_::state().threshold.load() : 0; }
 
-/// There is nothing to print.
+/// Does nothing: there is nothing to print.
 inline void setVerbose(bool isVerbose) { (void)isVerbose; }
 
-/// Numbers of the process, or of the calling thread: what is live is of usable bytes.
+/// Returns the counters of the process, or of the calling thread. Live counters are in usable
+/// bytes.
 inline Stat summary(bool allThreads = true)
 {
     heaptide_figures figures = heaptide_process_figures();
@@ -287,7 +290,7 @@ inline Stat summary(bool allThreads = true)
     return stat;
 }
 
-/// Blocks by the size requested.
+/// Returns numbers of blocks by requested size.
 inline Hist memTotHistogram()
 {
     const heaptide_histograms histograms = heaptide_size_histograms();
@@ -296,7 +299,7 @@ inline Hist memTotHistogram()
     return hist;
 }
 
-/// Live blocks by usable size.
+/// Returns numbers of live blocks by usable size.
 inline Hist memLiveHistogram()
 {
     const heaptide_histograms histograms = heaptide_size_histograms();
@@ -306,15 +309,14 @@ inline Hist memLiveHistogram()
     return hist;
 }
 
-/// There is no dump at the end of the process unless HEAPTIDE_REPORT=malloc-profiler:stdout asks
-/// for one.
+/// There is no dump at exit unless HEAPTIDE_REPORT=malloc-profiler:stdout requests one.
 inline void noFinalDump() {}
 
 /// Dumps only stacks with live memory.
 inline void noZeroLiveDump(bool isOn) { heaptide_::state().no_zero_live = isOn; }
 
-/// Writes a line for each stack: functions separated by `;`, the outermost first, and calls, bytes,
-/// live bytes and most live bytes, each behind the separator.
+/// Writes a line for each stack: functions separated by `;`, outermost first, followed by calls,
+/// bytes, live bytes and peak live bytes, with the separator before each.
 inline std::ostream &dump(std::ostream &out, char separator = '$', SortBy mode = SortBy::none,
                           bool allThreads = true)
 {
@@ -329,15 +331,16 @@ inline std::ostream &dump(std::ostream &out, char separator = '$', SortBy mode =
     return out;
 }
 
-/// Writes each stack function by function, with file and line, up to the first function whose name
-/// has `from` in it; empty: up to the caller. Stacks without such a function are left out.
+/// Writes each stack as one line per function, with file and line, up to the first function whose
+/// name contains `from`, or, if it is empty, up to the caller. Stacks without such a function are
+/// omitted.
 inline std::ostream &dumpDetails(std::ostream &out, std::string const &from,
                                  bool allThreads = true,
                                  const char *caller = __builtin_FUNCTION())
 {
     heaptide::Pause pause;
     std::string name = from.empty() ? caller : from;
-    // In the quotes of a shell.
+    // Escape for single quotes of a shell.
     for (std::size_t at = 0; (at = name.find('\'', at)) != std::string::npos; at += 4)
         name.replace(at, 1, "'\\''");
     const std::string format = "malloc-profiler-details" +
@@ -346,7 +349,7 @@ inline std::ostream &dumpDetails(std::ostream &out, std::string const &from,
     return out << heaptide::written(format.c_str());
 }
 
-/// How often the tracing threads write.
+/// The intervals at which the tracing threads write.
 template <typename Summary, typename Dump>
 inline void setDumpingInterval(Summary const &summaryLap, Dump const &dumpLap)
 {
@@ -356,7 +359,7 @@ inline void setDumpingInterval(Summary const &summaryLap, Dump const &dumpLap)
     heaptide_::state().dump_seconds = duration_cast<seconds>(dumpLap).count();
 }
 
-/// Changes the names of functions in dumps by this; nullptr: not at all.
+/// Sets the function that changes names in dumps; nullptr disables it.
 inline void setRemangler(remangleType remangler) { heaptide_::state().remangler = remangler; }
 inline remangleType getDefaultRemangler() { return heaptide_::remangle; }
 inline remangleType getCurrentRemangler() { return heaptide_::state().remangler.load(); }
@@ -399,9 +402,9 @@ inline void trace_stacks()
 
 } // namespace heaptide_
 
-/// Starts the threads that tracingThread.so starts: they write summaries to memstat_PID.mdr every
-/// ten seconds, and unless `statisticsOnly` dumps to memdump_PID_N.mdr every ten minutes. A library
-/// that calls it in a constructor takes the place of tracingThread.so and statOnlyThread.so.
+/// Starts the same threads as tracingThread.so: they write summaries to memstat_PID.mdr every ten
+/// seconds and, unless `statisticsOnly`, dumps to memdump_PID_N.mdr every ten minutes. A library
+/// that calls it in a constructor replaces tracingThread.so and statOnlyThread.so.
 inline void startTracing(bool statisticsOnly = false)
 {
     if (!loaded())

@@ -1,10 +1,10 @@
-//! The interface of malloc-tag for programs that Heaptide records: `MallocTagEngine`,
-//! `MallocTagScope`, and the `MTAG_*` variables.
+//! malloc-tag's interface, for programs that Heaptide records: `MallocTagEngine`, `MallocTagScope`
+//! and the `MTAG_*` variables.
 //
-// A program written for malloc-tag builds with this header in the place of malloc-tag's, in C++11
-// and later. Nothing is linked if it runs under `heaptide run`; linked with libheaptide.so, the
-// recorder starts in init(). Without the recorder all functions do nothing, and return false, zero
-// or nothing. docs/replaces.md lists what differs from malloc-tag.
+// A program written for malloc-tag can be built with this header instead of malloc-tag's. Requires
+// C++11. Nothing is linked if the program runs under `heaptide run`; if it is linked with
+// libheaptide.so, recording starts in init(). Without the recorder all functions do nothing, and
+// return false, zero or empty values. docs/replaces.md lists the differences from malloc-tag.
 
 #ifndef HEAPTIDE_COMPAT_MALLOC_TAG_H
 #define HEAPTIDE_COMPAT_MALLOC_TAG_H
@@ -25,13 +25,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-// Variables that hold the paths of outputs, and the interval of snapshots in seconds.
+// Variables with the paths of outputs, and the interval of snapshots in seconds.
 #define MTAG_STATS_OUTPUT_JSON_ENV "MTAG_STATS_OUTPUT_JSON"
 #define MTAG_STATS_OUTPUT_GRAPHVIZDOT_ENV "MTAG_STATS_OUTPUT_GRAPHVIZ_DOT"
 #define MTAG_SNAPSHOT_OUTPUT_PREFIX_ENV "MTAG_SNAPSHOT_OUTPUT_PREFIX_FILE_PATH"
 #define MTAG_SNAPSHOT_INTERVAL_ENV "MTAG_SNAPSHOT_INTERVAL_SEC"
 
-// Limits of a thread's tree unless init() has others, and the interval for no snapshots.
+// Default limits of a thread's tree, and the interval that disables snapshots.
 #define MTAG_DEFAULT_MAX_TREE_NODES 256
 #define MTAG_DEFAULT_MAX_TREE_LEVELS 256
 #define MTAG_SNAPSHOT_DISABLED 0
@@ -48,11 +48,11 @@ typedef std::map<std::string, size_t> MallocTagStatMap_t;
 namespace heaptide {
 namespace malloc_tag {
 
-/// Scopes side by side in one scope. Trees have no limit; this is what the interface reports of
-/// malloc-tag.
+/// The limit of siblings in a scope. Trees here are unlimited; the interface reports malloc-tag's
+/// limit.
 enum { siblings_max = 16, trees_max = 128 };
 
-/// A scope of a thread. Nodes live as long as the process.
+/// A scope of a thread. Nodes are never freed.
 struct Node {
     Node *parent;
     char *name;
@@ -62,7 +62,7 @@ struct Node {
     Node *children[siblings_max];
 };
 
-/// The scopes of a thread; those of threads that have ended stay.
+/// The scopes of a thread; they remain after the thread ends.
 struct Tree {
     Tree *next;
     pid_t tid;
@@ -72,7 +72,7 @@ struct Tree {
     std::size_t virtual_bytes;
 };
 
-/// What all threads share.
+/// State shared by all threads.
 struct Engine {
     std::atomic<bool> started;
     std::atomic<std::size_t> nodes_max, levels_max;
@@ -87,7 +87,7 @@ struct Engine {
 
 inline Engine &engine() noexcept
 {
-    static Engine engine; // all zeros without code that runs first
+    static Engine engine; // zero-initialized, without a constructor that has to run first
     return engine;
 }
 
@@ -99,7 +99,7 @@ inline Tree *&slot() noexcept
 
 inline pid_t thread_id() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-/// Virtual memory that a new thread costs: its stack, and an arena of glibc.
+/// Virtual memory that a new thread takes: its stack, and an arena of glibc.
 inline std::size_t thread_bytes() noexcept
 {
     std::size_t stack = 0;
@@ -111,7 +111,7 @@ inline std::size_t thread_bytes() noexcept
     return stack + 128u * 1000 * 1000;
 }
 
-/// Makes the tree of the calling thread; nullptr without memory.
+/// Creates the tree of the calling thread; nullptr if out of memory.
 inline Tree *make_tree() noexcept
 {
     Pause pause;
@@ -132,7 +132,7 @@ inline Tree *make_tree() noexcept
     return slot() = tree;
 }
 
-/// The tree of the calling thread; nullptr before init().
+/// Returns the tree of the calling thread; nullptr before init().
 inline Tree *tree() noexcept
 {
     Tree *own = slot();
@@ -141,7 +141,7 @@ inline Tree *tree() noexcept
     return engine().started.load(std::memory_order_acquire) ? make_tree() : nullptr;
 }
 
-/// A new scope in the current one; nullptr if a limit or memory forbids it.
+/// Creates a scope in the current one; nullptr if a limit is reached or out of memory.
 inline Node *make_node(Tree *tree, const char *name) noexcept
 {
     Node *parent = tree->current;
@@ -165,7 +165,7 @@ inline Node *make_node(Tree *tree, const char *name) noexcept
     return node;
 }
 
-/// Enters a scope. False if it could not be: then there is nothing to leave.
+/// Enters a scope. If that fails, returns false; then there is nothing to leave.
 inline bool push(const char *name) noexcept
 {
     Tree *own = tree();
@@ -188,7 +188,7 @@ inline bool push(const char *name) noexcept
     return true;
 }
 
-/// Leaves the scope entered last.
+/// Leaves the innermost scope.
 inline void pop() noexcept
 {
     Tree *own = slot();
@@ -198,10 +198,10 @@ inline void pop() noexcept
     own->current = own->current->parent;
 }
 
-/// The format for heaptide_write(), with what is known of the trees here.
+/// Returns the format for heaptide_write(), with the limits and counts known here.
 inline std::string format(const char *name)
 {
-    /// Bytes that an argument of a program may have, with room to spare.
+    /// An upper bound of the length of an argument, with a margin.
     const std::size_t longest = 100 * 1000;
     const Engine &all = engine();
     const heaptide_figures &before = all.before;
@@ -241,7 +241,7 @@ inline std::string variable(const char *name)
     return value ? value : "";
 }
 
-/// Writes one format to a file, or to the one that a variable names.
+/// Writes one format to a file, or to the file that a variable names.
 inline bool write(MallocTagOutputFormat_e format, std::string path)
 {
     const bool is_json = format == MTAG_OUTPUT_FORMAT_JSON;
@@ -262,12 +262,13 @@ inline bool write(MallocTagOutputFormat_e format, std::string path)
 } // namespace malloc_tag
 } // namespace heaptide
 
-/// Starts profiling and hands out what was profiled. What the functions allocate is not profiled.
+/// Starts profiling and returns its results. Allocations in these functions are not profiled.
 class MallocTagEngine {
 public:
     MallocTagEngine() {}
 
-    /// Starts profiling: first in main, before there are threads. True: the process is recorded.
+    /// Starts profiling. Call it first in main, before other threads exist. Returns whether the
+    /// process is recorded.
     static bool init(size_t max_tree_nodes = MTAG_DEFAULT_MAX_TREE_NODES,
                      size_t max_tree_levels = MTAG_DEFAULT_MAX_TREE_LEVELS,
                      unsigned int snapshot_interval_sec = MTAG_SNAPSHOT_DISABLED)
@@ -294,8 +295,8 @@ public:
         return own::tree() != nullptr;
     }
 
-    /// Writes to a file; an empty path stands for that of the format's variable. The suffix is
-    /// added if it is missing. True: all of it was written.
+    /// Writes to a file; an empty path means the path in the format's variable. Adds the suffix if
+    /// it is missing. Returns whether everything was written.
     static bool write_stats(MallocTagOutputFormat_e format = MTAG_OUTPUT_FORMAT_ALL,
                             const std::string &fullpath = "",
                             const std::string &output_options = "")
@@ -309,8 +310,8 @@ public:
         return own::write(MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT, fullpath) && json;
     }
 
-    /// A limit: "max_trees", "max_tree_nodes", "max_tree_levels" or "max_node_siblings"; 0 for
-    /// another name, and before init().
+    /// Returns a limit: "max_trees", "max_tree_nodes", "max_tree_levels" or "max_node_siblings"; 0
+    /// for another name, and before init().
     static size_t get_limit(const std::string &limit_name)
     {
         const heaptide::malloc_tag::Engine &engine = heaptide::malloc_tag::engine();
@@ -325,7 +326,7 @@ public:
         return 0;
     }
 
-    /// What write_stats() writes, as text; empty for MTAG_OUTPUT_FORMAT_ALL.
+    /// Returns the output of write_stats() as text; empty for MTAG_OUTPUT_FORMAT_ALL.
     static std::string collect_stats(MallocTagOutputFormat_e format,
                                      const std::string &output_options = "")
     {
@@ -337,7 +338,7 @@ public:
         return heaptide::written(heaptide::malloc_tag::format(name).c_str());
     }
 
-    /// All statistics by key, as `tid7:name.scope.scope.nBytesSelfAllocated`.
+    /// Returns all statistics by key, such as `tid7:name.scope.scope.nBytesSelfAllocated`.
     static MallocTagStatMap_t collect_stats()
     {
         heaptide::Pause pause;
@@ -358,7 +359,7 @@ public:
         return map;
     }
 
-    /// How the keys of a thread begin; 0: of the calling thread.
+    /// Returns the prefix of the keys of a thread; 0 is the calling thread.
     static std::string get_stat_key_prefix_for_thread(pid_t thread_id = 0)
     {
         heaptide::Pause pause;
@@ -366,14 +367,14 @@ public:
         return "tid" + std::to_string(id) + ":";
     }
 
-    /// The interval of write_snapshot_if_needed() in seconds; 0: it writes nothing.
+    /// Returns the interval of write_snapshot_if_needed() in seconds; 0 if it writes nothing.
     static void set_snapshot_interval(unsigned int secs)
     {
         heaptide::malloc_tag::engine().interval = secs;
     }
 
-    /// Writes PREFIX.0000.json and PREFIX.0000.dot, and so on, if the interval is over since the
-    /// last time. True: it wrote.
+    /// Writes PREFIX.0000.json and PREFIX.0000.dot, and so on, if the interval since the last
+    /// snapshot is over. Returns whether it wrote.
     static bool write_snapshot_if_needed(MallocTagOutputFormat_e format = MTAG_OUTPUT_FORMAT_ALL,
                                          const std::string &snapshot_filename_prefix = "")
     {
@@ -381,7 +382,7 @@ public:
         const std::time_t interval = engine.interval.load();
         const std::time_t now = std::time(nullptr);
         std::time_t last = engine.last.load();
-        // Of several threads one writes.
+        // Only one of several threads writes.
         if (!interval || now - last < interval || !engine.last.compare_exchange_strong(last, now))
             return false;
         heaptide::Pause pause;
@@ -395,11 +396,11 @@ public:
         return write_stats(format, prefix + number);
     }
 
-    /// Virtual and resident memory of the process.
+    /// Returns virtual and resident memory of the process.
     static size_t get_linux_vmsize_in_bytes() { return heaptide_process_memory().virtual_bytes; }
     static size_t get_linux_vmrss_in_bytes() { return heaptide_process_memory().resident_bytes; }
 
-    /// What glibc's malloc_info() writes; empty with another C library.
+    /// Returns the output of glibc's malloc_info(); empty with another C library.
     static std::string malloc_info()
     {
         heaptide::Pause pause;
@@ -419,10 +420,10 @@ public:
     }
 };
 
-/// What the thread allocates and frees counts for this scope, from construction to destruction.
+/// Charges what the thread allocates and frees during its lifetime to this scope.
 class MallocTagScope {
 public:
-    /// Enters a scope of this name.
+    /// Enters a scope with this name.
     MallocTagScope(const char *tag_name) : entered_(heaptide::malloc_tag::push(tag_name)) {}
 
     /// Enters the scope `class_name::function_name`.

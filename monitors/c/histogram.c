@@ -1,12 +1,12 @@
-//! A monitor that prints at exit how many blocks of each size were requested, received and freed.
+//! A monitor that prints at exit the numbers of blocks by requested, usable and freed size.
 //
 //     cc -O2 -shared -fPIC -I include -o libhistogram.so monitors/c/histogram.c
 //     heaptide run --monitor ./libhistogram.so -- PROGRAM
 //
 // The rows are powers of two: 0, 1, 2 and 3, 4 to 7, … The counters are striped: each thread adds
-// to one of 16 copies, so that threads seldom meet on a cache line, and the copies are summed at
-// the end. They are fixed, unlike a copy for each thread, of which 100 000 short threads need as
-// many.
+// to one of 16 copies, so that threads rarely share a cache line, and the copies are summed at the
+// end. The number of copies is fixed, because one per thread would take much memory with 100 000
+// short threads.
 
 #include "heaptide.h"
 
@@ -24,12 +24,13 @@ struct stripe {
 static struct stripe stripes[STRIPES];
 static unsigned threads;
 
-// This thread's stripe, chosen at its first call; 0: not yet. The initial-exec model reads it
-// without a call into the loader, which could allocate.
+// This thread's stripe, chosen at its first call; 0 before. With the initial-exec model, reading it
+// does not call the loader, which could allocate.
 static __thread unsigned own_stripe __attribute__((tls_model("initial-exec")));
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The descriptor of the report: a copy of stderr, because programs may close that before the
+// monitor ends, as `ls` does at exit. Its number does not conflict with the program's own
+// descriptors.
 static int report = 2;
 
 static struct stripe *stripe(void)
@@ -39,7 +40,7 @@ static struct stripe *stripe(void)
     return &stripes[own_stripe - 1];
 }
 
-// The number of significant bits.
+// Returns the number of significant bits.
 static unsigned size_class(size_t bytes)
 {
     return bytes ? 64 - (unsigned)__builtin_clzll(bytes) : 0;

@@ -1,12 +1,13 @@
-//! A monitor that writes a line of figures each so many milliseconds, one CSV file a process.
+//! A monitor that writes a line of counters at a fixed interval, to one CSV file per process.
 //
 //     cc -O2 -shared -fPIC -pthread -I include -o libperiodic.so monitors/c/periodic.c
 //     heaptide run --monitor ./libperiodic.so:interval=100,file=heap- -- PROGRAM
 //
-// writes heap-PID.csv; without options each second, periodic_alloc_PID.csv. A thread of its own
-// writes, so that lines come also while the program does not allocate. A thread does not survive a
-// fork: a child starts one when it first allocates, with a file of its own. A program that replaces
-// itself (exec) keeps its pid; the next image's file is heap-PID-1.csv, and so on.
+// writes heap-PID.csv; without options it writes periodic_alloc_PID.csv every second. A dedicated
+// thread writes, so that there are lines even while the program does not allocate. Threads do not
+// survive a fork: a child starts a new one, with a file of its own, when it first allocates. A
+// program that replaces itself (exec) keeps its pid; the file of the next image is heap-PID-1.csv,
+// and so on.
 
 #include "heaptide.h"
 
@@ -18,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// More images of one process than anybody looks at.
+// More images than any process is expected to have.
 enum { MAX_IMAGES = 1000 };
 
 static struct {
@@ -33,7 +34,7 @@ static struct timespec start;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake;
 static pthread_t thread;
-static int needs_thread; // set in a child of a fork
+static int needs_thread; // set in a forked child
 static int runs, stops;  // under the lock
 static int file = -1;
 
@@ -57,7 +58,8 @@ static uint64_t read_unsigned(const uint64_t *value)
     return __atomic_load_n(value, __ATOMIC_RELAXED);
 }
 
-// One write a line, so that a program that is killed leaves whole lines. A full disk loses lines.
+// Writes each line with one call, so that a killed program leaves whole lines. A full disk loses
+// lines.
 static void write_line(void)
 {
     char line[256];
@@ -95,7 +97,7 @@ static int open_file(void)
     return write(file, header, sizeof header - 1) > 0;
 }
 
-// What this thread allocates is not the program's.
+// Allocations of this thread are not the program's.
 static void *write_lines(void *unused)
 {
     struct timespec next = start;
@@ -118,7 +120,7 @@ static void *write_lines(void *unused)
     return unused;
 }
 
-// Signals are the program's: its handlers must not run on a thread that it does not know.
+// Blocks all signals: the program's handlers must not run on a thread that it does not know.
 static int start_thread(void)
 {
     sigset_t all, before;
@@ -169,7 +171,7 @@ static void on_freed(void *context, void *block, size_t usable)
     __atomic_fetch_sub(&counts.used, (int64_t)usable, __ATOMIC_RELAXED);
 }
 
-// The last line holds the final figures, also of a program shorter than the interval.
+// The last line holds the final counters, even if the program runs shorter than the interval.
 static void on_destroy(void *context)
 {
     (void)context;
@@ -186,7 +188,8 @@ static void on_destroy(void *context)
     file = -1;
 }
 
-// A fork waits for the end of a line. The child keeps the counts, since it has the parent's blocks.
+// A fork waits until a line is complete. The child keeps the counts, because it inherits the
+// parent's blocks.
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 static void in_child(void)

@@ -1,12 +1,12 @@
-//! A monitor that stops the program, or takes a snapshot of its profile, at a request of a certain
-//! size, or when more than so much is live.
+//! A monitor that aborts the program, or takes a snapshot of its profile, at a request within a
+//! range of sizes, or when live memory exceeds a limit.
 //
 //     cc -O2 -shared -fPIC -I include -o libthreshold.so monitors/c/threshold.c
 //     heaptide run --monitor ./libthreshold.so:min=1M,skip=3 -- PROGRAM
 //     heaptide run --monitor ./libthreshold.so:live=500M,action=snapshot -- PROGRAM
 //
-// The first aborts at the fourth request of 1 MiB or more, for a debugger or a core file; the
-// second shows what is live when 500 MiB are exceeded. `max=BYTES` limits the range from above.
+// The first command aborts at the fourth request of 1 MiB or more, for a debugger or a core file;
+// the second takes a snapshot when 500 MiB are exceeded. `max=BYTES` limits the range from above.
 
 #include "heaptide.h"
 
@@ -16,13 +16,13 @@
 static uint64_t min_bytes, max_bytes = UINT64_MAX; // requests of these sizes count,
 static int by_size;                                // if either was given
 static uint64_t live_limit;                        // 0: none
-static uint64_t skip;                              // so often a limit is reached for nothing
-static int snapshot;                               // rather than abort
+static uint64_t skip;                              // ignores this many hits of a limit first
+static int snapshot;                               // instead of an abort
 
 static uint64_t requests, crossings;
 static int64_t live;
 
-// Each count is reached by one thread, which acts once.
+// Only one thread gets each count, so each action happens once.
 static void reached(uint64_t count, const char *what, uint64_t bytes)
 {
     if (count != skip + 1)
@@ -39,7 +39,7 @@ static void on_allocated(void *context, void *block, size_t requested, size_t us
     if (by_size && requested >= min_bytes && requested <= max_bytes)
         reached(__atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED), "request", requested);
     if (live_limit) {
-        // Upwards across the limit, which exactly one of the threads sees.
+        // Exactly one thread sees live memory cross the limit upwards.
         int64_t before = __atomic_fetch_add(&live, (int64_t)usable, __ATOMIC_RELAXED);
         int64_t now = before + (int64_t)usable;
         if (before <= (int64_t)live_limit && now > (int64_t)live_limit)

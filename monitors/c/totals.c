@@ -1,11 +1,11 @@
-//! A monitor that prints at exit how much the program asked for and how much it used at most.
+//! A monitor that prints at exit how much memory the program requested, and its peak usage.
 //
 //     cc -O2 -shared -fPIC -I include -o libtotals.so monitors/c/totals.c
 //     heaptide run --monitor ./libtotals.so -- PROGRAM
 //
-// The smallest monitor there is: relaxed atomic counters, which any number of threads may add to.
-// They cost some ns a call; more where many threads allocate at once and pass the counters' cache
-// line round. histogram.c shows how to avoid that.
+// The smallest possible monitor: relaxed atomic counters that any number of threads may update. A
+// call costs some ns, or more if many threads allocate at once and contend for the cache line of
+// the counters. histogram.c shows how to avoid that.
 
 #include "heaptide.h"
 
@@ -19,8 +19,9 @@ static struct {
     int64_t used, max_used; // usable bytes
 } totals;
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The descriptor of the report: a copy of stderr, because programs may close that before the
+// monitor ends, as `ls` does at exit. Its number does not conflict with the program's own
+// descriptors.
 static int report = 2;
 
 static void on_allocated(void *context, void *block, size_t requested, size_t usable)
@@ -31,7 +32,7 @@ static void on_allocated(void *context, void *block, size_t requested, size_t us
     __atomic_fetch_add(&totals.allocations, 1, __ATOMIC_RELAXED);
     used = __atomic_add_fetch(&totals.used, (int64_t)usable, __ATOMIC_RELAXED);
     max = __atomic_load_n(&totals.max_used, __ATOMIC_RELAXED);
-    // A failed exchange has read the maximum of another thread into `max`.
+    // A failed exchange has loaded another thread's maximum into `max`.
     while (used > max && !__atomic_compare_exchange_n(&totals.max_used, &max, used, 1,
                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         continue;
@@ -44,7 +45,7 @@ static void on_freed(void *context, void *block, size_t usable)
     __atomic_fetch_sub(&totals.used, (int64_t)usable, __ATOMIC_RELAXED);
 }
 
-// Nothing calls the monitor any more: plain reads will do.
+// No calls of the monitor are running or follow, so plain reads are safe.
 static void on_destroy(void *context)
 {
     (void)context;

@@ -1,21 +1,22 @@
-//! A monitor that prints the figures of a part of the run, and what was allocated in it and not
-//! freed in it.
+//! A monitor that prints the counters of a part of the run, and the memory that was allocated in it
+//! and not freed in it.
 //
 //     cc -O2 -shared -fPIC -I include -o libwindow.so monitors/c/window.c
 //     heaptide run --monitor ./libwindow.so -- PROGRAM
 //     heaptide run --monitor ./libwindow.so:from=1000,to=2000 -- PROGRAM
 //
-// The program, position independent as usual, marks the part itself, from any thread, once or
-// repeatedly: it calls two functions if they are there.
+// The program marks the part itself, from any thread, once or repeatedly: it calls two functions if
+// they are defined. Position-independent programs, the default, can do so:
 //
 //     void heaptide_window_monitor_begin(void) __attribute__((weak));
 //     if (heaptide_window_monitor_begin)
 //         heaptide_window_monitor_begin();
 //
-// A shared library may define them empty and call them instead: this one, preloaded, comes first.
-// A program that cannot be changed is told by its count of allocations: from the N-th to the M-th.
+// A shared library may define empty functions and call them: those of this library take precedence,
+// because it is preloaded. For a program that cannot be changed, counts of allocations mark the
+// part: from the N-th to the M-th.
 //
-// A block is known as the window's own by a table of the addresses that were allocated in it.
+// A table of addresses identifies the blocks that were allocated in the window.
 
 #include "heaptide.h"
 
@@ -25,11 +26,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-// One mutex for all: simple, and fast enough for a part of a run. Outside of the window, where no
-// block of it is left, threads take it no more.
+// One mutex for everything: simple, and fast enough for a part of a run. Outside of a window, once
+// it has no blocks left, threads no longer take it.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-// The blocks of the open window, open addressing by address; NULL: empty. The table grows by two.
+// The blocks of the open window, with open addressing; NULL: empty. The table grows by a factor of
+// two.
 struct entry {
     void *block;
     size_t usable;
@@ -39,18 +41,19 @@ static size_t capacity, filled;
 
 static struct {
     uint64_t requested, allocations, frees, own_frees;
-    int64_t added, max_added;       // usable bytes over the begin
+    int64_t added, max_added;       // usable bytes since its start
     uint64_t kept_blocks, kept_bytes; // allocated in the window, not yet freed
 } figures;
 
-static int open_now;                // written under the lock, read without
+static int open_now;                // written under the lock, read without it
 static int registered;
 static unsigned windows;
 static uint64_t count, from, to;    // allocations so far, and the options
 static int by_count;
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The descriptor of the report: a copy of stderr, because programs may close that before the
+// monitor ends, as `ls` does at exit. Its number does not conflict with the program's own
+// descriptors.
 static int report = 2;
 
 static size_t place(void *block)
@@ -67,7 +70,7 @@ static void insert(void *block, size_t usable)
     entries[i].usable = usable;
 }
 
-// Makes room for one more; without memory the window knows fewer blocks as its own.
+// Makes space for another block. If out of memory, the window tracks fewer of its blocks.
 static int grow(void)
 {
     struct entry *old = entries, *fresh;
@@ -86,7 +89,7 @@ static int grow(void)
     return 1;
 }
 
-// Removes a block, and closes the gap: entries behind it move up to where they are looked for.
+// Removes a block and closes the gap: entries after it move up so that a lookup finds them.
 static int take(void *block)
 {
     size_t i, j;
@@ -132,7 +135,7 @@ static void end(void)
             figures.frees, figures.own_frees, figures.kept_blocks, figures.kept_bytes);
 }
 
-// What the program calls. Printing allocates: that is nothing to record.
+// The functions that the program calls. Printing allocates, so recording is paused.
 __attribute__((visibility("default"))) void heaptide_window_monitor_begin(void);
 void heaptide_window_monitor_begin(void)
 {
@@ -219,7 +222,8 @@ static void on_destroy(void *context)
     pthread_mutex_unlock(&lock);
 }
 
-// A fork waits until nobody is in the table: the child inherits it whole, and the mutex unlocked.
+// A fork waits until no thread is in the table, so that the child inherits a consistent table and
+// an unlocked mutex.
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 

@@ -5,7 +5,7 @@
 //         monitors/cms/alloc_monitors.cpp
 //     heaptide run --monitor ./liballocmonitors.so:monitor=simple -- PROGRAM
 //
-// | option | is | report |
+// | option | monitor | report |
 // |---|---|---|
 // | monitor=max-memory | MaxMemoryPreload; the default | at exit |
 // | monitor=simple | SimpleAllocMonitor | at exit |
@@ -13,20 +13,20 @@
 // | monitor=event-processing | EventProcessingAllocMonitor | when the event loop ends |
 // | monitor=periodic | PeriodicAllocMonitorPreload, file=PREFIX, interval=MS | a CSV file |
 //
-// Several `monitor=` may be given. PAM_FILENAME and PAM_INTERVAL_MS are defaults of `file` and
-// `interval`. A program marks its event loop by two functions that are there if this library is:
+// `monitor=` may be given several times. PAM_FILENAME and PAM_INTERVAL_MS are defaults of `file`
+// and `interval`. A program marks its event loop with two functions that this library defines:
 //
 //     extern "C" void alloc_monitor_begin_event_loop() __attribute__((weak));
 //     if (alloc_monitor_begin_event_loop)
 //         alloc_monitor_begin_event_loop();
 //
-// and alloc_monitor_end_event_loop(). A program that has guards of IntrusiveAllocMonitor registers
-// that monitor itself: it is in AllocMonitorReports.h.
+// and alloc_monitor_end_event_loop(). A program with guards of IntrusiveAllocMonitor registers that
+// monitor itself; it is in AllocMonitorReports.h.
 //
-// A program with the original's own registry, libPerfToolsAllocMonitor.so, has its monitors called
-// by the recorder if this library is loaded: it exports what the registry looks for in
-// libPerfToolsAllocMonitorPreload.so, alloc_monitor_start and alloc_monitor_stop, and
-// alloc_monitor_stop_thread_reporting and alloc_monitor_start_thread_reporting, which suspend and
+// With this library, the recorder also calls the monitors of a program that uses the original's own
+// registry, libPerfToolsAllocMonitor.so. The library exports the functions that the registry looks
+// up in libPerfToolsAllocMonitorPreload.so: alloc_monitor_start, alloc_monitor_stop, and
+// alloc_monitor_stop_thread_reporting and alloc_monitor_start_thread_reporting, which pause and
 // resume recording of the calling thread.
 
 #include "PerfTools/AllocMonitor/interface/AllocMonitorReports.h"
@@ -41,7 +41,7 @@ namespace {
 
 using namespace cms::perftools;
 
-// Where reports go: a copy of stderr, which programs may close before their end.
+// The output of reports: a copy of stderr, because programs may close that before they end.
 class Output {
 public:
     Output() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
@@ -61,7 +61,7 @@ private:
     int copy_;
 };
 
-// A monitor that prints its report when it is destroyed, as the Services do at the end of the job.
+// Prints the report of a monitor when it is destroyed, like the Services at the end of the job.
 template <typename Monitor> class AtExit final : public Monitor {
 public:
     explicit AtExit(std::string (Monitor::*text)() const) : report_(text) {}
@@ -244,11 +244,12 @@ void create(char *text)
 EXPORTED void alloc_monitor_begin_event_loop() { mark(&EventLoop::begin); }
 EXPORTED void alloc_monitor_end_event_loop() { mark(&EventLoop::finish); }
 
-// What MaxMemoryPreload exports: the process is not recorded meanwhile; what was is still freed.
+// Exported like by MaxMemoryPreload. Pauses recording of the process; frees of recorded blocks are
+// still recorded.
 __attribute__((visibility("default"))) void pauseMaxMemoryPreload() { heaptide_pause(1); }
 __attribute__((visibility("default"))) void unpauseMaxMemoryPreload() { heaptide_resume(1); }
 
-// What the original's preload library exports.
+// The exports of the original's preload library.
 EXPORTED void alloc_monitor_start()
 {
     std::lock_guard<std::mutex> hold(original_lock);

@@ -1,12 +1,12 @@
-//! A monitor that prints at exit how many blocks of each size were requested, received and freed.
+//! A monitor that prints at exit the numbers of blocks by requested, usable and freed size.
 //
 //     c++ -O2 -shared -fPIC -I include -o libhistogram.so monitors/cpp/histogram.cpp
 //     heaptide run --monitor ./libhistogram.so -- PROGRAM
 //
 // The rows are powers of two: 0, 1, 2 and 3, 4 to 7, … The counters are striped: each thread adds
-// to one of 16 copies, so that threads seldom meet on a cache line, and the copies are summed at
-// the end. They are fixed, unlike a copy for each thread, of which 100 000 short threads need as
-// many.
+// to one of 16 copies, so that threads rarely share a cache line, and the copies are summed at the
+// end. The number of copies is fixed, because one per thread would take much memory with 100 000
+// short threads.
 
 #include "heaptide.hpp"
 
@@ -23,15 +23,16 @@ using Counter = std::atomic<unsigned long long>;
 
 struct Stripe {
     Counter requested[classes], usable[classes], freed[classes];
-    char apart[64]; // from the next one's cache line
+    char apart[64]; // keeps stripes on separate cache lines
 };
 
-// Static, so zero; a monitor's own members would have to be set to zero one by one before C++20.
+// Static, so zero-initialized; before C++20, members of a monitor would need explicit
+// initialization.
 Stripe stripes[stripe_count];
 std::atomic<unsigned> threads;
 
-// This thread's stripe, chosen at its first call; 0: not yet. The initial-exec model reads it
-// without a call into the loader, which could allocate.
+// This thread's stripe, chosen at its first call; 0 before. With the initial-exec model, reading it
+// does not call the loader, which could allocate.
 __thread unsigned own_stripe __attribute__((tls_model("initial-exec")));
 
 Stripe &stripe()
@@ -41,15 +42,15 @@ Stripe &stripe()
     return stripes[own_stripe - 1];
 }
 
-// Counts by the number of significant bits.
+// Counts a size in the class of its number of significant bits.
 void count(Counter (&counters)[classes], std::size_t bytes)
 {
     const int bits = bytes ? 64 - __builtin_clzll(bytes) : 0;
     counters[bits].fetch_add(1, std::memory_order_relaxed);
 }
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The output of the report: a copy of stderr, because programs may close that before the monitor
+// ends, as `ls` does at exit. Its number does not conflict with the program's own descriptors.
 class Report {
 public:
     Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}

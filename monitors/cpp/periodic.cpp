@@ -1,12 +1,13 @@
-//! A monitor that writes a line of figures each so many milliseconds, one CSV file a process.
+//! A monitor that writes a line of counters at a fixed interval, to one CSV file per process.
 //
 //     c++ -O2 -shared -fPIC -pthread -I include -o libperiodic.so monitors/cpp/periodic.cpp
 //     heaptide run --monitor ./libperiodic.so:interval=100,file=heap- -- PROGRAM
 //
-// writes heap-PID.csv; without options each second, periodic_alloc_PID.csv. A thread of its own
-// writes, so that lines come also while the program does not allocate. A thread does not survive a
-// fork: a child starts one when it first allocates, with a file of its own. A program that replaces
-// itself (exec) keeps its pid; the next image's file is heap-PID-1.csv, and so on.
+// writes heap-PID.csv; without options it writes periodic_alloc_PID.csv every second. A dedicated
+// thread writes, so that there are lines even while the program does not allocate. Threads do not
+// survive a fork: a child starts a new one, with a file of its own, when it first allocates. A
+// program that replaces itself (exec) keeps its pid; the file of the next image is heap-PID-1.csv,
+// and so on.
 
 #include "heaptide.hpp"
 
@@ -28,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto relaxed = std::memory_order_relaxed;
 
-// More images of one process than anybody looks at.
+// More images than any process is expected to have.
 constexpr int max_images = 1000;
 
 template <typename Number> void raise_to(std::atomic<Number> &max, Number value)
@@ -43,13 +44,14 @@ struct Counts {
     std::atomic<long long> used{0}, max_used{0}; // usable bytes
 };
 
-// The thread that writes, and its file: of one process.
+// The writing thread and its file, of one process.
 class Writer {
 public:
     Writer(const Counts &counts, const std::string &prefix, std::chrono::milliseconds interval)
         : counts_(counts), interval_(interval), file_(open_file(prefix))
     {
-        // Signals are the program's: its handlers must not run on a thread that it does not know.
+        // Blocks all signals: the program's handlers must not run on a thread that it does not
+        // know.
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -63,7 +65,7 @@ public:
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
-    // The last line holds the final figures, also of a program shorter than the interval.
+    // The last line holds the final counters, even if the program runs shorter than the interval.
     ~Writer()
     {
         lock_.lock();
@@ -75,8 +77,8 @@ public:
         close(file_);
     }
 
-    // A fork waits for the end of a line. The child has no thread and no use for this writer, whose
-    // memory it leaves as it is.
+    // A fork waits until a line is complete. The child, which has no writing thread, leaves this
+    // writer's memory alone.
     void before_fork() { lock_.lock(); }
     void after_fork() { lock_.unlock(); }
     void in_child() { close(file_); }
@@ -99,7 +101,7 @@ private:
         throw std::runtime_error(stem + ".csv: " + std::strerror(errno));
     }
 
-    // What this thread allocates is not the program's.
+    // Allocations of this thread are not the program's.
     void run()
     {
         heaptide::Pause pause;
@@ -111,8 +113,8 @@ private:
         }
     }
 
-    // One write a line, so that a program that is killed leaves whole lines. A full disk loses
-    // lines.
+    // Writes each line with one call, so that a killed program leaves whole lines. A full disk
+    // loses lines.
     void write_line() const
     {
         using std::chrono::duration_cast;
@@ -175,13 +177,13 @@ private:
             (current->writer_.get()->*what)();
     }
 
-    // The child keeps the counts, since it has the parent's blocks.
+    // The child keeps the counts, because it inherits the parent's blocks.
     static void in_child()
     {
         if (!current || !current->writer_)
             return;
         current->writer_->in_child();
-        // Its thread is not there to be joined, nor its mutex to be destroyed.
+        // The child has no thread to join, and cannot destroy the mutex.
         current->writer_.release();
         current->needs_writer_ = true;
     }
@@ -201,7 +203,7 @@ private:
     const std::chrono::milliseconds interval_;
     std::atomic<bool> needs_writer_{false};
     Counts counts_;
-    std::unique_ptr<Writer> writer_; // goes before what it reads
+    std::unique_ptr<Writer> writer_; // destroyed before what it reads
 };
 
 Periodic *Periodic::current;

@@ -1,12 +1,12 @@
-//! A monitor that stops the program, or takes a snapshot of its profile, at a request of a certain
-//! size, or when more than so much is live.
+//! A monitor that aborts the program, or takes a snapshot of its profile, at a request within a
+//! range of sizes, or when live memory exceeds a limit.
 //
 //     c++ -O2 -shared -fPIC -I include -o libthreshold.so monitors/cpp/threshold.cpp
 //     heaptide run --monitor ./libthreshold.so:min=1M,skip=3 -- PROGRAM
 //     heaptide run --monitor ./libthreshold.so:live=500M,action=snapshot -- PROGRAM
 //
-// The first aborts at the fourth request of 1 MiB or more, for a debugger or a core file; the
-// second shows what is live when 500 MiB are exceeded. `max=BYTES` limits the range from above.
+// The first command aborts at the fourth request of 1 MiB or more, for a debugger or a core file;
+// the second takes a snapshot when 500 MiB are exceeded. `max=BYTES` limits the range from above.
 
 #include "heaptide.hpp"
 
@@ -20,8 +20,8 @@ struct Options {
     std::uint64_t min = 0, max = UINT64_MAX; // requests of these sizes count,
     bool by_size = false;                    // if either was given
     std::uint64_t live = 0;                  // 0: no limit
-    std::uint64_t skip = 0;                  // so often a limit is reached for nothing
-    bool snapshot = false;                   // rather than abort
+    std::uint64_t skip = 0;                  // ignores this many hits of a limit first
+    bool snapshot = false;                   // instead of an abort
 };
 
 class Threshold final : public heaptide::Monitor {
@@ -34,7 +34,7 @@ public:
             reached(requests_, "request", requested);
         if (!options_.live)
             return;
-        // Upwards across the limit, which exactly one of the threads sees.
+        // Exactly one thread sees live memory cross the limit upwards.
         const auto limit = static_cast<long long>(options_.live);
         const auto bytes = static_cast<long long>(usable);
         const long long before = live_.fetch_add(bytes, std::memory_order_relaxed);
@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    // Each count is reached by one thread, which acts once.
+    // Only one thread gets each count, so each action happens once.
     void reached(std::atomic<unsigned long long> &counter, const char *what,
                  unsigned long long bytes)
     {

@@ -1,11 +1,11 @@
-//! A monitor that prints at exit how much the program asked for and how much it used at most.
+//! A monitor that prints at exit how much memory the program requested, and its peak usage.
 //
 //     c++ -O2 -shared -fPIC -I include -o libtotals.so monitors/cpp/totals.cpp
 //     heaptide run --monitor ./libtotals.so -- PROGRAM
 //
-// The smallest monitor there is: relaxed atomic counters, which any number of threads may add to.
-// They cost some ns a call; more where many threads allocate at once and pass the counters' cache
-// line round. histogram.cpp shows how to avoid that.
+// The smallest possible monitor: relaxed atomic counters that any number of threads may update. A
+// call costs some ns, or more if many threads allocate at once and contend for the cache line of
+// the counters. histogram.cpp shows how to avoid that.
 
 #include "heaptide.hpp"
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The output of the report: a copy of stderr, because programs may close that before the monitor
+// ends, as `ls` does at exit. Its number does not conflict with the program's own descriptors.
 class Report {
 public:
     Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
@@ -44,7 +44,7 @@ public:
         allocations_.fetch_add(1, relaxed);
         const long long used = used_.fetch_add(bytes(usable), relaxed) + bytes(usable);
         long long max = max_used_.load(relaxed);
-        // A failed exchange has read the maximum of another thread into `max`.
+        // A failed exchange has loaded another thread's maximum into `max`.
         while (used > max && !max_used_.compare_exchange_weak(max, used, relaxed))
             continue;
     }
@@ -55,7 +55,7 @@ public:
         used_.fetch_sub(bytes(usable), relaxed);
     }
 
-    // Nothing calls the monitor any more when it is destroyed.
+    // No calls of the monitor follow its destruction.
     ~Totals() override
     {
         dprintf(report_.descriptor(),

@@ -1,22 +1,23 @@
-//! A monitor that prints the figures of a part of the run, and what was allocated in it and not
-//! freed in it.
+//! A monitor that prints the counters of a part of the run, and the memory that was allocated in it
+//! and not freed in it.
 //
 //     c++ -O2 -shared -fPIC -I include -o libwindow.so monitors/cpp/window.cpp
 //     heaptide run --monitor ./libwindow.so -- PROGRAM
 //     heaptide run --monitor ./libwindow.so:from=1000,to=2000 -- PROGRAM
 //
-// The program, position independent as usual, marks the part itself, from any thread, once or
-// repeatedly: it calls two functions if they are there.
+// The program marks the part itself, from any thread, once or repeatedly: it calls two functions if
+// they are defined. Position-independent programs, the default, can do so:
 //
 //     extern "C" void heaptide_window_monitor_begin() __attribute__((weak));
 //     if (heaptide_window_monitor_begin)
 //         heaptide_window_monitor_begin();
 //
-// A shared library may define them empty and call them instead: this one, preloaded, comes first.
-// A program that cannot be changed is told by its count of allocations: from the N-th to the M-th.
+// A shared library may define empty functions and call them: those of this library take precedence,
+// because it is preloaded. For a program that cannot be changed, counts of allocations mark the
+// part: from the N-th to the M-th.
 //
-// A block is known as the window's own by a table of the addresses that were allocated in it. A
-// monitor may use the standard library like this: what its containers allocate is not reported.
+// A table of addresses identifies the blocks that were allocated in the window. A monitor may use
+// the standard library for that: allocations of its containers are not reported.
 
 #include "heaptide.hpp"
 
@@ -30,8 +31,8 @@
 
 namespace {
 
-// Where the report goes. Programs may close stderr before the monitor's end, as `ls` does at exit:
-// it is a copy of that, out of the way of the program's own descriptors.
+// The output of the report: a copy of stderr, because programs may close that before the monitor
+// ends, as `ls` does at exit. Its number does not conflict with the program's own descriptors.
 class Report {
 public:
     Report() : copy_(fcntl(2, F_DUPFD_CLOEXEC, 200)) {}
@@ -88,7 +89,7 @@ public:
                 figures_.allocations, figures_.frees, figures_.own_frees, own_.size(), kept);
     }
 
-    // Only one who marks the part himself.
+    // Whether counts mark the part, so that marks of the program are ignored.
     bool by_count() const { return from_ != 0; }
 
     void allocated(void *block, std::size_t requested, std::size_t usable) override
@@ -123,25 +124,26 @@ public:
         figures_.own_frees += own_.erase(block);
     }
 
-    // One mutex for all: simple, and fast enough for a part of a run. Outside of the window threads
-    // do not take it. It outlives the monitor, for those who mark the end when it is gone.
+    // One mutex for everything: simple, and fast enough for a part of a run. Outside of a window,
+    // threads do not take it. It outlives the monitor, because the program may mark the end after
+    // that is destroyed.
     static std::mutex lock;
     static Window *current;
 
 private:
     struct Figures {
         std::size_t requested = 0, allocations = 0, frees = 0, own_frees = 0;
-        long long added = 0, max_added = 0; // usable bytes over the begin
+        long long added = 0, max_added = 0; // usable bytes since its start
     };
 
-    // A fork waits until nobody is in the table: the child inherits it whole.
+    // A fork waits until no thread is in the table, so that the child inherits a consistent table.
     static void before_fork() { lock.lock(); }
     static void after_fork() { lock.unlock(); }
 
     const Report report_;
     const std::uint64_t from_, to_;
     std::atomic<std::uint64_t> count_{0};
-    std::atomic<bool> open_{false}; // written under the lock, read without
+    std::atomic<bool> open_{false}; // written under the lock, read without it
     unsigned number_ = 0;
     Figures figures_;
     std::unordered_map<void *, std::size_t> own_;
@@ -150,7 +152,7 @@ private:
 std::mutex Window::lock;
 Window *Window::current;
 
-// Printing and clearing the table allocate and free: that is nothing to record.
+// Pauses recording, because printing and clearing the table allocate and free.
 void mark(void (Window::*what)())
 {
     heaptide::Pause pause;
@@ -193,7 +195,7 @@ void create(char *options)
 
 } // namespace
 
-// What the program calls.
+// The functions that the program calls.
 extern "C" __attribute__((visibility("default"))) void heaptide_window_monitor_begin()
 {
     mark(&Window::begin);

@@ -1,7 +1,8 @@
-"""What a Python program can tell Heaptide about itself, ask it, and have it do.
+"""Annotation, measurement and control of a Python program that Heaptide records, and analysis of
+recordings.
 
-Start the program with ``heaptide run -- python3 program.py`` to have it recorded. In a process
-without the recorder everything here does nothing.
+Start the program with ``heaptide run -- python3 program.py`` to record it. In a process without the
+recorder, annotations, measurements and control do nothing.
 
 >>> import heaptide
 >>> with heaptide.scope("load"), heaptide.measure() as load:
@@ -72,13 +73,13 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Registers the magic ``%%heaptide``: see `heaptide.jupyter`."""
+    """Registers the magic ``%%heaptide``; see `heaptide.jupyter`."""
     from . import jupyter
 
     jupyter.load(shell)
 
 
-# What programs that are recorded do not need is imported when it is used.
+# Imported at first use, because recorded programs do not need it.
 _LATER = {
     "HeaptideError": "_command",
     "Picture": "_recording",

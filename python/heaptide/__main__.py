@@ -1,7 +1,7 @@
 """``python -m heaptide``: the command, with this interpreter for Python programs.
 
 ``python -m heaptide run app.py``, ``run -m module`` and ``run -c 'code'`` start the program with
-the interpreter that runs this. Everything else is passed to the command as it is.
+the current interpreter. All other arguments are passed to the command unchanged.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import List, Optional
 
 from ._command import HeaptideError, replace_process
 
-# The options of `heaptide run` that take the next word as their value.
+# Options of `heaptide run` that take the next argument as their value.
 _WITH_VALUE = {
     "-o",
     "--output",
@@ -28,12 +28,12 @@ _WITH_VALUE = {
     "--symbols",
     "--sysroot",
 }
-# Options of the interpreter with which a program begins.
+# Options of the interpreter that start a program.
 _PYTHON = ("-m", "-c")
 
 
 def _program(words: List[str]) -> Optional[int]:
-    """Where the program begins in the arguments of ``run``."""
+    """Returns the index of the program in the arguments of ``run``."""
     place = 0
     while place < len(words):
         word = words[place]
@@ -47,11 +47,13 @@ def _program(words: List[str]) -> Optional[int]:
 
 
 def _is_python(word: str) -> bool:
-    """Whether it is for the interpreter: ``-m``, ``-c``, a ``.py`` file, a script of Python's."""
+    """Returns whether to run it with Python: ``-m``, ``-c``, a ``.py`` file, a script with a Python
+    shebang.
+    """
     if word.startswith(_PYTHON) or word.endswith((".py", ".pyz", ".pyw")):
         return True
     if "/" not in word:
-        # The command looks in PATH.
+        # Let the command search PATH.
         return False
     try:
         with open(word, "rb") as file:
@@ -62,7 +64,8 @@ def _is_python(word: str) -> bool:
 
 
 def arguments(words: List[str]) -> List[str]:
-    """The arguments of the command, with this interpreter before a Python program."""
+    """Returns the arguments of the command, with this interpreter inserted before a Python program.
+    """
     if words[:1] != ["run"]:
         return words
     options = words[1:]
@@ -74,7 +77,7 @@ def arguments(words: List[str]) -> List[str]:
 
 
 def main() -> None:
-    """Runs the command in place of this process."""
+    """Replaces this process by the command."""
     try:
         replace_process(arguments(sys.argv[1:]))
     except HeaptideError as error:

@@ -1,4 +1,4 @@
-"""The command `heaptide`: where it is, and its answers."""
+"""Finds and runs the command `heaptide`."""
 
 import importlib
 import os
@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 
 class HeaptideError(Exception):
-    """What could not be done, in one line that says what to do next."""
+    """An operation failed; one line describes the failure and the next step."""
 
 
 _MISSING = (
@@ -17,7 +17,7 @@ _MISSING = (
 
 
 def _installed() -> Optional[str]:
-    """The command that the wheel of this package installed."""
+    """Returns the path of the command that this package's wheel installed."""
     from importlib import metadata
 
     try:
@@ -32,7 +32,7 @@ def _installed() -> Optional[str]:
 
 
 def command() -> str:
-    """The path of the command: the one of this package's wheel, else the one in PATH."""
+    """Returns the path of the command: from this package's wheel, or else from PATH."""
     import shutil
 
     path = _installed() or shutil.which("heaptide")
@@ -42,7 +42,7 @@ def command() -> str:
 
 
 def environment() -> Dict[str, str]:
-    """This process's environment for commands that read recordings: they are not recorded."""
+    """Returns the environment for commands that read recordings, in which they are not recorded."""
     values = dict(os.environ, HEAPTIDE_MODE="off")
     preloaded = values.pop("LD_PRELOAD", "").replace(":", " ").split()
     others = [path for path in preloaded if not os.path.basename(path).startswith("libheaptide")]
@@ -52,7 +52,7 @@ def environment() -> Dict[str, str]:
 
 
 def ask(arguments: Sequence[str]) -> bytes:
-    """What the command prints; raises `HeaptideError` with the line that it fails with."""
+    """Returns the output of the command; raises `HeaptideError` with its message if it fails."""
     import subprocess
 
     done = subprocess.run(
@@ -69,11 +69,13 @@ def ask(arguments: Sequence[str]) -> bytes:
 
 
 def _reason(text: str, status: int) -> str:
-    """The command's message, without its name; that of a query has the place of the error below."""
+    """Returns the command's message without its prefix; for a query, with the lines that mark the
+    error.
+    """
     lines = text.strip().splitlines()
     for number, line in enumerate(lines):
         if line.startswith("error: "):
-            # About options: what follows is usage of the command.
+            # An error about options: the following lines show the usage of the command.
             values = [more.strip() for more in lines[number + 1 :] if "possible values" in more]
             return " ".join([line[len("error: ") :], *values])
         if line.startswith("heaptide: ") and not line.startswith("heaptide: reading "):
@@ -82,7 +84,7 @@ def _reason(text: str, status: int) -> str:
 
 
 def replace_process(arguments: List[str]) -> NoReturn:
-    """Runs the command in place of this process."""
+    """Replaces this process by the command."""
     path = command()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -90,7 +92,7 @@ def replace_process(arguments: List[str]) -> NoReturn:
 
 
 def package(name: str) -> Any:
-    """A module of a package that only some functions need."""
+    """Imports a package that only some functions need."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Control: whether and what is recorded; marks and snapshots."""
+"""Control of the recorder, marks, snapshots and output."""
 
 import os
 import sys
@@ -9,28 +9,30 @@ from ._interface import library
 
 
 def loaded() -> bool:
-    """Whether the recorder is in this process."""
+    """Returns whether the recorder is loaded into this process."""
     return library is not None
 
 
 def recording() -> bool:
-    """Whether this process is recorded: the recorder is there and could make its profile."""
+    """Returns whether this process is recorded: the recorder is loaded and could create its
+    profile.
+    """
     return library is not None and bool(library.recording())
 
 
 def active(whole_process: bool = False) -> bool:
-    """Whether allocations of this thread, or of the process, are recorded at this moment."""
+    """Returns whether allocations of this thread, or of the process, are being recorded."""
     return library is not None and bool(library.active(int(whole_process)))
 
 
 def on() -> None:
-    """Turns recording on for the whole process, as ``heaptide ctl on`` does."""
+    """Turns recording on for the whole process, like ``heaptide ctl on``."""
     if library is not None:
         library.turn(1)
 
 
 def off() -> None:
-    """Turns recording off for the whole process; blocks that are freed are noticed still."""
+    """Turns recording off for the whole process; frees of recorded blocks are still recorded."""
     if library is not None:
         library.turn(0)
 
@@ -61,37 +63,41 @@ class pause:
 
 
 def threshold(size: int = 0, below: bool = False) -> None:
-    """Records stacks only of requests of ``size`` bytes and more, or only of fewer; 0: of all."""
+    """Records stacks only for requests of at least, or less than, ``size`` bytes; 0: for all
+    requests.
+    """
     if library is not None:
         library.threshold(size, int(below))
 
 
 def reset() -> bool:
-    """Leaves out of reports what was counted until now; whether it could be done."""
+    """Resets the counters, so that reports exclude what was counted so far. Returns whether it
+    succeeded.
+    """
     return library is not None and bool(library.reset())
 
 
 def flush() -> None:
-    """Publishes what this thread counted and has not shown to readers yet."""
+    """Writes this thread's buffered counts, so that readers see them."""
     if library is not None:
         library.flush()
 
 
 def separate_threads() -> None:
-    """From now on each thread that begins has a row of its own, with its id."""
+    """Gives each thread that starts from now on a row of its own, with its id."""
     if library is not None:
         library.separate_threads()
 
 
 def mark(name: str) -> None:
-    """Puts a mark on the timeline."""
+    """Records a mark: a named point in time."""
     if library is not None:
         text = name.encode("utf-8", "surrogateescape")
         library.mark(text, len(text))
 
 
 def snapshot(name: str = "") -> int:
-    """Writes a copy of the profile beside it, as it is now: its number from 1; 0 if it could not."""
+    """Writes a copy of the profile next to it. Returns its number from 1, or 0 if that failed."""
     if library is None:
         return 0
     text = name.encode("utf-8", "surrogateescape")
@@ -100,25 +106,25 @@ def snapshot(name: str = "") -> int:
 
 
 def write(path: Union[str, "os.PathLike[str]"] = "stdout", format: str = "text") -> bool:
-    """Writes what was recorded of this process so far; whether that could be done.
+    """Writes the recording of this process so far. Returns whether it succeeded.
 
-    ``path`` is a file, which is replaced as a whole, ``stdout`` or ``stderr``. The formats:
-    ``text`` (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording,
-    which the path names), ``query:CALQL``, any other format of ``heaptide export``, and views of
-    the command by their name; options may follow (``text --by scope --top 5``).
+    ``path`` is a file, which is replaced atomically, ``stdout`` or ``stderr``. Formats are ``text``
+    (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording at ``path``),
+    ``query:CALQL``, any other format of ``heaptide export``, and the name of any view of the
+    command. Options may follow (``text --by scope --top 5``).
     """
     if library is None:
         return False
     target, text = os.fsencode(path), format.encode("utf-8", "surrogateescape")
     for stream, name in ((sys.stdout, b"stdout"), (sys.stderr, b"stderr")):
-        # What the program has printed before comes first.
+        # Keeps the order of the output: earlier output of the program comes first.
         if target == name and stream is not None:
             stream.flush()
     return bool(library.write(target, len(target), text, len(text)))
 
 
 def written(format: str = "text") -> str:
-    """The same as a string; empty if it could not be written."""
+    """Returns the same output as a string; empty if it could not be written."""
     if library is None:
         return ""
     text = format.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Figures of the process, a thread, a scope, a window, a measurement."""
+"""Counters of the process, a thread, a scope, a window, a measurement."""
 
 import threading
 from types import TracebackType
@@ -11,10 +11,10 @@ from ._interface import RawFigures, RawHistograms, RawMeasurement, RawMemory, li
 class Figures(NamedTuple):
     """Counters of allocations; all zero in a process without the recorder.
 
-    Of windows and measurements ``live_blocks`` and ``live_bytes`` are the change, which may be
-    negative. ``peak_bytes`` is the highest live of the process, or while the window was open; of a
-    measurement, how far the thread rose over the start; 0 for a scope. ``largest_bytes`` is the
-    largest request, 0 for windows.
+    For windows and measurements, ``live_blocks`` and ``live_bytes`` are changes, which may be
+    negative. ``peak_bytes`` is the highest live bytes of the process, or of a window while it was
+    open; for a measurement, the largest rise of the thread over the start; 0 for a scope.
+    ``largest_bytes`` is the largest request, or 0 for windows.
     """
 
     allocations: int = 0
@@ -31,7 +31,7 @@ class Figures(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """Blocks by size: entry ``b`` counts the sizes of ``b`` significant bits."""
+    """Numbers of blocks by size: entry ``b`` counts sizes of ``b`` significant bits."""
 
     requested: Tuple[int, ...] = ()
     usable: Tuple[int, ...] = ()
@@ -43,7 +43,7 @@ def _taken(raw: RawFigures) -> Figures:
 
 
 def totals() -> Figures:
-    """Figures of the process since it began, or since the last reset."""
+    """Returns the counters of the process since its start or last reset."""
     raw = RawFigures()
     if library is not None:
         library.totals(raw)
@@ -51,7 +51,7 @@ def totals() -> Figures:
 
 
 def thread() -> Figures:
-    """Figures of the calling thread."""
+    """Returns the counters of the calling thread."""
     raw = RawFigures()
     if library is not None:
         library.thread(raw)
@@ -59,9 +59,9 @@ def thread() -> Figures:
 
 
 def figures(context: Optional["_scopes.Context"] = None, inclusive: bool = False) -> Figures:
-    """What all threads allocated in a scope path, that of now if none is given.
+    """Returns the counters of a scope path, by default the current one, for all threads.
 
-    With ``inclusive`` also what they allocated in scopes within it.
+    With ``inclusive``, they include the scopes nested in it.
     """
     raw = RawFigures()
     if library is not None:
@@ -71,7 +71,7 @@ def figures(context: Optional["_scopes.Context"] = None, inclusive: bool = False
 
 
 def histograms() -> Histograms:
-    """Blocks of the process by size; empty in a process without the recorder."""
+    """Returns numbers of blocks of the process by size; empty in a process without the recorder."""
     if library is None:
         return Histograms()
     raw = RawHistograms()
@@ -80,7 +80,7 @@ def histograms() -> Histograms:
 
 
 class window:
-    """A named stretch of the whole process, all threads, with a peak of its own.
+    """A named interval of the whole process, with a peak of its own.
 
     >>> with window("event loop") as loop:
     ...     events = [bytearray(1000) for _ in range(10)]
@@ -111,7 +111,7 @@ class window:
 
     @property
     def figures(self) -> Figures:
-        """Its figures: so far, or of the whole once it is over."""
+        """The counters so far, or those of the whole interval once it has ended."""
         if library is not None and self._number:
             raw = RawFigures()
             library.window_figures(self._number, raw)
@@ -120,7 +120,7 @@ class window:
 
 
 class _Open(threading.local):
-    """The measurements that are open on a thread, innermost last."""
+    """The open measurements of a thread, innermost last."""
 
     def __init__(self) -> None:
         self.measurements: List["measure"] = []
@@ -130,15 +130,15 @@ _open = _Open()
 
 
 class measure:
-    """Measures what the calling thread allocates and frees while the block runs.
+    """Counts what the calling thread allocates and frees while the block runs.
 
     >>> with measure() as load:
     ...     data = bytearray(100000)
     >>> if recording():
     ...     assert load.figures.largest_bytes > 100000
 
-    Measurements may be nested; the outer one includes the inner. They belong to a thread: in a task
-    they also see what other tasks of its thread allocate meanwhile.
+    Measurements may be nested; the outer one includes the inner. They belong to a thread: in a
+    task, they include what other tasks of the same thread allocate meanwhile.
     """
 
     def __init__(self) -> None:
@@ -176,13 +176,15 @@ class measure:
         self._thread = None
 
     def _end(self) -> None:
-        """Ends it, and adds what it saw to what it saw before."""
+        """Ends the native measurement, and adds its counters to the earlier ones."""
         assert library is not None
         library.measure_end(self._raw, self._out)
         self.figures = _together(self.figures, _taken(self._out))
 
     def _end_below(self, thread: List["measure"]) -> None:
-        """The recorder ends measurements in the reverse order only: those above go on after."""
+        """Ends a measurement that is not innermost: those above are ended first, and restarted
+        afterwards.
+        """
         assert library is not None
         above = thread[thread.index(self) + 1 :]
         for measurement in reversed(above):
@@ -193,7 +195,7 @@ class measure:
 
 
 def _together(first: Figures, then: Figures) -> Figures:
-    """Figures of two stretches, the second right after the first."""
+    """Adds the counters of two consecutive intervals."""
     sums = [a + b for a, b in zip(first, then)]
     peak = max(first.peak_bytes, first.live_bytes + then.peak_bytes)
     largest = max(first.largest_bytes, then.largest_bytes)
@@ -201,14 +203,16 @@ def _together(first: Figures, then: Figures) -> Figures:
 
 
 class Memory(NamedTuple):
-    """Memory of the process, as the kernel counts it."""
+    """Memory of the process as reported by the kernel."""
 
     resident_bytes: int = 0
     virtual_bytes: int = 0
 
 
 def memory() -> Memory:
-    """Memory of the process, without what the recorder has reserved; zeros without it."""
+    """Returns the memory of the process, without what the recorder reserved; zeros without the
+    recorder.
+    """
     if library is None:
         return Memory()
     raw = RawMemory()

@@ -1,7 +1,7 @@
-"""The functions of libheaptide.so, by ctypes: found once, absent in a process without the recorder.
+"""Finds the functions of libheaptide.so with ctypes.
 
-The recorder is in the process (``heaptide run`` preloads it) or it never will be. Each function of
-its table is exported under the name ``heaptide_`` and its own; see ``include/heaptide.h``.
+The recorder is loaded when the process starts (``heaptide run`` preloads it) or never. Each
+function of its table is exported with the prefix ``heaptide_``; see ``include/heaptide.h``.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ class RawMemory(ctypes.Structure):
 
 
 class RawMeasurement(ctypes.Structure):
-    """``struct heaptide_measurement``: the recorder's, from begin to end."""
+    """``struct heaptide_measurement``: used by the recorder from begin to end."""
 
     _fields_ = [("opaque", c_uint64 * 16)]
 
@@ -104,12 +104,12 @@ _FUNCTIONS = [
     ("write_to", c_int, [c_int, c_char_p, c_size_t]),
 ]
 
-# These write files: other Python threads run meanwhile.
+# These write files, so other Python threads run meanwhile.
 _SLOW = {"snapshot", "reset", "write", "write_to"}
 
 
 class Library:
-    """The functions, each as an attribute of its name."""
+    """The functions, as attributes."""
 
     def __init__(self, keeps_lock: Any, gives_lock_up: Any) -> None:
         for name, result, arguments in _FUNCTIONS:
@@ -124,9 +124,11 @@ class Library:
 
 
 def _find() -> Optional[Library]:
-    """The library, if it is in this process and has all that this package needs."""
+    """Returns the library if it is in this process and has all functions that this package needs.
+    """
     try:
-        # PyDLL: a call keeps the interpreter's lock, and costs the less for it. PyPy has none.
+        # Calls through PyDLL keep the interpreter lock, which makes them cheaper. PyPy has no
+        # PyDLL.
         keeps_lock = getattr(ctypes, "PyDLL", ctypes.CDLL)(None)
         return Library(keeps_lock, ctypes.CDLL(None))
     except (AttributeError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""Labels: what data is called, and what lies at an address."""
+"""Labels: names for data, and lookup of addresses."""
 
 import ctypes
 from types import TracebackType
@@ -10,7 +10,7 @@ _KINDS = {1: "heap", 2: "pool", 3: "chunk", 4: "other"}
 
 
 class _Buffer(ctypes.Structure):
-    """``Py_buffer``, of which only the address is used."""
+    """``Py_buffer``; only the address is used."""
 
     _fields_ = [
         ("buf", ctypes.c_void_p),
@@ -27,14 +27,16 @@ class _Buffer(ctypes.Structure):
     ]
 
 
-# Without it, as in PyPy, objects move and their buffers have no address that stays.
+# Missing in PyPy, where objects move, so that their buffers have no fixed address.
 _api = getattr(ctypes, "pythonapi", None)
-# PyBUF_STRIDES | PyBUF_FORMAT: any buffer but those of pointers to pointers.
+# PyBUF_STRIDES | PyBUF_FORMAT: any buffer except those of pointers to pointers.
 _ANY_BUFFER = 0x18 | 0x04
 
 
 def address(data: Any) -> int:
-    """Where the first element of a buffer lies: bytes, bytearray, array, memoryview, numpy array."""
+    """Returns the address of a buffer's first element: bytes, bytearray, array, memoryview, numpy
+    array.
+    """
     if _api is None:
         raise BufferError("buffers of this interpreter have no address that stays")
     buffer = _Buffer()
@@ -51,7 +53,9 @@ def address(data: Any) -> int:
 
 
 class Label:
-    """A label that was given: true if it was, and a context manager that takes it back."""
+    """The result of `label`: true if memory was labelled, and a context manager that removes the
+    label.
+    """
 
     __slots__ = ("_address", "_uid")
 
@@ -62,7 +66,7 @@ class Label:
         return self._uid != 0
 
     def remove(self) -> None:
-        """Takes the label back, unless the memory is gone and has another by now."""
+        """Removes the label, unless the memory was freed and has another label by now."""
         if library is not None and self._uid:
             found = resolve(self._address)
             if found is not None and found.uid == self._uid:
@@ -82,11 +86,11 @@ class Label:
 
 
 def label(name: str, data: Any, dimensions: Optional[Sequence[int]] = None) -> Label:
-    """Names the memory of a buffer: bytearray, array, memoryview, numpy array, bytes.
+    """Labels the memory of a buffer: bytearray, array, memoryview, numpy array, bytes.
 
     A heap block keeps its label until it is freed. Small data, and data that shares its block with
-    its object (bytes), has no block of its own: it is labelled as a part of memory, and that label
-    has to be taken back, for which the result is a context manager. In PyPy no data is labelled.
+    its object (bytes), has no block of its own: it is labelled as a part of memory, and this label
+    has to be removed, for which the result is a context manager. In PyPy no data is labelled.
 
     >>> energies = bytearray(100000)
     >>> if label("energies", energies):
@@ -110,15 +114,15 @@ def label(name: str, data: Any, dimensions: Optional[Sequence[int]] = None) -> L
 
 
 class Block(NamedTuple):
-    """What `resolve` tells of an address."""
+    """The result of `resolve`."""
 
-    # Where the block begins, and its size.
+    # The address and size of the block.
     start: int
     bytes: int
-    # A number of this labelling, from 1; 0 without a label.
+    # The number of this labelling, from 1; 0 without a label.
     uid: int
     label: Optional[str]
-    # The size of an element, and the index of the one that the address is in.
+    # The size of an element, and the index of the element that contains the address.
     element_bytes: int
     index: int  # type: ignore[assignment]
     dimensions: Tuple[int, ...]
@@ -127,7 +131,8 @@ class Block(NamedTuple):
 
 
 def resolve(data: Union[int, Any]) -> Optional[Block]:
-    """What lies at an address, or at that of a buffer; none if it was freed or is not known."""
+    """Returns the block at an address, or at that of a buffer; None if it was freed or is unknown.
+    """
     if library is None or (_api is None and not isinstance(data, int)):
         return None
     raw = RawBlock()

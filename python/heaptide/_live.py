@@ -8,7 +8,7 @@ from ._command import HeaptideError
 
 
 def recording() -> str:
-    """The recording that this process is in."""
+    """Returns the path of the recording of this process."""
     path = os.environ.get("HEAPTIDE_OUTPUT")
     if path is None:
         raise HeaptideError("HEAPTIDE_OUTPUT is not set: this process does not know its recording")
@@ -16,7 +16,7 @@ def recording() -> str:
 
 
 def profile() -> str:
-    """The profile of this process in it, with all that this thread has counted."""
+    """Returns the path of this process's profile, after writing this thread's buffered counts."""
     _control.flush()
     pattern = os.path.join(glob.escape(recording()), "{}-*.profile".format(os.getpid()))
     files = sorted(glob.glob(pattern), key=os.path.getmtime)

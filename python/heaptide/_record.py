@@ -12,12 +12,12 @@ _START = "start the program with `python -m heaptide run --start-off app.py`"
 _IS_ON = "recording is on already; end the part that it is on for, or " + _START
 
 
-# Held from the beginning of a part until its recording is written.
+# Held from the start of a part until its recording is written.
 _part = threading.Lock()
 
 
 def _forget_part() -> None:
-    """In a forked child: the part is its parent's."""
+    """Forgets the part in a forked child: it belongs to the parent."""
     global _part
     _part = threading.Lock()
 
@@ -26,19 +26,20 @@ os.register_at_fork(after_in_child=_forget_part)
 
 
 class record:
-    """Records what all threads of this process allocate while the block runs, as a recording.
+    """Records what all threads of this process allocate while the block runs, as a recording of its
+    own.
 
     >>> with record("load.heaptide"):                                # doctest: +SKIP
     ...     data = load()
 
-    The program has to be started with ``python -m heaptide run --start-off``: the recorder is in a
-    process from its start, or never. The recording at ``path`` has the allocations of the block and
-    its peak. Live are, at its end, blocks that it allocated, and those of an earlier `record` in
-    this process. The recording of the run has all parts: a report of it counts from the last one,
-    with ``--from-start`` from the first one.
+    The program has to be started with ``python -m heaptide run --start-off``, because the recorder
+    can only be loaded at its start. The recording at ``path`` has the allocations of the block and
+    its peak. Its live blocks at the end are those of the block, and of earlier uses of `record` in
+    this process. The recording of the run contains all parts: its reports count from the last one,
+    or from the first one with ``--from-start``.
 
-    With ``overwrite`` an older recording is replaced. Raises `HeaptideError` before the block runs
-    if it cannot be recorded, or after it if the recording cannot be written.
+    ``overwrite`` replaces an older recording. Raises `HeaptideError` before the block runs if it
+    cannot be recorded, or after it if the recording cannot be written.
     """
 
     def __init__(self, path: "Union[str, os.PathLike[str]]", overwrite: bool = False) -> None:
@@ -83,7 +84,7 @@ class record:
         _control.off()
         process = os.getpid()
         if process != self._process:
-            # A forked child: the part is its parent's.
+            # A forked child: the part belongs to its parent.
             return
         try:
             _control.flush()

@@ -1,4 +1,4 @@
-"""Recordings as tables: what the command's queries return, with types."""
+"""Recordings as tables: results of the command's queries, with types."""
 
 import glob
 import io
@@ -13,9 +13,9 @@ from ._tables import BOOL, FLOAT, INT, LIST, TEXT, UINT, Table
 Path = Union[str, int, "os.PathLike[str]"]
 Option = Union[None, bool, int, str, Sequence[str]]
 
-# The types of columns, by the names that queries have for them.
+# The types of columns by their names in query results.
 _TYPES = {"uint": UINT, "int": INT, "double": FLOAT, "bool": BOOL, "string": TEXT, "addr": TEXT}
-# The same by the names of `heaptide query --describe`.
+# The types of columns by their names in `heaptide query --describe`.
 _DESCRIBED = {
     "uint": UINT,
     "int": INT,
@@ -25,14 +25,15 @@ _DESCRIBED = {
     "path": LIST,
     "address": UINT,
 }
-# A line of it: name, other names, type.
+# A line of that output: name, aliases, type.
 _LINE = re.compile(r"  (\S+?)(?:, \S+)* +({})\b".format("|".join(_DESCRIBED)))
-# Tables whose rows have the scopes that they happened in.
+# Tables whose rows have a scope path.
 _WITH_PATH = ("sites", "events", "lifetimes", "scopes")
 
-# What of a block of a pool counts: the rest is with the chunk that it is in.
+# The metrics that count for blocks of a pool; others count for the chunk that contains the block.
 _OF_POOL_BLOCKS = ("live_bytes", "at_peak_bytes")
-# Metrics that add up over sites, with what labelling moved there and was counted elsewhere.
+# Metrics that can be summed over sites, with the metric to subtract: counts that labelling moved
+# there from a site where they count already.
 _SUMS = {
     "at_peak_bytes": None,
     "at_peak_blocks": None,
@@ -46,9 +47,9 @@ _SUMS = {
 
 
 class Recording:
-    """A recording, or several, made by `open`. Methods run the command and return a `Table`.
+    """One or more recordings, opened by `open`. Methods run the command and return a `Table`.
 
-    All processes of the recording are in the tables, unless ``process`` was given.
+    Tables include all processes of the recording, unless ``process`` was given.
     """
 
     def __init__(self, paths: Sequence[str], options: Sequence[str]) -> None:
@@ -68,28 +69,28 @@ class Recording:
         )
 
     def query(self, calql: str) -> Table:
-        """The answer to a query in CalQL.
+        """Returns the result of a query in CalQL.
 
         >>> open("app.heaptide").query(
         ...     "SELECT owner,sum(live_bytes) GROUP BY owner")   # doctest: +SKIP
 
         The columns are those of the query: ``sum(live_bytes)`` is called ``sum#live_bytes`` unless
         ``AS`` gives it a name. Stacks and paths are lists, outermost first; addresses are
-        hexadecimal text. A column that no record has is not there.
+        hexadecimal text. A column without any value is omitted.
         """
         return _table(self._ask(calql))
 
     def table(self, name: str) -> Table:
-        """All of a table: sites, events, lifetimes, stacks, frames, scopes, labels, lanes, windows,
-        snapshots, timeline, histogram, processes or modules.
+        """Returns a whole table: sites, events, lifetimes, stacks, frames, scopes, labels, lanes,
+        windows, snapshots, timeline, histogram, processes or modules.
 
         ``heaptide query --describe NAME`` lists the columns with their units. Every column is
-        there, with None where a row has no value.
+        present, with None where a row has no value.
         """
         described = ask(["query", "--describe", name]).decode()
         lines = [_LINE.match(line) for line in described.splitlines()]
         types = {line[1]: _DESCRIBED[line[2]] for line in lines if line}
-        # The sum of the allocations, for queries.
+        # A computed sum of allocations that only queries offer.
         types.pop("count", None)
         if name in _WITH_PATH:
             types["path"] = LIST
@@ -97,13 +98,13 @@ class Recording:
         return _table(answer, types)
 
     def sites(self) -> Table:
-        """What each stack allocated, by scope, label, kind and thread: a row for each site.
+        """Returns counters by stack, scope, label, kind and thread: a row for each site.
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``stack``: functions from the outermost to the allocating one; ``frame``: the innermost
-        - ``owner``: function that the allocation is put down to; ``type``: allocated type
+        - ``owner``: function that the allocation is attributed to; ``type``: allocated type
         - ``module``, ``file``, ``line``: of the innermost function
-        - ``label``, ``kind``, ``class``, ``mem.alloc``: what the memory is
+        - ``label``, ``kind``, ``class``, ``mem.alloc``: purpose and kind of the memory
         - ``lane``: name of the threads; ``path``: open scopes, outermost first
         - ``size``: request size in bytes, in recordings made with ``--by-size``
         - ``call``: function called (malloc, calloc, realloc, aligned, new or other), in recordings
@@ -119,7 +120,7 @@ class Recording:
         return self.table("sites")
 
     def lifetimes(self) -> Table:
-        """Every block of a trace (``heaptide run --mode trace``), in order of the frees.
+        """Returns every block of a trace (``heaptide run --mode trace``), in the order of frees.
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``uid``: of labelled memory the number that ``resolve`` returns, of other memory numbers
@@ -135,13 +136,13 @@ class Recording:
           ``module``, ``file``, ``line``, ``label``, ``kind``, ``call``, ``mem.alloc``, ``path``:
           see `sites`
 
-        A table has all blocks in memory. Of a trace with many millions of blocks, `query` returns
-        sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.
+        The table holds all blocks in memory. For a trace with many millions of blocks, use `query`
+        to get sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.
         """
         return self.table("lifetimes")
 
     def timeline(self) -> Table:
-        """Samples of each process over time.
+        """Returns samples of each process over time.
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``time_ns``: nanoseconds from the start of the process
@@ -152,13 +153,13 @@ class Recording:
         return self.table("timeline")
 
     def processes(self) -> Table:
-        """Process images with their totals: ``heaptide query --describe processes``."""
+        """Returns process images with their totals; see ``heaptide query --describe processes``."""
         return self._processes
 
     def owners(self) -> Table:
-        """What each function holds and allocates itself, the largest at the peak first.
+        """Returns what each function itself holds and allocates, the largest at the peak first.
 
-        - ``owner``: function that allocations are put down to; None without a stack
+        - ``owner``: function that allocations are attributed to; None without a stack
         - ``at_peak_bytes``, ``at_peak_blocks``: live at the peak of the process
         - ``live_bytes``, ``live_blocks``: allocated and not freed
         - ``allocations``, ``requested_bytes``, ``usable_bytes``: allocated in all
@@ -175,14 +176,12 @@ class Recording:
         return Table(columns, {"owner": TEXT, **dict.fromkeys(_SUMS, UINT)})
 
     def tree(self) -> Table:
-        """The call tree, a row for each place in it, callers before the functions that they call.
+        """Returns the call tree, with a row for each node, callers before their callees.
 
         - ``node``: number of the row; ``parent``: that of the caller, None for the outermost
         - ``depth``: callers above it; ``function``: its name
         - ``at_peak_bytes``, ``at_peak_blocks``, ``live_bytes``, ``live_blocks``, ``allocations``,
-          ``requested_bytes``, ``usable_bytes``, ``temporary``: of the function with all that it
-          calls here, in bytes and blocks as in `owners`
-        - ``own_…``: the same without what it calls
+          - ``own_…``: the same without callees
         """
         root = _Node(None, -1, None)
         for row in self._summed("stack"):
@@ -198,7 +197,7 @@ class Recording:
         by: str = "function",
         metric: Optional[str] = None,
     ) -> Table:
-        """What differs in another recording: rows that changed, the largest change first.
+        """Compares with another recording. Returns the rows that changed, the largest change first.
 
         - by ``function``: ``function``, ``module``
         - by ``stack``: ``stack``, functions from the outermost
@@ -209,7 +208,8 @@ class Recording:
           with all that is inside
 
         ``metric`` is one of ``heaptide diff --metric``; the default is ``live_bytes`` between
-        snapshots of one run, else ``at_peak_bytes``. Of several processes the largest are compared.
+        snapshots of one run, else ``at_peak_bytes``. Of several processes, the largest ones are
+        compared.
         """
         if not isinstance(other, Recording):
             other = open(other)
@@ -220,14 +220,15 @@ class Recording:
         return _difference(json.loads(ask(words + self._options)), by)
 
     def flamegraph(self, metric: str = "at_peak_bytes") -> "Picture":
-        """A flame graph of a metric, as SVG, of the largest process if none was chosen."""
+        """Returns a flame graph of a metric as SVG, of the largest process unless one was chosen.
+        """
         if len(self._paths) != 1:
             raise HeaptideError("a flame graph is of one recording; this names several")
         words = ["flamegraph", self._paths[0], "-o", "-", "--metric", metric]
         return Picture(ask(words + self._options).decode())
 
     def _summed(self, by: str) -> Table:
-        """Sums of the heap by a column and kind of memory."""
+        """Returns sums for the heap by a column and kind of memory."""
         sums = [name for pair in _SUMS.items() for name in pair if name is not None]
         select = ",".join("sum({0}) AS {0}".format(name) for name in sums)
         return self.query("SELECT {0},kind,{1} GROUP BY {0},kind".format(by, select))
@@ -239,7 +240,7 @@ class Recording:
 
 
 class Picture:
-    """A picture that a notebook shows; ``svg`` is its text."""
+    """A picture that notebooks display; ``svg`` is its text."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -248,19 +249,19 @@ class Picture:
         return self.svg
 
     def save(self, path: "Union[str, os.PathLike[str]]") -> None:
-        """Writes the file."""
+        """Writes the picture to a file."""
         with io.open(path, "w", encoding="utf-8") as file:
             file.write(self.svg)
 
 
 def open(path: Union[None, Path, Sequence[Path]] = None, **selection: Option) -> Recording:
-    """Opens a recording: a path, a pattern such as ``"run-*.heaptide"``, several of them, a snapshot
-    ``"app.heaptide@after"`` or the process id of a running program; the newest ``*.heaptide`` in
-    the current directory if none is given.
+    """Opens a recording: a path, a pattern such as ``"run-*.heaptide"``, several of them, a
+    snapshot ``"app.heaptide@after"`` or the process id of a running program. By default it opens
+    the newest ``*.heaptide`` in the current directory.
 
-    Keywords are the selections of every command, with ``_`` for ``-``: ``process=1234`` or
-    ``"all"``, ``focus="parse"``, ``ignore=["module:libfoo"]``, ``kind="all"``, ``live_only=True``,
-    ``python="only"``, ``rules="std"``, ``from_start=True``.
+    Keywords are the selection options of every command, with ``_`` instead of ``-``:
+    ``process=1234`` or ``"all"``, ``focus="parse"``, ``ignore=["module:libfoo"]``, ``kind="all"``,
+    ``live_only=True``, ``python="only"``, ``rules="std"``, ``from_start=True``.
 
     >>> recording = open("app.heaptide", focus="parse")              # doctest: +SKIP
     >>> recording.owners().to_pandas().head()                        # doctest: +SKIP
@@ -282,7 +283,9 @@ _JSON_SPLIT = ["--format", "json-split"]
 
 
 def _matching(path: Path) -> List[str]:
-    """Absolute paths: the program may change its directory before it asks for a table."""
+    """Returns absolute paths, because the program may change its directory before it requests a
+    table.
+    """
     name = str(path) if isinstance(path, int) else os.fspath(path)
     file, at, snapshot = name.rpartition("@")
     if os.path.exists(name):
@@ -290,7 +293,7 @@ def _matching(path: Path) -> List[str]:
     if at and os.path.exists(file):
         return [os.path.abspath(file) + at + snapshot]
     if not glob.has_magic(name):
-        # The id of a process, or what the command reports as missing.
+        # A process id, or a name that the command reports as missing.
         return [name]
     found = sorted(glob.glob(os.path.abspath(name)))
     if not found:
@@ -309,7 +312,8 @@ def _option(flag: str, value: Option) -> List[str]:
 
 
 def _table(answer: Mapping[str, Any], wanted: Optional[Mapping[str, str]] = None) -> Table:
-    """The table of a `json-split` answer; with the wanted columns and types, else those it has."""
+    """Converts `json-split` output to a table, with the given columns and types, else those it has.
+    """
     stack_of = _Stacks(answer["nodes"])
     values = list(zip(*answer["data"]))
     columns: Dict[str, List[Any]] = {}
@@ -338,7 +342,7 @@ def _table(answer: Mapping[str, Any], wanted: Optional[Mapping[str, str]] = None
 
 
 class _Stacks:
-    """The paths to nodes, each made once."""
+    """The paths to nodes, each created once."""
 
     def __init__(self, nodes: Sequence[Mapping[str, Any]]) -> None:
         self._nodes = nodes
@@ -357,7 +361,7 @@ class _Stacks:
 
 
 def _add(sums: Dict[str, int], row: Mapping[str, Any]) -> None:
-    """Adds a row of sites, each block once: by the rules in the manual's section on JSON."""
+    """Adds a row of sites so that each block counts once; see the manual's section on JSON."""
     kind = row["kind"] or "heap"
     if kind.startswith("outside"):
         return
@@ -368,7 +372,7 @@ def _add(sums: Dict[str, int], row: Mapping[str, Any]) -> None:
 
 
 class _Node:
-    """A place in the call tree."""
+    """A node of the call tree."""
 
     __slots__ = ("children", "depth", "function", "own", "parent", "sums")
 
@@ -446,7 +450,7 @@ def _difference(answer: Mapping[str, Any], by: str) -> Table:
 
 
 def _name(function: Mapping[str, Any]) -> str:
-    """A function's name; without one, its module and the offset in it."""
+    """Returns a function's name, or its module and offset if it has none."""
     if function["function"] is not None:
         return str(function["function"])
     offset = function["offset"]

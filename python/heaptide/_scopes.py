@@ -1,9 +1,10 @@
-"""Scopes and contexts, kept apart for each task, generator and thread.
+"""Scopes and contexts, kept separate for each task, generator and thread.
 
-The recorder knows a scope path for each thread. Python switches between tasks on one thread, so a
-path has to be known for each logical context too: a context variable holds the innermost scope that
-was entered there. What a thread's native path was last set for is remembered beside it; where the
-two differ, the thread has switched, and its native path is set right before anything else is done.
+The recorder keeps one scope path per thread. Because Python switches between tasks on a thread, a
+path is needed for each logical context, too: a context variable holds the innermost scope that was
+entered there. A thread-local variable holds the scope that the thread's native path was last set
+for. If the two differ, the thread has switched tasks, and its native path is corrected before any
+other operation.
 """
 
 import contextvars
@@ -31,21 +32,21 @@ class Entered:
     def __init__(self, outer: Optional["Entered"]) -> None:
         self.outer = outer
         self.closed = False
-        # The native path of this.
+        # The native path of this entry.
         self.path = 0
-        # The native path to go back to.
+        # The native path to restore.
         self.before = 0
-        # What the thread had when this was entered; it may have been another task's.
+        # The thread's last entry when this was entered, possibly of another task.
         self.outer_last: Optional["Entered"] = None
         self.outer_native = 0
 
 
 class _Thread(threading.local):
-    """What is known of a thread's native path."""
+    """The state of a thread's native path."""
 
-    # The scope that the native path was last set for.
+    # The entry that the native path was last set for.
     last: Optional[Entered] = None
-    # The native path when that was none.
+    # The native path while there was no such entry.
     base = 0
 
 
@@ -56,12 +57,12 @@ _thread = _Thread()
 
 
 def current_path() -> int:
-    """The native path of the logical context, which the thread may not have at this moment."""
+    """Returns the native path of the logical context; the thread may currently have another one."""
     if library is None:
         return 0
     mine = _innermost.get()
     if _thread.last is mine:
-        # The same as before: native scopes that were opened within it are right too.
+        # Unchanged: native scopes opened inside it are part of the path.
         native: int = library.context()
         if mine is None:
             _thread.base = native
@@ -70,7 +71,7 @@ def current_path() -> int:
 
 
 def enter(change: Callable[[], None]) -> Entered:
-    """Enters what ``change`` does to the native path."""
+    """Enters a scope or context; ``change`` modifies the native path."""
     assert library is not None
     entered = Entered(_innermost.get())
     entered.outer_last = _thread.last
@@ -86,12 +87,12 @@ def enter(change: Callable[[], None]) -> Entered:
 
 
 def leave(entered: Entered) -> None:
-    """Goes back to what was before, in whichever order scopes are left."""
+    """Restores the path from before an entry; entries may be left in any order."""
     assert library is not None
     entered.closed = True
     target = _innermost.get()
     if target is None or not target.closed:
-        # What was entered within it is still open, or another context closes it: a generator.
+        # A scope inside it is still open, or another context closes it: a generator.
         if _thread.last is entered:
             _back(entered, entered.outer)
         return
@@ -105,7 +106,7 @@ def leave(entered: Entered) -> None:
 def _back(popped: Entered, target: Optional[Entered]) -> None:
     assert library is not None
     if popped.outer_last is None:
-        # The thread was doing nothing of ours: it may be a worker that runs another's context.
+        # The thread had no entry of ours: it may be a worker that runs in another thread's context.
         library.set_context(popped.outer_native)
         _thread.last = None
     else:
@@ -114,7 +115,7 @@ def _back(popped: Entered, target: Optional[Entered]) -> None:
 
 
 def _number(attribute: str, value: Value) -> int:
-    """The number of a scope's name in the profile; 0 if there is no room for it."""
+    """Returns the number of a scope's name in the profile; 0 if the profile is out of space."""
     assert library is not None
     attribute_text = attribute.encode("utf-8", "surrogateescape")
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -125,17 +126,17 @@ def _number(attribute: str, value: Value) -> int:
     return number
 
 
-# Names that were asked for, with their numbers. Values of loops do not fill it: see `number_of`.
+# Names with their numbers. Only strings are cached, so loop values cannot fill it; see `number_of`.
 _numbers: "dict[tuple[str, str], int]" = {}
 _NUMBERS_LIMIT = 4096
 
 if library is not None and hasattr(os, "register_at_fork"):
-    # A child has a profile of its own, with numbers of its own.
+    # A child has a profile of its own, with other numbers.
     os.register_at_fork(after_in_child=_numbers.clear)
 
 
 def number_of(attribute: str, value: Value) -> int:
-    """`_number`, remembered for names that are strings."""
+    """Like `_number`, with a cache for names that are strings."""
     if isinstance(value, int):
         return _number(attribute, value)
     number = _numbers.get((attribute, value))
@@ -151,16 +152,16 @@ def _names(name: str, value: Optional[Value]) -> "tuple[str, Value]":
 
 
 class scope:
-    """A scope: what the thread or task is doing, for as long as the block runs.
+    """Opens a scope for the current activity of the thread or task while the block runs.
 
     >>> with scope("load"):
     ...     for number in range(3):
     ...         with scope("event", number):
     ...             pass
 
-    ``scope(name)`` is a region; ``scope(attribute, value)`` has an attribute of its own, and a
-    string or whole number as value. It also decorates functions, generators and coroutines: see
-    `scoped`. One object can be entered again and again, also by several threads and tasks.
+    ``scope(name)`` is a region; ``scope(attribute, value)`` has another attribute, and a string or
+    whole number as value. It also decorates functions, generators and coroutines; see `scoped`. An
+    object can be entered repeatedly, also by several threads and tasks.
     """
 
     __slots__ = ("_attribute", "_open", "_value")
@@ -187,7 +188,9 @@ class scope:
             leave(self._take())
 
     def _take(self) -> Entered:
-        """The innermost entry of this object in this logical context; else its last."""
+        """Removes the innermost entry of this object in this logical context, or else its last
+        entry.
+        """
         entered = _innermost.get()
         while entered is not None:
             if not entered.closed and entered in self._open:
@@ -204,9 +207,9 @@ class scope:
 
 
 def scoped(function: Function) -> Function:
-    """Decorates a function: it runs in a scope of its own name, with the attribute ``function``.
+    """Decorates a function: it runs in a scope with its name, with the attribute ``function``.
 
-    Of generators, coroutines and asynchronous generators each step runs in the scope, and what runs
+    Each step of a generator, coroutine or asynchronous generator runs in the scope, and code
     between the steps does not, whether or not `heaptide.asyncio` is installed.
 
     >>> @scoped
@@ -218,7 +221,7 @@ def scoped(function: Function) -> Function:
 
 
 def _own(path: int) -> int:
-    """The calling thread's number for a path, which may come from another thread."""
+    """Returns the calling thread's number for a path, which may come from another thread."""
     if library is None:
         return path
     before = library.set_context(path)
@@ -228,9 +231,9 @@ def _own(path: int) -> int:
 
 
 class Context:
-    """A scope path, to be carried to other threads or callbacks: `context` and `run_in`.
+    """A scope path, to pass to other threads or callbacks; see `context` and `run_in`.
 
-    It belongs to the process: in a child of a fork it is none.
+    It belongs to the process: in a forked child it is invalid.
     """
 
     __slots__ = ("path",)
@@ -241,7 +244,7 @@ class Context:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and _own(self.path) == _own(other.path)
 
-    # Each thread has a number of its own for a path.
+    # Each thread has its own number for a path.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -249,12 +252,12 @@ class Context:
 
 
 def context() -> Context:
-    """The scope path of the calling thread or task."""
+    """Returns the scope path of the calling thread or task."""
     return Context(current_path())
 
 
 def run_in(context: Context, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    """Calls a function with this scope path; after that the thread has its own again.
+    """Calls a function with this scope path, and then restores the thread's own.
 
     >>> import threading
     >>> with scope("load"):
@@ -273,7 +276,7 @@ def run_in(context: Context, function: Callable[..., Result], *args: Any, **kwar
 
 
 def carried(function: Function) -> Function:
-    """The function with the scope path of now, on whichever thread it is called."""
+    """Wraps a function so that it runs with the current scope path, on any thread."""
     if library is None:
         return function
     here = context()
@@ -286,7 +289,7 @@ def carried(function: Function) -> Function:
 
 
 class ThreadPoolExecutor(futures.ThreadPoolExecutor):
-    """An executor whose calls have the scope path of where they were submitted.
+    """An executor whose calls run with the scope path of the caller of ``submit``.
 
     >>> with scope("load"), ThreadPoolExecutor(2) as pool:
     ...     sizes = list(pool.map(len, ["a", "bc"]))

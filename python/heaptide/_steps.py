@@ -1,4 +1,4 @@
-"""Coroutines and generators whose every step runs with the scope path that they left off with."""
+"""Coroutines and generators that keep their scope path from step to step."""
 
 import collections.abc
 import functools
@@ -16,18 +16,18 @@ class Path:
     __slots__ = ("base", "innermost", "last", "native", "number", "owns_variable")
 
     def __init__(self, number: int, owns_variable: bool) -> None:
-        # The path of where it was made, which its own is within.
+        # The path where it was created; its own path is below that.
         self.native = _scopes.current_path()
         self.base = self.native
         self.innermost: Optional[Entered] = _scopes._innermost.get()
         self.last = self.innermost
         # A scope to enter at the first step; 0: none.
         self.number = number
-        # A task's context variables are its own; a generator shares those of its caller.
+        # Tasks have their own context variables; a generator shares those of its caller.
         self.owns_variable = owns_variable
 
     def step(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Does a step with this path, keeps what that has become, gives the thread its own back."""
+        """Runs a step with this path, saves the path afterwards, and restores the thread's own."""
         assert library is not None
         thread, variable = _scopes._thread, _scopes._innermost
         native, last, base = library.set_context(self.native), thread.last, thread.base
@@ -51,7 +51,7 @@ class Path:
 
 
 class Steps:
-    """What drives a coroutine or generator in place of its caller."""
+    """Drives a coroutine or generator on behalf of its caller."""
 
     def __init__(self, inner: Any, path: Path) -> None:
         self._inner = inner
@@ -76,7 +76,7 @@ class Steps:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        # What debuggers and asyncio ask of a coroutine: its frame, its code, its name.
+        # Debuggers and asyncio read a coroutine's frame, code and name.
         return getattr(self._inner, name)
 
     def __repr__(self) -> str:
@@ -92,14 +92,15 @@ class GeneratorSteps(Steps, collections.abc.Generator):  # type: ignore[type-arg
 
 
 def of_task(coroutine: Any) -> Any:
-    """A coroutine for a task of its own: its path begins with that of now."""
+    """Wraps a coroutine for a new task: its path starts with the current one."""
     if library is None or isinstance(coroutine, CoroutineSteps):
         return coroutine
     return CoroutineSteps(coroutine, Path(0, owns_variable=False))
 
 
 def wrapped(function: Any, attribute: str, value: Value) -> Any:
-    """The function, each call of it in this scope; of the same kind as before."""
+    """Wraps a function so that each call runs in this scope; the kind of function stays the same.
+    """
     if library is None:
         return function
     if inspect.iscoroutinefunction(function):

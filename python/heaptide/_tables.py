@@ -1,4 +1,4 @@
-"""Tables of a recording: columns with types, for Arrow, pandas, polars, or plain Python."""
+"""Tables of a recording: typed columns for Arrow, pandas, polars, or plain Python."""
 
 import array
 import html
@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, o
 
 from ._command import HeaptideError, package
 
-# The types of columns. Lists are of texts: stacks and paths.
+# The types of columns. Stacks and paths are lists of strings.
 UINT = "uint64"
 INT = "int64"
 FLOAT = "float64"
@@ -14,20 +14,20 @@ BOOL = "bool"
 TEXT = "string"
 LIST = "list<string>"
 
-# How many rows a notebook shows.
+# The number of rows that a notebook shows.
 _SHOWN_ROWS = 20
-# How many characters of a cell it shows.
+# The number of characters of a cell that a notebook shows.
 _SHOWN_CHARACTERS = 80
 
 Row = Dict[str, Any]
 
 
 class Table:
-    """Rows and columns of a recording, all in memory.
+    """A table of a recording, with all rows in memory.
 
-    It is an Arrow stream (``__arrow_c_stream__``), so that ``pyarrow.table(t)``,
-    ``polars.DataFrame(t)`` and ``duckdb.sql("FROM t")`` take it as it is. Iteration gives rows as
-    dictionaries; ``table["owner"]`` is a column as a list, ``table[0]`` a row.
+    It is an Arrow stream (``__arrow_c_stream__``), so ``pyarrow.table(t)``, ``polars.DataFrame(t)``
+    and ``duckdb.sql("FROM t")`` accept it directly. Iteration yields rows as dictionaries;
+    ``table["owner"]`` is a column as a list, ``table[0]`` a row.
 
     >>> table = Table({"owner": ["load", "main"], "bytes": [100, 20]},
     ...               {"owner": "string", "bytes": "uint64"})
@@ -77,7 +77,9 @@ class Table:
         return {name: values[key] for name, values in self._columns.items()}
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``; integers and flags with missing values have nullable types."""
+        """Converts to a ``pandas.DataFrame``. Integers and flags with missing values get nullable
+        types.
+        """
         pandas = package("pandas")
         nullable = {UINT: "UInt64", INT: "Int64", BOOL: "boolean", FLOAT: "float64"}
         series = {}
@@ -91,7 +93,7 @@ class Table:
         return pandas.DataFrame(series)
 
     def to_polars(self) -> Any:
-        """A ``polars.DataFrame``."""
+        """Converts to a ``polars.DataFrame``."""
         polars = package("polars")
         types = {
             UINT: polars.UInt64,
@@ -105,7 +107,7 @@ class Table:
         return polars.DataFrame(self._columns, schema=schema)
 
     def to_arrow(self) -> Any:
-        """A ``pyarrow.Table``."""
+        """Converts to a ``pyarrow.Table``."""
         arrow = package("pyarrow")
         types = {
             UINT: arrow.uint64(),
@@ -119,7 +121,7 @@ class Table:
         return arrow.table(columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as an Arrow stream, made by nanoarrow or pyarrow, whichever is there."""
+        """Returns the table as an Arrow stream, with nanoarrow if installed, else with pyarrow."""
         try:
             nanoarrow = package("nanoarrow")
         except HeaptideError:
@@ -169,7 +171,7 @@ def _by_pyarrow(table: Table) -> Any:
 def _by_nanoarrow(
     nanoarrow: Any, columns: Mapping[str, Sequence[Any]], types: Mapping[str, str]
 ) -> Any:
-    """The columns as an array of nanoarrow's, of structs."""
+    """Converts the columns to a struct array of nanoarrow."""
     plain = {
         UINT: nanoarrow.uint64(),
         INT: nanoarrow.int64(),
@@ -193,7 +195,7 @@ def _by_nanoarrow(
 
 
 def _lists(nanoarrow: Any, values: Sequence[Any]) -> Any:
-    """A column of lists of texts: where each ends, and the texts of all."""
+    """Converts a column of string lists to the end offset of each list, and the strings of all."""
     ends = array.array("i", [0])
     texts: List[str] = []
     for value in values:

@@ -2,7 +2,7 @@
 
 
 def format_size(size: float) -> str:
-    """A size with a unit, three digits."""
+    """Formats a size with a unit and three significant digits."""
     if abs(size) < 1024:
         return "{:.0f} B".format(size)
     for unit in "KMGT":

@@ -1,6 +1,6 @@
 """Exact scopes in asyncio: each step of a task runs with the task's own scope path.
 
-Without this, the scopes of tasks do not mix either, but what a task allocates after an ``await``
+Without this, the scopes of tasks are separate, too, but what a task allocates after an ``await``
 and before it next enters or leaves a scope may be charged to the task that ran before it.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["install", "run"]
 
 
 class _Factory:
-    """Makes the tasks of a loop, by the factory that it had before."""
+    """Creates the tasks of a loop, through the loop's previous factory."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -27,7 +27,7 @@ class _Factory:
 
 
 def install(loop: Optional[asyncio.AbstractEventLoop] = None) -> None:
-    """Makes the tasks that this loop (or the running one) creates from now on exact."""
+    """Makes scopes exact for the tasks that this loop (or the running one) creates from now on."""
     if library is None:
         return
     loop = asyncio.get_running_loop() if loop is None else loop
@@ -42,5 +42,5 @@ async def _installed(main: Any) -> Any:
 
 
 def run(main: Any, **options: Any) -> Any:
-    """``asyncio.run``, with all tasks exact."""
+    """Like ``asyncio.run``, with exact scopes in all tasks."""
     return asyncio.run(of_task(_installed(main)), **options)

@@ -1,6 +1,6 @@
-"""The memory of a cell in a notebook: ``%load_ext heaptide``, then ``%%heaptide``.
+"""The memory of a notebook cell: ``%load_ext heaptide``, then ``%%heaptide``.
 
-The kernel has to have the recorder: see `heaptide.kernel`.
+The kernel needs the recorder; see `heaptide.kernel`.
 """
 
 import html
@@ -15,9 +15,9 @@ from ._units import format_size
 
 # The attribute of the scope that each cell runs in.
 _CELL = "cell"
-# How many functions are listed.
+# The number of functions to list.
 _OWNERS = 10
-# Width and height of the timeline, in pixels, and its margin for numbers.
+# Width and height of the timeline, in pixels, and its margin for axis labels.
 _WIDTH, _HEIGHT, _MARGIN = 900, 160, 70
 
 _RULES = os.path.join(os.path.dirname(__file__), "cell.rules")
@@ -25,7 +25,7 @@ _UNRECORDED = "this kernel has no recorder; choose the kernel that `python -m he
 
 
 class Cell:
-    """What a cell allocated: shown in notebooks as figures, timeline and flame graph."""
+    """The allocations of a cell: notebooks show numbers, a timeline and a flame graph."""
 
     def __init__(self, number: int, figures: _figures.Figures, peak: int) -> None:
         self.number = number
@@ -38,15 +38,15 @@ class Cell:
         self._graph = self._recording.flamegraph("requested_bytes")
 
     def owners(self) -> Table:
-        """As `Recording.owners`, of the cell."""
+        """Like `Recording.owners`, for the cell."""
         return self._recording.owners()
 
     def sites(self) -> Table:
-        """As `Recording.sites`, of the cell."""
+        """Like `Recording.sites`, for the cell."""
         return self._recording.sites()
 
     def flamegraph(self) -> Picture:
-        """What the cell allocated in all, by stack."""
+        """The total allocations of the cell by stack."""
         return self._graph
 
     def timeline(self) -> Picture:
@@ -62,7 +62,7 @@ class Cell:
         )
 
     def _repr_html_(self) -> str:
-        # A picture inside a page has no declaration of its own.
+        # An inline picture must not have an XML declaration.
         graph = self._graph.svg[self._graph.svg.index("<svg") :]
         return "<p>{}</p>{}{}".format(html.escape(repr(self)), self.timeline().svg, graph)
 
@@ -72,7 +72,7 @@ def _name(number: int) -> str:
 
 
 def _timeline(recording: Recording, window: str) -> List[Tuple[int, int]]:
-    """Times from the start of a window, and live bytes."""
+    """Returns times from the start of a window, with live bytes."""
     windows = [row for row in recording.table("windows") if row["name"] == window]
     if not windows:
         return []
@@ -86,7 +86,7 @@ def _timeline(recording: Recording, window: str) -> List[Tuple[int, int]]:
 
 
 def _drawn(samples: Sequence[Tuple[int, int]]) -> str:
-    """The samples as a curve."""
+    """Draws the samples as a curve."""
     last = max((time for time, _ in samples), default=0) or 1
     most = max((size for _, size in samples), default=0) or 1
     inner = _WIDTH - 2 * _MARGIN
@@ -109,27 +109,29 @@ def _drawn(samples: Sequence[Tuple[int, int]]) -> str:
 
 
 class _Shown(Exception):
-    """The error of a cell, whose traceback is shown already: it ends the cell, and a run of all."""
+    """The error of a cell, whose traceback is shown already: it ends the cell, and a run of all
+    cells.
+    """
 
     def _render_traceback_(self) -> List[str]:
         return []
 
 
 def _usage_error(reason: str) -> Exception:
-    """An error that IPython shows in one line."""
+    """Returns an error that IPython shows in one line."""
     error: Exception = package("IPython.core.error").UsageError("%%heaptide: " + reason)
     return error
 
 
 class _Magic:
-    """The magic, with the number of the cell."""
+    """The magic; counts the cells."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._number = 0
 
     def __call__(self, line: str, cell: str) -> None:
-        """Records the cell and shows what it allocated; LINE names a variable for the `Cell`."""
+        """Records the cell and shows its allocations; LINE names a variable for the `Cell`."""
         name = line.strip()
         if name and not name.isidentifier():
             raise _usage_error("{!r} is not the name of a variable".format(name))

@@ -1,7 +1,7 @@
-"""A kernel of Jupyter with the recorder: ``python -m heaptide.kernel install``.
+"""A Jupyter kernel with the recorder: ``python -m heaptide.kernel install``.
 
-The kernel is ``ipykernel`` of this interpreter. Recording is off but for cells with ``%%heaptide``;
-the recording is ``jupyter-PID.heaptide`` in the directory of the notebook.
+The kernel is ``ipykernel`` of this interpreter. Only cells with ``%%heaptide`` are recorded; the
+recording is ``jupyter-PID.heaptide`` in the directory of the notebook.
 """
 
 import argparse
@@ -17,14 +17,14 @@ _NAME = "heaptide"
 
 
 def _run(arguments: List[str]) -> NoReturn:
-    """Becomes the kernel."""
+    """Replaces this process by the kernel."""
     values = dict(os.environ)
     library = ask(["library"]).decode().strip()
     others = values.get("LD_PRELOAD")
     values["LD_PRELOAD"] = library if not others else library + ":" + others
     values["HEAPTIDE_OUTPUT"] = os.path.abspath("jupyter-{}.heaptide".format(os.getpid()))
     values["HEAPTIDE_START"] = "off"
-    # Each object is a block, as `heaptide run` does it.
+    # Makes each object a block, like `heaptide run`.
     values.setdefault("PYTHONMALLOC", "malloc")
     words = [sys.executable, "-m", "ipykernel_launcher", *arguments]
     os.execve(sys.executable, words, values)

@@ -1,11 +1,11 @@
 """A pytest plug-in: ``pytest --heaptide`` reports and limits the memory of each test.
 
-The recorder has to be in the process from its start: ``pytest --heaptide`` executes its own command
-line again under ``heaptide run --start-off``, and recording begins with the first test. With
-pytest-xdist the workers are its children, and have the recorder too.
+The recorder has to be in the process from its start, so ``pytest --heaptide`` executes its own
+command line again under ``heaptide run --start-off``, and recording begins with the first test.
+Workers of pytest-xdist are child processes and have the recorder, too.
 
-Each test runs in a scope with its name, which threads that it starts take along: so what it
-allocates is known by function. Its peak is that of a window over the whole process.
+Each test runs in a scope with its name, which threads that it starts inherit. So its allocations
+are known by function. Its peak is that of a window of the whole process.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ from . import _control, _figures, _live, _scopes
 from ._command import HeaptideError, ask, replace_process
 from ._units import format_size
 
-# The attribute of the scope that each test runs in, and of the scope inside for its further runs.
+# The attribute of the scope of each test, and of the scopes of its extra runs inside.
 _TEST = "pytest"
 _RUN = "pytest_run"
-# Scopes of runs of a test before the one that counts, and of threads that the test starts.
+# Attributes of the scopes of warm-up runs of a test, and of threads that the test starts.
 _WARMUP = "pytest_warmup"
 _THREAD = "pytest_thread"
-# How many functions are listed of each test, and of one that fails; and the least part of all that
-# the test allocates.
+# The number of functions to list for each test, and for a failed one; and the smallest share of the
+# test's allocations to list.
 _OWNERS = 3
 _OWNERS_OF_FAILURES = 10
 _LEAST_PART = 0.01
-# How many call stacks of a leak are listed.
+# The number of call stacks to list for a leak.
 _LEAKS = 5
 
 _MARKERS = (
@@ -46,11 +46,11 @@ _MARKERS = (
 _SIZE = re.compile(r"\s*\+?(\d*\.\d+|\d+)\s*([KMGTP]?)B\s*", re.IGNORECASE)
 _UNITS = " KMGTP"
 
-# Titles of what failed tests report.
+# Titles of sections in reports of failed tests.
 _TITLE_OF_MEMORY = "heaptide-max-memory"
 _TITLE_OF_LEAKS = "heaptide-leaked-memory"
 
-# Names of properties of tests, in JUnit files too.
+# Names of the properties of tests, also in JUnit files.
 _PEAK = "heaptide_peak_bytes"
 _ALLOCATIONS = "heaptide_allocations"
 _ALLOCATED = "heaptide_allocated_bytes"
@@ -58,7 +58,7 @@ _KEPT = "heaptide_not_freed_bytes"
 
 
 class StackFrame(NamedTuple):
-    """A function on a call stack: of Python, with --heaptide-native also of native code."""
+    """A function on a call stack: a Python function or, with --heaptide-native, a native one."""
 
     function: str
     filename: str
@@ -75,7 +75,7 @@ LeaksFilterFunction = Callable[[Stack], bool]
 
 
 def parse_size(text: str) -> float:
-    """The bytes of a size such as ``24 MB``: a KB is 1024 bytes, as in pytest-memray."""
+    """Parses a size such as ``24 MB`` to bytes; a KB is 1024 bytes, as in pytest-memray."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError(
@@ -85,7 +85,7 @@ def parse_size(text: str) -> float:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Adds the options."""
     group = parser.getgroup("heaptide", "memory of tests, recorded by heaptide")
     group.addoption(
         "--heaptide",
@@ -167,7 +167,7 @@ def _run_again(output: str) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The markers, and the plug-in itself where memory is recorded."""
+    """Registers the markers, and the plug-in itself if memory is recorded."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     if config.getoption("heaptide"):
@@ -189,7 +189,7 @@ class _Limit(NamedTuple):
 
 
 class _Plugin:
-    """Measures tests, fails those beyond their limits, and reports."""
+    """Measures tests, fails those that exceed their limits, and reports."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -224,7 +224,7 @@ class _Plugin:
         with contextlib.ExitStack() as open_here:
             open_here.enter_context(window)
             if memory_limit is not None:
-                # Exact, and dearer: the peak of a window is exact within 32 KiB of each thread.
+                # Exact, but more expensive: the peak of a window is exact within 32 KiB per thread.
                 open_here.enter_context(thread)
             context = open_here.enter_context(_scope_of(item.nodeid, run))
             outcome = yield
@@ -324,7 +324,7 @@ class _MemoryLimit:
 
 
 def _increase(held: int, item: pytest.Item) -> List[_Limit]:
-    """Compares with the last run of the test that passed, if that is asked for, and notes this."""
+    """If requested, compares with the last passing run of the test, and stores this run."""
     cache: Any = getattr(item.config, "cache", None)
     if cache is None:
         return []
@@ -357,7 +357,7 @@ class _LeakLimit:
     def check(self, context: _scopes.Context, item: pytest.Item, run: int) -> List[_Limit]:
         gc.collect()
         if _figures.figures(context, inclusive=True).live_bytes < self.limit:
-            # All of it together is below the limit of one location.
+            # The total is below the limit for one location.
             return []
         sums = _live_by_stack(item, run, self.current_thread_only)
         found = [(size, stack) for stack, size in sums.items()]
@@ -382,7 +382,7 @@ class _LeakLimit:
 
 @contextlib.contextmanager
 def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
-    """The scope of a run of a test. In threads that are started in it, one of threads is inside."""
+    """Opens the scope of a run of a test. Threads started in it get another scope inside."""
     original = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -415,7 +415,7 @@ def _in_thread(function: Callable[[], None]) -> None:
 def _live_by_stack(
     item: pytest.Item, run: int, current_thread_only: bool
 ) -> "Dict[Stack, int]":
-    """What a run of a test allocated and did not free, in this process, by stack."""
+    """Returns what a run of a test allocated and did not free in this process, by stack."""
     kind = "mixed" if item.config.getoption("heaptide_native") else "only"
     words = ["report", _live.profile(), "--format", "json", "--python", kind, "--live-only"]
     words += ["--focus", "scope:{}".format(re.escape(item.nodeid))]
@@ -426,7 +426,7 @@ def _live_by_stack(
 def _sums(
     process: Dict[str, Any], path: List[Tuple[str, Any]], current_thread_only: bool
 ) -> "Dict[Stack, int]":
-    """Live bytes in a scope path by stack."""
+    """Returns live bytes in a scope path by stack."""
     frames = [
         StackFrame(frame["function"] or "???", frame["file"] or "???", frame["line"] or 0)
         for frame in process["frames"]
@@ -453,7 +453,7 @@ class _Owner(NamedTuple):
 
 
 def _owners(test: Optional[str] = None) -> Dict[str, List[_Owner]]:
-    """The functions that allocated most in each test, or in one."""
+    """Returns the functions that allocated most in each test, or in one."""
     from ._recording import Recording
 
     _control.flush()

@@ -1,1 +1,1 @@
-"""Tests of the package: `python3 -m unittest discover python`, with the recorder and without."""
+"""Tests of the package: `python3 -m unittest discover python`, with and without the recorder."""

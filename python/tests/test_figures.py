@@ -1,4 +1,4 @@
-"""Figures, windows, labels and control, with the recorder; and that all is quiet without."""
+"""Counters, windows, labels and control with the recorder; without it, that nothing happens."""
 
 import array
 import ctypes
@@ -67,13 +67,13 @@ class Measured(unittest.TestCase):
         self.assertEqual(round(second.figures.live_bytes / MIB), 2)
 
     @recorded
-    def test_another_thread_is_not_in_it(self):
+    def test_other_threads_are_not_included(self):
         with heaptide.measure() as measured:
             in_thread(lambda: bytearray(8 * MIB))
         self.assertLess(measured.figures.requested_bytes, MIB)
 
     @recorded
-    def test_it_ends_where_it_began(self):
+    def test_it_ends_on_the_thread_that_started_it(self):
         measured = heaptide.measure()
         in_thread(measured.__enter__)
         with self.assertRaises(RuntimeError):
@@ -88,7 +88,7 @@ class Measured(unittest.TestCase):
         self.assertEqual((after.requested_bytes - totals.requested_bytes) // MIB, 32)
         self.assertEqual(round((thread_after.live_bytes - thread.live_bytes) / MIB), 32)
         more = heaptide.histograms()
-        # 32 MiB and the byte behind have 26 bits.
+        # 32 MiB and one more byte: 26 significant bits.
         self.assertEqual(more.requested[26] - sizes.requested[26], 1)
         self.assertEqual((len(more.usable), len(more.freed)), (65, 65))
         del block
@@ -212,7 +212,7 @@ class Labels(unittest.TestCase):
 
 class LabelsWithoutAddresses(unittest.TestCase):
     def setUp(self):
-        # As PyPy, which has no ctypes.pythonapi.
+        # Simulates PyPy, which has no ctypes.pythonapi.
         before, _labels._api = _labels._api, None
         self.addCleanup(setattr, _labels, "_api", before)
 
@@ -268,7 +268,7 @@ class Control(unittest.TestCase):
             in_thread(lambda: found.append(self.seen()))
         self.assertEqual((found, heaptide.active()), ([1, 0], True))
 
-    def test_what_is_the_same_everywhere(self):
+    def test_calls_that_behave_the_same_everywhere(self):
         self.assertEqual(heaptide.recording(), heaptide.active(whole_process=True))
         heaptide.threshold(4096)
         heaptide.threshold(4096, below=True)
@@ -296,7 +296,7 @@ class Unloaded(unittest.TestCase):
         heaptide.on()
         heaptide.off()
 
-    def test_functions_are_what_they_were(self):
+    def test_functions_are_unchanged(self):
         def function():
             return 42
 
@@ -307,7 +307,7 @@ class Unloaded(unittest.TestCase):
 
 
 def load_tests(loader, tests, pattern):
-    """The examples in the package's texts run too."""
+    """Runs the examples in the package's docstrings, too."""
     from heaptide import _control, _figures, _scopes
 
     for module in (heaptide, _control, _figures, _labels, _scopes):

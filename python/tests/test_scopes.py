@@ -1,4 +1,4 @@
-"""Scopes and contexts: what holds with the recorder, and that nothing happens without."""
+"""Scopes and contexts with the recorder; without it, that nothing happens."""
 
 import asyncio
 import contextvars
@@ -11,31 +11,31 @@ import unittest
 import heaptide
 import heaptide.asyncio
 
-# A size that only these tests allocate, and far above what Python allocates beside.
+# A size that only these tests allocate, far above Python's own allocations.
 MIB = 1 << 20
 
 recorded = unittest.skipUnless(heaptide.recording(), "the recorder is not in this process")
 
 
 def allocated(inclusive=False):
-    """How many MiB were allocated in the scope path of now."""
+    """Returns how many MiB were allocated in the current scope path."""
     return heaptide.figures(inclusive=inclusive).requested_bytes // MIB
 
 
 def path():
-    """The scope path of now as a number; 0: none."""
+    """Returns the current scope path as a number; 0: none."""
     return heaptide.context().path
 
 
 def native():
-    """The thread's path as the recorder has it at this moment, whichever task's that is."""
+    """Returns the thread's native path in the recorder, which may be another task's."""
     from heaptide import _interface
 
     return _interface.library.context() if _interface.library else 0
 
 
 def same(paths):
-    """Paths of other threads as this one numbers them."""
+    """Converts paths of other threads to this thread's numbers."""
     return [heaptide.run_in(heaptide.Context(each), path) for each in paths]
 
 
@@ -62,7 +62,7 @@ class Paths(unittest.TestCase):
         for value in values:
             with heaptide.scope("value", value):
                 paths.add(path())
-        # `True` is 1; all others are names of their own.
+        # `True` equals 1; all others are distinct names.
         self.assertEqual(len(paths), len(values))
         with heaptide.scope("dummy1"):
             one = path()
@@ -71,7 +71,7 @@ class Paths(unittest.TestCase):
 
     @recorded
     def test_a_child_of_a_fork(self):
-        """It has a recording of its own, and begins outside of all scopes."""
+        """A forked child has a recording of its own, and starts outside of all scopes."""
         with heaptide.scope("forked"):
             bytearray(2 * MIB)
         with heaptide.scope("forking"):
@@ -88,7 +88,7 @@ class Paths(unittest.TestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     @recorded
-    def test_one_object_entered_again(self):
+    def test_one_object_entered_repeatedly(self):
         again = heaptide.scope("again")
         with again:
             outer = path()
@@ -135,7 +135,7 @@ class Decorated(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(native(), 0, "a scope was left open")
 
-    def test_functions_stay_what_they_are(self):
+    def test_decorated_functions_keep_their_kind(self):
         @heaptide.scoped
         def plain(a, b=2):
             """Documented."""
@@ -251,7 +251,7 @@ class Tasks(unittest.TestCase):
 
     @staticmethod
     async def task(name, size, after):
-        """Allocates three times in its scope, with other tasks in between; tells the paths."""
+        """Allocates three times in its scope, interleaved with other tasks; returns the paths."""
         paths = []
         with heaptide.scope("task", name):
             for _ in range(3):
@@ -275,7 +275,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual((one_end, two_end), (0, 0))
 
     @recorded
-    def test_installed_it_is_exact(self):
+    def test_scopes_are_exact_when_installed(self):
         before = self.totals_of_tasks()
         (one, _, _), (two, _, _) = heaptide.asyncio.run(self.both(native))
         self.assertEqual((len(set(one)), len(set(two))), (1, 1))
@@ -290,7 +290,7 @@ class Tasks(unittest.TestCase):
         return totals
 
     @recorded
-    def test_tasks_begin_where_they_are_made(self):
+    def test_tasks_start_in_the_scope_that_created_them(self):
         async def child():
             await asyncio.sleep(0)
             return native()
@@ -316,7 +316,7 @@ class Tasks(unittest.TestCase):
         here, found = heaptide.asyncio.run(main())
         self.assertEqual(same([found]), [here])
 
-    def test_tasks_look_as_before(self):
+    def test_tasks_look_unchanged(self):
         async def main():
             heaptide.asyncio.install()
             task = asyncio.ensure_future(asyncio.sleep(0, "done"))
@@ -371,7 +371,7 @@ class Threads(unittest.TestCase):
 
     @recorded
     def test_a_worker_in_a_copied_context(self):
-        """`asyncio.to_thread` does so: the worker has its own path again after."""
+        """Like `asyncio.to_thread`: the worker has its own path again afterwards."""
         found = []
 
         def work():
@@ -404,7 +404,7 @@ class Threads(unittest.TestCase):
             self.assertEqual(heaptide.context(), found[0])
 
     @recorded
-    def test_many_threads_have_their_own(self):
+    def test_many_threads_have_separate_paths(self):
         totals = {}
 
         def work(number):

@@ -1,8 +1,8 @@
-//! Guards of IntrusiveAllocMonitor in a program without the framework; a part of it is paused as
+//! Guards of IntrusiveAllocMonitor in a program without the framework; a part of it is paused, as
 //! for MaxMemoryPreload.
 //
-// outer: 1000 bytes that stay and 2000 that are freed, without inner's 4 bytes, which stay. glibc
-// has 1000, 2008 and 24 usable bytes for them. In the pause 1,000,000 bytes.
+// outer: 1000 bytes that stay live and 2000 that are freed, excluding inner's 4 bytes, which stay
+// live. Their usable sizes in glibc are 1000, 2008 and 24 bytes. The pause has 1,000,000 bytes.
 #include "PerfTools/AllocMonitor/interface/AllocMonitorReports.h"
 
 #include "../programs/guest.h"

@@ -1,8 +1,8 @@
 //! A program with the original's own registry, which finds its preload library by the name of a
-//! function: monitors/cms/alloc_monitors.cpp has the recorder call it.
+//! function: with monitors/cms/alloc_monitors.cpp, the recorder calls the registry.
 //
-// 10 blocks of 100 bytes, allocated and freed: 10 calls of each kind, 1000 bytes requested. What
-// the registry allocates in a call is not reported.
+// 10 blocks of 100 bytes, allocated and freed: 10 calls of each kind, 1000 bytes requested.
+// Allocations of the registry during a call are not reported.
 #include "../programs/guest.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 //! The registry without the recorder, in a program that defines alloc_monitor_start and
-//! alloc_monitor_stop itself, as the original's test of its registry does.
+//! alloc_monitor_stop itself, like the original's test of its registry.
 //
-// One call for an allocation function that calls another, none for what a monitor does, none for
-// freeing a null pointer; start at the first registration, stop with the registry.
+// One call for an allocation function that calls another, none for allocations of a monitor, none
+// for freeing a null pointer; start at the first registration, stop with the registry.
 #include "PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h"
 
 #include <cstdio>

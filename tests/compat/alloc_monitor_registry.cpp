@@ -1,8 +1,8 @@
-//! A program written for AllocMonitor: a monitor of its own in both forms of the interface, every
+//! A program written for AllocMonitor: its own monitors in both forms of the interface, every
 //! allocation function, and the exception without the preload library.
 //
-// Each call is reported once, with the requested size, and what is freed returns the total to 0.
-// A monitor that allocates in constructor, callbacks and destructor gets no call for that.
+// Each call is reported once, with the requested size, and frees return the total to 0. A monitor
+// that allocates in its constructor, callbacks and destructor gets no calls for these allocations.
 // Without the recorder: exit status 3 and the exception's category.
 #include "PerfTools/AllocMonitor/interface/AllocMonitorBase.h"
 #include "PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h"
@@ -22,7 +22,7 @@ struct Seen {
     void const *block = nullptr;
 };
 
-// As of October 2024 and later.
+// The interface since October 2024.
 class Monitor : public AllocMonitorBase {
 public:
     explicit Monitor(Seen &seen, std::string const &name) : seen_(seen), name_(name + " x")
@@ -57,7 +57,7 @@ private:
     std::string name_;
 };
 
-// As in the package's first README.
+// The interface of the package's first README.
 class OldMonitor : public AllocMonitorBase {
 public:
     explicit OldMonitor(Seen &seen) : seen_(seen) {}

@@ -3,8 +3,8 @@
 //
 // Own allocations by path: function=main 1; main > annotate 1 (region); phase=p 1; comm.region=c 1;
 // loop=l > iteration#l=0, 1, 2: 1 each; count=7 1; ratio=2.5 1; flag=true 1; name=text 1; the value
-// set to 8 inside of count: 1.
-// Values that end in another order than they began: a=1 > b=2 1, then b=2 alone 1.
+// set to 8 inside of count: 1. Values that end in a different order than they began: a=1 > b=2 1,
+// then b=2 alone 1.
 #include <caliper/cali.h>
 
 #include "../programs/guest.h"

@@ -1,11 +1,12 @@
-//! A program like LULESH with the annotations of its branch for Caliper's page on tracking memory
-//! allocations: functions, the loop of cycles, labelled vectors, some made anew in each cycle.
+//! A program like LULESH, with the annotations of its branch for Caliper's page on tracking memory
+//! allocations: functions, the loop of cycles, labelled vectors, some allocated again in each
+//! cycle.
 //
 // 10 cycles on 27 elements and 64 nodes, in doubles:
 // - `x` and `fx` (64 nodes, 512 bytes) and `nodelist` (27 × 8 ints, 864 bytes), once, in main.
-// - In LagrangeNodal of each cycle 3 arrays of 27 × 8 doubles (1728 bytes) in
-//   CalcVolumeForceForElems, by malloc and free.
-// - In LagrangeElements of each cycle `dxx` and `delv_xi` (27 doubles, 216 bytes), allocated and
+// - Per cycle in LagrangeNodal: 3 arrays of 27 × 8 doubles (1728 bytes) in CalcVolumeForceForElems,
+//   with malloc and free.
+// - Per cycle in LagrangeElements: `dxx` and `delv_xi` (27 doubles, 216 bytes), allocated and
 //   labelled there; and in EvalEOSForElems 2 arrays of 216 bytes for each of 11 regions.
 // - TimeIncrement allocates nothing.
 //

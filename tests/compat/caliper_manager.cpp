@@ -1,6 +1,6 @@
-//! Configurations that a program starts itself, from an argument, as those with `-P` do.
+//! Configurations that a program starts itself, based on an argument, like programs with `-P`.
 //
-// In `solve` 4 allocations of 1000 bytes, of which 2 are live at once.
+// `solve` makes 4 allocations of 1000 bytes, of which 2 are live at once.
 #include <caliper/cali-manager.h>
 #include <caliper/cali.h>
 
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     fflush(nullptr);
     const pid_t child = fork();
     if (!child)
-        exit(0); // a child reports nothing by itself
+        exit(0); // a child does not report
     int status = 1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     return 0;

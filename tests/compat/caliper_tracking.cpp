@@ -1,11 +1,10 @@
 //! Caliper's data tracker and its classes: labels with dimensions, snapshots that resolve
 //! addresses, guards, a report to a stream.
 //
-// `grid` is 10 × 20 doubles, `table` a static array, `whole` a block of Allocate(),
-// `third` a region of the core's class. Element 41 of `grid` is resolved, the address before its
-// begin is not. In region `work` 2 allocations, of which
-// 1 in value 3 of `level`, which a guard ends. With the recorder a query in the program answers
-// `work` 1 and `work/3` 1.
+// `grid` is 10 × 20 doubles, `table` a static array, `whole` a block of Allocate(), `third` a
+// region of the core's class. Element 41 of `grid` is resolved; the address before its start is
+// not. Region `work` has 2 allocations, 1 of them in value 3 of `level`, which a guard ends. With
+// the recorder, a query in the program returns `work` 1 and `work/3` 1.
 #include <caliper/Caliper.h>
 #include <caliper/DataTracker.h>
 #include <caliper/cali.h>
@@ -54,7 +53,7 @@ int main()
     core.memory_region_begin(third, "third", sizeof(int), 2, shape);
     resolve(grid);
     work();
-    // Nothing to divide by.
+    // Must not divide by zero.
     const size_t none[] = {0};
     cali_datatracker_track_dimensional(grid, "none", 0, none, 1);
     cali_datatracker_track(nullptr, "nothing", 10);

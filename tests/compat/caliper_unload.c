@@ -1,6 +1,6 @@
-//! A thread that uses Caliper's interface in a library that is unloaded before the thread ends.
+//! A thread uses Caliper's interface in a library that is unloaded before the thread ends.
 //
-// Compiled with -DLIBRARY it is that library. 3 allocations in value=text, of 3 threads.
+// With -DLIBRARY this is the library. 3 allocations in value=text, from 3 threads.
 #include <caliper/cali.h>
 
 #include "../programs/guest.h"

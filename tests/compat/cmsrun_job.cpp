@@ -1,9 +1,9 @@
-//! A job of cmsRun with the Services of examples/cmsrun: 3 events, in each of which module `fill`
-//! keeps 1000 bytes and module `work` takes 2000 bytes and gives them back.
+//! A job of cmsRun with the Services of examples/cmsrun: 3 events; in each, module `fill` keeps
+//! 1000 bytes, and module `work` allocates and frees 2000 bytes.
 //
 // Event processing: 9000 bytes requested in 6 allocations, 3 deallocations, 3000 usable bytes not
-// deallocated, at most 3000 + 2008 used. Intrusive: outer 100 bytes, without inner's 4.
-// Scopes: module=fill 3 allocations, module=work 3.
+// deallocated, at most 3000 + 2008 used. Intrusive: outer 100 bytes, excluding inner's 4. Scopes:
+// module=fill 3 allocations, module=work 3.
 #include "examples/cmsrun/HeaptideService.cc"
 
 #include "../programs/guest.h"

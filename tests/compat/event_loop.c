@@ -1,9 +1,10 @@
-//! A program that marks its event loop for the monitors of monitors/cms, if they are there.
+//! A program that marks its event loop for the monitors of monitors/cms, if they are loaded.
 //
-// Before the loop blocks of 5000 and 1000 bytes, of which the second is freed; in it 4 of 1000, of
-// which 3 are freed, as is that of 5000; after it the last. Event processing: 4000 bytes requested
-// in 4 allocations, 4 deallocations, at most 2000 used, 1000 not deallocated. The whole: 10000
-// requested in 6 allocations, at most 7000 used. Sizes are usable ones of glibc, too.
+// Before the loop it allocates blocks of 5000 and 1000 bytes, and frees the second; in the loop 4
+// blocks of 1000, of which it frees 3, and the block of 5000; after it, it frees the last one.
+// Event processing: 4000 bytes requested in 4 allocations, 4 deallocations, at most 2000 used, 1000
+// not deallocated. In total: 10000 requested in 6 allocations, at most 7000 used. These are usable
+// sizes of glibc, too.
 #include "../programs/guest.h"
 
 void alloc_monitor_begin_event_loop(void) __attribute__((weak));

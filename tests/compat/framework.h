@@ -1,5 +1,5 @@
-//! A stand-in for the part of the framework's public interface that a Service of cmsRun uses: the
-//! test writes headers of the framework's names that include this file.
+//! A replacement for the part of the framework's public interface that a Service of cmsRun uses:
+//! the test writes headers with the framework's names that include this file.
 
 #ifndef HEAPTIDE_TEST_FRAMEWORK_H
 #define HEAPTIDE_TEST_FRAMEWORK_H

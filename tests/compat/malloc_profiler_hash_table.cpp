@@ -1,5 +1,5 @@
-//! The example of MallocProfiler's slides: a hash table of 15,148 elements of 32 bytes, as a
-//! function of a particle detector's reconstruction fills it.
+//! The example of MallocProfiler's slides: a hash table of 15,148 elements of 32 bytes, filled like
+//! in the reconstruction of a particle detector.
 //
 //   elements       15148 blocks of 48 bytes: 727,104 live, and as many at most; of 56 usable
 //                  bytes each, or more: 848,288 at least

@@ -1,8 +1,8 @@
-//! A program instrumented for MallocProfiler: one function is profiled and dumps what it did, in
+//! A program instrumented for MallocProfiler: it profiles one function and dumps its allocations in
 //! both forms, with a remangler of its own.
 //
-// Known, with the recorder turned off at first: append() allocates 3 blocks of 40 bytes, of which
-// one is freed; outside of instrumented() nothing is recorded.
+// Known, with recording initially off: append() allocates 3 blocks of 40 bytes, of which one is
+// freed; outside of instrumented() nothing is recorded.
 #include "mallocProfiler.h"
 
 #include <cstdint>

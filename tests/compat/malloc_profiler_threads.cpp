@@ -1,5 +1,5 @@
-//! MallocProfiler and threads: what one thread allocates and another frees, many threads, and the
-//! tracing threads.
+//! MallocProfiler and threads: blocks freed by a different thread, many threads, and the tracing
+//! threads.
 //
 // Known: make() allocates 1001 blocks of 400 bytes in 1001 threads; all of them are freed by other
 // threads.

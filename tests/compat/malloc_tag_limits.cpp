@@ -1,8 +1,8 @@
-//! malloc-tag's limits of nodes, levels and siblings, its threads, and its snapshots: the names of
-//! scopes may begin alike, and be as long as they like.
+//! malloc-tag's limits of nodes, levels and siblings, its threads, and its snapshots; names of
+//! scopes may have a common prefix, and any length.
 //
-// Known: the thread `worker` allocates 10 bytes in a scope below `outer` that does not fit, so that
-// they count for `outer`; `bare` has no scope and allocates 3 times 100 bytes.
+// Known: the thread `worker` allocates 10 bytes in a scope below `outer` that exceeds the limit, so
+// that they count for `outer`; `bare` has no scope and allocates 3 times 100 bytes.
 #include "malloc_tag.h"
 
 #include <cstdint>
@@ -31,11 +31,11 @@ static void work()
     MallocTagScope outer("outer");
     for (unsigned i = 0; i < most + 1; i++) {
         char name[64];
-        // The first of them begins as the eleventh does.
+        // The first of them is a prefix of the eleventh.
         std::snprintf(name, sizeof name, "side%u", i);
         MallocTagScope side(name);
         if (i == 16)
-            block(10); // no room: counts for outer
+            block(10); // over the limit: counts for outer
     }
 }
 

@@ -1,8 +1,8 @@
-//! A program with malloc-tag's scopes, as its users write it: nested, of one name at two paths,
-//! with realloc and a leak; it writes its statistics, and looks at some of them itself.
+//! A typical program with malloc-tag's scopes: nested, with one name at two paths, with realloc and
+//! a leak; it writes its statistics, and checks some of them itself.
 //
-// Known: of the scopes below, blocks of 100, 200 (by realloc), 500 (twice) and 1000000 bytes. The
-// realloc frees the block of 100, and 200 and both of 500 are freed.
+// Known: in the scopes below, blocks of 100, 200 (by realloc), 500 (twice) and 1000000 bytes. The
+// realloc frees the block of 100; the blocks of 200 and 500 are freed.
 #include "malloc_tag.h"
 
 #include <cstdint>

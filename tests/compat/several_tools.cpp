@@ -1,7 +1,8 @@
-//! Four tools in one program: scopes of each nest in those of the others, and a monitor counts.
+//! Four tools in one program: scopes of each are nested in those of the others, and a monitor
+//! counts.
 //
-// Scopes: tag > function=main > region=inner > own > a: 1 allocation in each of them. The monitor
-// has 5 calls of each kind, of 100 bytes each.
+// Scopes: tag > function=main > region=inner > own > a: 1 allocation in each. The monitor gets 5
+// calls of each kind, of 100 bytes each.
 #include <PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h>
 #include <caliper/cali.h>
 #include <heaptide.hpp>

@@ -1,5 +1,5 @@
-//! Scopes of malloc-tag and of Heaptide in one program are inside each other, in either order, and
-//! a dump of MallocProfiler's interface has the stacks below them.
+//! Scopes of malloc-tag and of Heaptide in one program are nested in either order, and a dump
+//! through MallocProfiler's interface has the stacks below them.
 //
 // Known: 7 bytes in run > load > parse, of which load is Heaptide's, and 9 bytes in load > parse.
 #include "mallocProfiler.h"

@@ -1,4 +1,4 @@
-//! abort, with a handler that allocates on the way.
+//! Calls abort, with a handler that allocates.
 //
 // expect function:work allocations=30 live_blocks=30
 // expect function:on_abort allocations=1

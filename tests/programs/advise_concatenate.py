@@ -1,7 +1,7 @@
-"""`heaptide advise`: a text of 400,000 letters is built of 4000 parts, each time as a new text; as
-"alike" the parts are joined at the end.
+"""`heaptide advise`: a text of 400,000 letters is built from 4000 parts, creating a new text for
+each; as "alike", the parts are joined at the end.
 
-  build  a text of 100, 200, … bytes; each is longer than its letters by what a text needs itself
+build: texts of 100, 200, … letters; each block is larger by the header of the object.
 """
 
 import sys
@@ -13,7 +13,7 @@ def build(parts):
     text = ""
     held = []
     for part in parts:
-        held[:] = [text]  # a second reference: the text cannot be extended where it is
+        held[:] = [text]  # a second reference prevents extension in place
         text = text + part
     return text
 

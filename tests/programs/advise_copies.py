@@ -1,4 +1,4 @@
-"""`heaptide advise`: a copy of a table that is live at peak, made by pandas or by what stands for it.
+"""`heaptide advise`: a copy of a table is live at peak, made by pandas or by a substitute for it.
 
 The argument is `copied`, or `alike`: then the table is not copied, but read once more.
 """

@@ -1,5 +1,5 @@
-//! `heaptide advise`: messages that one thread allocates and another one frees. With -DALIKE the
-//! thread that allocated them frees them after the other one has read them.
+//! `heaptide advise`: one thread allocates messages and another frees them. With -DALIKE, the
+//! allocating thread frees them after the other one has read them.
 //
 //   new_message  20,000 blocks of 100 bytes, 100 at a time
 //

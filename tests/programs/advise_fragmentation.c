@@ -1,7 +1,7 @@
-//! `heaptide advise`: each 64th block stays after a peak, so that the memory between cannot be
-//! given back. With -DALIKE the last blocks stay that were needed, and nothing is in their way.
+//! `heaptide advise`: every 64th block stays live after a peak, so that the memory between cannot
+//! be returned. With -DALIKE, the last blocks stay live, which does not prevent that.
 //
-//   fill  32768 blocks of 1000 bytes, of which 512 stay for most of the run
+//   fill  32768 blocks of 1000 bytes, of which 512 stay live for most of the run
 #include "guest.h"
 
 enum { BLOCKS = 32768, KEPT = 64, TICKS = 80, TICK_US = 10000, TICK_BYTES = 300000 };
@@ -9,7 +9,7 @@ enum { BLOCKS = 32768, KEPT = 64, TICKS = 80, TICK_US = 10000, TICK_BYTES = 3000
 static NOINLINE void *fill(void) { return memset(keep(malloc(1000)), 1, 1000); }
 static NOINLINE void *tick(void) { return keep(malloc(TICK_BYTES)); }
 
-// Accounts are taken where something is allocated.
+// Accounts are taken when the program allocates.
 static void wait_for(int ticks)
 {
     for (int i = 0; i < ticks; i++) {

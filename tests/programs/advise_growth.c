@@ -1,7 +1,7 @@
 //! `heaptide advise`: containers that grow by realloc. With -DALIKE their size is reserved, and
-//! realloc gives back what is too much.
+//! realloc returns the excess.
 //
-//   append  3000 lines of 640 bytes, each grown by 5 reallocations from 20 bytes on
+//   append  3000 lines of 640 bytes, each grown by 5 reallocations, starting with 20 bytes
 //   log_to  one block of 4 MiB, grown by 1023 reallocations of 4 KiB each; with -DALIKE it doubles
 #include "guest.h"
 

@@ -1,5 +1,5 @@
-//! `heaptide advise`: a block of each request is forgotten, in a program that frees all others.
-//! With -DALIKE the program keeps what it needs until it ends, and frees nothing then.
+//! `heaptide advise`: the program leaks one block per request and frees all others. With -DALIKE it
+//! keeps the blocks in use until it ends, and does not free them.
 //
 //   open_session  1000 blocks of 200 bytes that are never freed
 //   read_request  1000 blocks of 100,000 bytes

@@ -1,7 +1,7 @@
 //! `heaptide advise`: each request leaves a session behind, in a service that is killed. With
-//! -DALIKE the sessions are a table of 16, of which each request replaces one.
+//! -DALIKE the sessions are a table of 16, and each request replaces one.
 //
-//   open_session  1000 blocks of 2000 bytes, one a request
+//   open_session  1000 blocks of 2000 bytes, one per request
 //   read_request  1000 blocks of 100,000 bytes, freed by their request
 #include "api_guest.h"
 #include <signal.h>

@@ -1,6 +1,6 @@
-//! `heaptide advise`: the file of 32 MiB that phase load has read is kept until the program ends,
-//! while phase solve has a grid of 32 MiB. With -DALIKE phase solve frees the file when it has
-//! made the grid.
+//! `heaptide advise`: a file of 32 MiB, read in phase load, is kept until the program ends, while
+//! phase solve has a grid of 32 MiB. With -DALIKE, phase solve frees the file after allocating the
+//! grid.
 //
 //   read_file  one block of 32 MiB, in scope load
 //   make_grid  one block of 32 MiB, in scope solve

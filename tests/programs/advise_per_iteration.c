@@ -1,5 +1,5 @@
-//! `heaptide advise`: blocks that each step of a loop allocates and frees. With -DALIKE each step
-//! allocates blocks of sizes of its own; with -DKEPT the blocks stay.
+//! `heaptide advise`: each iteration of a loop allocates and frees the same blocks. With -DALIKE,
+//! block sizes differ between iterations; with -DKEPT, the blocks stay live.
 //
 //   step  in each of 100 iterations 40 blocks of 4096 bytes and 1 of 65536
 #include "api_guest.h"

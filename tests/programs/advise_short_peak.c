@@ -1,5 +1,5 @@
-//! `heaptide advise`: a buffer of 32 MiB for a moment, beside 1 MiB. With -DALIKE it is there for
-//! half of the run.
+//! `heaptide advise`: a buffer of 32 MiB is live for a short time, in addition to 1 MiB. With
+//! -DALIKE it is live for half of the run.
 //
 //   sort_all  one block
 #include "guest.h"

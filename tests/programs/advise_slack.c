@@ -1,4 +1,5 @@
-//! `heaptide advise`: blocks of 25 bytes, for which glibc gives 40. With -DALIKE they are of 40.
+//! `heaptide advise`: blocks of 25 bytes, whose usable size in glibc is 40. With -DALIKE they have
+//! 40 bytes.
 //
 //   add_entry  50,000 blocks
 #include "guest.h"

@@ -1,5 +1,5 @@
-//! `heaptide advise`: blocks that are freed before the next allocation. With -DALIKE each one
-//! outlives the allocation of the next.
+//! `heaptide advise`: blocks that are freed before the next allocation. With -DALIKE, each block is
+//! still live at the next allocation.
 //
 //   parse_field  20000 blocks of 64 bytes
 #include "guest.h"

@@ -1,8 +1,8 @@
-//! `heaptide advise`: 64 buffers of 1 MiB, of each of which 10,000 bytes are used. With -DALIKE all
-//! of them is used.
+//! `heaptide advise`: 64 buffers of 1 MiB, of which only 10,000 bytes each are touched. With
+//! -DALIKE all bytes are touched.
 //
 //   open_channel  64 blocks of 1 MiB
-//   read_config   one block of 1 MiB, all of which is used
+//   read_config   one block of 1 MiB, touched completely
 #include "guest.h"
 
 enum { CHANNELS = 64, BUFFER = 1 << 20, TICKS = 300, TICK_US = 2000, TICK_BYTES = 300000 };
@@ -24,7 +24,7 @@ int main(void)
         channels[i] = open_channel();
         memset(channels[i], 1, USED);
     }
-    // For an account of the memory, which samples bring.
+    // Waits for an account of memory, which is taken with samples.
     for (int i = 0; i < TICKS; i++) {
         free(keep(malloc(TICK_BYTES)));
         usleep(TICK_US);

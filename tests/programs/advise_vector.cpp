@@ -1,5 +1,6 @@
-//! `heaptide advise`: a vector that grows at peak usage: its old block and its new one are live.
-//! With -DALIKE its size is reserved; with -DSEVERAL there are two, whose sizes are not known.
+//! `heaptide advise`: a vector grows at peak usage, so that its old and new block are live
+//! together. With -DALIKE its size is reserved; with -DSEVERAL there are two vectors of unknown
+//! sizes.
 //
 //   collect  5,000,000 numbers of 4 bytes: 32 MiB after 16 MiB
 #include "guest.h"

@@ -1,9 +1,9 @@
 //! A library to preload before the recorder: unwinds each allocation a second time, with the C++
 //! runtime.
 //
-// At the end of the process it writes `$AGREE.PID`, a line for each distinct stack: its count, then
-// its addresses in their modules, outermost first, each one below the return address as recordings
-// have them.
+// At exit it writes `$AGREE.PID`, with a line for each distinct stack: its count, then its
+// addresses in their modules, outermost first, each the return address minus one, like in
+// recordings.
 // plugin: agree.so agree.c -fexceptions -lgcc_s
 #include "guest.h"
 #include <dlfcn.h>
@@ -76,8 +76,8 @@ static int enters(void)
         look_up();
     return ready && !inside && (inside = 1);
 }
-// One function more on the stack than the hook: `note` is frame 0, the hook frame 1, its caller
-// frame 2.
+// The stack has one function more than that of the hook: `note` is frame 0, the hook frame 1, its
+// caller frame 2.
 #define HOOK(call)                                                                        \
     if (enters()) {                                                                      \
         note();                                                                          \
@@ -93,7 +93,7 @@ __attribute__((constructor)) static void start(void)
 {
     inside = 1;
     struct Trace trace = {.count = 0};
-    _Unwind_Backtrace(step, &trace);  // whatever it prepares once
+    _Unwind_Backtrace(step, &trace);  // one-time initialization
     int kind = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     arena = (uintptr_t *)mmap(NULL, ARENA, kind, flags, -1, 0);
     stacks = (struct Stack *)mmap(NULL, SLOTS * sizeof *stacks, kind, flags, -1, 0);

@@ -1,4 +1,4 @@
-//! Exports a malloc of its own, which hands nothing on: no call reaches the recorder.
+//! Exports its own malloc, which forwards nothing: no call reaches the recorder.
 //
 // expect totals allocations=0
 #include "guest.h"

@@ -1,5 +1,5 @@
-//! A handler that allocates on the smallest alternate stack that holds it bare, and 2 KiB more for
-//! the recorder.
+//! A handler allocates on the smallest alternate stack that suffices without the recorder, plus 2
+//! KiB for the recorder.
 //
 // expect function:handler allocations=50 frees=49
 #include "guest.h"
@@ -28,7 +28,7 @@ int main(void)
     char *memory = (char *)mmap(NULL, PAGE + whole, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED && mprotect(memory, PAGE, PROT_NONE) == 0);
-    // Its lower end is the page that must not be touched.
+    // Its lower end is a page that must not be touched.
     stack_t stack = {.ss_sp = memory + PAGE, .ss_size = size};
     CHECK(sigaltstack(&stack, NULL) == 0);
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};

@@ -1,5 +1,5 @@
-//! Every function of the C interface in a program that is linked in every way there is: without the
-//! recorder each does nothing and says so.
+//! Every function of the C interface, in programs linked in every way: without the recorder each
+//! does nothing and returns that.
 //
 // expect leaf:block allocations=1
 #include "api_guest.h"

@@ -1,5 +1,5 @@
-//! Off and on, pauses of a thread and of the process that nest, thresholds: what is recorded, and
-//! what with a stack, is exactly what should be.
+//! On and off, nested pauses of a thread and of the process, thresholds: exactly the expected
+//! allocations are recorded, and have stacks.
 //
 // expect leaf:seen allocations=9 frees=9 live_blocks=0
 // expect leaf:unseen allocations=0 frees=0
@@ -24,7 +24,7 @@ static void off_and_on(void)
     heaptide_turn(0);
     CHECK(!heaptide_active(0) && !heaptide_active(1));
     while_off = unseen(10);
-    // A free of a recorded block is seen all the same.
+    // The free of a recorded block is recorded even so.
     free(before);
     heaptide_turn(0);
     heaptide_turn(1);
@@ -72,7 +72,7 @@ static void pauses(void)
     heaptide_resume(1);
     KNOWN(heaptide_active(0) && heaptide_active(1));
     free(seen(10));
-    // More resumes than pauses do nothing.
+    // Additional resumes have no effect.
     heaptide_resume(0);
     heaptide_resume(1);
     KNOWN(heaptide_active(0) && heaptide_active(1));

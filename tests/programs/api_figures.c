@@ -1,4 +1,4 @@
-//! A program's own figures: totals, its thread's, a scope's, size classes.
+//! A program reads its own counters: totals, those of its thread and of a scope, size classes.
 //
 // expect leaf:block allocations=9 frees=8
 // build: -pthread
@@ -52,7 +52,7 @@ int main(void)
     KNOWN(heaptide_process_figures().failed == after.failed + 1);
     CHECK(errno == ENOMEM);
     KNOWN(heaptide_process_figures().allocations == after.allocations);
-    // A thread's figures are its own, the process's are all threads'.
+    // A thread's counters are its own; those of the process include all threads.
     after = heaptide_thread_figures();
     CHECK(pthread_create(&thread, NULL, other, NULL) == 0);
     pthread_join(thread, NULL);

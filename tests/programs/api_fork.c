@@ -1,5 +1,5 @@
-//! In a child of a fork the names that its parent looked up are the same: those that places in the
-//! source remember, and those that variables hold.
+//! Names that the parent looked up stay valid in a forked child: those cached in the source, and
+//! those in variables.
 //
 // expect scope:in_child requested_bytes=10 entered=1
 // expect scope:before requested_bytes=30 entered=1
@@ -15,7 +15,7 @@ static void in_scope(size_t size, size_t so_far)
     HEAPTIDE_END("in_child");
 }
 
-// It begins outside of all scopes; the end of one that its parent began closes nothing.
+// The child starts outside of all scopes; ending a scope of its parent has no effect.
 static void in_child(uint32_t before)
 {
     KNOWN(heaptide_recording());

@@ -1,5 +1,5 @@
-//! The file size limit is reached in the middle of scopes and labels: nothing of the program
-//! changes, what finds no place is charged to the scope around, and no allocation is lost.
+//! The file size limit is reached while scopes and labels are recorded: the program's behaviour
+//! does not change, unrecorded scopes are charged to the enclosing one, and no allocation is lost.
 //
 // expect totals allocations=40000 frees=30000 requested_bytes=600000
 // losses: allowed

@@ -1,4 +1,4 @@
-//! The guards of the C++ interface: scopes in functions, templates, loops and dynamic names,
+//! Guards of the C++ interface: scopes in functions, templates, loops and with dynamic names,
 //! contexts on other threads, exceptions through all of them, labels of containers, pools behind
 //! memory resources.
 //
@@ -143,7 +143,7 @@ static void memory_resources()
     KNOWN(with_chunk > before && heaptide::resolve(vector.data()).kind == HEAPTIDE_POOL_BLOCK);
     KNOWN(heaptide::resolve(vector.data()).bytes == 40);
     std::pmr::vector<int> other(10, &blocks);
-    // The second one lies in the same chunk: nothing more is live.
+    // The second block is in the same chunk, so live bytes do not increase.
     KNOWN(heaptide_process_figures().live_bytes == with_chunk);
 }
 #else

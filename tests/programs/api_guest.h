@@ -1,5 +1,5 @@
-//! What the programs that test the interface share: they run the same with the recorder and
-//! without, and know their numbers with it.
+//! Shared by the programs that test the interface: they run the same with and without the recorder,
+//! and have known numbers with it.
 
 #pragma once
 #include "guest.h"
@@ -9,13 +9,13 @@
 #include "../../include/heaptide.h"
 #endif
 
-// What must be so when the recorder is loaded.
+// A check that applies only if the recorder is loaded.
 #define KNOWN(condition) CHECK(!heaptide_loaded() || (condition))
 
-// A block of `size` bytes on a stack that has a name.
+// Returns a block of `size` bytes, allocated on a stack with a known function.
 __attribute__((unused)) static NOINLINE void *block(size_t size) { return keep(malloc(size)); }
 
-// The figures of the scope path `context`, without those below it.
+// Returns the counters of the scope path `context`, without nested paths.
 __attribute__((unused)) static struct heaptide_figures own(uint64_t context)
 {
     return heaptide_scope_figures(context, 0);

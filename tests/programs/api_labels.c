@@ -1,5 +1,5 @@
-//! Labels: which element an address is, from the first to past the last; of blocks of every
-//! allocation function, static arrays, mappings; labels that move and go.
+//! Labels: the element at an address, from the first byte to past the last; for blocks of every
+//! allocation function, static arrays and mappings; labels that are moved and removed.
 //
 // expect leaf:block live_blocks=1
 // expect label:before live_blocks=0 live_bytes=0
@@ -23,7 +23,7 @@ static int is_unknown(const void *address)
     return !heaptide_resolve(address, &found) && found.start == NULL && found.kind == 0;
 }
 
-// 42 ints, as Caliper's own test has them: addresses around, within and after.
+// 42 ints, as in Caliper's own test: addresses before, within and after the array.
 static void forty_two(void)
 {
     int *a = (int *)block(42 * sizeof *a);
@@ -48,7 +48,7 @@ static void forty_two(void)
     CHECK(is_unknown(a) && is_unknown(a + 41) && heaptide_unlabel(a) == 0);
 }
 
-// Each function's block, first and last byte, and nothing of it after free.
+// The first and last byte of each function's block; nothing is found after free.
 static void each_function(void)
 {
     void *blocks[6], *aligned = NULL;
@@ -83,7 +83,7 @@ static void shapes(void)
     KNOWN(heaptide_resolve(matrix + 719, &found) && found.index == 719);
     KNOWN(found.dimension_count == 4 && found.dimensions[2] == 4 && found.dimensions[3] == 30);
     KNOWN(HEAPTIDE_LABEL(matrix) == 1 && is_at(matrix + 2, "matrix", 2));
-    // A block that grows keeps neither its place nor its label.
+    // A block that grows changes its address and loses its label.
     matrix = (double *)keep(realloc(matrix, 1000000));
     KNOWN(heaptide_resolve(matrix, &found) && found.start == matrix);
     free(matrix);
@@ -112,7 +112,7 @@ static void other_memory(void)
     CHECK(is_unknown(mapping));
 }
 
-// What was called one thing is called another: its live bytes go along.
+// Relabelling a block moves its live bytes to the new label.
 static void renamed(void)
 {
     char *p = (char *)block(1000);

@@ -1,4 +1,4 @@
-//! Limits of statements in C: kept ones, and with an argument one that is exceeded, which aborts.
+//! Limits of statements in C: some are kept; with an argument, one is exceeded, which aborts.
 //
 // expect function:frugal allocations=2 frees=2
 // expect function:wasteful allocations=0

@@ -1,5 +1,5 @@
-//! Measurements of a thread: a vector that is filled, filled again and filled inside another
-//! measurement, as CMS's intrusive monitor is tested; frees of outer blocks; exceptions; threads.
+//! Measurements of a thread: filling a vector, again, and inside another measurement, like the test
+//! of CMS's intrusive monitor; frees of older blocks; exceptions; threads.
 //
 // expect leaf:block allocations=4 frees=4
 // build: -pthread -std=c++11
@@ -16,7 +16,7 @@ static NOINLINE void fill(std::vector<int> &vector)
         vector.push_back(keep(i));
 }
 
-// 1, 2, 4 … 16384 elements: 15 blocks, all but the last freed.
+// 1, 2, 4 … 16384 elements: 15 blocks, all except the last freed.
 static void vector_fill()
 {
     std::vector<int> vector;
@@ -26,7 +26,7 @@ static void vector_fill()
     KNOWN(figures.allocations == 15 && figures.frees == 14 && figures.live_blocks == 1);
     KNOWN(figures.requested_bytes == 4 * 32767 && figures.largest_bytes == 65536);
     KNOWN(figures.live_bytes >= 65536 && figures.live_bytes < 65536 + 64);
-    // At the last growth both blocks are there.
+    // During the last growth both blocks are live.
     KNOWN(figures.peak_bytes >= 98304 && figures.peak_bytes < 98304 + 128);
     KNOWN(figures.usable_bytes - figures.freed_bytes == (uint64_t)figures.live_bytes);
     Measure again;
@@ -36,7 +36,7 @@ static void vector_fill()
     CHECK(again.end().allocations == 0);
 }
 
-// The inner one has its own; the outer one has that too.
+// The inner one has its own counts, which the outer one includes.
 static void nested()
 {
     Measure outer;
@@ -70,7 +70,7 @@ static void reallocations()
     KNOWN(figures.largest_bytes == 100000);
 }
 
-// Its destructor ends a measurement that an exception leaves.
+// Its destructor ends a measurement when an exception leaves it.
 static void left_by_exception()
 {
     Measure outer;
@@ -86,7 +86,7 @@ static void left_by_exception()
     KNOWN(outer.end().requested_bytes >= 30);
 }
 
-// What other threads do is theirs.
+// Allocations of other threads do not count.
 static void per_thread()
 {
     std::uint64_t requested = 0;

@@ -1,5 +1,5 @@
-//! Marks, snapshots and a reset by the program: what was counted before a reset is not in the
-//! report, but what was live then is freed after it.
+//! Marks, snapshots and a reset by the program: the report excludes what was counted before the
+//! reset, but blocks that were live then are freed after it.
 //
 // The whole run, since the reset, and the first snapshot:
 //

@@ -1,5 +1,5 @@
-//! A monitor is called once for its making, each allocation, each free and its end, also when it
-//! allocates in each of them; without the recorder there is none, and an exception says so.
+//! A monitor is called once for its creation, each allocation, each free and its end, even if it
+//! allocates in each of these. Without the recorder, creating one throws an exception.
 //
 // expect leaf:in_program allocations=6 frees=6
 // build: -std=c++11
@@ -63,7 +63,7 @@ template <typename T> static void counted()
     CHECK(calls.count == 4);
 }
 
-// A constructor that throws leaves nothing registered.
+// If the constructor throws, nothing stays registered.
 class Failing : public Counting<true> {
 public:
     explicit Failing(Calls &calls) : Counting<true>(calls) { throw std::runtime_error("failing"); }
@@ -92,7 +92,7 @@ private:
     int &destroyed_;
 };
 
-// As many as there is room for, and one more.
+// As many as can be registered, and one more.
 static void table_full()
 {
     int destroyed = 0;

@@ -1,4 +1,4 @@
-//! A library is unloaded whose monitors are registered: none of its code is called from then on.
+//! A library with registered monitors is unloaded: none of its code is called afterwards.
 //
 // expect leaf:block allocations=300 frees=300
 // plugin: api_monitor_late.so api_monitor_late.c

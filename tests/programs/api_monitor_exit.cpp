@@ -1,11 +1,11 @@
-//! Monitors at exit: each is destroyed once, before what was there before it, in C and in C++; what
-//! is freed after that is not told.
+//! Monitors at exit: each is destroyed once, before older objects, in C and in C++; later frees are
+//! not reported to it.
 //
 // expect totals allocations>=2
 // build: -std=c++11
 #include "api_guest.h"
 
-// Destroyed after all monitors, which were registered after it was made.
+// Destroyed after all monitors, because these are registered after its construction.
 static struct Last {
     int destroyed = 0;
     char *text = nullptr;

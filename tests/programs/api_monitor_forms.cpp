@@ -1,5 +1,5 @@
-//! What a monitor is told by each allocation function of C and C++: the size asked for, once, and
-//! as much freed as was received, to zero.
+//! The calls of a monitor for each allocation function of C and C++: the requested size once, and
+//! as many usable bytes freed as allocated.
 //
 // expect totals allocations>=20
 // build: -std=c++17
@@ -28,7 +28,7 @@ public:
     }
 };
 
-// One allocation of `bytes` was made and freed since the last look.
+// One allocation of `bytes` was made and freed since the last check.
 static void made(std::size_t bytes)
 {
     KNOWN(requested == bytes && calls == 1 && frees == 1 && present == 0);
@@ -69,7 +69,8 @@ static void functions()
     KNOWN(calls == 0 && frees == 0);
 }
 
-// Moved: the new block before the old one goes. In place: the old size goes first.
+// Moved: the new block is reported before the old one is freed. In place: the old size is freed
+// first.
 static void reallocations()
 {
     void *p = keep(malloc(50)), *old = p;

@@ -1,8 +1,8 @@
-//! A library that registers monitors, to be loaded late and unloaded with them registered.
+//! A library that registers monitors, is loaded late, and is unloaded with them registered.
 
 #include "api_guest.h"
 
-// The host's: it outlives the library.
+// Belongs to the program, and outlives the library.
 static int *counts;
 
 static void on_allocated(void *context, void *p, size_t requested, size_t usable)
@@ -21,7 +21,7 @@ static void on_destroy(void *context)
     counts[2]++;
 }
 
-// Two monitors: one by the header, one that nobody takes away.
+// Two monitors: one through the header, and one that nothing deregisters.
 void late_watch(int *host_counts)
 {
     struct heaptide_monitor monitor = {

@@ -1,5 +1,5 @@
-//! A monitor that goes by addresses is never told of a block where it knows one already, nor of the
-//! end of one it does not know, while four threads move blocks by realloc to and from each other.
+//! A monitor that tracks addresses never gets a block at an address that it tracks already, nor the
+//! free of an unknown one, while four threads move blocks with realloc among each other.
 //
 // expect totals reallocations>=1000
 // order: varies
@@ -10,7 +10,7 @@
 
 enum { THREADS = 4, TURNS = 40000, BLOCKS = 8, PLACES = 1 << 14, LEAST = 1100 };
 
-// The blocks that the monitor knows, by address: open addressing under a lock of its own.
+// The tracked blocks by address: open addressing, with its own lock.
 static uintptr_t known[PLACES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int twice, unknown;
@@ -87,7 +87,8 @@ int main(void)
     };
     pthread_t threads[THREADS];
     uint64_t id;
-    // One arena, and blocks too large for a thread's own cache: what one gives up another gets.
+    // One arena, and blocks too large for a thread's cache, so that threads reuse each other's
+    // memory.
     mallopt(M_ARENA_MAX, 1);
     id = heaptide_register(&monitor);
     KNOWN(id != 0);
@@ -97,7 +98,7 @@ int main(void)
         pthread_join(threads[i], NULL);
     KNOWN(heaptide_deregister(id));
     CHECK(twice == 0);
-    // Blocks from before the monitor, of threads that end: a few.
+    // A few older blocks of threads that end.
     CHECK(unknown < 100);
     say("moved\n");
     return 0;

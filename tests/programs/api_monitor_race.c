@@ -1,5 +1,5 @@
-//! Monitors come and go while 8 threads allocate: none is called when it is gone, each is destroyed
-//! once, also one that takes itself away in a callback.
+//! Monitors are registered and deregistered while 8 threads allocate: none is called after its end,
+//! and each is destroyed once, even if it deregisters itself in a callback.
 //
 // expect totals allocations>=1000
 // order: varies
@@ -70,14 +70,14 @@ static void one_monitor(int leaves)
     id = heaptide_register(&monitor);
     CHECK(id != 0);
     __atomic_store_n(&watched->id, id, __ATOMIC_RELEASE);
-    // The other threads do not stop allocating: it will be called.
+    // The other threads keep allocating, so it will be called.
     while (__atomic_load_n(&watched->calls, __ATOMIC_ACQUIRE) == 0)
         sched_yield();
     if (leaves) {
         while (__atomic_load_n(&watched->destroyed, __ATOMIC_ACQUIRE) == 0)
             sched_yield();
         CHECK(heaptide_deregister(id) == 0 && watched->destroyed == 1);
-        // Its last callback may still be returning: it is left alone.
+        // Its last callback may still be returning, so its memory stays.
         return;
     }
     CHECK(heaptide_deregister(id) == 1 && watched->destroyed == 1);

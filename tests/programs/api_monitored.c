@@ -1,5 +1,5 @@
-//! A program for the monitors that come with the interface: 103 blocks of 6250 bytes, two of them
-//! in a part that it marks, and with an argument a child that allocates 10 more.
+//! A program for the shipped monitors: 103 blocks of 6250 bytes, two of them in a part that it
+//! marks, and with an argument a child that allocates 10 more.
 
 #include "guest.h"
 #include <sys/wait.h>

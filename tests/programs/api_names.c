@@ -1,5 +1,4 @@
-//! 100 000 distinct names of scopes, and 1000 integers, each a path of its own; every tenth
-//! allocates.
+//! 100 000 distinct scope names and 1000 integers, each a separate path; every tenth allocates.
 //
 // expect leaf:block allocations=10100 requested_bytes=161600 live_blocks=0
 // expect scope:name50000 allocations=1 entered=1

@@ -1,5 +1,5 @@
-//! A block of the program's that a monitor frees in a callback: it is off the process's live bytes
-//! at once, and the next high is what was live then.
+//! A monitor frees a block of the program in a callback: live bytes decrease at once, and the next
+//! peak is computed from them.
 //
 // expect totals allocations=3 frees=3 live_bytes=0
 // expect totals peak_bytes>=20000 peak_bytes<=20100

@@ -1,4 +1,4 @@
-//! A program writes its own report, in every format, while it runs, and notices nothing of how: no
+//! A program writes its own report in every format while it runs, without visible effects: no
 //! child, no signal, no open file, no change of errno.
 //
 // Known, of "json" and the others: leaf:block has 3 allocations of 100, 200 and 300 bytes, of which

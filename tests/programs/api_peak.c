@@ -1,5 +1,5 @@
-//! Whose the bytes are at the peak, where labels and pools move them while live rises without a
-//! fall: those that had them last.
+//! Bytes at peak when labels and pools move them while live memory only rises: they belong to the
+//! last owner.
 //
 // expect label:grid at_peak_blocks=1 at_peak_bytes>=8000
 // expect label:arena/pool_block at_peak_blocks=1 at_peak_bytes=3000

@@ -1,5 +1,5 @@
-//! Pools: a heap block, a mapping and a static array as chunks; blocks in them that are counted
-//! once; labels of slices; a chunk that is freed with blocks in it.
+//! Pools: a heap block, a mapping and a static array as chunks; blocks in them are counted once;
+//! labels of slices; a chunk that is freed with blocks in it.
 //
 // expect leaf:block allocations>=1
 #include "api_guest.h"
@@ -44,7 +44,7 @@ static void heap_chunk(void)
     CHECK(kind_at(chunk) == 0);
 }
 
-// Freeing the chunk takes its blocks along.
+// Freeing the chunk also removes its blocks.
 static void freed_with_blocks(void)
 {
     uint32_t pool = heaptide_pool_named("arena");

@@ -1,5 +1,5 @@
 //! Scopes by name, by attribute and value and by handle, as paths: the same name at two paths,
-//! names that start alike, names of 10 000 bytes, 10 000 scopes deep, ends that do not match.
+//! names with a common prefix, names of 10 000 bytes, 10 000 nested scopes, ends that do not match.
 //
 // expect leaf:block allocations=19 frees=19 live_blocks=0
 // expect scope:outer requested_bytes=10 entered=2 frees_here=1
@@ -64,7 +64,7 @@ static void attributes(void)
     KNOWN(allocate_in("init", 3) != phase);
 }
 
-// At each turn the same path, by the same number.
+// Each iteration enters the same path, with the same number.
 static void handles(void)
 {
     uint64_t context = 0;

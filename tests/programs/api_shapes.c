@@ -1,4 +1,4 @@
-//! Dimensions and numbers of labels: what the program resolves is what the recording has.
+//! Dimensions and numbers of labels: the recording has the same values that the program resolves.
 //
 //   block  uid  label  memory                        dimensions
 //     1         (none) malloc(800), kept
@@ -22,7 +22,7 @@
 
 static int table[100];
 
-// What the interface knows of the memory that starts at `address`: its number, how many dimensions.
+// Returns the number and the dimension count that the interface reports for `address`.
 static int is(const void *address, const char *label, uint64_t uid, size_t dimensions)
 {
     struct heaptide_block found;
@@ -49,7 +49,7 @@ int main(void)
     KNOWN(heaptide_label_dimensions(grid, "mesh", 8, (const size_t[]){20, 10}, 2));
     KNOWN(is(grid, "mesh", 7, 2) && heaptide_unlabel(rows[1]));
     KNOWN(heaptide_resolve(rows[1], &found) && found.uid == 0 && found.dimension_count == 0);
-    // Nothing to label, so no number and no shape.
+    // There is nothing to label, so it gets no number and no shape.
     CHECK(!heaptide_label_array(&table[52], "nothing", 4, 3));
     plain = (double *)block(24);
     KNOWN(heaptide_label_block(plain, "plain") && is(plain, "plain", 8, 0));

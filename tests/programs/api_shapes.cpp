@@ -1,4 +1,4 @@
-//! Dimensions and numbers of labels of containers, which are those of their elements.
+//! Dimensions and numbers of labels of containers, based on their elements.
 //
 //   uid  label   memory                  dimensions
 //    1   vector  std::vector<double>     1000 of 8 bytes

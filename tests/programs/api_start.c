@@ -1,8 +1,8 @@
-//! A program that is linked with the recorder, and that nothing asks to record: it records nothing
-//! and writes nothing until it asks for it itself. `start` as the argument: it does.
+//! A program that is linked with the recorder and started without recording: it records and writes
+//! nothing until it starts recording itself, which it does with the argument `start`.
 //
-// Known of the report that it writes: leaf:block has 2 allocations of 30 bytes in all; what was
-// allocated before is unknown.
+// Known in the report that it writes: leaf:block has 2 allocations of 30 bytes in total; earlier
+// allocations are unknown.
 #include "api_guest.h"
 
 int main(int argc, char **argv)

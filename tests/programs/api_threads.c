@@ -1,4 +1,4 @@
-//! Scopes of 300 threads at once, a path carried to a pool of threads, blocks freed and reallocated
+//! Scopes of 300 threads at once, a path passed to a pool of threads, blocks freed and reallocated
 //! in another thread and another scope.
 //
 // expect leaf:block allocations=45655 live_blocks=0
@@ -47,7 +47,7 @@ static void three_hundred(void)
     }
 }
 
-// Work that the main thread submits counts for its path, whoever does it.
+// Work that the main thread submits counts for its path, regardless of the executing thread.
 static void *worker(void *submitted)
 {
     heaptide_begin("idle");
@@ -79,7 +79,7 @@ static void thread_pool(void)
     heaptide_end("submit");
     KNOWN(own(task).allocations == WORKERS * TASKS);
     KNOWN(own(task).requested_bytes == 4 * WORKERS * TASKS);
-    // Making threads allocates too, in the submitting scope itself.
+    // Creating threads allocates, too, directly in the submitting scope.
     KNOWN(inclusive(submitted).allocations >= WORKERS * TASKS);
 }
 
@@ -107,7 +107,8 @@ static void *take(void *unused)
 
 static NOINLINE void *grown(void *p) { return keep(realloc(p, 100000)); }
 
-// Live belongs to who allocated; a block that realloc moves goes to who reallocated.
+// Live blocks belong to the allocating thread; a block that realloc moves belongs to the
+// reallocating one.
 static void ledgers(void)
 {
     pthread_t thread;

@@ -1,5 +1,5 @@
 //! Windows of the process: nested, overlapping, closed by another thread, 64 at once; each with its
-//! own requested bytes, peak, net and counts.
+//! own requested bytes, peak, net bytes and counts.
 //
 // expect leaf:block allocations=9 frees=9
 // expect window:outer count=1 allocations=3 frees=3 requested_bytes=160000 live_bytes=0
@@ -79,7 +79,8 @@ static void in_another_thread(void)
     for (int i = 0; i < 3; i++)
         free(block(1000));
     KNOWN(heaptide_window_figures(across, &figures) == 1 && figures.requested_bytes == 3000);
-    // Made after the window is read: what a new thread needs is in the other one.
+    // Created after the window is read, so that allocations for the new thread are in the other
+    // one.
     KNOWN(heaptide_window_close(across, &figures) == 1);
     across = heaptide_window_open("again");
     for (int i = 0; i < 2; i++)

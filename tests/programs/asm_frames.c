@@ -1,6 +1,6 @@
 //! Hand-written frames: with tables, with a frame pointer and no tables, and with neither.
 //
-// With neither, the outer frames may be missing, but nothing may fault and every block is counted.
+// With neither, outer frames may be missing, but nothing may crash, and every block is counted.
 // expect function:main>with_tables>called_back allocations=300
 // expect function:main>called_back>framed allocations=0
 // expect function:called_back allocations=900 frees=900 requested_bytes=9000

@@ -1,15 +1,16 @@
-//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
+//! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
+//! waits.
 //
-//   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 from before are freed, and 3
-//      from before are resized to 300 bytes and kept
+//   a: 1000 blocks of 100 bytes by malloc, of which 990 are freed; 10 older ones are freed, and 3
+//      older ones are resized to 300 bytes and kept
 //   m: 100 texts of 5000 bytes with their ends (strdup), all freed
-//   p: 100 blocks of 48 bytes by pointers to malloc and free that were taken before
+//   p: 100 blocks of 48 bytes through pointers to malloc and free that were read before
 //   l: limits its address space to 512 MB by setrlimit64, and allocates 64 MiB below that
 //   t: writes the title "name *:1" over its arguments, where name is that of its first argument
 //   e: ends with status 7
 //
 // `amp` after a first attach: 1203 allocations (three of them by realloc), 1190 frees, 13 frees of
-// blocks from before, 13 blocks live with 1900 bytes requested, the highest 1000 of them.
+// older blocks, 13 live blocks with 1900 requested bytes, 1000 of them the largest.
 #include "guest.h"
 #include <sys/resource.h>
 #include <unistd.h>

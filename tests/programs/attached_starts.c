@@ -1,14 +1,15 @@
-//! Does a step for each byte that it reads, and answers with it: commands attach while it waits.
-// Each step but the last two starts this program again, which then allocates once in `started`:
+//! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
+//! waits.
+// Each step except the last two starts this program again, which then allocates once in `started`:
 // 1000 bytes.
 //
-//   s: by system, with the environment of this program
-//   o: by popen, likewise
-//   e: by execve in a child of vfork, with an empty environment
-//   p: by posix_spawn, with an empty environment
-//   c: runs the command that is its first argument, by system
-//   v: a child of vfork that sleeps for a second and a half, and starts nothing
-//   x: executes this program anew, which goes on with the next step
+//   s: with system and the environment of this program
+//   o: with popen and the same environment
+//   e: with execve in a child of vfork, with an empty environment
+//   p: with posix_spawn and an empty environment
+//   c: runs the command in its first argument with system
+//   v: a child of vfork sleeps for a second and a half, and starts nothing
+//   x: executes this program again, which continues with the next step
 //
 // `soep` while it is recorded: 4 allocations in `started`.
 #include "guest.h"

@@ -1,10 +1,10 @@
-//! Threads that allocate, resize and free, while commands attach and detach at any moment.
+//! Threads allocate, resize and free, while commands attach and detach at any time.
 //
 // Each block keeps its contents, no system call ends early, sleeps are as long as requested, and
-// numbers in vector registers stay. With the argument `waits` the first thread waits for events
-// instead of sleeping. With `killed` calls that wait may end by EINTR, as after SIGSTOP: a command
-// that is killed while it stops a thread cannot have the kernel begin that call again. SIGTERM ends
-// it: status 0, 99 if something was not so.
+// values in vector registers are preserved. With the argument `waits`, the first thread waits for
+// events instead of sleeping. With `killed`, blocking calls may end with EINTR, as after SIGSTOP: a
+// command that is killed while it stops a thread cannot make the kernel restart that call. SIGTERM
+// ends the program with status 0, or 99 if a check failed.
 #include "guest.h"
 #include <errno.h>
 #include <pthread.h>

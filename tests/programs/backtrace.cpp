@@ -1,4 +1,4 @@
-//! Prints, for each of many blocks, its stack as the C++ runtime's unwinder finds it.
+//! Prints the stack of each of many blocks, found with the C++ runtime's unwinder.
 //
 // `known-stack MODULE+OFFSET…`: return addresses outermost first, relative to the module (`-` is
 // the program), without the allocating function itself.
@@ -21,8 +21,9 @@ static _Unwind_Reason_Code step(_Unwind_Context *context, void *data)
     uintptr_t pc = _Unwind_GetIPInfo(context, &before);
     if (!pc)
         return _URC_END_OF_STACK;
-    // The pc of an interrupted function, and of the trampoline that a handler returns to, is no
-    // return address but the instruction itself: shown one further, as if a call were there.
+    // The pc of an interrupted function, and of the trampoline that a handler returns to, is not a
+    // return address but the instruction itself. It is printed incremented by one, like a return
+    // address.
     if (before)
         trace->frames[trace->count - 1]++;
     trace->frames[trace->count++] = pc + (before ? 1 : 0);

@@ -1,9 +1,9 @@
-//! Blocks by every function that allocates: with `--by-call` each kind of function has a site of
-//! its own at one place. All in the scope `calls`.
+//! Blocks from every allocating function: with `--by-call`, each kind of function has a separate
+//! site at the same stack. All are in the scope `calls`.
 //
-// Known, allocations and failures:
-//   malloc   19, 0: 7 of 101 bytes, 3 that realloc gets, 7 of 109 after what leaves no block or an
-//                   unrecorded one, 2 exceptions
+// Known allocations and failures:
+//   malloc   19, 0: 7 of 101 bytes, 3 that realloc gets, 7 of 109 after calls that
+//                   return no block or an unrecorded one, 2 exceptions
 //   calloc    6, 1: 5 of 102 bytes, 1 of 110 with a label, then with another one
 //   realloc   5, 1: of a block twice, of none three times
 //   aligned   5, 1
@@ -49,7 +49,7 @@ static void by_new()
     ::operator delete(keep(::operator new(139, alignment, std::nothrow)), alignment);
 }
 
-// What comes before it must not make it anything else than a block of malloc.
+// The calls before must not change that the block counts as one of malloc.
 static NOINLINE void after() { free(keep(malloc(109))); }
 
 static void by_failure()
@@ -73,7 +73,7 @@ static void by_failure()
     CHECK(!keep(realloc(block, huge)));
     free(block);
     after();
-    // A realloc to nothing is a free.
+    // A realloc to size 0 is a free.
     block = keep(malloc(103));
     CHECK(!keep(realloc(block, 0)));
     after();

@@ -1,4 +1,4 @@
-//! Blocks of several sizes from one place: with `--by-size` each size is a site of its own.
+//! Blocks of several sizes from one stack: with `--by-size`, each size has a separate site.
 //
 // expect leaf:make allocations=13 frees=10 requested_bytes=6050 live_blocks=3
 // expect leaf:grow allocations=2 reallocations=2 frees=2 requested_bytes=6000
@@ -19,7 +19,7 @@ int main(void)
     KNOWN(heaptide_label_block(make(800), "rows"));
     KNOWN(heaptide_label_block(make(1600), "rows"));
     make(500);
-    // 100 bytes become 2000 and then 4000: two sizes of `grow`, one more of `make`.
+    // 100 bytes become 2000 and then 4000: two sizes of `grow`, and one more of `make`.
     block = grow(make(100), 2000);
     block = grow(block, 4000);
     free(block);

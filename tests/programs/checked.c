@@ -1,8 +1,8 @@
-//! A program with as many rows as its argument, for limits.
+//! A program with as many rows as its argument, for tests of limits.
 //
-// `parse_row` keeps so many blocks of 1000 bytes, in the scope `parse`; `scratch` allocates and
+// `parse_row` keeps that many blocks of 1000 bytes, in the scope `parse`; `scratch` allocates and
 // frees 20 blocks of 64 bytes there; a thread named `worker` allocates and frees 5 blocks of 500
-// bytes in `work`. With a second argument the program ends with this exit status.
+// bytes in `work`. A second argument is the exit status.
 #include "guest.h"
 #include "../../include/heaptide.h"
 

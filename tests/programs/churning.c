@@ -1,6 +1,6 @@
 //! Allocates and frees in several threads, many times, with pauses: ROUNDS THREADS.
 //
-// Each thread makes ROUNDS blocks and frees all but KEPT of them.
+// Each thread allocates ROUNDS blocks and frees all except KEPT of them.
 //
 // build: -pthread
 #include "guest.h"

@@ -1,4 +1,5 @@
-//! Children by raw clone, past every hook of the C library: a copy, and one that shares the memory.
+//! Children created with raw clone, bypassing every hook of the C library: a copy, and one that
+//! shares the memory.
 //
 // expect function:in_copy allocations=50 requested_bytes=500
 // expect function:in_parent allocations=100

@@ -1,5 +1,5 @@
-//! A daemon's habit: close every descriptor, then open own files under all numbers; none is written
-//! to.
+//! Like a daemon, closes every descriptor, then opens files under all numbers; the recorder writes
+//! to none.
 //
 // losses: allowed
 // order: varies

@@ -1,5 +1,5 @@
-//! Code of the program that it maps once more and executes there, as V8 does with its builtin
-//! functions: stacks have its names, and go on through it.
+//! Code of the program that it maps again and executes there, like V8's builtin functions: stacks
+//! have their names, and continue through them.
 //
 // build: -fno-omit-frame-pointer
 // expect function:main>called>again allocations=10 requested_bytes=1000
@@ -12,7 +12,7 @@
 
 typedef void *(*allocator)(void *(*)(size_t), size_t);
 
-// Needs nothing but its arguments, so it works at any address.
+// Depends only on its arguments, so it works at any address.
 static NOINLINE void *again(void *(*allocate)(size_t), size_t size)
 {
     void *block = allocate(size);
@@ -22,7 +22,7 @@ static NOINLINE void *again(void *(*allocate)(size_t), size_t size)
 
 static NOINLINE void called(allocator code) { free(keep(code(malloc, 100))); stay(); }
 
-// Maps the executable segment of the program at another address.
+// Maps the executable segment of the program again at another address.
 static int map_again(struct dl_phdr_info *program, size_t size, void *made)
 {
     (void)size;

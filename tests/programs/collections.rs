@@ -1,5 +1,4 @@
-//! A Rust program: its allocator's calls arrive as malloc, realloc and posix_memalign with known
-//! sizes.
+//! A Rust program: its allocator calls malloc, realloc and posix_memalign with known sizes.
 //
 // expect function:collections::grows allocations=4 reallocations=3 frees=4 requested_bytes=3840
 // expect function:collections::boxes allocations=100 frees=90 requested_bytes=6400 live_blocks=10
@@ -29,7 +28,7 @@ fn boxes(kept: &mut [Option<Box<[u8; 64]>>; 10]) {
 #[inline(never)]
 fn aligned() {
     let layout = Layout::from_size_align(4096, 512).unwrap();
-    // SAFETY: the layout has a size; the block is given back with the same layout.
+    // SAFETY: the layout has a size; the block is freed with the same layout.
     unsafe {
         let p = black_box(alloc(layout));
         assert_eq!(p as usize % 512, 0);

@@ -1,5 +1,4 @@
-//! What a core file would hold: hardly more than without the recorder, for its reservations are
-//! marked as not to be dumped.
+//! A core file hardly grows by the recorder, because its reservations are marked MADV_DONTDUMP.
 //
 // expect function:main allocations>=1000
 #include "guest.h"

@@ -1,5 +1,5 @@
-//! Coroutines on stacks of their own, switched by swapcontext: each block is charged to its own
-//! stack.
+//! Coroutines on their own stacks, switched with swapcontext: each block is charged to the stack of
+//! its coroutine.
 //
 // expect function:even allocations=400 frees=400 requested_bytes=4000
 // expect function:odd allocations=400 frees=400 requested_bytes=8000

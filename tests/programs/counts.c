@@ -1,6 +1,6 @@
-//! Every C entry point, its failures and its zero sizes, each counted once with the size asked for.
+//! Every C entry point with failures and zero sizes, each counted once with the requested size.
 //
-// `realloc(NULL, n)` is a malloc, as C has it, and no reallocation.
+// `realloc(NULL, n)` is a malloc, as in the C standard, and no reallocation.
 // expect leaf:plain allocations=2 frees=2 requested_bytes=200 largest_bytes=100 live_blocks=0
 // expect leaf:zeroed allocations=1 frees=1 requested_bytes=60 failed=0
 // expect leaf:zeroed_nothing allocations=2 frees=2 requested_bytes=0

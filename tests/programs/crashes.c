@@ -1,4 +1,4 @@
-//! A segmentation fault of the program's own stays the program's own.
+//! A segmentation fault of the program has its normal effect.
 //
 // expect function:work allocations=30 live_blocks=30
 #include "guest.h"

@@ -1,4 +1,4 @@
-//! Blocks freed by another thread than allocated them, and threads that go by names.
+//! Blocks freed by a different thread than the allocating one, and threads with names.
 //
 // expect function:made allocations=50000 frees=50000 cross_thread_frees=50000
 // expect function:made temporary=0 live_blocks=0

@@ -1,7 +1,7 @@
-//! Preloaded into `heaptide ctl`: a write to the bits by which the program is controlled (offset
-//! 308 of the profile) waits until the file of this name has `.go` after it. `DELAYED` names it.
+//! Preloaded into `heaptide ctl`: delays writes to the control word of the program (offset 308 of
+//! the profile) until the file named by `DELAYED` exists with the suffix `.go`.
 //
-// What the program does to the same bits meanwhile must not be undone by the write.
+// The write must not undo changes that the program makes to the same word meanwhile.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-//! A monitor library that counts, and writes what it counted into the file that its options name.
+//! A monitor library that counts, and writes its counts to the file in its options.
 //
 // Loaded by `heaptide run --monitor LIB:FILE`; the file gets `allocated N freed N` at the end.
 #include "../../include/heaptide.h"

@@ -1,9 +1,10 @@
-//! Does one step for each letter on standard input, and answers with the letter when it is done.
+//! Performs one step for each letter on standard input, and echoes the letter when it is done.
 //
 // a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
 // frees all of them. t: touch allocates and frees one byte. u: USR2 comes. s: it takes a snapshot
 // of itself. 1, 0: it turns its recording on, off. w: scope `work` allocates 60 bytes and frees
-// what small allocated last. q, or the end: exits.
+// what small allocated last. l: label `cache` is put on what was allocated last. m: 300 scopes
+// `part 0` to `part 299` inside `many`, each with one block of 100 bytes. q, or the end: exits.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <signal.h>
@@ -39,6 +40,23 @@ static NOINLINE void work(void)
     if (held < KEPT)
         kept[held++] = p;
 }
+static NOINLINE void label(void)
+{
+    if (held > 0)
+        heaptide_label_block(kept[held - 1], "cache");
+}
+static NOINLINE void many(void)
+{
+    heaptide_begin("many");
+    for (int i = 0; i < 300 && held < KEPT; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "part %d", i);
+        heaptide_begin(name);
+        kept[held++] = keep(malloc(100));
+        heaptide_end(name);
+    }
+    heaptide_end("many");
+}
 static NOINLINE void touch(void) { free(keep(malloc(1))); stay(); }
 
 int main(void)
@@ -53,6 +71,8 @@ int main(void)
         case 'u': raise(SIGUSR2); break;
         case 's': heaptide_snapshot_now("from inside"); break;
         case 'w': work(); break;
+        case 'l': label(); break;
+        case 'm': many(); break;
         case '1': heaptide_turn(1); break;
         case '0': heaptide_turn(0); break;
         default: return 98;

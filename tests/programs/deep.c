@@ -1,4 +1,4 @@
-//! Recursion 5000 frames deep, on the way down and up again.
+//! Recursion 5000 frames deep, with allocations on the way down and up.
 //
 // expect function:down allocations=502 frees=0 requested_bytes=5020
 // expect depth:down count=5001

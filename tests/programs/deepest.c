@@ -1,5 +1,5 @@
-//! Recursion 50000 frames deep: whatever the limit, every block is counted and the program
-//! unharmed.
+//! Recursion 50000 frames deep: regardless of the depth limit, every block is counted, and the
+//! program is not affected.
 //
 // expect function:down allocations=150 requested_bytes=1500
 // expect depth:down count>=5000

@@ -1,4 +1,4 @@
-//! Allocation before main, in constructors, and after main, in destructors.
+//! Allocations before main, in constructors, and after main, in destructors.
 //
 // expect function:before_all allocations=3 requested_bytes=300 frees=3
 // expect function:in_constructor allocations=2 requested_bytes=200 frees=2

@@ -1,4 +1,4 @@
-//! A library whose constructor allocates and starts a thread: that of intercepted_early.c.
+//! The library of intercepted_early.c, whose constructor allocates and starts a thread.
 #include "guest.h"
 #include <pthread.h>
 

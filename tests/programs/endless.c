@@ -1,7 +1,7 @@
-//! Allocates, reallocates, frees and names blocks of many sizes for ever: THREADS plain|named.
+//! Allocates, reallocates, frees and labels blocks of many sizes forever: THREADS plain|named.
 //
-// Threads free each other's blocks, and allocations of more than there is fail. `named`: in scopes,
-// with labels, a pool in each thread, marks and windows. Killed from outside.
+// Threads free each other's blocks, and allocations beyond the available memory fail. `named`: in
+// scopes, with labels, a pool per thread, marks and windows. The test kills it.
 //
 // build: -pthread
 #include "api_guest.h"
@@ -28,7 +28,7 @@ static unsigned next(struct worker *w, unsigned limit)
     return (unsigned)(w->random >> 20) % limit;
 }
 
-// Most blocks are small, a few are large, and hardly one is larger than what malloc keeps.
+// Most blocks are small, a few are large, and very few are mappings of malloc.
 static size_t size(struct worker *w)
 {
     unsigned kind = next(w, 1000);

@@ -1,5 +1,5 @@
-//! C++ exceptions through recorded frames: thrown from deep, rethrown, caught half way; stacks stay
-//! right.
+//! C++ exceptions through recorded frames: thrown from deep frames, rethrown, caught halfway;
+//! stacks stay correct.
 //
 // expect leaf:throwing allocations=500 frees=500 requested_bytes=16500
 // expect function:after_catch allocations=500 frees=500 requested_bytes=50000

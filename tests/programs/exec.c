@@ -1,4 +1,4 @@
-//! Exec in place: one process, three images, each with a profile; a failed exec changes nothing.
+//! Exec in place: one process, three images, each with a profile; a failed exec has no effect.
 //
 // expect recording processes=3
 // expect function:image_0 allocations=12 live_blocks=12

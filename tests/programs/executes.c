@@ -1,5 +1,5 @@
-//! Every way to start a program, with an environment that has nothing of the recorder's: each of
-//! the programs started is recorded, and gets its arguments and its variables.
+//! Every way to start a program, with an environment without the recorder's variables: each started
+//! program is recorded, and gets its arguments and variables.
 //
 // expect recording processes=15 lost_events=0
 // expect function:started allocations=14 requested_bytes=14000

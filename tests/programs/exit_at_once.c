@@ -1,5 +1,5 @@
-//! _exit with live blocks and a running thread: nothing is flushed, nothing is missing, the status
-//! is known.
+//! _exit with live blocks and a running thread: nothing is flushed, nothing is lost, the status is
+//! known.
 //
 // expect function:work allocations=25 live_blocks=25
 // order: varies

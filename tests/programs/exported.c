@@ -1,7 +1,7 @@
-//! Something of everything that other tools' formats hold: recursion, scopes, a label, two lanes, a
-//! window and a mark.
+//! Contains every feature of other tools' formats: recursion, scopes, a label, two lanes, a window
+//! and a mark.
 //
-// A function that recurs has what is below it once: the first call has it all.
+// A recursive function includes its callees once: the outermost call counts everything.
 // expect function:even requested_bytes=9000 allocations=6
 // expect leaf:even requested_bytes=3000
 // expect function:odd requested_bytes=8000 allocations=5

@@ -1,4 +1,4 @@
-//! The extended interface of jemalloc: every call of it is one event of the right size.
+//! The extended interface of jemalloc: every call is one event of the right size.
 //
 // expect leaf:made allocations=1 frees=1 requested_bytes=1000
 // expect leaf:made_aligned allocations=1 frees=1 requested_bytes=300

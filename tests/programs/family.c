@@ -1,5 +1,5 @@
-//! A library that is opened brings an allocator under names of its own: its blocks are recorded
-//! beside those of the C library, each with its size.
+//! A library with an allocator under its own function names is opened: its blocks are recorded in
+//! addition to those of the C library, each with its size.
 //
 // expect recording lost_events=0
 // expect function:in_library allocations=420 reallocations=200 frees=400 live_blocks=20
@@ -21,7 +21,7 @@ static NOINLINE void in_program(void)
 int main(int count, char **words)
 {
     CHECK(count == 2);
-    // Twice: the library is unloaded in between, and its code is mapped anew.
+    // Twice: the library is unloaded in between, and its code is mapped again.
     for (int i = 0; i < 2; i++) {
         void *library = dlopen(words[1], RTLD_NOW);
         CHECK(library);

@@ -1,5 +1,5 @@
-//! A library with an allocator of its own under names of its own, none of them exported: that of
-//! family.c, as jemalloc is in libraries written in Rust.
+//! The library of family.c, with an allocator whose functions have their own names and are not
+//! exported, like jemalloc in libraries written in Rust.
 #include "guest.h"
 #include <sys/mman.h>
 
@@ -31,7 +31,7 @@ OWN void *_rjem_mallocx(size_t size, int flags)
 OWN void *_rjem_rallocx(void *block, size_t size, int flags)
 {
     void *moved = _rjem_mallocx(size, flags);
-    return memmove(moved, block, 100); // the tests keep larger blocks only
+    return memmove(moved, block, 100); // the tests keep only larger blocks
 }
 OWN void _rjem_sdallocx(void *block, size_t size, int flags)
 {

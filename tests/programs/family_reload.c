@@ -1,8 +1,8 @@
-//! A library with an allocator under names of its own is opened and closed again and again, more
-//! often than the recorder has room for functions, while another thread allocates.
+//! A library with an allocator under its own function names is opened and closed repeatedly, more
+//! often than the recorder has slots for functions, while another thread allocates.
 //
-// What its constructor allocates is recorded each time: it is intercepted before anything of it
-// runs, and while it is loaded only.
+// Allocations in its constructor are recorded each time: it is intercepted before any of its code
+// runs, and only while it is loaded.
 //
 // expect recording lost_events=0
 // expect function:at_load allocations=750 requested_bytes=375000

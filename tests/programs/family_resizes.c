@@ -1,7 +1,7 @@
-//! Functions of allocators under names of their own that change the size of blocks, with more
-//! arguments than three some of them: sizes stay exact.
+//! Functions that resize blocks, of allocators with their own function names; some take more than
+//! three arguments. Sizes stay exact.
 //
-// snmalloc as Rust calls it, jemalloc's xallocx, mimalloc's heaps and mi_expand, rpmalloc.
+// snmalloc as called from Rust, jemalloc's xallocx, mimalloc's heaps and mi_expand, rpmalloc.
 //
 // expect recording lost_events=0
 // expect function:snmalloc allocations=300 reallocations=100 frees=200 live_blocks=100
@@ -22,7 +22,7 @@ static NOINLINE void *take(size_t size)
     return memory + at;
 }
 
-// snmalloc, by the functions of its crate.
+// snmalloc, with the functions of its crate.
 NOINLINE void *sn_rust_alloc(size_t alignment, size_t size)
 {
     return keep(alignment) ? take(size) : 0;
@@ -43,11 +43,11 @@ NOINLINE void je_free(void *block) { CHECK(keep(block)); }
 NOINLINE size_t je_xallocx(void *block, size_t size, size_t extra, int flags)
 {
     CHECK(block && extra == 24 && flags == 64);
-    return size + extra; // 1024
+    return size + extra; // usable size of the block
 }
 NOINLINE size_t je_malloc_usable_size(const void *block)
 {
-    return block ? 512 : 0; // of all that je_malloc returns here
+    return block ? 512 : 0; // the usable size of every block of je_malloc here
 }
 
 // mimalloc
@@ -91,7 +91,7 @@ static NOINLINE void xallocated(void)
     for (int i = 0; i < 10; i++) {
         void *block = keep(je_malloc(500));
         CHECK(je_xallocx(block, 1000, 24, 64) == 1024);
-        CHECK(je_xallocx(block, 1000, 24, 64) == 1024); // as before: no event
+        CHECK(je_xallocx(block, 1000, 24, 64) == 1024); // unchanged: no event
     }
     stay();
 }
@@ -99,7 +99,7 @@ static NOINLINE void expanded(void)
 {
     for (int i = 0; i < 10; i++) {
         void *block = keep(mi_malloc(100));
-        CHECK(mi_expand(block, 1000) == NULL); // stays as it is
+        CHECK(mi_expand(block, 1000) == NULL); // unchanged
         block = keep(mi_heap_realloc(memory, keep(mi_expand(block, 200)), 600));
         keep(mi_heap_recalloc(memory, block, 9, 100));
     }

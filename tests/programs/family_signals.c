@@ -1,6 +1,6 @@
-//! Signals interrupt an intercepted allocator under names of its own at any instruction, the moved
-//! beginnings of its functions included, and their handlers allocate from it. Where a handler
-//! interrupted the recorder, its calls count as the allocator's own: as none.
+//! Signals interrupt an intercepted allocator with its own function names at any instruction,
+//! including the moved starts of its functions, and their handlers allocate from it. If a handler
+//! interrupts the recorder, its calls count as internal to the allocator, and are not recorded.
 //
 // expect recording lost_events=0
 // expect leaf:in_main allocations=300000 frees=300000 requested_bytes=30000000
@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-// Blocks are places in a ring, taken in turn; nothing is stored about them.
+// Blocks are slots of a ring, used in turn, without metadata.
 enum { BLOCK = 128, BLOCKS = 4096 };
 static char ring[BLOCKS][BLOCK] __attribute__((aligned(BLOCK)));
 static unsigned next_block;

@@ -1,4 +1,4 @@
-//! Fork without exec: the child starts with empty tables, frees what it inherited, and forks again.
+//! Fork without exec: the child starts with empty tables, frees inherited blocks, and forks again.
 //
 // expect recording processes=3
 // expect function:in_parent allocations=110 frees=110 requested_bytes=5500
@@ -25,7 +25,7 @@ static int grandchild(void)
 static int child(void **inherited)
 {
     for (int i = 0; i < 100; i++)
-        free(inherited[i]);  // the parent's blocks, in this process
+        free(inherited[i]);  // inherited from the parent
     for (int i = 0; i < 200; i++)
         free(in_child());
     pid_t pid = fork();

@@ -1,4 +1,4 @@
-//! Fork and exec: the child's second image is recorded on its own.
+//! Fork and exec: the child's second image has a separate profile.
 //
 // expect recording processes=3
 // expect function:first_image allocations=10

@@ -1,4 +1,4 @@
-//! Fork in a program whose threads allocate all the time: each child allocates and ends.
+//! Fork in a program whose threads constantly allocate: each child allocates and ends.
 //
 // expect recording processes=41
 // expect function:in_child allocations=4000 frees=4000

@@ -1,5 +1,5 @@
-//! Frames of every shape a C compiler makes: alloca, variable arrays, realigned stacks, saved
-//! registers.
+//! All kinds of frames that a C compiler creates: alloca, variable-length arrays, realigned stacks,
+//! saved registers.
 //
 // expect function:main>alone>with_alloca>leaf_of allocations=200
 // expect function:main>alone>with_array>leaf_of allocations=200

@@ -1,5 +1,5 @@
-//! As root: a child gives up its rights before it allocates, and is recorded; its own child cannot
-//! make a profile any more, and neither can the program that it executes: both are counted.
+//! As root: a child drops its privileges before it allocates, and is recorded; its own child cannot
+//! create a profile, nor can the program that it executes. Both are counted.
 //
 // expect recording processes=2
 // expect function:in_parent allocations=1 requested_bytes=1000

@@ -1,4 +1,4 @@
-//! What guest programs share: calls that the compiler cannot fold, and output that does not
+//! Shared by guest programs: calls that the compiler cannot fold, and output that does not
 //! allocate.
 
 #pragma once
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Newer machines have these calls in one form only.
+// Newer architectures have only one form of these calls.
 #ifndef SYS_open
 #define SYS_open SYS_openat
 #define SYS_mkdir SYS_mkdirat
@@ -26,7 +26,8 @@
 // A function with a frame of its own.
 #define NOINLINE __attribute__((noinline, noclone))
 
-// Ends the program with status 99 and the line when something that bare runs have is not so.
+// Ends the program with status 99 and prints the line if a condition that holds without the
+// recorder fails.
 #define CHECK(condition)                                                                 \
     do {                                                                                 \
         if (!(condition)) {                                                              \
@@ -35,7 +36,7 @@
         }                                                                                \
     } while (0)
 
-// A result that the compiler must produce: no tail call, no folding, no merging of calls.
+// Keeps a result, so that the compiler cannot create tail calls, or fold or merge calls.
 #define keep(p)                                                                          \
     __extension__({                                                                      \
         __typeof__(p) kept_ = (p);                                                       \
@@ -43,7 +44,7 @@
         kept_;                                                                           \
     })
 
-// Keeps the call before it from being the last thing that a function does.
+// Prevents the preceding call from being a tail call.
 #define stay() __asm__ volatile("# %c0" : : "i"(__LINE__) : "memory")
 
 static inline void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -58,7 +59,7 @@ static inline void say(const char *format, ...)
         _exit(98);
 }
 
-// Allocates `size` bytes on one of 2^depth stacks, chosen by the bits of `path`.
+// Allocates `size` bytes on one of 2^depth stacks, selected by the bits of `path`.
 __attribute__((unused)) static NOINLINE void *branch(unsigned path, int depth, size_t size)
 {
     if (depth == 0)

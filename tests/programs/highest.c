@@ -1,4 +1,4 @@
-//! What each stack, thread and scope had live at most, and what is live of what was requested.
+//! The peak of each stack, thread and scope, and live requested bytes.
 //
 //   a        10 × 100 bytes, then 8 are freed: most 1000 (usable 1040), live 200 (208)
 //   b        500 bytes, freed; then 100 and 300 that stay: most 500 (504), live 400 (416)

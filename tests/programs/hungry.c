@@ -1,4 +1,4 @@
-//! Allocates on 65 536 stacks of its own: far more than a small disk holds.
+//! Allocates on 65 536 distinct stacks: far more than a small disk can hold.
 
 #include "guest.h"
 

@@ -1,4 +1,4 @@
-//! An executable with an allocator of its own, which hands nothing on: its functions are
+//! An executable with its own allocator, which does not forward calls: its functions are
 //! intercepted in place.
 //
 // Sizes are known to the byte: the usable size of a block is the request rounded up to 32.
@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-// Blocks lie behind a head with their size. Each class of sizes has a list of free ones.
+// Blocks follow a header with their size. Each size class has a list of free blocks.
 struct head {
     size_t size;
     struct head *next;

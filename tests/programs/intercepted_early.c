@@ -1,5 +1,5 @@
-//! An executable with an allocator of its own, and a library whose constructor allocates from it
-//! and starts a thread that does: the allocator is intercepted before.
+//! An executable with its own allocator, and a library whose constructor allocates from it and
+//! starts a thread that does, too: the allocator is intercepted before that.
 //
 // expect recording lost_events=0
 // expect function:in_constructor allocations=7 frees=6 requested_bytes=700 live_bytes=128

@@ -1,5 +1,5 @@
-//! Generated code under strict seccomp: code that was not met before is executed where only read,
-//! write and exit are allowed. It is at the same address in every run.
+//! Generated code under strict seccomp: code that the recorder has not seen before runs while only
+//! read, write and exit are allowed. Its address is the same in every run.
 //
 // expect function:before allocations=1 requested_bytes=100
 // expect function:within allocations=1 requested_bytes=200

@@ -1,13 +1,14 @@
-//! What the test of names by time runs: it makes functions in executable memory, one after another
-//! at the same address, and writes `jit-PID.dump` in its directory as a JIT compiler does.
+//! The program of the test of names by time: it creates functions in executable memory, one after
+//! another at the same address, and writes `jit-PID.dump` to its directory, like a JIT compiler.
 //!
-//! `first` allocates 1000 bytes, called from `before`. `second` takes its place and allocates 2000
-//! bytes, called from `after`. `moved`, which allocates 500, is moved to another page, called at
-//! both places. Then `third` (3000) and `fourth` (4000) are called in turn from one place in
-//! `alike`: their calls of malloc return to one address, so that both have one stack.
+//! `first` allocates 1000 bytes, called from `before`. `second` replaces it and allocates 2000
+//! bytes, called from `after`. `moved`, which allocates 500 bytes, is moved to another page, and
+//! called at both addresses. Then `third` (3000) and `fourth` (4000) are called alternately from
+//! one call in `alike`: their calls of malloc have the same return address, so that they share a
+//! stack.
 //!
-//! The dump is mapped while it is empty, as CPython does it, and the first code is met then: a
-//! read of that mapping ends the program. `bare` is called by code as that of CPython's `-X perf`,
+//! The dump is mapped while it is empty, like in CPython, and the first code runs then: reading
+//! that mapping would crash the program. `bare` is called by code like that of CPython's `-X perf`,
 //! without a frame pointer, and allocates 200 bytes below `around`.
 
 #include "guest.h"
@@ -58,7 +59,7 @@ static size_t write_code(unsigned char *place, uint32_t size)
     return sizeof code;
 }
 
-// Puts a function at a place, and notes that.
+// Writes a function to an address, and records that in the dump.
 static function load(unsigned char *place, uint32_t size, const char *name)
 {
     uint64_t address = (uint64_t)place;
@@ -91,7 +92,7 @@ int main(void)
     snprintf(name, sizeof name, "jit-%d.dump", getpid());
     dump = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
     CHECK(dump >= 0);
-    // So that profilers find it.
+    // The marker that lets profilers find the dump.
     CHECK(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0) != MAP_FAILED);
     unsigned char *place = mmap(NULL, 12288, PROT_READ | PROT_WRITE | PROT_EXEC,
                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-//! A program that kills itself: the profile is complete without its help.
+//! A program that kills itself: the profile is complete without any action of the program.
 //
 // expect function:work allocations=1000 live_blocks=900 frees=100
 #include "guest.h"

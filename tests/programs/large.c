@@ -1,4 +1,4 @@
-//! Blocks of 2 GiB and more, and sizes beyond 2^39: no figure is cut to 32 bits.
+//! Blocks of 2 GiB and more, and sizes beyond 2^39: no counter is truncated to 32 bits.
 //
 // expect leaf:three allocations=1 frees=1 requested_bytes=3221225472 largest_bytes=3221225472
 // expect leaf:five allocations=1 reallocations=1 frees=1 requested_bytes=5368709120

@@ -1,5 +1,4 @@
-//! A library loaded late is unwound like those there from the start: all of its frames, and main
-//! below.
+//! A library loaded late is unwound like those loaded at start: all of its frames, and main below.
 //
 // plugin: late.so late_plugin.c
 // build: -ldl
@@ -14,7 +13,7 @@
 int main(int count, char **words)
 {
     CHECK(count == 2);
-    free(keep(malloc(1)));  // rules and modules are known by now
+    free(keep(malloc(1)));  // rules and modules are cached by now
     void *library = dlopen(words[1], RTLD_LAZY);
     CHECK(library != NULL);
     void *(*enter)(int) = (void *(*)(int))dlsym(library, "late_even");

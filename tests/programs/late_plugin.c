@@ -1,4 +1,4 @@
-//! A library to load late: recursion between two of its functions, with frames of several shapes.
+//! A library to load late: recursion between two of its functions, with several kinds of frames.
 
 #include "guest.h"
 #include <alloca.h>

@@ -1,8 +1,9 @@
-//! A member of a launch: makes as many blocks as its first word says, keeps them and exits with
-//! that number. With a second word it creates the file waits-N, waits until a file of that name is
-//! there, and creates the file ends-N.
+//! A process of a launch: allocates as many blocks as its first argument, keeps them, and exits
+//! with that number. With a second argument it creates the file waits-N, waits until a file with
+//! that name exists, and creates the file ends-N.
 //
-// Built and run by launches.rs, with the words 0 to 9: allocations are the first word.
+// Built and run by launches.rs, with arguments 0 to 9; the number of allocations is the first
+// argument.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

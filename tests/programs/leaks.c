@@ -1,4 +1,5 @@
-//! What is never freed, by function: twenty blocks of one, none of another, every third of a third.
+//! Leaks by function: twenty blocks of the first, none of the second, every third block of the
+//! third.
 //
 // expect function:leaky allocations=20 frees=0 live_blocks=20 requested_bytes=4560
 // expect function:clean allocations=50 frees=50 live_blocks=0 live_bytes=0

@@ -1,5 +1,5 @@
-//! It sets limits of address space and of data while it runs: what it may allocate, what it reads
-//! of its limits, and what its children inherit is as without the recorder.
+//! It limits its address space and data while it runs: the available memory, the limits that it
+//! reads, and those that its children inherit are the same as without the recorder.
 //
 // losses: allowed
 // expect function:allocate allocations=4 failed=4

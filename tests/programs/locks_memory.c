@@ -1,5 +1,5 @@
-//! mlockall locks what the program has, and nothing of what the recorder has reserved: resident and
-//! locked bytes stay small, also of memory to come.
+//! mlockall locks the program's memory, but not the recorder's reservations: resident and locked
+//! bytes stay small, also for future memory.
 //
 // losses: allowed
 // expect function:main allocations>=10100 requested_bytes>=5050000
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-// A field of /proc/self/status, in kB.
+// Returns a field of /proc/self/status, in kB.
 static long status(const char *field)
 {
     char text[8192], *line;

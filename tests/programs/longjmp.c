@@ -1,4 +1,4 @@
-//! longjmp over recorded frames: the kept stack is cut back, not believed.
+//! longjmp over recorded frames: the kept stack is truncated, and not reused by mistake.
 //
 // expect function:up>down allocations=2000 frees=0 requested_bytes=20000
 // expect function:after allocations=1000 frees=1000

@@ -1,6 +1,7 @@
-//! Allocates and frees for ever, and writes into a shared page what was begun and what was done.
+//! Allocates and frees forever, and counts started and finished operations in a shared page.
 //
-// Words of the page: allocations begun and done, frees begun and done. Killed from outside.
+// Words of the page: allocations started and finished, frees started and finished. The test kills
+// it.
 #include "guest.h"
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-//! The heap begins below 4 MiB: a program linked at 2 MiB, run without address randomisation.
+//! The heap starts below 4 MiB: a program linked at 2 MiB, run without address randomisation.
 //
 // expect function:low allocations=10 requested_bytes=1000 frees=5 live_blocks=5
 // build: -fno-pie -no-pie -Wl,-Ttext-segment=0x200000

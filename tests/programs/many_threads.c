@@ -1,4 +1,4 @@
-//! 2000 threads alive at once, each with blocks of its own.
+//! 2000 threads alive at once, each with its own blocks.
 //
 // expect function:in_thread allocations=20000 frees=20000 requested_bytes=200000 live_blocks=0
 // expect recording lanes>=1000

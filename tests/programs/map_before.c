@@ -1,6 +1,6 @@
-//! Ranges that the recorder knows nothing of, for they were mapped by direct system calls, as those
-//! are that are from before it began: unmapping them counts nothing, and what lies over them is
-//! counted by its own pages.
+//! Ranges unknown to the recorder, because they were mapped by direct system calls, like those
+//! mapped before its start: unmapping them counts nothing, and mappings over them count only their
+//! own pages.
 //
 // expect recording processes=1
 // mapped function:known allocations=2 frees=2 usable_bytes=24576 freed_bytes=24576 live_bytes=0
@@ -41,7 +41,7 @@ int main(void)
     char *first = direct(16);
     CHECK(munmap(first, 2 * PAGE) == 0);
     known(first + 4 * PAGE, 4);
-    CHECK(munmap(first, 6 * PAGE) == 0);   // two known pages, and others
+    CHECK(munmap(first, 6 * PAGE) == 0);   // two known pages, and unknown ones
     CHECK(munmap(first, 16 * PAGE) == 0);  // the other two
     CHECK(moved(direct(4)) != MAP_FAILED);
     char *third = direct(2);

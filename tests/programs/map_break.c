@@ -1,5 +1,5 @@
-//! The break, moved by sbrk and brk: whole pages between both count. Blocks of malloc do not lie
-//! there, for the program has raised it first.
+//! Moving the break with sbrk and brk counts the whole pages between. Blocks of malloc are
+//! elsewhere, because the program raises the break first.
 //
 // expect recording processes=1
 // mapped function:raise allocations=2 usable_bytes=118784 live_bytes=40960
@@ -18,9 +18,9 @@ int main(void)
     CHECK(start != (void *)-1);
     intptr_t rest = -(intptr_t)start & (PAGE - 1);
     raise_by(0);
-    CHECK(sbrk(rest) == start);  // to the end of a page that is there
+    CHECK(sbrk(rest) == start);  // to the end of an existing page
     raise(10 * PAGE - 5);
-    raise(5);                    // in the same page
+    raise(5);                    // within the same page
     raise(19 * PAGE);
     raise_by(-19 * PAGE + 9);    // one page of it stays
     CHECK(brk(start + rest + 10 * PAGE) == 0);

@@ -1,5 +1,5 @@
-//! A program that is confined by seccomp: mappings are recorded, but not shared memory, whose size
-//! only a system call tells.
+//! A program confined by seccomp: mappings are recorded, except shared memory, whose size requires
+//! a system call.
 //
 // losses: allowed
 // expect recording processes=1

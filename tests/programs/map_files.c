@@ -1,5 +1,5 @@
-//! Files, memory that has only a descriptor, stacks, and mappings by `syscall`: their classes and
-//! names.
+//! Mapped files, memory with only a descriptor, stacks, and mappings made with `syscall`: their
+//! classes and names.
 //
 // expect recording processes=1
 // mapped class:file live_bytes=4096

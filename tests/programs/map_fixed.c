@@ -1,4 +1,4 @@
-//! MAP_FIXED over existing mappings: what is replaced is unmapped, its neighbours stay.
+//! MAP_FIXED over existing mappings: replaced pages are unmapped, their neighbours stay.
 //
 // expect recording processes=1
 // mapped function:below allocations=1 frees=0 usable_bytes=65536 freed_bytes=28672 live_bytes=36864
@@ -25,7 +25,7 @@ int main(void)
     CHECK(start != MAP_FAILED);
     CHECK(inside(start + 4 * PAGE, 4) == start + 4 * PAGE);
     CHECK(inside(start + 10 * PAGE, 2) == start + 10 * PAGE);
-    CHECK(over(start + 4 * PAGE) == start + 4 * PAGE);  // all of the first, one page more
+    CHECK(over(start + 4 * PAGE) == start + 4 * PAGE);  // the first mapping, and one more page
     errno = 0;
     CHECK(map(start, 1, MAP_FIXED_NOREPLACE) == MAP_FAILED && errno == EEXIST);
     return 0;

@@ -1,5 +1,5 @@
-//! A forked child: what it inherits is from before its recording, and unmapping that counts
-//! nothing. Ranges that it maps anew are its own.
+//! A forked child: inherited mappings are older than its recording, so unmapping them counts
+//! nothing. Its own mappings count.
 //
 // expect recording processes=2
 // mapped function:in_parent allocations=2 frees=1 usable_bytes=65536 live_bytes=32768

@@ -1,4 +1,4 @@
-//! Mappings that are unmapped in parts: bytes go with the parts, a mapping with its last one.
+//! Mappings that are unmapped in parts: each part reduces the bytes, the last one ends the mapping.
 //
 // expect recording processes=1
 // mapped totals allocations=4 frees=2 usable_bytes=131072 freed_bytes=73728 live_bytes=57344
@@ -18,7 +18,7 @@ static NOINLINE char *map(size_t bytes)
     CHECK(start != MAP_FAILED);
     return keep(start);
 }
-// Ten pages: the last one is not asked for whole.
+// Ten pages; the last one is requested partially.
 static NOINLINE char *ten(void) { return keep(map(10 * PAGE - 950)); }
 static NOINLINE char *eight(void) { return keep(map(8 * PAGE)); }
 static NOINLINE char *four(void) { return keep(map(4 * PAGE)); }
@@ -26,7 +26,7 @@ static NOINLINE char *four(void) { return keep(map(4 * PAGE)); }
 int main(void)
 {
     char *first = ten();
-    CHECK(munmap(first + 4 * PAGE, 2 * PAGE) == 0);  // the middle: 8 are left
+    CHECK(munmap(first + 4 * PAGE, 2 * PAGE) == 0);  // the middle: 8 pages are left
     CHECK(munmap(first + 4 * PAGE, 2 * PAGE) == 0);  // nothing is there
     CHECK(munmap(first, 100) == 0);                  // the first, rounded up: 7
     CHECK(munmap(first + 1, PAGE) == -1 && errno == EINVAL);

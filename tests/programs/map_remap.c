@@ -1,5 +1,5 @@
-//! mremap that shrinks, grows, moves, moves over another mapping, maps shared memory once more,
-//! and fails.
+//! mremap that shrinks, grows, moves, moves over another mapping, maps shared memory again, and
+//! fails.
 //
 // expect recording processes=1
 // mapped function:made allocations=2 frees=2 usable_bytes=36864 live_bytes=0
@@ -32,7 +32,7 @@ static NOINLINE char *onto(char *from, char *to)
 {
     return keep(mremap(from, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to));
 }
-// No old bytes: shared memory is mapped once more.
+// Size 0 maps shared memory again.
 static NOINLINE char *again(char *p) { return keep(mremap(p, 0, 3 * PAGE, MREMAP_MAYMOVE)); }
 static NOINLINE char *fails(char *p) { return keep(mremap(p, PAGE, 1L << 46, MREMAP_MAYMOVE)); }
 
@@ -50,7 +50,8 @@ int main(void)
     *third = 7;
     char *fourth = again(third);
     CHECK(fourth != MAP_FAILED && fourth != third && *fourth == 7);
-    // Four pages of the large one go onto the others of it: first the target, then they are moved.
+    // Moves four pages of the large mapping over others of it: first these are unmapped, then the
+    // four are moved.
     CHECK(onto(first, first + 32 * PAGE) == first + 32 * PAGE);
     CHECK(munmap(first + 4 * PAGE, 28 * PAGE) == 0);
     CHECK(munmap(first + 36 * PAGE, ROOM - 36 * PAGE) == 0);

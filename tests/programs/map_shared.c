@@ -1,4 +1,4 @@
-//! Shared memory of System V, attached twice and detached.
+//! System V shared memory, attached twice and detached.
 //
 // expect recording processes=1
 // mapped function:attach allocations=2 frees=1 requested_bytes=20000 usable_bytes=24576

@@ -1,5 +1,5 @@
-//! A handler that maps memory and interrupts malloc, the recorder and calls that map: what it maps
-//! is recorded or counted as lost, and the program continues.
+//! A handler that maps memory interrupts malloc, the recorder and calls that map: its mappings are
+//! recorded or counted as lost, and the program continues.
 //
 // order: varies
 // losses: allowed

@@ -1,4 +1,4 @@
-//! Four threads that map and unmap at once, some ranges for each other.
+//! Four threads map and unmap concurrently; some ranges are unmapped by another thread.
 //
 // build: -pthread
 // order: varies

@@ -1,4 +1,4 @@
-//! chdir, a removed working directory, chroot and dropped rights after the start; then a fork.
+//! chdir, a removed working directory, chroot and dropped privileges after the start; then a fork.
 //
 // expect function:branch allocations>=4096
 // losses: allowed
@@ -11,7 +11,7 @@ int main(void)
 {
     char place[] = "/tmp/heaptide-away-XXXXXX";
     CHECK(mkdtemp(place) != NULL && chdir(place) == 0);
-    int rooted = chroot(place) == 0;  // as root only
+    int rooted = chroot(place) == 0;  // works only as root
     CHECK(!rooted || rmdir("/") == -1);
     if (!rooted)
         CHECK(rmdir(place) == 0);

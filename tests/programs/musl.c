@@ -1,6 +1,6 @@
-//! A program of another C library, musl: the same library of the recorder loads and records it.
+//! A program with another C library, musl: the same library of the recorder records it.
 //
-// musl-gcc leaves out the index of the unwind tables that the compilers of musl systems ask for.
+// musl-gcc omits the index of unwind tables, which compilers of musl systems request.
 // compiler: musl-gcc
 // build: -pthread -Wl,--eh-frame-hdr
 // expect function:made allocations=300 frees=250 requested_bytes=30000

@@ -1,4 +1,4 @@
-//! A static program of musl: not recorded, and unharmed.
+//! A static program with musl: not recorded, and not affected.
 //
 // compiler: musl-gcc
 // build: -static

@@ -1,5 +1,5 @@
-//! Forms of operator new that fail: by bad_alloc or null, after asking the new-handler, counted
-//! once each.
+//! Forms of operator new that fail with bad_alloc or null, after calling the new-handler; each
+//! counts once.
 //
 // expect leaf:failing_forms allocations=0 frees=0 failed=4
 // expect leaf:handled allocations=0 failed=1

@@ -1,5 +1,5 @@
-//! A program that forbids itself to read the time stamp counter, which the C library's clocks read
-//! too: the recorder takes its samples and events all the same.
+//! A program that disables the time stamp counter for itself, which the C library's clocks use,
+//! too: the recorder still takes samples and records events.
 //
 // expect function:churn allocations=20000 frees=20000
 #include "guest.h"

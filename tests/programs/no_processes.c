@@ -1,6 +1,6 @@
-//! Takes the right to start processes from itself, so that at its exit none can be started.
+//! Sets its limit of processes to zero, so that none can be started at its exit.
 //
-// Not as root, whom the limit does not hold: so it becomes another user first.
+// Root is exempt from the limit, so it switches to another user first.
 #include "guest.h"
 #include <sys/resource.h>
 #include <sys/wait.h>

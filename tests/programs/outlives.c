@@ -1,7 +1,8 @@
-//! A daemon: its parent exits once it has allocated, and it calls a function for the first time
-//! on request.
+//! A daemon: its parent exits after allocating, and it calls a function for the first time on
+//! request.
 //
-// In the directory of its argument: it continues when a file `go` is there, and makes one `done`.
+// In the directory given as argument: it continues when a file `go` exists, and creates a file
+// `done`.
 #include "guest.h"
 #include <fcntl.h>
 #include <sys/stat.h>

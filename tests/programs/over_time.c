@@ -1,5 +1,5 @@
-//! Known over time: a window in which a hundred blocks are made, snapshots at fifty of them, at a
-//! hundred and at twenty, a mark between.
+//! Known numbers over time: a window in which a hundred blocks are allocated, snapshots at fifty,
+//! at a hundred and at twenty blocks, with a mark between.
 //
 // expect leaf:held allocations=100 frees=80 live_blocks=20 at_peak_blocks=100
 // expect leaf:other allocations=1 live_blocks=1

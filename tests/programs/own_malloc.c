@@ -1,4 +1,4 @@
-//! A program with malloc hooks of its own, which find the next ones by dlsym, which itself
+//! A program with its own malloc hooks, which look up the next ones with dlsym, which itself
 //! allocates.
 //
 // expect function:counted>malloc allocations=1000 frees=1000 requested_bytes=32000

@@ -1,4 +1,4 @@
-//! Who allocated what: containers, wrappers of three kinds and a thread between the program's
+//! Owners of allocations: containers, three kinds of wrappers and a thread between the program's
 //! functions and the allocator.
 //
 //   Cache::get  60 × a node of the map and a session with its counts
@@ -35,7 +35,7 @@ NOINLINE std::vector<Order> load(int count)
     return all;
 }
 
-// A wrapper by its name, and one that only its callers tell from others.
+// One wrapper is recognised by its name, the other only by its number of callers.
 NOINLINE char *app_malloc(size_t bytes)
 {
     char *volatile block = static_cast<char *>(malloc(bytes));

@@ -1,4 +1,4 @@
-//! Types and owners of a Rust program: what its functions hold through containers of the library.
+//! Types and owners in a Rust program: memory that its functions hold through library containers.
 //
 // expect function:owners::Store::insert live_blocks=402
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! Scopes, labels, threads and marks whose names a page must show as text: markup, characters that
-//! turn the direction of text, control characters, 10 kB without a space. 10 blocks of 100 bytes in
-//! each of 5 scopes, with labels of the same names.
+//! Names of scopes, labels, threads and marks that a page must show as text: markup, characters
+//! that change the text direction, control characters, 10 kB without a space. 10 blocks of 100
+//! bytes in each of 5 scopes, with labels of the same names.
 #include "api_guest.h"
 #include <pthread.h>
 

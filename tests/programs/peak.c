@@ -1,6 +1,6 @@
-//! The peak and who held it: one rise, a fall, a higher rise, a fall; known in usable bytes.
+//! The peak and its owners: a rise, a fall, a higher rise, a fall; known in usable bytes.
 //
-// The program does its own sums with malloc_usable_size, and prints them.
+// The program computes the sums itself with malloc_usable_size, and prints them.
 #include "guest.h"
 
 enum { BLOCKS = 400 };
@@ -43,11 +43,11 @@ static void drop(int who, int from, int to)
 
 int main(void)
 {
-    fill(0, first, 0, 300, 1000);   // first high
+    fill(0, first, 0, 300, 1000);   // first peak
     drop(0, 100, 300);
-    fill(1, second, 0, 350, 900);   // second, higher
+    fill(1, second, 0, 350, 900);   // second peak, higher
     drop(0, 0, 50);
-    fill(2, third, 0, 200, 600);    // the peak is within these
+    fill(2, third, 0, 200, 600);    // the highest point is during these
     drop(1, 0, 300);
     fill(0, first, 100, 200, 500);  // rises, but not as high
     drop(2, 0, 200);

@@ -1,6 +1,6 @@
-//! Known numbers for pictures: two functions that hold three quarters and one quarter of what is
-//! live, a scope inside itself, labelled blocks and a pool, and names that are markup or commands
-//! elsewhere.
+//! Known numbers for pictures: two functions that hold three quarters and one quarter of live
+//! memory, a scope nested in itself, labelled blocks and a pool, and names that are markup or
+//! commands in other formats.
 //
 // build: -pthread
 // expect function:holds_more live_blocks=750 requested_bytes=750000

@@ -1,5 +1,5 @@
-//! One block, and a line: to be built as the recorder cannot record it, statically or with a
-//! sanitizer.
+//! One block, and a line of output: built in ways that the recorder does not support, statically or
+//! with a sanitizer.
 //
 // expect function:one_block allocations=1 requested_bytes=1234
 #include "guest.h"

@@ -1,4 +1,5 @@
-//! A library to load: one function, whose name the build chooses, at the same offset in each build.
+//! A library to load: one function, at the same offset in each build, with a name that the build
+//! defines.
 
 #include "guest.h"
 

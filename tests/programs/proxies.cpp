@@ -1,5 +1,5 @@
-//! A sequence of single allocations in every C++ and C form, each reported with exactly the size
-//! asked for.
+//! A sequence of single allocations in every C++ and C form, each reported with exactly the
+//! requested size.
 //
 // expect leaf:one_int allocations=1 frees=1 requested_bytes=4
 // expect leaf:five_ints allocations=1 frees=1 requested_bytes=20

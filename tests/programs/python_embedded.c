@@ -1,8 +1,8 @@
-//! A program that loads the library of CPython named by its argument, long after its start, and
-//! executes Python code by it.
+//! A program that loads the CPython library given as argument, long after its start, and executes
+//! Python code with it.
 //!
-//! Known: the function `embedded` at line 2 of `<string>` allocates one block of 100002 bytes.
-//! With `unload` the library is closed then, with `end` after the interpreter has ended. Either way
+//! Known: the function `embedded` at line 2 of `<string>` allocates one block of 100002 bytes. With
+//! `unload` the library is then closed, with `end` after ending the interpreter. In both cases
 //! `after` allocates one block of 100003 bytes.
 #include <dlfcn.h>
 #include <stdio.h>

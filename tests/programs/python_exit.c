@@ -1,5 +1,4 @@
-//! A library for `python_exit.py`: allocates, without the lock of the interpreter, until the
-//! process ends.
+//! A library for `python_exit.py`: allocates, without the interpreter lock, until the process ends.
 #include <stdlib.h>
 
 void churn(void) {

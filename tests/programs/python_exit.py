@@ -1,10 +1,10 @@
-"""Ends while a thread of its allocates in native code, without the lock of the interpreter.
+"""Ends while a thread allocates in native code, without the interpreter lock.
 
 Argument: the library of `python_exit.c`.
 
-Known: prints `end` and exits with 0. The interpreter frees the states of other threads, and their
-frames, before it collects `last`, which is why that takes their memory for its own: what they
-refer to is 0x4141414141414141 from then on.
+Known: prints `end` and exits with 0. The interpreter frees the states and frames of other threads
+before it collects `last`. The finalizer of `last` therefore reuses their memory and overwrites
+their references with 0x4141414141414141.
 """
 import ctypes
 import os

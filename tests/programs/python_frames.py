@@ -1,7 +1,7 @@
-"""Python frames in recorded stacks, of every kind of code that has some.
+"""Python frames in recorded stacks, from every kind of code with frames.
 
-Each `bytearray(N)` allocates one block of N + 1 bytes for its contents, whatever the version; N is
-different at each place. Known numbers, blocks by function, innermost behind its caller:
+Each `bytearray(N)` allocates one block of N + 1 bytes for its contents, in every version; N is
+different at each place. Known numbers of blocks by function, innermost after its caller:
 
     100001  nested inner          2        100010  by_key key_of         3
     100002  comprehend element    3        100011  recurse (1501 deep)   1
@@ -15,7 +15,7 @@ different at each place. Known numbers, blocks by function, innermost behind its
     100019  either resumed        2        100019  either by_loop resumed 2
 
 `100006` is at line 2 of `made.py`, those of `100016` at line 1 of `generated.py`. With the argument
-`kill` the program ends by SIGKILL after `nested`.
+`kill` the program ends with SIGKILL after `nested`.
 """
 import asyncio
 import functools

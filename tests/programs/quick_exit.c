@@ -1,4 +1,4 @@
-//! quick_exit: no destructors run, at_quick_exit functions do, and the status is known.
+//! quick_exit: runs at_quick_exit functions but no destructors; the status is known.
 //
 // expect function:work allocations=25 live_blocks=25
 // expect function:at_quick allocations=1

@@ -1,8 +1,8 @@
-//! A rank of a parallel job, whose argument is its number.
+//! A rank of a parallel job; the argument is its number.
 //
-// Each rank keeps a block of 1,000,000 bytes of `mesh`, and one of 200,000 bytes of `halo`, those
-// whose number is a multiple of 4 one of 290,000 bytes. Rank 5 keeps ten blocks of 90,000 bytes of
-// `cache`, too. All blocks are live at the end.
+// Each rank keeps a block of 1,000,000 bytes in `mesh`, and one in `halo`: of 200,000 bytes, or of
+// 290,000 bytes if the rank is a multiple of 4. Rank 5 also keeps ten blocks of 90,000 bytes in
+// `cache`. All blocks are live at the end.
 #include "guest.h"
 
 static NOINLINE void mesh(void) { keep(malloc(1000000)); }

@@ -1,5 +1,5 @@
-//! The peak under realloc: a moved block counts twice for a moment, one grown in place only by the
-//! difference.
+//! The peak with realloc: a block that moves counts twice briefly, one that grows in place counts
+//! only the difference.
 #include "guest.h"
 
 static size_t live, peak, moved, in_place;
@@ -20,7 +20,7 @@ int main(void)
     for (size_t size = 100; size < 90000; size += size / 3) {
         size_t before = malloc_usable_size(p);
         void *old = p;
-        void *wall = size % 2 ? start(40) : NULL;  // sometimes it is in the way
+        void *wall = size % 2 ? start(40) : NULL;  // sometimes a block in the way
         live += wall ? malloc_usable_size(wall) : 0;
         now(live);
         p = resize(p, size);

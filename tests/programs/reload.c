@@ -1,4 +1,5 @@
-//! Two libraries loaded in turn at one address: stacks name the one that was there.
+//! Two libraries loaded alternately at one address: stacks have the names of the one that was
+//! loaded.
 //
 // plugin: alpha.so plugin.c -DWORK=alpha_work
 // plugin: beta.so plugin.c -DWORK=beta_work

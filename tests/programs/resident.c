@@ -1,5 +1,5 @@
-//! Memory of one kind in a known amount, still there when the program exits: the argument chooses
-//! the kind. Prints the resident memory of the process, in bytes.
+//! Memory of one kind, in a known amount, resident when the program exits: the argument selects the
+//! kind. Prints the resident memory of the process, in bytes.
 //
 // build: -pthread
 #include "guest.h"
@@ -26,7 +26,7 @@ static NOINLINE void touch(char *memory, size_t bytes)
     stay();
 }
 
-// 32768 blocks of `bytes` each, touched; then only each `kept`-th one stays.
+// 32768 blocks of `bytes` each, touched; then only every `kept`-th one stays.
 static NOINLINE void heap(size_t bytes, int kept)
 {
     for (int i = 0; i < BLOCKS; i++)
@@ -36,7 +36,7 @@ static NOINLINE void heap(size_t bytes, int kept)
             free(blocks[i]);
 }
 
-// Threads with an even number allocate, the others are not known to the recorder.
+// Threads with an even number allocate; the others are unknown to the recorder.
 static void *deep(void *number)
 {
     char memory[MIB];
@@ -83,8 +83,8 @@ static char *map(void *at, size_t bytes, int flags)
     return memory;
 }
 
-// The kernel lists all of this as one mapping: 16 MiB of the program between blocks of 256 and of
-// 64 MiB that are not touched.
+// The kernel lists all of this as one mapping: 16 MiB of the program between untouched blocks of
+// 256 and of 64 MiB.
 static void neighbours(void)
 {
     blocks[0] = keep(malloc((size_t)256 * MIB));
@@ -92,7 +92,7 @@ static void neighbours(void)
     blocks[1] = keep(malloc((size_t)64 * MIB));
 }
 
-// 16 MiB directly behind the zeroed data of the program.
+// 16 MiB directly after the program's zero-initialized data.
 static void behind(void)
 {
     extern char _end[];
@@ -101,7 +101,7 @@ static void behind(void)
     touch(map(end, 16 * MIB, MAP_FIXED_NOREPLACE), 16 * MIB);
 }
 
-// The parent has 16 blocks of 512 KiB, its child these and 16 more.
+// The parent has 16 blocks of 512 KiB; its child has copies of these and 16 more.
 static void forked(void)
 {
     for (int i = 0; i < 16; i++)
@@ -139,7 +139,7 @@ static void refuse_open(void)
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-// 60 MiB, and 16 MiB that are mapped some time later; then it prints a line and waits.
+// 60 MiB, and 16 MiB that are mapped later; then it prints a line and waits.
 static void waits(void)
 {
     growing();
@@ -149,7 +149,7 @@ static void waits(void)
     pause();
 }
 
-// What ends the program, or its accounts, before it exits.
+// Events that end the program, or its accounts, before it exits.
 static void ends(const char *how, const char *place)
 {
     growing();

@@ -1,5 +1,5 @@
-//! Started under a limit of address space: room enough is left to the program, and failure is its
-//! own.
+//! Started with a limit of address space: the program still has enough memory, and allocations fail
+//! only at its own limit.
 //
 // expect function:until_full allocations>=100 failed=1
 // losses: allowed

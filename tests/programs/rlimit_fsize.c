@@ -1,5 +1,5 @@
-//! A limit of file size far below what the profile needs: no SIGXFSZ reaches the program, no write
-//! is lost.
+//! A file size limit far below the size of the profile: no SIGXFSZ reaches the program, and its
+//! writes succeed.
 //
 // losses: allowed
 // order: varies

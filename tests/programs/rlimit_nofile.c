@@ -1,4 +1,4 @@
-//! Hardly any file descriptors: the recorder takes none that the program would have got.
+//! Hardly any free file descriptors: the recorder takes none that the program would have got.
 //
 // losses: allowed
 // order: varies

@@ -1,6 +1,6 @@
-//! Prints all that exec hands on: signals, descriptors, environment, limits, attributes.
+//! Prints everything that exec passes on: signals, descriptors, environment, limits, attributes.
 //
-// `run_inherits strange COMMAND…` first makes all of it unusual, then executes the command.
+// `run_inherits strange COMMAND…` sets all of it to unusual values, then executes the command.
 #include "guest.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-// The kernel's structure: libc refuses signals that it uses itself.
+// The kernel's structure, because libc rejects the signals that it uses itself.
 struct action {
     void (*handler)(int);
     unsigned long flags;

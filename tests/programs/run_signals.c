@@ -1,7 +1,7 @@
-//! Writes down each signal that it gets, with its sender and value, until SIGRTMAX ends it.
+//! Prints each signal that it receives, with sender and value, until SIGRTMAX ends it.
 //
-// `run_signals send PID SIGNAL VALUE` sends a signal with a value. `run_signals pause` has no
-// handlers but one, that stops it by SIGSTOP at SIGUSR1, and one that ends it at SIGRTMAX.
+// `run_signals send PID SIGNAL VALUE` sends a signal with a value. `run_signals pause` has only two
+// handlers: for SIGUSR1, which stops it with SIGSTOP, and for SIGRTMAX, which ends it.
 #include "guest.h"
 #include <signal.h>
 

@@ -1,6 +1,6 @@
-//! A child confines itself before it allocates, by a filter that kills it for opening or mapping a
-//! file; so does a child of one that is confined. Neither is killed, and the first is recorded,
-//! with stacks of several pages.
+//! A child confines itself before it allocates, with a filter that kills it for opening or mapping
+//! a file; and a confined process has such a child, too. Neither is killed, and the first is
+//! recorded, with several pages of stacks.
 //
 // losses: allowed
 // expect recording processes=2

@@ -1,7 +1,7 @@
-//! Scopes that are entered in another order than that of their names and of their first
-//! allocations: trees have the order in which they were entered, ORDER BY that of their paths.
+//! Scopes are entered in a different order than that of their names and of their first allocations:
+//! trees have the order of entry, ORDER BY the order of paths.
 //
-// `main` enters `zeta`, which allocates nothing yet; then `beta` (10 bytes) and in it `omega` (20);
+// `main` enters `zeta`, which does not allocate yet; then `beta` (10 bytes) and in it `omega` (20);
 // then `zeta` again (30) and in it `alpha` (40).
 //
 // expect leaf:block allocations=4 frees=0 requested_bytes=100 live_blocks=4

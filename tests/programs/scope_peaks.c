@@ -1,5 +1,5 @@
-//! Live bytes of the process in scopes, without a trace: the highest while a thread was in a scope
-//! or in one inside it, and what was live when the scope was left. One thread, so all are exact.
+//! Live bytes of the process in scopes, without a trace: the maximum while a thread was in a scope
+//! or in one nested in it, and the value when the scope was left. With one thread, all are exact.
 //
 //   scope           live: at the begin  highest  at the end
 //   outer                 1000           6000     1000   5000 allocated and freed in it
@@ -7,7 +7,7 @@
 //   outer > grows         1000           4000     4000   3000 allocated
 //   outer > frees         4000           4000     1000   and freed
 //   again                 1000           6000     1000   in three rounds 1000, 5000, 3000
-//   around                1000           9008     1000   nothing by itself
+//   around                1000           9008     1000   nothing directly
 //   around > inside       1000           9008     1000   8008 allocated and freed
 //   below                 1000           1104     1104   104 allocated, far below the peak
 //   open                  1104           1208            104 allocated, not ended

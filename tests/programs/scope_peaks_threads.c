@@ -1,10 +1,10 @@
-//! Live bytes of the process in a scope of one thread while another holds memory: a lane knows its
-//! own bytes, and those of others up to what they have not published.
+//! Live bytes of the process in a scope of one thread while another one holds memory: a lane knows
+//! its own bytes exactly, and those of others except for their unpublished changes.
 //
 //   main thread  malloc(1000000), kept
 //   worker       in scope `work` malloc(200000), then in 100 rounds malloc(1000), freed at the end
 //
-// So `work` has 1,300,000 at most: within the bound of the recording's peak.
+// So `work` has at most 1,300,000: within the bound of the recording's peak.
 //
 // expect scope:work entered=1
 // build: -pthread

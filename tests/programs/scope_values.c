@@ -1,7 +1,7 @@
 //! Scopes of a numeric attribute, more scopes than a page has rows, and scopes that allocate
 //! nothing: `heaptide tree --scopes` shows or counts all of them.
 //
-// `loop` has 100 iterations; in each `solve` allocates a block of 1000 bytes and frees it. `wait`
+// `loop` has 100 iterations; in each, `solve` allocates a block of 1000 bytes and frees it. `wait`
 // allocates nothing. `names` has 60 scopes, `name 0` to `name 59`, each with a block of 64 bytes;
 // `clean` frees these blocks and allocates nothing.
 //

@@ -1,5 +1,5 @@
-//! A seccomp filter that refuses every call by which a file could grow or be mapped: the program
-//! goes on.
+//! A seccomp filter that denies every call with which a file could grow or be mapped: the program
+//! continues.
 //
 // losses: allowed
 // order: varies

@@ -1,4 +1,4 @@
-//! Strict seccomp: after it only read, write and exit are allowed, for the recorder too.
+//! Strict seccomp: afterwards only read, write and exit are allowed, also for the recorder.
 //
 // expect function:before allocations=100 frees=100
 // expect function:within allocations=1000 frees=1000

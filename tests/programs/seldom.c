@@ -1,4 +1,4 @@
-//! Few allocations in a long time, and an end that nobody notes: it aborts.
+//! Few allocations in a long time, and an end that is not recorded: it aborts.
 //
 // expect function:main allocations=20 requested_bytes=20000
 #include "guest.h"

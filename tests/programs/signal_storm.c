@@ -1,7 +1,6 @@
-//! Signals that interrupt the allocator's own callers at any instruction; handlers look and never
-//! allocate.
+//! Signals interrupt calls of the allocator at any instruction; their handlers do not allocate.
 //
-// The handler checks errno and the signal mask, which the recorder must leave as they are.
+// The handler checks errno and the signal mask, which the recorder must not change.
 // expect function:allocating allocations=400000 frees=400000
 // order: varies
 #include "guest.h"

@@ -1,4 +1,4 @@
-//! Handlers that allocate: raised in place, by a timer at any moment, and on an alternate stack.
+//! Handlers that allocate: raised synchronously, by a timer at any time, and on an alternate stack.
 //
 // expect function:raiser>in_handler allocations=200 frees=200 requested_bytes=2000
 // expect function:main>raiser>in_handler allocations=200

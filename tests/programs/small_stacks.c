@@ -1,4 +1,5 @@
-//! Threads with the smallest stacks there are, 16 KiB: the recorder fits beside the program.
+//! Threads with the smallest possible stacks, 16 KiB: they suffice for the program and the
+//! recorder.
 //
 // expect function:deep allocations=6400 frees=6400
 // order: varies

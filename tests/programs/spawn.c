@@ -1,4 +1,4 @@
-//! posix_spawn, system and popen: children by the C library's own ways.
+//! posix_spawn, system and popen: children started by functions of the C library.
 //
 // expect function:spawned allocations=60 requested_bytes=600
 // expect function:parent_work allocations=10

@@ -1,6 +1,5 @@
-//! Restricts what becomes of it, and becomes the program of its other arguments: `mdwe` has the
-//! kernel refuse that memory becomes executable, `errno` and `kill` are filters that refuse and
-//! punish it.
+//! Confines itself, and executes the program in its other arguments: with `mdwe` the kernel denies
+//! executable memory, and `errno` and `kill` are filters that deny it or kill the program for it.
 #include "guest.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,7 +9,7 @@
 
 enum { SET_MDWE = 65, REFUSE_EXEC_GAIN = 1, NOT_HERE = 77 };
 
-// The third argument of mprotect, its low half.
+// The low half of the third argument of mprotect.
 #define PROTECTION (offsetof(struct seccomp_data, args) + 2 * sizeof(long))
 
 static int filter(unsigned action)

@@ -1,5 +1,5 @@
-//! Has the kernel refuse system calls to it, and becomes the program of its other arguments:
-//! `ERRNO NUMBER,NUMBER,… PROGRAM …`. Children inherit that.
+//! Makes the kernel deny system calls, and executes the program in its other arguments: `ERRNO
+//! NUMBER,NUMBER,… PROGRAM …`. Children inherit that.
 #include "guest.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

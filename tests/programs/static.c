@@ -1,4 +1,4 @@
-//! A static program at a fixed address: no loader, so not recorded, and unharmed.
+//! A static program at a fixed address: it has no loader, so it is not recorded, and not affected.
 //
 // build: -static -no-pie
 // not recorded

@@ -1,4 +1,5 @@
-//! A static position-independent program: no loader, so not recorded, and unharmed.
+//! A static position-independent program: it has no loader, so it is not recorded, and not
+//! affected.
 //
 // build: -static-pie
 // not recorded

@@ -1,4 +1,4 @@
-//! 500 children forked at once, each allocating while the others start.
+//! 500 children forked at once, each allocating while others start.
 //
 // expect recording processes=501
 // expect function:in_child allocations=5000 requested_bytes=50000

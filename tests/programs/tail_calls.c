@@ -1,4 +1,5 @@
-//! Tail calls: a function that jumped away is not on the stack, and its caller is not skipped.
+//! Tail calls: the stack does not contain a function that ended in a tail call, but it contains its
+//! caller.
 //
 // expect function:main>caller>last allocations=100 requested_bytes=1000
 // expect function:jumper allocations=0

@@ -1,4 +1,5 @@
-//! Temporaries: freed by their thread with no allocation between, and five ways not to be one.
+//! Temporary blocks, freed by their thread with no allocation between, and five cases that are
+//! none.
 //
 // expect function:brief allocations=1000 frees=1000 temporary=1000
 // expect function:zeroed_brief allocations=10 frees=10 temporary=10
@@ -33,7 +34,7 @@ int main(void)
         free(p);
     }
     for (int i = 0; i < 10; i++) {
-        void *p = resizes(resized());  // the release by realloc is not a temporary
+        void *p = resizes(resized());  // a release by realloc does not count as temporary
         free(p);
     }
     for (int i = 0; i < 10; i++) {

@@ -1,4 +1,4 @@
-//! 70 000 threads in turn, more than there may be at once, share a few lanes; nothing is lost.
+//! 70 000 consecutive threads, more than can exist at once, share a few lanes; nothing is lost.
 //
 // expect function:in_thread allocations=140000 frees=70000 requested_bytes=2100000
 // expect function:in_thread live_blocks=70000

@@ -1,4 +1,4 @@
-//! Allocation in thread-local destructors, in destructors of thread keys, and in atexit functions.
+//! Allocations in thread-local destructors, in destructors of thread keys, and in atexit functions.
 //
 // expect function:in_key_destructor allocations=24 frees=24 requested_bytes=2400
 // expect function:in_local_destructor allocations=8 frees=8 requested_bytes=400
@@ -23,7 +23,7 @@ static NOINLINE void in_key_destructor(void *p)
     free(keep(malloc(100)));
     static __thread int again;
     if (!again++)
-        pthread_setspecific(key, keep(malloc(100)));  // comes round once more
+        pthread_setspecific(key, keep(malloc(100)));  // causes another round of destructors
 }
 static NOINLINE void in_local_destructor() { free(keep(malloc(50))); stay(); }
 

@@ -1,4 +1,4 @@
-//! The main thread leaves first by pthread_exit; the last thread ends the process.
+//! The main thread ends first, with pthread_exit; the last thread ends the process.
 //
 // expect function:after_main allocations=40 live_blocks=40
 // order: varies

@@ -1,5 +1,5 @@
-//! Threads of two kinds that run at once, each with a name of its own: `--group-threads` shows each
-//! kind as one row.
+//! Concurrent threads of two kinds, each with a distinct name: `--group-threads` shows each kind as
+//! one row.
 //
 // `io-0` and `io-1` allocate 10 blocks of 100 bytes each, `wrk-0`, `wrk-1` and `wrk-2` 20 blocks of
 // 200 bytes each, in a scope `task`.

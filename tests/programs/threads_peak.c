@@ -1,4 +1,4 @@
-//! The peak among threads: large reallocations by two of them, never off by more than the bound.
+//! The peak with threads: two of them make large reallocations; the error never exceeds the bound.
 //
 // expect function:grows reallocations=200 frees=200
 // expect function:small allocations=200000 frees=200000 live_bytes=0

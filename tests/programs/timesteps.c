@@ -1,8 +1,8 @@
-//! A time-step loop of nested annotated functions: arrays with labels that stay, and arrays that
-//! each step allocates and frees. `heaptide query` counts them.
+//! A time-step loop with nested annotated functions: labelled arrays that stay live, and arrays
+//! that each step allocates and frees. `heaptide query` counts them.
 //
-// Of 50 steps each has two labelled arrays, and four blocks without a label: three of
-// EvalEOSForElems and one of TimeIncrement.
+// Each of 50 steps has two labelled arrays, and four blocks without a label: three in
+// EvalEOSForElems and one in TimeIncrement.
 //
 // expect label:x allocations=1 live_blocks=1 requested_bytes=8000
 // expect label:nodelist allocations=1 live_blocks=1 requested_bytes=24000

@@ -1,5 +1,5 @@
-//! The environment block is emptied and written over, as by setproctitle, before it forks: children
-//! are recorded like it all the same.
+//! The environment block is emptied and overwritten, like by setproctitle, before the program
+//! forks: its children are recorded even so.
 //
 // expect recording processes=3 lost_events=0
 // expect function:in_parent allocations=1 requested_bytes=1000

@@ -1,7 +1,8 @@
-//! Addresses that go round between threads: who freed, in which scope, and which block it was.
+//! Addresses that are reused across threads: the freeing thread, its scope, and the freed block are
+//! known.
 //
-// Two threads by turns free what the other allocated and get the same address again. Four others
-// use an address that one of them has just freed, with nothing between them but the allocator.
+// Two threads alternately free each other's block and get the same address again. Four others
+// allocate an address that one of them has just freed, synchronized only by the allocator.
 //
 // expect leaf:turn allocations=20000 frees=20000 cross_thread_frees=20000 live_blocks=0
 // expect leaf:contended allocations=80000 frees=80000 cross_thread_frees=0 temporary=80000
@@ -20,8 +21,8 @@ static unsigned same;
 static NOINLINE void *turn(size_t n) { return keep(malloc(n)); }
 static NOINLINE void *contended(size_t n) { return keep(malloc(n)); }
 
-// Each turn frees the block of the turn before and allocates: the first only allocates, one after
-// the last only frees.
+// Each turn frees the block of the previous turn and allocates. The first turn only allocates; an
+// additional last one only frees.
 static void *by_turns(void *argument)
 {
     int own = *(int *)argument;

@@ -1,5 +1,5 @@
-//! Forks in the middle of a trace: parent and children go on, each with a trace of its own; the
-//! last child becomes another program and is traced from its start.
+//! Forks during a trace: parent and children continue, each with a separate trace; the last child
+//! executes another program, which is traced from its start.
 //
 // expect recording processes=6
 // expect leaf:before allocations=500 frees=500
@@ -16,7 +16,7 @@ static NOINLINE void *in_parent(void) { return keep(malloc(20)); }
 static NOINLINE void *in_child(void) { return keep(malloc(30)); }
 static NOINLINE void *in_next(void) { return keep(malloc(40)); }
 
-// Frees what it inherited, every other one before its own blocks.
+// Frees the inherited blocks, every other one before its own blocks.
 static void child(void **inherited, const char *program)
 {
     for (int i = 0; i < INHERITED; i += 2)

@@ -1,6 +1,7 @@
-//! Blocks of known order, sizes and lifetimes: freed last first, first first, at once, or never.
+//! Blocks of known order, sizes and lifetimes: freed in reverse order, in order, immediately, or
+//! never.
 //
-// A trace has no other events of this program: uids are those of the C source.
+// A trace of this program has no other events; uids follow the C source.
 //
 //   uid     what           requested        freed
 //   1…10    lifo           100, 200 … 1000  last first, after all ten: block i outlives 10 − i

@@ -1,4 +1,4 @@
-//! The file size limit is reached in the middle: a trace ends there, the figures go on, and the
+//! The file size limit is reached during a trace: the trace ends there, counting continues, and the
 //! program does not notice.
 //
 // expect leaf:before allocations=1000 frees=1000

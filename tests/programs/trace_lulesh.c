@@ -1,8 +1,8 @@
-//! A hydrodynamics code by its allocations: arrays of the domain that stay, and in each time step
-//! arrays that come and go in nested annotated functions, some of them with labels.
+//! The allocations of a hydrodynamics code: domain arrays that stay live, and temporary arrays in
+//! nested annotated functions of each time step, some of them labelled.
 //
-// The argument is the number of steps, 10 without one; 932 make 1.3 million events, as LULESH does
-// in Caliper's page on memory allocations. A step allocates in
+// The argument is the number of steps, by default 10; 932 steps make 1.3 million events, like
+// LULESH in Caliper's page on memory allocations. The numbers of allocations per step are
 //
 //   TimeIncrement 1, LagrangeNodal 4, CalcForceForNodes 1, CalcVolumeForceForElems 6,
 //   CalcHourglassControlForElems 7, CalcFBHourglassForceForElems 5, IntegrateStressForElems 5,
@@ -12,8 +12,8 @@
 //   CalcPressureForElems 19, CalcSoundSpeedForElems 1, CalcCourantConstraintForElems 1,
 //   CalcHydroConstraintForElems 1:
 //
-// 702 blocks, all freed in the step, 9 of them with labels. 13 arrays of nodes (238328 bytes) and
-// 6 of elements (216000, nodelist 864000) stay, with labels.
+// which is 702 blocks, all freed in the step, 9 of them with labels. 13 arrays of nodes (238328
+// bytes) and 6 of elements (216000, nodelist 864000) stay live, with labels.
 //
 // expect leaf:take allocations=7039 frees=7020 live_blocks=19
 // expect function:CalcEnergyForElems allocations=4180 frees=4180
@@ -32,7 +32,7 @@ enum { REGIONS = 11, EOS = 18, ENERGY = 19, PRESSURE = 19, MOST = 20 };
 
 static NOINLINE void *take(size_t doubles) { return keep(malloc(doubles * sizeof(double))); }
 
-// A function that allocates so many temporaries, calls another, and frees them last first.
+// Allocates this many temporaries, calls another function, and frees them in reverse order.
 #define WORK(count, doubles, inner)                                                      \
     do {                                                                                 \
         void *blocks_[MOST];                                                             \

@@ -1,12 +1,12 @@
-//! Random operations of several threads, and a log of each thread of what it did: a model of the
-//! trace. Killed at any moment, the log has all but what was being done.
+//! Random operations of several threads, with a log of each thread: a model of the trace. If it is
+//! killed, the log lacks at most the current operations.
 //
-// Arguments: a directory for the logs, a seed, threads, operations of each, and, if labels are to
-// be given, `labels`. The random numbers of a thread depend on the seed and its number alone; what
-// it gets from others depends on who is when.
+// Arguments: a directory for the logs, a seed, the number of threads, operations per thread, and
+// optionally `labels`. The random numbers of a thread depend only on the seed and the thread's
+// number; the blocks that it gets from others depend on scheduling.
 //
-// A log `N.log` of thread N is a header of 64 bytes (thread id, operations begun, operations done,
-// as words) and a record of 64 bytes for each operation: see `struct record`.
+// The log `N.log` of thread N has a header of 64 bytes (thread id, operations started, operations
+// finished, as words) and a record of 64 bytes per operation: see `struct record`.
 //
 // build: -pthread
 #include "api_guest.h"
@@ -22,9 +22,9 @@ enum what { ALLOCATED = 1, FREED, MOVED, NOT_MOVED, TO_NOTHING, FAILED, LABELLED
 
 struct record {
     uint16_t what;    // enum what
-    uint16_t label;   // of LABELLED: which
-    uint32_t scope;   // the value of the scope that the thread was in
-    uint64_t block;   // number of the block that is new, else of the one that it was about
+    uint16_t label;   // of LABELLED: the label
+    uint32_t scope;   // the value of the thread's scope
+    uint64_t block;   // number of the new block, or else of the block concerned
     uint64_t old;     // of MOVED: number of the block that was moved
     uint64_t address; // of `block`
     uint64_t requested, usable;
@@ -43,7 +43,7 @@ struct block {
     int labelled;
 };
 
-// What one thread gives another.
+// A block that one thread passes to another.
 struct ring {
     volatile unsigned filled, taken;
     struct block blocks[RING];
@@ -107,7 +107,7 @@ static NOINLINE void released(void *p)
     stay();
 }
 
-// Begins an operation: what is in the log before it has happened.
+// Starts an operation; the preceding records of the log are complete.
 static struct record *begin(struct worker *w, enum what what)
 {
     struct record *r = &w->log->records[w->log->done];
@@ -174,7 +174,7 @@ static NOINLINE void operation_move(struct worker *w, unsigned which)
             end(w, r, gone.number, gone.start, 0, 0);
             return;
         }
-        r->what = MOVED;  // to a block of no bytes, as some allocators do
+        r->what = MOVED;  // to size 0, as some allocators do
     } else {
         r = begin(w, MOVED);
         b->start = by_realloc(b->start, n);
@@ -256,7 +256,7 @@ static void *body(void *argument)
 {
     struct worker *w = (struct worker *)argument;
     w->log->thread = (uint64_t)syscall(SYS_gettid);
-    // All have their lanes before the first event, and none is used again.
+    // All have their lanes before the first event, and no lane is reused.
     pthread_barrier_wait(&barrier);
     free(keep(malloc(1)));
     pthread_barrier_wait(&barrier);

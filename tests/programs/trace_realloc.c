@@ -1,7 +1,8 @@
-//! Reallocations of every kind: moved, in place, failed, to nothing, from nothing, of another
-//! thread's block; each block of a chain has a uid of its own.
+//! Reallocations of every kind: moved, in place, failed, to size 0, of NULL, of another thread's
+//! block; each block of a chain has its own uid.
 //
-// Events of main's thread in order; `a>b` is an allocation and the free before it, at one moment.
+// Events of the main thread in order; `a>b` is an allocation and the free before it, at the same
+// time.
 //
 //   moved      small(10)=1, wall(100)=2, 1>grown(100000)=3, free 3, free 2
 //   in place   large(1000)=4, 4>shrunk(990)=5, 5>shrunk(980)=6, free 6

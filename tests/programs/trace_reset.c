@@ -1,5 +1,5 @@
-//! Figures are reset in the middle: the trace that belongs to them has what was since, and the
-//! whole one both.
+//! Counters are reset during a trace: the trace since the reset has only later events, the whole
+//! trace has all.
 //
 // Before: old 1…10, of which 1 and 2 are freed. Since: old 3, 4 and 5 are freed, fresh 11…15 are
 // allocated and 11…14 freed.

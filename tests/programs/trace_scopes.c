@@ -1,10 +1,10 @@
-//! Scopes as events of a trace: some allocate nothing, one only frees, one is left open by its
-//! thread, which ends.
+//! Scopes as events of a trace: some allocate nothing, one only frees, one is still open when its
+//! thread ends.
 //
 //   phase=build      malloc(1000), kept
 //   phase=compute    entered in each iteration, 0 to 2, of a loop: nothing
 //   phase=drop       frees the block
-//   phase=forgotten  begun by a thread named worker, which ends; the next one of that name begins
+//   phase=forgotten  begun by a thread named worker, which ends; the next of that name begins
 //                    and ends phase=again
 //
 // expect leaf:block allocations=1 frees=1 live_blocks=0 requested_bytes=1000

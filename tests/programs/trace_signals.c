@@ -1,4 +1,4 @@
-//! Handlers that free and allocate: what they free was allocated outside, and the other way round.
+//! Handlers that free and allocate: they free blocks allocated outside, and vice versa.
 //
 // expect leaf:outside allocations=1000 frees=1000 temporary=500
 // expect leaf:in_handler allocations=1000 frees=1000 temporary=1000
@@ -13,7 +13,7 @@ static volatile int handled;
 static NOINLINE void *outside(void) { return keep(malloc(60)); }
 static NOINLINE void *in_handler(void) { return keep(malloc(61)); }
 
-// Frees what it was given and gives a block of its own.
+// Frees the block in the slot and stores one of its own.
 static void handler(int number)
 {
     (void)number;

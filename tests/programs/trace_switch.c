@@ -1,8 +1,8 @@
-//! Recording turned off and on, paused in one thread, with a threshold: a trace has what the
-//! figures have.
+//! Recording turned off and on, paused in one thread, with a threshold: the trace agrees with the
+//! counters.
 //
-// Blocks of `seen` are recorded, of `unseen` never. Those of `seen` that are freed while recording
-// is off are freed in the trace too.
+// Blocks of `seen` are recorded, those of `unseen` never. Blocks of `seen` that are freed while
+// recording is off are freed in the trace, too.
 //
 // expect leaf:seen allocations=30 frees=20 live_blocks=10 requested_bytes=3000
 // expect leaf:unseen allocations=0 frees=0

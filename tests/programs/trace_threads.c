@@ -1,7 +1,8 @@
-//! Threads in turn on a few lanes, and 200 at once: which thread made and freed each block.
+//! Consecutive threads on a few lanes, and 200 at once: which thread allocated and freed each
+//! block.
 //
-// Each thread writes `thread TID SIZE`: it made one block of this size, which no other has, and
-// freed it; and one of SIZE + 100000, which main frees.
+// Each thread writes `thread TID SIZE`: it allocated one block of this unique size and freed it,
+// and one of SIZE + 100000, which main frees.
 //
 // expect leaf:made allocations=600 frees=600 live_blocks=0 cross_thread_frees=300
 // expect recording lanes>=100

@@ -1,4 +1,4 @@
-//! Programs that use all of malloc_usable_size: what it says is theirs to the last byte.
+//! Programs that use all bytes that malloc_usable_size reports: they own all of them.
 //
 // expect function:whole allocations=2000 frees=2000
 #include "guest.h"

@@ -1,5 +1,5 @@
-//! vfork: the child borrows the parent's memory until it execs or ends, and the parent goes on
-//! unharmed.
+//! vfork: the child uses the parent's memory until it execs or ends, and the parent continues
+//! normally.
 //
 // expect function:parent_work allocations=3000 frees=3000
 // expect function:child_image allocations=50 requested_bytes=250

@@ -1,6 +1,6 @@
-//! A free of an address inside a block, long after the recorder trusts what it reads of blocks: the
-//! C library ends the program as it does bare, and no block counts as freed, least of all by
-//! numbers read from the middle of a block.
+//! A free of an address inside a block, long after the recorder started to trust block headers: the
+//! C library ends the program like without the recorder, and no block counts as freed, in
+//! particular none based on numbers from the middle of a block.
 //
 // expect function:work allocations=100 frees=0 live_blocks=100
 // expect totals frees=0

@@ -1,6 +1,5 @@
-//! A free of an address inside a block, aligned as a block is, before the recorder has seen enough
-//! of the allocator to trust what it reads of blocks: the C library ends the program as it does
-//! bare.
+//! A free of an address inside a block, aligned like a block, before the recorder has validated the
+//! allocator's block headers: the C library ends the program like without the recorder.
 //
 // expect function:work allocations=2 frees=0 live_blocks=2
 // expect totals frees=0

@@ -1,4 +1,4 @@
-//! The benchmarks, which are programs in Python: measuring, ceilings of counts, tables.
+//! Runs the benchmarks, which are Python programs: measurements, ceilings of counts, tables.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::problem::Problem;
 /// Upper limits of instructions and cache misses, which `counts --write` stores.
 const CEILINGS: &str = "benches/ceilings.json";
 
-/// The name by which [`needs::ALLOW_SKIP`] leaves out the counts.
+/// The name with which [`needs::ALLOW_SKIP`] skips the counts.
 const COUNTS: &str = "counts";
 
 /// Measures the release build against the goals.
@@ -25,7 +25,8 @@ pub fn bench(root: &Path, options: &[String]) -> Result<(), String> {
 }
 
 /// Compares counts with their ceilings, or stores new ceilings with `--write`. The library is the
-/// same in every build of the command: `crates/cli/build.rs` builds it with the profile `capture`.
+/// same in every build of the command, because `crates/cli/build.rs` builds it with the profile
+/// `capture`.
 pub fn counts(root: &Path, options: &[String]) -> Result<(), String> {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     match options[..] {
@@ -35,8 +36,8 @@ pub fn counts(root: &Path, options: &[String]) -> Result<(), String> {
     }
 }
 
-/// Compares the counts of a command that has been built, unless [`needs::ALLOW_SKIP`] names them:
-/// then the list of skipped tests, the file at `skips`, has a line for it.
+/// Compares the counts of a command that was built before, unless [`needs::ALLOW_SKIP`] contains
+/// them: then it adds a line to the list of skipped tests, the file at `skips`.
 pub fn check_counts(root: &Path, heaptide: &Path, skips: &Path) -> Result<(), String> {
     if !needs::may_be_missing(COUNTS) {
         return count(root, heaptide, "--check");
@@ -55,12 +56,12 @@ fn count(root: &Path, heaptide: &Path, what: &str) -> Result<(), String> {
     })
 }
 
-/// Writes the tables of the pages from the stored results.
+/// Writes the tables of the documents from the stored results.
 pub fn write_tables(root: &Path) -> Result<(), String> {
     run(&mut python(root, "benches/tables.py"))
 }
 
-/// A problem for each page whose tables differ from the stored results.
+/// Returns a problem for each document whose tables differ from the stored results.
 pub fn check_tables(root: &Path) -> Vec<Problem> {
     let checked = output(python(root, "benches/tables.py").arg("--check"));
     let says = checked.err().into_iter();

@@ -1,4 +1,4 @@
-//! The chores: each a list of programs to run, stopping at the first that fails.
+//! Tasks that run a list of programs, and stop at the first failure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -6,17 +6,17 @@ use std::process::{Child, Command};
 use crate::commands::{cargo_program, command, heaptide, output, run, shown, target};
 use crate::{benches, commits, library, needs, options, stack, text, tidy};
 
-/// The library that is loaded into programs: no test is built of it, so it is linted apart.
+/// The preloaded library: it has no tests, so it is linted separately.
 const PRELOAD: &str = "heaptide-preload";
 
-/// The crate with the SQL engine, whose dependencies take more time to compile than all else.
+/// The crate with the SQL engine, whose dependencies take longer to compile than everything else.
 const SQL: &str = "heaptide-sql";
 
-/// Its feature for queries on several machines, with which its tests are compiled: the engine is
-/// compiled once.
+/// Its feature for queries on several machines. Its tests use the feature, so that the engine is
+/// compiled only once.
 const CLUSTER: &str = "heaptide-sql/cluster";
 
-/// What a change has to pass: everything, or all but the crate with the SQL engine.
+/// Runs the required checks for everything, or without the SQL engine.
 pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     needs::all_here(root)?;
     cargo(root, &["fmt", "--all", "--check"])?;
@@ -44,7 +44,7 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     tests(start)?;
     let mut fuzz = start_fuzz(root)?;
     let rest = tests(&["test", "--doc"]).and_then(|()| models(root));
-    // Counts are the same beside the fuzz targets, which keep one core busy.
+    // Counts do not depend on load, so the fuzz targets may keep one core busy meanwhile.
     let counted = benches::check_counts(root, &command(root), &skips);
     let fuzzed = fuzz.wait().map_err(|error| format!("fuzz: {error}"))?;
     rest.and(counted)?;
@@ -56,7 +56,7 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the fuzz targets, which need one core for some minutes, on the same inputs each time.
+/// Starts the fuzz targets, which use one core for a few minutes, with the same inputs each time.
 fn start_fuzz(root: &Path) -> Result<Child, String> {
     let mut runner = Command::new(target(root).join("debug/heaptide-fuzz"));
     runner.args(["--seed", "1"]).current_dir(root);
@@ -64,18 +64,18 @@ fn start_fuzz(root: &Path) -> Result<Child, String> {
     runner.spawn().map_err(|error| format!("{}: {error}", shown(&runner)))
 }
 
-/// The variable that names a file to which each skipped test adds a line.
+/// The variable with the path of the list of skipped tests.
 const SKIPPED: &str = "HEAPTIDE_SKIPPED";
 
-/// Has cargo compile the crates of this workspace by clippy's driver, which is the compiler with
-/// more lints: so each crate is compiled once for lints and tests. `cargo clippy` passes options to
-/// the driver in the same way.
+/// Makes cargo compile the crates of this workspace with clippy's driver, the compiler with
+/// additional lints, so that each crate is compiled only once for lints and tests. Passes options
+/// to the driver like `cargo clippy`.
 fn lint_while_compiling(command: &mut Command) {
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
 }
 
-/// How many tests were skipped, and what each lacked.
+/// Describes how many tests were skipped, and their missing requirements.
 fn skipped(file: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let mut tests: Vec<&str> = text.lines().collect();
@@ -86,7 +86,7 @@ fn skipped(file: &Path) -> Result<String, String> {
     })
 }
 
-/// The models of the insert-only tables: every order of their steps, in a build of its own.
+/// Runs the loom models of the insert-only tables, in a separate build.
 fn models(root: &Path) -> Result<(), String> {
     let mut command = Command::new(cargo_program());
     command.args(["test", "--release", "--package", "heaptide-unwind", "--lib"]);
@@ -94,7 +94,7 @@ fn models(root: &Path) -> Result<(), String> {
     run(command.current_dir(root))
 }
 
-/// The rules over sources and library; all problems are shown before it fails.
+/// Checks sources and library against the style rules, and prints all problems.
 pub fn tidy(root: &Path) -> Result<(), String> {
     tidy_with(root, &heaptide(root)?)
 }
@@ -119,7 +119,7 @@ fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
     }
 }
 
-/// The tests of what reads recordings, with another libc.
+/// Runs the tests of the reading crates with musl.
 pub fn musl(root: &Path) -> Result<(), String> {
     let crates = ["format", "unwind", "trace", "analysis", "query", "render"];
     let names = crates.map(|name| format!("heaptide-{name}"));
@@ -128,31 +128,31 @@ pub fn musl(root: &Path) -> Result<(), String> {
     cargo(root, &start.into_iter().chain(packages).collect::<Vec<_>>())
 }
 
-/// Unit tests of the crates that live in the program, under miri: `cargo +nightly xtask miri`.
+/// Runs unit tests of the in-process crates under miri: `cargo +nightly xtask miri`.
 pub fn miri(root: &Path) -> Result<(), String> {
     let mut command = Command::new(cargo_program());
     command.args(["miri", "test", "--lib"]);
     for package in ["heaptide-format", "heaptide-trace", "heaptide-unwind", "heaptide-recorder"] {
         command.args(["--package", package]);
     }
-    // Addresses are numbers in the profile, and what the recorder maps stays mapped.
+    // The profile stores addresses as numbers, and the recorder's mappings are never unmapped.
     let flags = "-Zmiri-permissive-provenance -Zmiri-ignore-leaks";
     run(command.env("MIRIFLAGS", flags).current_dir(root))
 }
 
-/// The documentation of all crates.
+/// Builds the documentation of all crates.
 pub fn doc(root: &Path) -> Result<(), String> {
     let mut command = Command::new(cargo_program());
     command.args(["doc", "--no-deps", "--workspace", "--exclude", "heaptide-embedded"]);
     run(command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root))
 }
 
-/// What dependencies may be: `deny.toml`.
+/// Checks dependencies against `deny.toml`.
 pub fn deny(root: &Path) -> Result<(), String> {
     cargo(root, &["deny", "check"])
 }
 
-/// The library that the command carries.
+/// Returns the library that is embedded in the command.
 fn built_library(heaptide: &Path) -> Result<PathBuf, String> {
     let path = output(Command::new(heaptide).arg("library").env_remove("HEAPTIDE_LIBRARY"))?;
     Ok(PathBuf::from(path.trim()))

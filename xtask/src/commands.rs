@@ -1,10 +1,10 @@
-//! Running programs, and where their results are.
+//! Runs programs, and returns paths of build results.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// What a program prints.
+/// Returns the standard output of a program.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let shown = shown(command);
     let done = command.output().map_err(|e| format!("{shown}: {e}"))?;
@@ -15,7 +15,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     String::from_utf8(done.stdout).map_err(|e| format!("{shown}: {e}"))
 }
 
-/// Runs a program to its end, its output passing through.
+/// Runs a program, with its output passed through.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let shown = shown(command);
     println!("== {shown}");
@@ -25,7 +25,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
-/// Builds the command as the tests do, and returns its path.
+/// Builds the command like the tests, and returns its path.
 pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
     output(
         Command::new(cargo_program())
@@ -35,22 +35,22 @@ pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
     Ok(command(root))
 }
 
-/// Where the command is when it has been built.
+/// Returns the path of the built command.
 pub fn command(root: &Path) -> PathBuf {
     target(root).join("debug/heaptide")
 }
 
-/// The cargo that runs this program.
+/// Returns the cargo that runs this program.
 pub fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
 
-/// The target directory.
+/// Returns the target directory.
 pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// A command as a person would type it, without the path of its program.
+/// Formats a command as a shell user would type it, without the directory of its program.
 pub fn shown(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(name).chain(command.get_args());

@@ -1,4 +1,4 @@
-//! The subjects of commits: `area: imperative`, of a width that every log shows whole.
+//! Checks the subjects of commits: `area: imperative`, short enough for every log.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use crate::commands::output;
 use crate::problem::Problem;
 
-/// Older commits are as they are.
+/// Older commits are exempt.
 const SINCE: &str = "e3099211d3fd174336ac5496f067a1461e19c29b";
 /// The longest subject, in characters.
 const SUBJECT: usize = 72;
 
-/// Returns the problems of subjects since a fixed commit. A shallow clone may not have it, and a
-/// tarball has no commits: there is nothing to check then.
+/// Returns the problems of subjects since a fixed commit. Checks nothing if that is missing, as in
+/// a shallow clone or a tarball.
 pub fn check(root: &Path) -> Vec<Problem> {
     let mut git = Command::new("git");
     git.args(["log", "--no-merges", "--format=%h %s", &format!("{SINCE}..HEAD")]);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subjects_have_an_area_and_a_width() {
+    fn subjects_have_an_area_and_a_maximal_width() {
         let is_good = |subject: &str| problem(("abc", subject)).is_none();
         assert!(is_good("unwind: keep return addresses in an array of their own"));
         assert!(is_good("cli,docs: rename a flag") && is_good("cli, docs: rename a flag"));

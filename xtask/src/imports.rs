@@ -1,5 +1,5 @@
-//! The direction of imports: no cycle among the files of a crate, and no import from a lower
-//! folder into a higher one.
+//! Checks the direction of imports: no cycles among the files of a crate, and no import from a
+//! lower folder into a higher one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,8 +7,8 @@ use crate::problem::Problem;
 use crate::rust_paths::{Module, Source};
 use crate::text::Text;
 
-/// The folders and files at the root of a crate, lowest first. Each imports from those before it
-/// only. Crates without a line here have no declared order.
+/// The folders and files at the root of a crate, lowest first. Each may import only from earlier
+/// ones. Crates that are not listed have no declared order.
 const LAYERS: &[(&str, &[&str])] = &[
     ("crates/recorder", &["sys", "store", "event", "api"]),
     ("crates/advise", &["finding", "material", "rule", "rules", "suppression", "advice"]),
@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
             "text",
             "quantity",
+            "binomial",
             "threads",
             "collections",
             "files",
@@ -60,7 +61,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/control",
-        &["error", "lead", "control", "status", "actions", "targets", "snapshots", "mover"],
+        &[
+            "error",
+            "lead",
+            "control",
+            "status",
+            "actions",
+            "targets",
+            "profiles",
+            "triggers",
+            "programs",
+            "snapshots",
+            "mover",
+        ],
     ),
     (
         "crates/cli",
@@ -72,6 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "monitors",
             "debuginfod",
             "options",
+            "ending",
             "settings",
             "launch",
             "output_name",
@@ -92,9 +106,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "crates/view",
         &[
             "error",
-            "refusal",
             "access",
-            "cache",
             "catalog",
             "live",
             "store",
@@ -112,20 +124,44 @@ const LAYERS: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
+    ("crates/http", &["refusal", "access", "cache", "connections"]),
+    (
+        "crates/serve",
+        &[
+            "error",
+            "family",
+            "target",
+            "watch",
+            "numbers",
+            "observed",
+            "places",
+            "own",
+            "collector",
+            "text",
+            "readings",
+            "profiles",
+            "access",
+            "app",
+            "pprof",
+            "otlp",
+            "routes",
+            "server",
+        ],
+    ),
     ("crates/top", &["error", "model", "source", "screen", "terminal", "run"]),
 ];
 
-/// All problems with the imports of the crates in these texts.
+/// Returns all problems with the imports of crates.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
     Rules { layers: LAYERS }.check(texts)
 }
 
-/// What is declared about crates.
+/// The declared order of a crate.
 struct Rules<'a> {
     layers: &'a [(&'a str, &'a [&'a str])],
 }
 
-/// An import of one file by another, at a line of the first.
+/// An import of one file by another, with its line.
 struct Import<'a> {
     from: &'a str,
     line: usize,
@@ -147,7 +183,7 @@ impl Rules<'_> {
     }
 }
 
-/// One problem for each shortest cycle; the first of those that share a file.
+/// Returns one problem per shortest cycle; of cycles that share a file, only the first.
 fn cycles(imports: &[Import]) -> Vec<Problem> {
     let mut graph: BTreeMap<&str, Vec<&Import>> = BTreeMap::new();
     for import in imports {
@@ -171,13 +207,13 @@ fn cycles(imports: &[Import]) -> Vec<Problem> {
     problems
 }
 
-/// Imports from a layer into a higher one, and files that are in no layer.
+/// Returns imports of a higher layer, and files that are in no layer.
 fn upward(sources: &BTreeMap<Module, Source>, imports: &[Import], order: &[&str]) -> Vec<Problem> {
     let top: BTreeMap<&str, &str> = sources
         .iter()
         .map(|(module, source)| (source.path, module.first().map_or("", String::as_str)))
         .collect();
-    // The root of the crate is above all.
+    // The root of the crate is above all layers.
     let rank = |name: &str| match name {
         "" => Some(order.len()),
         name => order.iter().position(|layer| *layer == name),
@@ -201,7 +237,7 @@ fn upward(sources: &BTreeMap<Module, Source>, imports: &[Import], order: &[&str]
     problems
 }
 
-/// The files of each crate, by its directory.
+/// Returns the files of each crate, by its directory.
 fn crates(texts: &[Text]) -> BTreeMap<&str, Vec<&Text>> {
     let root = |text: &Text| {
         let root =
@@ -221,7 +257,7 @@ fn crates(texts: &[Text]) -> BTreeMap<&str, Vec<&Text>> {
     crates
 }
 
-/// The sources of a crate by module, without those that only tests have.
+/// Returns the sources of a crate by module, excluding modules that only tests use.
 fn sources<'a>(files: &[&'a Text]) -> BTreeMap<Module, Source<'a>> {
     let read = |text: &&'a Text| {
         let source = Source::read(&text.path, &text.content)?;
@@ -234,7 +270,7 @@ fn sources<'a>(files: &[&'a Text]) -> BTreeMap<Module, Source<'a>> {
     sources
 }
 
-/// The imports between the files of a crate, each once, at its first line.
+/// Returns the imports between the files of a crate, each once, at its first line.
 fn imports<'a>(sources: &BTreeMap<Module, Source<'a>>) -> Vec<Import<'a>> {
     let mut imports = Vec::new();
     for source in sources.values() {
@@ -252,7 +288,7 @@ fn imports<'a>(sources: &BTreeMap<Module, Source<'a>>) -> Vec<Import<'a>> {
     imports
 }
 
-/// The imports of a shortest way from a file back to itself.
+/// Returns the imports on a shortest path from a file back to itself.
 fn shortest_cycle<'a>(
     graph: &BTreeMap<&str, Vec<&'a Import<'a>>>,
     start: &str,
@@ -298,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_reported_once_with_its_way() {
+    fn a_cycle_is_reported_once_with_its_path() {
         let files = [
             ("lib.rs", "mod a;\nmod b;\nmod c;\nuse a::A;\n"),
             ("a.rs", "//! A.\n\nuse crate::b::B;\n"),
@@ -311,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_takes_from_a_parent_that_exports_it_is_a_cycle() {
+    fn a_child_that_imports_from_a_parent_that_exports_it_is_a_cycle() {
         let files = [
             ("lib.rs", "mod a;\n"),
             ("a/mod.rs", "mod b;\nmod c;\npub use b::B;\n"),

@@ -1,5 +1,5 @@
-//! The rule over the in-program interface: the recorder's table, the two declarations of it and the
-//! page for users name the same functions.
+//! Checks that the recorder's function table, its declarations and the document for users list the
+//! same functions.
 
 use crate::problem::Problem;
 use crate::text::Text;
@@ -8,20 +8,20 @@ use crate::text::Text;
 pub const INTERFACE: &str = "crates/recorder/src/api/interface.rs";
 /// The macro with their names.
 const OPENING: &str = "macro_rules! interface_functions {";
-/// The object that the library exports them in.
+/// The exported object with the table.
 pub const TABLE: &str = "heaptide_interface";
-/// What each function's exported name begins with.
+/// The prefix of exported functions.
 const PREFIX: &str = "heaptide_";
-/// The declaration for C; it has the whole table.
+/// The declaration in C, which has the whole table.
 const HEADER: &str = "include/heaptide.h";
-/// The declaration for Rust; it may end before what it has no use for.
+/// The declaration in Rust, which may omit the last functions.
 const CRATE: &str = "crates/heaptide/src/interface.rs";
 /// The functions that Python looks up by name.
 const PYTHON: &str = "python/heaptide/_interface.py";
-/// The page that names each of them.
+/// The document that lists all functions.
 const PAGE: &str = "docs/interface.md";
 
-/// Problems of the interface in these texts.
+/// Returns problems of the interface.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
     let of = |path: &str| texts.iter().find(|text| text.path == path).map(|text| &*text.content);
     let Some(source) = of(INTERFACE) else {
@@ -54,7 +54,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     problems
 }
 
-/// The names that the library exports for programs: the table's, and the table itself.
+/// Returns the exported names: those in the table, and the table itself.
 pub fn exports(source: &str) -> impl Iterator<Item = String> {
     fields(source).into_iter().map(exported).chain([TABLE.to_string()])
 }
@@ -63,36 +63,36 @@ fn exported(field: &str) -> String {
     format!("{PREFIX}{field}")
 }
 
-/// The names in the recorder's list of functions, in order.
+/// Returns the names in the recorder's list of functions, in order.
 fn fields(source: &str) -> Vec<&str> {
     inside(source, OPENING).lines().filter_map(|line| line.trim().strip_suffix(',')).collect()
 }
 
-/// The pointers to functions in a struct of C, in order.
+/// Returns the function pointers in a C struct, in order.
 fn pointers_in_c(source: &str) -> Vec<&str> {
     let inside = inside(source, "struct heaptide_interface {");
     inside.split("(*").skip(1).filter_map(|rest| Some(rest.split_once(")(")?.0)).collect()
 }
 
-/// The same in a struct of Rust.
+/// Returns the function pointers in a Rust struct, in order.
 fn pointers_in_rust(source: &str) -> Vec<&str> {
     let fields = inside(source, "struct Table {").lines().filter_map(|line| line.split_once(": "));
     fields.filter(|(_, is)| is.contains("fn(")).map(|(name, _)| name.trim()).collect()
 }
 
-/// What is between an opening line and the line that closes it.
+/// Returns the text between an opening line and the line that closes it.
 fn inside<'a>(source: &'a str, opening: &str) -> &'a str {
     source.split(opening).nth(1).and_then(|rest| rest.split("\n}").next()).unwrap_or("")
 }
 
-/// The first words of the tuples in Python's list of functions.
+/// Returns the first strings of the tuples in Python's list of functions.
 fn looked_up(source: &str) -> Vec<&str> {
     let list = source.split("\n_FUNCTIONS = [").nth(1).and_then(|rest| rest.split("\n]").next());
     let lines = list.unwrap_or("").lines().map(|line| line.trim().trim_start_matches('('));
     lines.filter_map(|line| line.strip_prefix('"')?.split('"').next()).collect()
 }
 
-/// Where two lists of fields part, in a sentence.
+/// Describes the first difference of two lists of fields.
 fn difference(table: &[&str], declared: &[&str]) -> Option<String> {
     let longest = table.len().max(declared.len());
     let at = (0..longest).find(|&at| table.get(at) != declared.get(at))?;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_seen_in_each_language() {
+    fn agreement_is_detected_in_each_language() {
         assert_eq!(said("", ""), Vec::<String>::new());
         let exported: Vec<String> = exports(SOURCE).collect();
         assert_eq!(exported, ["heaptide_mark", "heaptide_turn", "heaptide_interface"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_in_rust_may_be_shorter_and_not_other() {
+    fn a_declaration_in_rust_may_be_shorter_but_not_different() {
         assert!(said(CRATE, &RUST.replace("mark", "turn"))[0].contains("field 0 is `turn`"));
         let longer = RUST.replace("usize),\n}", "usize),\n    turn: fn(),\n    more: fn(),\n}");
         assert!(said(CRATE, &longer)[0].contains("field 2 is `more`"));

@@ -1,4 +1,4 @@
-//! The rules over libheaptide.so: what it exports, and that it needs nothing.
+//! Checks libheaptide.so: its exports, and that it has no dependencies.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,13 +8,13 @@ use crate::commands::output;
 use crate::interface::{self, INTERFACE};
 use crate::problem::Problem;
 
-/// The table of hooks, from which the exports follow.
+/// The table of hooks, which determines the exports.
 pub const HOOKS: &str = "crates/preload/src/hooks.rs";
 
-/// What a command that attaches looks for (`crates/format/src/attachment.rs`).
+/// Symbols that an attaching command looks up (`crates/format/src/attachment.rs`).
 const ATTACHING: [&str; 3] = ["heaptide_attachment", "heaptide_attach", "heaptide_release"];
 
-/// Problems of the library at `path`.
+/// Returns problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     let source = |file: &str| {
         std::fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))
@@ -36,19 +36,19 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     Ok(says.concat().into_iter().map(|says| Problem::new(&shown, 0, says)).collect())
 }
 
-/// The symbols in the table of hooks: the second word of each line `KIND SYMBOL = BODY;`.
+/// Returns the symbols in the table of hooks: the second word of each line `KIND SYMBOL = BODY;`.
 pub fn hook_names(source: &str) -> BTreeSet<String> {
     let table = source.split("\nhooks! {").nth(1).and_then(|rest| rest.split("\n}").next());
     let lines = table.unwrap_or("").lines().filter(|line| line.contains('='));
     lines.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_string).collect()
 }
 
-/// The names that `nm` lists.
+/// Returns the names in the output of `nm`.
 fn symbols(listing: &str) -> BTreeSet<String> {
     listing.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_string).collect()
 }
 
-/// Exports and tables agree.
+/// Checks that exports and tables agree.
 fn exports(expected: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
     let missing = expected.difference(exported).map(|name| format!("`{name}` is not exported"));
     let extra = exported.difference(expected);
@@ -56,23 +56,23 @@ fn exports(expected: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<Stri
     missing.chain(extra).collect()
 }
 
-/// It loads without any other library, so that it loads under every libc.
+/// Checks that it needs no other library, so that it loads with every libc.
 fn needed(dynamic: &str) -> Vec<String> {
     let unwanted = ["(NEEDED)", "(TEXTREL)", "(RPATH)", "(RUNPATH)"];
     let found = dynamic.lines().filter(|line| unwanted.iter().any(|tag| line.contains(tag)));
     found.map(|line| format!("dynamic section: `{}`, expected none", line.trim())).collect()
 }
 
-/// It asks for no version of a symbol, so that it loads under every version of a libc.
+/// Checks that it needs no symbol versions, so that it loads with every version of a libc.
 fn needed_versions(versions: &str) -> Vec<String> {
     let found = versions.lines().filter(|line| line.contains("Version needs section"));
     found.map(|line| format!("`{}`, expected none", line.trim())).collect()
 }
 
-/// What compilers call on their own; every libc has these.
+/// Functions that compilers call implicitly; every libc has them.
 const ALWAYS_THERE: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"];
 
-/// Another strong import would keep a program without that symbol from starting.
+/// Checks imports: with any other strong import, a program without that symbol would not start.
 fn imports(undefined: &str) -> Vec<String> {
     let strong = undefined.lines().filter_map(|line| line.trim().strip_prefix("U "));
     let rare = strong.filter(|name| !ALWAYS_THERE.contains(name));

@@ -1,4 +1,4 @@
-//! The rules and chores of this repository, run by a program: `cargo xtask COMMAND`.
+//! The repository's checks and tasks: `cargo xtask COMMAND`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers
@@ -19,6 +19,7 @@ mod needs;
 mod options;
 mod package;
 mod problem;
+mod publish;
 mod readers;
 mod rust_paths;
 mod sanitizers;
@@ -53,6 +54,8 @@ usage: cargo xtask COMMAND
   package KIND…    builds packages: tarball, deb, rpm, wheel, container, or all
   package --check KIND…
                    the same, and tries each out in clean roots of Debian and musl (needs root)
+  publish [--dry-run]
+                   publishes the crates that users need; or builds each from its package
   book             builds the book of docs/SUMMARY.md with mdBook, and checks all of its links
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         "tables" => benches::write_tables(&root),
         "fuzz" => fuzz::run(&root, &arguments[1..]),
         "package" => package::package(&root, &arguments[1..]),
+        "publish" => publish::publish(&root, &arguments[1..]),
         "book" => book::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
@@ -103,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

@@ -1,4 +1,4 @@
-//! What the tests need from the system: `setup` installs it, `setup --check` lists it.
+//! System requirements of the tests: `setup` installs them, `setup --check` lists them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::commands::{output, run};
 use crate::readers::READERS;
 
-/// How to see whether something is here.
+/// How to check whether a requirement is met.
 enum Probe {
     /// A program in PATH.
     Program(&'static str),
@@ -18,11 +18,12 @@ enum Probe {
     PythonModule(&'static str),
     /// A file.
     File(&'static str),
-    /// Programs of gcc with this flag.
+    /// Support in gcc for programs with this flag.
     Gcc(&'static str),
 }
 
-/// One thing, and the Debian packages that bring it: the first that this release has is taken.
+/// A requirement, and the Debian packages that provide it: the first one that this release has is
+/// used.
 struct Need {
     probe: Probe,
     packages: &'static [&'static str],
@@ -76,6 +77,9 @@ const NEEDS: &[Need] = &[
     ),
     need(Probe::Program("dot"), &["graphviz"], "graphs, drawn"),
     need(Probe::Program("go"), &["golang-go"], "`go tool pprof`, a reader of exports"),
+    need(Probe::Program("prometheus"), &["prometheus"], "the reader of `heaptide serve`"),
+    need(Probe::Program("systemd-analyze"), &["systemd"], "the unit of `heaptide serve`, checked"),
+    need(Probe::PythonModule("yaml"), &["python3-yaml"], "its manifest, read"),
     need(Probe::Program("valgrind"), &["valgrind"], "counts of the recorder's instructions"),
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
@@ -108,7 +112,7 @@ const NEEDS: &[Need] = &[
     ),
 ];
 
-/// Where Debian and others keep shared libraries.
+/// Directories of shared libraries, on Debian and elsewhere.
 const LIBRARY_DIRECTORIES: &[&str] =
     &["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
@@ -148,27 +152,28 @@ impl Probe {
     }
 }
 
-/// Whether the directory has `NAME.so.VERSION`.
+/// Returns whether the directory has `NAME.so.VERSION`.
 fn holds_library(directory: &str, name: &str) -> bool {
     let start = format!("{name}.so.");
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     files.map(|file| file.file_name()).any(|file| file.to_string_lossy().starts_with(&start))
 }
 
-/// A test that is skipped where something is missing names what, and this variable allows it.
+/// This variable lists requirements without which tests may be skipped.
 pub const ALLOW_SKIP: &str = "HEAPTIDE_ALLOW_SKIP";
 
-/// Whether tests may do without what has this name: a list of names with commas, or `all`.
+/// Returns whether tests may be skipped without this requirement: the variable is a comma-separated
+/// list of names, or `all`.
 pub fn may_be_missing(name: &str) -> bool {
     let allowed = std::env::var(ALLOW_SKIP).unwrap_or_default();
     allowed.split(',').any(|word| word == "all" || word == name)
 }
 
-/// Prints each need and whether it is met.
+/// Prints each requirement and whether it is met.
 ///
 /// # Errors
 ///
-/// Something is missing.
+/// A requirement is not met.
 pub fn check(root: &Path) -> Result<(), String> {
     let line = |is_here, name: &str, package: &str, purpose: &str| {
         let state = if is_here { "here" } else { "missing" };
@@ -184,11 +189,12 @@ pub fn check(root: &Path) -> Result<(), String> {
     all_here(root)
 }
 
-/// Whether all is here that the tests need.
+/// Checks whether all requirements of the tests are met.
 ///
 /// # Errors
 ///
-/// Something is missing that [`ALLOW_SKIP`] does not name: what, and how to install it.
+/// A requirement that [`ALLOW_SKIP`] does not name is not met; the error describes how to install
+/// it.
 pub fn all_here(root: &Path) -> Result<(), String> {
     let needs = NEEDS.iter().filter(|need| !need.probe.is_here()).map(|need| need.probe.name());
     let readers = READERS.iter().filter(|reader| !reader.is_here(root)).map(|reader| reader.name);
@@ -205,8 +211,8 @@ pub fn all_here(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// Installs what is missing and not named by [`ALLOW_SKIP`]: as root on Debian; other systems get
-/// the names of the packages.
+/// Installs missing requirements that [`ALLOW_SKIP`] does not name: as root on Debian. On other
+/// systems it prints the names of the packages.
 ///
 /// # Errors
 ///
@@ -260,24 +266,24 @@ fn install_packages() -> Result<(), String> {
     }
 }
 
-/// The Rust target of programs that are linked with musl, and what the tests do with it.
+/// The Rust target of programs linked with musl, used by tests.
 pub const MUSL_TARGET: &str = "x86_64-unknown-linux-musl";
 const MUSL_PURPOSE: &str = "programs in Rust under another libc";
 
-/// Whether rustc has it.
+/// Returns whether rustc has this target.
 pub fn has_musl_target() -> bool {
     let mut rustc = Command::new("rustc");
     let library = output(rustc.args(["--print", "target-libdir", "--target", MUSL_TARGET]));
     library.is_ok_and(|path| Path::new(path.trim()).is_dir())
 }
 
-/// The package name that this release of Debian knows.
+/// Returns the name of the package in this release of Debian.
 fn package(need: &Need) -> &'static str {
     let known = |name: &&&str| output(Command::new("apt-cache").args(["show", name])).is_ok();
     need.packages.iter().find(known).unwrap_or(&need.packages[0])
 }
 
-/// Whether this process has all rights.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
@@ -287,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_tells_what_is_here_from_what_is_not() {
+    fn probes_distinguish_met_and_missing_needs() {
         assert!(Probe::Program("cargo").is_here());
         assert!(!Probe::Program("no-such-program-anywhere").is_here());
         assert!(!Probe::Library("libno-such-library").is_here());

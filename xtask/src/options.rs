@@ -1,4 +1,4 @@
-//! The page of options, `docs/options.md`: what the command itself says of its commands.
+//! Writes `docs/options.md` from the help of the commands.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,12 +14,12 @@ const HEAD: &str = "\
 What `heaptide COMMAND --help` prints. `cargo xtask options` wrote it; `cargo xtask tidy` compares.
 ";
 
-/// Writes the page anew.
+/// Writes the document.
 pub fn write(root: &Path) -> Result<(), String> {
     std::fs::write(root.join(PAGE), page(&heaptide(root)?)?).map_err(|e| format!("{PAGE}: {e}"))
 }
 
-/// A problem if the page says something else than the command.
+/// Returns a problem if the document differs from the help of the command.
 pub fn check(root: &Path, heaptide: &Path) -> Result<Vec<Problem>, String> {
     let written = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     let says = "differs from the help of the command; `cargo xtask options` writes it";
@@ -45,7 +45,7 @@ fn section(title: &str, help: &str) -> String {
     format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n"))
 }
 
-/// The commands that the overview lists, `help` itself apart.
+/// Returns the commands in the overview, except `help`.
 fn commands(overview: &str) -> Vec<&str> {
     let listed = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
     let rows = listed.take_while(|line| line.starts_with("  "));
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_off_the_overview() {
+    fn commands_are_parsed_from_the_overview() {
         let overview = "Records.\n\nUsage: heaptide <COMMAND>\n\nCommands:\n  run     Run a program,\n          \
                         and record\n  report  Show\n  help    Print\n\nOptions:\n  -h, --help\n";
         assert_eq!(commands(overview), ["run", "report"]);
     }
 
     #[test]
-    fn a_section_has_no_blank_ends_of_lines() {
+    fn a_section_has_no_trailing_spaces() {
         assert_eq!(section("x", "a  \nb\n\n"), "\n## x\n\n```text\na\nb\n```\n");
     }
 }

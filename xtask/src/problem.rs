@@ -1,8 +1,8 @@
-//! A place where a rule is broken, and how it is printed.
+//! A violation of a rule, with its location.
 
 use std::fmt;
 
-/// A place where a rule is broken.
+/// A violation of a rule, with its location.
 pub struct Problem {
     path: String,
     line: usize,
@@ -10,7 +10,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// At a line (0: the file as a whole).
+    /// Creates a problem at a line, or for the whole file with line 0.
     pub fn new(path: &str, line: usize, says: impl Into<String>) -> Problem {
         Problem { path: path.to_string(), line, says: says.into() }
     }

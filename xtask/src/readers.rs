@@ -1,25 +1,25 @@
-//! Programs that read exports in tests and that no Debian package has: pinned by version and hash
-//! in `tests/readers`, installed into the target directory.
+//! Programs that read exports in tests, and that are not Debian packages: pinned by version and
+//! hash in `tests/readers`, and installed into the target directory.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::commands::{run, target};
 
-/// A set of packages in a directory of its own below `target/readers`.
+/// A set of packages, with a directory in `target/readers`.
 pub struct Reader {
     /// The directory.
     directory: &'static str,
-    /// The name of this need.
+    /// The name of this requirement.
     pub name: &'static str,
-    /// What the tests use it for.
+    /// Its use in tests.
     pub purpose: &'static str,
     /// The files of `tests/readers` that pin it.
     pins: &'static [&'static str],
     install: fn(&Path, &Path) -> Result<(), String>,
 }
 
-/// All of them.
+/// All readers.
 pub const READERS: [Reader; 2] = [
     Reader {
         directory: "python",
@@ -37,17 +37,17 @@ pub const READERS: [Reader; 2] = [
     },
 ];
 
-/// The file that holds the pins of a complete installation.
+/// The file with the pins of a complete installation.
 const MARK: &str = "installed-pins";
 
 impl Reader {
-    /// Whether it is installed as pinned.
+    /// Returns whether the pinned versions are installed.
     pub fn is_here(&self, root: &Path) -> bool {
         let mark = target(root).join("readers").join(self.directory).join(MARK);
         std::fs::read_to_string(mark).is_ok_and(|mark| self.text(root) == Ok(mark))
     }
 
-    /// Installs it, in place of another version.
+    /// Installs it, replacing other versions.
     ///
     /// # Errors
     ///

@@ -1,31 +1,31 @@
-//! The paths that a Rust source names: which modules of its crate it takes something from.
+//! Extracts the paths in a Rust source, to find the modules that it imports.
 
 /// A module by its path from the root of the crate, which is empty.
 pub type Module = Vec<String>;
 
-/// A source, by what matters for imports.
+/// A source with the properties that matter for imports.
 pub struct Source<'a> {
     /// Its path from the root of the repository.
     pub path: &'a str,
-    /// The module it is.
+    /// The module that it defines.
     pub module: Module,
     /// The paths in it, outside of tests.
     pub paths: Vec<NamedPath>,
-    /// Modules in files of their own that only tests have.
+    /// Modules in separate files that only tests use.
     pub test_modules: Vec<Module>,
 }
 
-/// A path as it is written, where it is written.
+/// A path in a source, with its location.
 pub struct NamedPath {
     /// The line, from 1.
     pub line: usize,
-    /// The module that it is written in, which may be one inside of a file.
+    /// The module that contains it, which may be an inline module.
     within: Module,
     segments: Vec<String>,
 }
 
 impl Source<'_> {
-    /// Reads a source; none if its path is not one of a module.
+    /// Reads a source; `None` if its path is not that of a module.
     pub fn read<'a>(path: &'a str, content: &str) -> Option<Source<'a>> {
         let module = module_of(path)?;
         let mut reader = Reader {
@@ -42,8 +42,8 @@ impl Source<'_> {
 }
 
 impl NamedPath {
-    /// The module that it leads into; none if that is not one of this crate. `exists` tells which
-    /// modules have files.
+    /// Returns the module that it refers to; `None` if that is not in this crate. `exists` returns
+    /// whether a module has a file.
     pub fn target(&self, exists: impl Fn(&Module) -> bool) -> Option<Module> {
         let mut segments = self.segments.iter().map(String::as_str).peekable();
         let mut module = self.within.clone();
@@ -70,7 +70,7 @@ impl NamedPath {
                 break;
             }
         }
-        // A module inside of a file is in that file.
+        // An inline module belongs to the file of its parent.
         while !exists(&module) {
             module.pop()?;
         }
@@ -78,7 +78,7 @@ impl NamedPath {
     }
 }
 
-/// The module of a file below `src`.
+/// Returns the module of a file in `src`.
 fn module_of(path: &str) -> Option<Module> {
     let (_, inside) = path.split_once("/src/")?;
     let inside = inside.strip_suffix(".rs")?;
@@ -96,7 +96,7 @@ struct Token {
     text: String,
 }
 
-/// The tokens of a source that paths are made of; comments and literals are left out.
+/// Returns the tokens of a source that can form paths, without comments and literals.
 fn tokens(content: &str) -> Vec<Token> {
     let chars: Vec<char> = content.chars().collect();
     let (mut tokens, mut at, mut line) = (Vec::new(), 0, 1);
@@ -131,12 +131,12 @@ fn tokens(content: &str) -> Vec<Token> {
     tokens
 }
 
-/// The first place from `at` on where this holds, or the end.
+/// Returns the first position from `at` on where the condition holds, or the end.
 fn end_where(chars: &[char], at: usize, holds: impl Fn(usize) -> bool) -> usize {
     (at..chars.len()).find(|&at| holds(at)).unwrap_or(chars.len())
 }
 
-/// One past the string that begins here.
+/// Returns the end of the string that starts here.
 fn end_of_string(chars: &[char], start: usize) -> usize {
     let mut at = start + 1;
     while at < chars.len() && chars[at] != '"' {
@@ -145,7 +145,7 @@ fn end_of_string(chars: &[char], start: usize) -> usize {
     at + 1
 }
 
-/// One past the raw string that begins here, if one does.
+/// Returns the end of the raw string that starts here, if any.
 fn end_of_raw_string(chars: &[char], start: usize) -> Option<usize> {
     let before = start.checked_sub(1).map_or(' ', |before| chars[before]);
     if before.is_alphanumeric() || before == '_' {
@@ -167,7 +167,7 @@ fn end_of_raw_string(chars: &[char], start: usize) -> Option<usize> {
     Some(end_where(chars, open + 1, is_end) + 1 + hashes)
 }
 
-/// One past the character that begins here, or past the quote of a lifetime.
+/// Returns the end of the character literal that starts here, or of the quote of a lifetime.
 fn end_of_quote(chars: &[char], start: usize) -> usize {
     match (chars.get(start + 1), chars.get(start + 2)) {
         (Some('\\'), _) => end_where(chars, start + 3, |at| chars[at] == '\'') + 1,
@@ -176,11 +176,11 @@ fn end_of_quote(chars: &[char], start: usize) -> usize {
     }
 }
 
-/// Reads the paths out of tokens.
+/// Extracts paths from tokens.
 struct Reader {
     tokens: Vec<Token>,
     at: usize,
-    /// The module of the file, and those inside of it that are open.
+    /// The module of the file, followed by the enclosing inline modules.
     within: Vec<Module>,
     paths: Vec<NamedPath>,
     test_modules: Vec<Module>,
@@ -212,8 +212,8 @@ impl Reader {
             } else if self.text(1) == "::" && is_word(self.text(0)) {
                 self.inline_path();
             } else if ["::", "$"].contains(&self.text(0)) {
-                // The rest of a path with something else before it, such as a type; `$crate` of a
-                // macro, which is a path in the code that calls it.
+                // The rest of a path after something else, such as a type; or `$crate` of a macro,
+                // which is a path in the code that calls the macro.
                 self.at += 2;
             } else {
                 self.at += 1;
@@ -239,7 +239,7 @@ impl Reader {
         self.within.last().cloned().unwrap_or_default()
     }
 
-    /// Skips an item behind `#[cfg(test)]`: up to a semicolon, or the brace that closes it.
+    /// Skips an item after `#[cfg(test)]`: up to a semicolon, or its closing brace.
     fn skip_test_item(&mut self) {
         self.at += 7;
         while self.text(0) == "#" {
@@ -265,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// Reads what is behind `use`, or inside of its braces, with the path before it.
+    /// Reads the tree after `use`, or inside of its braces, with the preceding path.
     fn use_tree(&mut self, before: &mut Vec<String>) {
         let (length, line) = (before.len(), self.tokens.get(self.at).map_or(0, |token| token.line));
         loop {
@@ -322,7 +322,7 @@ fn is_word(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The paths of a source as they are written, with their lines.
+    /// Returns the paths of a source, with their lines.
     fn paths(content: &str) -> Vec<(usize, String)> {
         let source = Source::read("c/src/a/b.rs", content).expect("a module");
         source.paths.into_iter().map(|path| (path.line, path.segments.join("::"))).collect()
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn grouped_imports_are_taken_apart() {
+    fn grouped_imports_are_expanded() {
         let content = "use crate::{a, b::c, d::{self, e as f}};\npub use super::g::*;\n\
                        pub(crate) use std::{\n    fmt,\n};\n";
         let expected = [
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_code_are_found_and_those_in_texts_are_not() {
+    fn paths_in_code_are_found_and_those_in_literals_are_not() {
         let content = "fn f<'a>(x: &'a str) -> crate::a::B {\n    // crate::c\n    \
                        g(\"crate::d\", r#\"\"crate::e\"#, '\"', '\\'');\n    super::h::i(x)\n}\n\
                        /* crate::j */ fn k() -> impl Fn() + use<'a> {}\n";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_have_is_left_out() {
+    fn items_of_tests_are_skipped() {
         let content = "#[cfg(test)]\nuse crate::a;\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n    \
                        fn f() { crate::b::c() }\n}\n#[cfg(test)]\nmod made;\nuse crate::d;\n";
         assert_eq!(paths(content), [at(10, "crate::d")]);

@@ -1,4 +1,5 @@
-//! Test programs under UndefinedBehaviorSanitizer: what tests record is a program without mistakes.
+//! Runs test programs under UndefinedBehaviorSanitizer, to ensure that recorded programs are
+//! correct.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,16 +7,16 @@ use std::time::Duration;
 
 use crate::commands::target;
 
-/// Some programs run until a test ends them.
+/// Time limit; some programs run until a test ends them.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Programs that need nothing but a compiler, at least.
+/// The minimal number of programs that need only a compiler.
 const PROGRAMS_LEAST: usize = 100;
 
 /// Builds and runs all programs that need no flags of their own.
 ///
 /// # Errors
 ///
-/// The sanitizer reports something, or there are too few programs.
+/// The sanitizer reports an error, or there are too few programs.
 pub fn run_programs(root: &Path) -> Result<(), String> {
     let place = target(root).join("sanitizers");
     std::fs::create_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))?;
@@ -47,7 +48,7 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// None if the program needs more than a compiler: parts of others are no programs.
+/// Returns `None` if the program needs more than a compiler, as parts of other programs do.
 fn build(root: &Path, source: &Path, place: &Path) -> Option<PathBuf> {
     let is_c = source.extension().is_some_and(|e| e == "c");
     let program = place.join(source.file_name()?);
@@ -58,7 +59,7 @@ fn build(root: &Path, source: &Path, place: &Path) -> Option<PathBuf> {
     compiler.status().is_ok_and(|status| status.success()).then_some(program)
 }
 
-/// What the program writes to standard error.
+/// Returns the program's standard error.
 fn report(program: &Path, place: &Path) -> Result<String, String> {
     let failed = |error| format!("{}: {error}", program.display());
     let path = place.join("stderr");

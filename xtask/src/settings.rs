@@ -1,4 +1,4 @@
-//! The table of environment variables in `docs/environment.md`, written from `heaptide-format`.
+//! Writes the table of environment variables in `docs/environment.md` from `heaptide-format`.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use heaptide_format::settings::Setting;
 use crate::problem::Problem;
 use crate::text::Text;
 
-/// The page that explains every variable.
+/// The document that explains every variable.
 pub const PAGE: &str = "docs/environment.md";
-/// What stands above the rows.
+/// The lines above the rows.
 const HEAD: &str = "| variable | read by | value | default |\n|---|---|---|---|\n";
 
-/// Writes the table anew.
+/// Writes the table.
 pub fn write(root: &Path) -> Result<(), String> {
     let path = root.join(PAGE);
     let failed = |e| format!("{PAGE}: {e}");
@@ -21,7 +21,7 @@ pub fn write(root: &Path) -> Result<(), String> {
     std::fs::write(path, page).map_err(failed)
 }
 
-/// A problem if the page has another table.
+/// Returns a problem if the document has a different table.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == PAGE).map(|text| &text.content);
     let is_current = page.is_none_or(|page| updated(page).as_ref() == Some(page));
@@ -30,7 +30,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     if is_current { Vec::new() } else { vec![Problem::new(PAGE, 0, what)] }
 }
 
-/// The page with the rows of today; none if it has no table.
+/// Returns the document with the current rows; `None` if it has no table.
 fn updated(page: &str) -> Option<String> {
     let start = page.find(HEAD)? + HEAD.len();
     let end = start + page[start..].find("\n\n")? + 1;

@@ -1,5 +1,5 @@
-//! The rule over the stack that the recorder needs: no function of libheaptide.so, with all that it
-//! calls, takes more of the program's stack than [`MOST`]. Read from the machine code.
+//! Checks the stack usage of the recorder: no function of libheaptide.so, including its callees,
+//! may take more of the program's stack than [`MOST`]. Analyses the machine code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::process::Command;
 use crate::commands::output;
 use crate::problem::Problem;
 
-/// Bytes of the program's stack that a call of the library may take.
+/// The most bytes of the program's stack that a call into the library may take.
 const MOST: u64 = 2048;
 /// Calls of this module run on another stack.
 const ELSEWHERE: &str = "own_stack";
 /// Bytes of a return address or a pushed register.
 const WORD: u64 = 8;
 
-/// Problems of the library at `path`.
+/// Returns problems of the library at `path`.
 pub fn check(path: &Path) -> Result<Vec<Problem>, String> {
     let options = ["--disassemble", "--no-show-raw-insn", "--no-addresses", "-M", "intel"];
     let listing = output(Command::new("objdump").args(options).arg(path))?;
@@ -27,7 +27,7 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, String> {
     }
     let mut deepest = Deepest { functions: &functions, known: BTreeMap::new(), cycles: Vec::new() };
     let called: BTreeSet<&str> = functions.values().flat_map(|f| f.calls.iter().copied()).collect();
-    // Exports, and what others call by its address.
+    // Exported functions, and those that are called by address.
     let entries = functions.keys().filter(|name| !called.contains(*name));
     let (name, bytes) = entries
         .filter(|name| !name.contains(ELSEWHERE))
@@ -42,14 +42,14 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, String> {
     Ok(says.into_iter().map(|says| Problem::new(&shown, 0, says)).collect())
 }
 
-/// A function: bytes of stack that it takes itself, and functions that it calls or jumps to.
+/// A function: bytes of its own stack frame, and functions that it calls or jumps to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Function<'a> {
     bytes: u64,
     calls: Vec<&'a str>,
 }
 
-/// The functions of a listing, by name.
+/// Returns the functions of a listing, by name.
 fn functions(listing: &str) -> BTreeMap<&str, Function<'_>> {
     let mut functions = BTreeMap::new();
     let (mut name, mut function, mut depth) = ("", Function::default(), 0u64);
@@ -67,7 +67,7 @@ fn functions(listing: &str) -> BTreeMap<&str, Function<'_>> {
             "pop" => depth = depth.saturating_sub(WORD),
             "sub" => depth += by.unwrap_or(0),
             "add" => depth = depth.saturating_sub(by.unwrap_or(0)),
-            // What follows was jumped to from before the epilogue.
+            // The following code is reached by jumps from before the epilogue.
             "ret" => depth = function.bytes,
             _ => {}
         }
@@ -86,13 +86,13 @@ fn functions(listing: &str) -> BTreeMap<&str, Function<'_>> {
     functions
 }
 
-/// A number as the listing has it: `0x28`, or `0xffffffffffffff80` for one below zero.
+/// Parses a number of the listing: `0x28`, or `0xffffffffffffff80` for a negative one.
 fn number(text: &str) -> Option<u64> {
     let number = u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
     i64::try_from(number).is_ok().then_some(number)
 }
 
-/// The stack that functions take with all that they call.
+/// The stack usage of functions, including their callees.
 struct Deepest<'a> {
     functions: &'a BTreeMap<&'a str, Function<'a>>,
     known: BTreeMap<&'a str, u64>,
@@ -100,8 +100,8 @@ struct Deepest<'a> {
 }
 
 impl<'a> Deepest<'a> {
-    /// Bytes of stack of a function, its return address included. `callers` are those that led
-    /// here.
+    /// Returns the stack usage of a function in bytes, including its return address. `callers` are
+    /// the functions on the current path.
     fn of(&mut self, name: &'a str, callers: &mut Vec<&'a str>) -> u64 {
         if let Some(&known) = self.known.get(name) {
             return known;
@@ -122,7 +122,7 @@ impl<'a> Deepest<'a> {
         all
     }
 
-    /// The calls that take the most, outermost first.
+    /// Returns the deepest chain of calls, outermost first.
     fn path(&self, name: &'a str) -> Vec<String> {
         let mut path = Vec::new();
         let mut next = Some(name);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_calls_itself_is_told() {
+    fn recursion_is_reported() {
         let functions =
             functions("<a>:\n\tcall   <b>\n\n<b>:\n\tcall   <a>\n\n<c>:\n\tcall   <c>\n");
         let (known, cycles) = (BTreeMap::new(), Vec::new());

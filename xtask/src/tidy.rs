@@ -1,4 +1,4 @@
-//! The rules of the house that a program can hold the sources to.
+//! Checks the style rules of the repository.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ pub const COLUMNS: usize = 100;
 const LINES: usize = 800;
 /// Files that commands wrote, with scripts of others in them.
 const WRITTEN: &str = "docs/gallery/";
-/// What counts as source.
+/// Suffixes of sources.
 const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
-/// The page that explains every variable.
+/// The document that explains every variable.
 const VARIABLES_PAGE: &str = settings::PAGE;
 
-/// The page that lists what the recorder stands in front of.
+/// The document that lists the interposed functions.
 const HOOKS_PAGE: &str = "docs/hooks.md";
 
-/// All problems of these texts.
+/// Returns all problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
     let rules = [first_line, columns, words, danger, length, dependencies, english::check];
     let mut problems: Vec<Problem> =
@@ -34,7 +34,7 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
     problems
 }
 
-/// The first line of a source says what the file is for.
+/// The first line of a source describes the purpose of the file.
 fn first_line(text: &Text) -> Vec<Problem> {
     if !text.ends_with(SOURCES) {
         return Vec::new();
@@ -53,8 +53,8 @@ fn first_line(text: &Text) -> Vec<Problem> {
     vec![Problem::new(&text.path, 1, says)]
 }
 
-/// Lines fit beside each other on a screen. For code in Rust the formatter has the say; elsewhere
-/// a line with a string in it may not be breakable.
+/// Lines must fit on a screen. The formatter decides about Rust code; in other languages a line
+/// with a string may have no place to break.
 fn columns(text: &Text) -> Vec<Problem> {
     if !text.ends_with(SOURCES) {
         return Vec::new();
@@ -71,9 +71,9 @@ fn columns(text: &Text) -> Vec<Problem> {
         .collect()
 }
 
-/// Words that do not stay in a finished source, and paths that exist on one machine only.
+/// Rejects words that must not stay in a finished source, and paths of one machine.
 fn words(text: &Text) -> Vec<Problem> {
-    // In two halves each, so that this file keeps its own rule.
+    // Split, so that this file passes its own check.
     let forbidden = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -97,9 +97,9 @@ fn words(text: &Text) -> Vec<Problem> {
     problems
 }
 
-/// Code that the compiler cannot check stays in the crate that lives in the program, in the file
-/// through which programs in Rust reach it, in the files that start programs
-/// and attach to them, and in guests.
+/// Code that the compiler cannot check is allowed only in the in-process crates, in the file with
+/// the program's interface for Rust, in the files that start programs and attach to them, and in
+/// test programs.
 fn danger(text: &Text) -> Vec<Problem> {
     const KEYWORD: &str = concat!("un", "safe");
     let places = [
@@ -132,8 +132,8 @@ fn length(text: &Text) -> Vec<Problem> {
     vec![Problem::new(&text.path, lines, format!("{lines} lines, the limit is {LINES}; split it"))]
 }
 
-/// Each dependency says what it is for, on its line or on the line above. The workspace's table has
-/// versions only; the members that use it say what for.
+/// Each dependency has a comment on its purpose, on its line or the line above. The workspace's
+/// table has only versions; the members that use it have the comments.
 fn dependencies(text: &Text) -> Vec<Problem> {
     if !text.path.ends_with("Cargo.toml") {
         return Vec::new();
@@ -154,7 +154,7 @@ fn dependencies(text: &Text) -> Vec<Problem> {
     problems
 }
 
-/// Every variable that the recorder or the command reads is explained.
+/// Every variable that the recorder or the command reads must be documented.
 fn variables(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
     let explained = page.map(|text| variable_names(&text.content)).unwrap_or_default();
@@ -172,7 +172,7 @@ fn variables(texts: &[Text]) -> Vec<Problem> {
     problems
 }
 
-/// Every function that the recorder stands in front of is on the page that lists them.
+/// Every interposed function must be in the document that lists them.
 fn hooks(texts: &[Text]) -> Vec<Problem> {
     let of = |path: &str| texts.iter().find(|text| text.path == path);
     let Some(table) = of(library::HOOKS) else {
@@ -184,7 +184,7 @@ fn hooks(texts: &[Text]) -> Vec<Problem> {
     missing.map(|name| Problem::new(HOOKS_PAGE, 0, format!("does not list `{name}`"))).collect()
 }
 
-/// Names of the form `HEAPTIDE_…`.
+/// Returns names of the form `HEAPTIDE_…`.
 fn variable_names(content: &str) -> BTreeSet<String> {
     const PREFIX: &str = "HEAPTIDE_";
     let of_a_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';

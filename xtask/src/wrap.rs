@@ -1,11 +1,11 @@
-//! Wraps comments that are too wide, which the formatter leaves alone.
+//! Wraps comments that are too wide, which the formatter does not change.
 
 use std::path::Path;
 
 use crate::text;
 use crate::tidy::COLUMNS;
 
-/// Rewrites the files whose comments are too wide; says which.
+/// Wraps wide comments in all files, and prints the names of changed files.
 pub fn all(root: &Path) -> Result<(), String> {
     for text in text::all(root)?.iter().filter(|text| text.ends_with(&[".rs", ".c", ".cpp", ".h"]))
     {
@@ -19,15 +19,15 @@ pub fn all(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A comment line taken apart.
+/// A parsed comment line.
 struct Line<'a> {
     /// Indentation and marker.
     head: &'a str,
-    /// What follows the marker and one space.
+    /// The text after the marker and one space.
     body: &'a str,
 }
 
-/// The text with wide comments wrapped.
+/// Returns the text with wide comments wrapped.
 fn wrap(content: &str) -> String {
     let mut out = Vec::new();
     let mut fenced = false;
@@ -64,12 +64,13 @@ fn comment(line: &str) -> Option<Line<'_>> {
     Some(Line { head, body: rest.strip_prefix(' ').unwrap_or(rest) })
 }
 
-/// Prose and items of lists flow; tables, headings, fences and indented pictures do not.
+/// Returns whether a line can be reflowed: prose and list items can; tables, headings, fences and
+/// indented code cannot.
 fn flows(body: &str) -> bool {
     !body.is_empty() && !body.starts_with(['|', '#', ' ']) && !body.starts_with("```")
 }
 
-/// The width of a list item's bullet, 0 for prose.
+/// Returns the width of a list item's bullet, 0 for prose.
 fn bullet(body: &str) -> usize {
     if body.starts_with("- ") || body.starts_with("* ") {
         return 2;
@@ -78,7 +79,7 @@ fn bullet(body: &str) -> usize {
     if digits > 0 && body[digits..].starts_with(". ") { digits + 2 } else { 0 }
 }
 
-/// One past the last line of the paragraph or item that starts at `from`.
+/// Returns the end of the paragraph or item that starts at `from`.
 fn paragraph(lines: &[&str], from: usize) -> usize {
     let Some(first) = comment(lines[from]) else {
         return from + 1;
@@ -94,7 +95,7 @@ fn paragraph(lines: &[&str], from: usize) -> usize {
     from + 1 + lines[from + 1..].iter().take_while(goes_on).count()
 }
 
-/// The lines of a paragraph, filled anew.
+/// Reflows the lines of a paragraph.
 fn fill(lines: &[&str]) -> Vec<String> {
     let parts: Vec<Line> = lines.iter().filter_map(|line| comment(line)).collect();
     let head = parts[0].head;
@@ -113,7 +114,7 @@ fn fill(lines: &[&str]) -> Vec<String> {
     filled
 }
 
-/// A wide line of code with a comment behind it: the comment goes above.
+/// Moves the comment of a wide line of code to a line above.
 fn trailing(line: &str) -> Vec<String> {
     match line.find(" // ") {
         Some(at) if is_wide(line) && !line.contains('"') => {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn items_hang_and_stay_apart() {
+    fn items_keep_hanging_indents_and_stay_separate() {
         let after = wrap(&format!("//! - {}\n//! - second\n", words(20)));
         let lines: Vec<&str> = after.lines().collect();
         assert!(lines[0].starts_with("//! - words") && lines[1].starts_with("//!   words"));
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_behind_wide_code_goes_above() {
+    fn a_comment_after_wide_code_moves_above_it() {
         let after = wrap(&format!("    let x = 1; // {}\n", words(15)));
         assert_eq!(after, format!("    // {}\n    let x = 1;\n", words(15)));
     }

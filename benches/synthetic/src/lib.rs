@@ -1,8 +1,8 @@
-//! A made-up recording of any number of distinct stacks: what reading at scale is measured on.
+//! Synthetic recordings with any number of distinct stacks, to measure reading at scale.
 //!
-//! Stacks are 40 frames deep and share their outer part with the one before, some four frames being
-//! new, as in a compiler. Functions have names as C++ has them, of 200 characters on average; one
-//! has 30,000. Equal plans make equal recordings.
+//! Stacks are 40 frames deep and share their outer part with the previous one, with about four new
+//! frames, like in a compiler. Functions have names like those of C++, of 200 characters on
+//! average; one has 30,000. Equal plans create equal recordings.
 
 #![forbid(unsafe_code)]
 
@@ -20,27 +20,27 @@ use serde::Serialize;
 use crate::names::Function;
 use heaptide_fixtures::Random;
 
-/// Frames of a stack.
+/// Frames per stack.
 pub const DEPTH: usize = 40;
-/// The process of the recording.
+/// The process id in the recording.
 pub const PID: u32 = 4242;
-/// Places that call, of a function at most.
+/// The most call sites per function.
 pub(crate) const CALLS: u64 = 3;
-/// Functions of a recording, at most; there are fewer where there are few stacks.
+/// The most functions of a recording; recordings of few stacks have fewer.
 const FUNCTIONS: u32 = 120_000;
 
-/// What is written.
+/// The parameters of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Distinct stacks.
     pub stacks: u32,
-    /// Another one makes another recording of the same kind.
+    /// Different seeds create different recordings of the same kind.
     pub seed: u64,
 }
 
-/// Writes a sealed recording into a directory, which is made.
+/// Writes a sealed recording into a new directory.
 ///
-/// Errors: the directory is there already, or cannot be written.
+/// Errors: the directory already exists, or cannot be written.
 ///
 /// ```
 /// use heaptide_synthetic::{Plan, write};
@@ -71,7 +71,7 @@ pub fn write(directory: &Path, plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// `symbols.json`.
+/// The contents of `symbols.json`.
 #[derive(Serialize)]
 struct Symbols<'a> {
     version: u32,

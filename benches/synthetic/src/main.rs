@@ -1,4 +1,4 @@
-//! `heaptide-synthetic STACKS DIRECTORY [SEED]`: writes a sealed recording of so many stacks.
+//! `heaptide-synthetic STACKS DIRECTORY [SEED]`: writes a sealed recording of this many stacks.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr)] // a tool for developers

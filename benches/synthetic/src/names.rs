@@ -1,10 +1,10 @@
-//! Functions with the names that C++ gives them: namespaces, templates, arguments.
+//! Functions with names like those of C++: namespaces, templates, arguments.
 
 use heaptide_fixtures::Random;
 
-/// Characters of the names, on average.
+/// The average length of names, in characters.
 const MEAN: u64 = 200;
-/// Characters of the longest one.
+/// The length of the longest name, in characters.
 pub(crate) const LONGEST: usize = 30_000;
 
 const SPACES: [&str; 12] = [
@@ -66,17 +66,17 @@ const OWNERS: [&str; 5] =
 pub(crate) struct Function {
     /// Index into [`crate::profile::MODULES`].
     pub(crate) module: u32,
-    /// Demangled.
+    /// The demangled name.
     pub(crate) name: String,
     pub(crate) file: String,
 }
 
-/// The function whose name is [`LONGEST`], innermost of one stack.
+/// The function with the name of [`LONGEST`] characters, innermost in one stack.
 pub(crate) const LONG: u64 = 0;
-/// `operator new`, innermost of many.
+/// `operator new`, innermost in many stacks.
 pub(crate) const NEW: u64 = 1;
 
-/// So many functions of distinct names.
+/// Returns `count` functions with distinct names.
 pub(crate) fn functions(count: u32, random: &mut Random) -> Vec<Function> {
     let function = |index: u32| {
         let (module, name) = match u64::from(index) {
@@ -90,8 +90,8 @@ pub(crate) fn functions(count: u32, random: &mut Random) -> Vec<Function> {
     (0..count).map(function).collect()
 }
 
-/// A name that ends on the number of its function. Every fifth is of a container of the standard
-/// library.
+/// Returns a name that ends with the number of its function. Every fifth belongs to a container of
+/// the standard library.
 fn name(index: u32, random: &mut Random) -> String {
     let length = (60 + random.geometric(MEAN - 95, 2_000)) as usize;
     let mut name = match random.below(5) {
@@ -107,7 +107,7 @@ fn name(index: u32, random: &mut Random) -> String {
     name
 }
 
-/// Opens a list and adds types until the name has so many characters.
+/// Opens a list and adds types until the name has `length` characters.
 fn list(name: &mut String, open: char, length: usize, random: &mut Random) {
     name.push(open);
     name.push_str(random.one(&TYPES));
@@ -117,7 +117,7 @@ fn list(name: &mut String, open: char, length: usize, random: &mut Random) {
     }
 }
 
-/// Templates within templates, as deep as a name can be.
+/// Returns nested templates, as deep as a name can be.
 fn long(random: &mut Random) -> String {
     let (open, close) = ("app::detail::Chain<int, ", ">");
     let levels = LONGEST / (open.len() + close.len()) - 4;

@@ -1,4 +1,4 @@
-//! The profile: extents as the recorder writes them, stacks as they come one after another.
+//! Writes the profile: extents like those of the recorder, with one stack after the other.
 
 use heaptide_format::{
     ADDRESS_BITS, EXTENT_HEADER, EXTENT_MAGIC, End, ExtentHeader, FileHeader, Kind, Lane, MAGIC,
@@ -11,33 +11,33 @@ use crate::names::{Function, LONG, NEW};
 use crate::{CALLS, DEPTH, PID};
 use heaptide_fixtures::{Random, mix};
 
-/// The files that stacks go through.
+/// The modules in stacks.
 pub(crate) const MODULES: [&str; 2] = ["/opt/app/bin/synthetic", "/opt/app/lib/libstdc++.so.6"];
-/// Where the first is mapped; the others follow.
+/// The load address of the first module; the others follow.
 const MAPPED: u64 = 0x5500_0000_0000;
-/// Bytes from one module to the next.
+/// Distance of the addresses of modules, in bytes.
 const MODULE: u64 = 1 << 32;
-/// Bytes of code of a function.
+/// Bytes of code per function.
 const CODE: u64 = 0x400;
-/// Bytes of an extent.
+/// Bytes per extent.
 const EXTENT: u64 = 1 << 20;
 const LANES: [&str; 4] = ["synthetic", "worker-1", "worker-2", "worker-3"];
-/// Frames that a stack does not share with the one before, on average.
+/// The average number of frames that a stack does not share with the previous one.
 const NEW_FRAMES: u64 = 4;
 const SAMPLES: u64 = 64;
 const SECOND: u64 = 1_000_000_000;
 
-/// A module's build-id.
+/// Returns a module's build-id.
 pub(crate) fn build_id(module: u32) -> [u8; 1] {
     [0xa0 + module as u8]
 }
 
-/// The link-time address of a call in a function.
+/// Returns the link-time address of a call in a function.
 pub(crate) fn offset(function: u64, call: u64) -> u64 {
     function * CODE + 0x10 * call + 0xf
 }
 
-/// The bytes of a profile of so many stacks.
+/// Returns the bytes of a profile with `stacks` stacks.
 pub(crate) fn make(stacks: u32, functions: &[Function], random: &mut Random) -> Vec<u8> {
     let mut file = File::new();
     file.header.program = file.string(MODULES[0]);
@@ -77,20 +77,20 @@ pub(crate) fn make(stacks: u32, functions: &[Function], random: &mut Random) -> 
     file.finish()
 }
 
-/// A frame of the stack that is being made.
+/// A frame of the current stack.
 #[derive(Clone, Copy)]
 struct Frame {
     /// Its node.
     id: u32,
-    /// Where its calls lead is drawn from this.
+    /// The seed for the functions that it calls.
     seed: u64,
-    /// Frames that were made below it.
+    /// Number of frames created below it.
     children: u64,
     key: u64,
     parent: u32,
 }
 
-/// The next frame inwards, another one than those that were below this caller before.
+/// Returns the next frame inwards, different from the earlier ones below this caller.
 fn next_frame(
     stack: &mut [Frame],
     functions: &[Function],
@@ -116,11 +116,11 @@ fn next_frame(
     let module = u64::from(functions[function as usize].module);
     let address = MAPPED + module * MODULE + offset(function, seed % CALLS) + 1;
     let key = (module + 1) << ADDRESS_BITS | address;
-    // Room for the number of a child: of a sum no overflow.
+    // Shifted so that adding the number of a child does not overflow.
     Frame { id: 0, seed: seed >> 8, children: 0, key, parent }
 }
 
-/// A site with a few of many blocks live, and more of them at the peak.
+/// Creates a site with some of many blocks live, and more of them at the peak.
 fn site(node: u32, random: &mut Random) -> Site {
     let blocks = random.geometric(3, 12);
     let blocks = blocks << random.below(6);
@@ -165,11 +165,11 @@ fn count(lane: &mut Lane, site: &Site) {
     lane.freed_classes[given] += site.frees;
 }
 
-/// A profile as it grows.
+/// A profile under construction.
 struct File {
     header: FileHeader,
     bytes: Vec<u8>,
-    /// The extent that takes more records, by kind and lane: where it starts, and its head.
+    /// The extents that take more records, by kind and lane: start and header.
     open: Vec<(Kind, u32, usize, ExtentHeader)>,
     extents: u32,
 }
@@ -218,7 +218,7 @@ impl File {
         Frame { id, ..frame }
     }
 
-    /// Samples that rise to the peak and fall to what is live at the end.
+    /// Writes samples that rise to the peak and fall to the final live bytes.
     fn timeline(&mut self, live: u64) {
         let (peak, end, top) =
             (self.header.peak_bytes, self.header.end_time_ns, self.header.peak_time_ns);
@@ -234,7 +234,7 @@ impl File {
         }
     }
 
-    /// Appends a record to its lane's extent of the kind and returns its id.
+    /// Appends a record to the extent of its kind and lane, and returns its id.
     fn record(&mut self, kind: Kind, lane: u32, granule: u64, record: &[u8]) -> u32 {
         let needed = record.len() as u64;
         let found = self.open.iter().position(|open| (open.0, open.1) == (kind, lane));

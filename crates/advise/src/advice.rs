@@ -1,4 +1,4 @@
-//! The findings of a process, in order of what they save.
+//! Collects the findings of a process, sorted by what they save.
 
 use heaptide_analysis::model::Process;
 
@@ -8,23 +8,23 @@ use crate::rule::{Judged, Rule};
 use crate::rules::RULES;
 use crate::suppression::Suppressions;
 
-/// What the rules found in a process.
+/// The result of all rules for a process.
 #[derive(Debug)]
 pub struct Advice {
-    /// Findings that are not suppressed: those that save most first.
+    /// Findings that are not suppressed, largest savings first.
     pub findings: Vec<Finding>,
-    /// How many findings each suppression suppressed, in their order.
+    /// The number of findings that each suppression suppressed, in the order of suppressions.
     pub suppressed: Vec<usize>,
     /// Rules that lack data.
     pub unjudged: Vec<Unjudged>,
 }
 
-/// A rule that could not be judged.
+/// A rule that lacks data to judge a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Unjudged {
     /// The rule.
     pub rule: &'static Rule,
-    /// What recording would allow it, in words that follow "needs".
+    /// What a recording needs for the rule, as words that follow "needs".
     pub needs: &'static str,
 }
 
@@ -60,7 +60,7 @@ impl Advice {
             }
             None => true,
         });
-        // Sorting is stable: findings that save the same stay in the order of the rules.
+        // The sort is stable: findings with equal savings stay in the order of the rules.
         found.sort_by(|a, b| b.saves.part(process).total_cmp(&a.saves.part(process)));
         Advice { findings: found, suppressed, unjudged }
     }

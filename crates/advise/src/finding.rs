@@ -1,20 +1,20 @@
-//! What a rule found.
+//! The finding of a rule.
 
 use heaptide_analysis::model::{FrameId, Measures, Process, StackId};
 
-/// How certain a finding is.
+/// The certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Certainty {
-    /// The numbers show it, but what the change saves depends on what they do not show.
+    /// The numbers show it, but the savings depend on data that is not recorded.
     Possible,
     /// The numbers show it, and only unusual code would make the advice wrong.
     Likely,
-    /// The numbers can have no other reason.
+    /// The numbers have no other explanation.
     Certain,
 }
 
 impl Certainty {
-    /// Its name in texts and JSON.
+    /// Returns its name in texts and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Certainty::Possible => "possible",
@@ -24,7 +24,7 @@ impl Certainty {
     }
 }
 
-/// What a change would save, at most.
+/// Upper bounds of what a change would save.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Saves {
     /// Bytes of peak usage.
@@ -33,12 +33,12 @@ pub struct Saves {
     pub allocations: u64,
     /// Bytes that are live at the end.
     pub live_bytes: u64,
-    /// Resident bytes, which peak usage does not have.
+    /// Resident bytes, which are not part of peak usage.
     pub resident_bytes: u64,
 }
 
 impl Saves {
-    /// The largest part of what a process has that is saved.
+    /// Returns the largest saving relative to the process's total.
     pub fn part(&self, process: &Process) -> f64 {
         let totals = &process.totals;
         let of = |saved: u64, all: u64| saved as f64 / all.max(1) as f64;
@@ -48,18 +48,18 @@ impl Saves {
     }
 }
 
-/// Where in the program a finding is.
+/// The location of a finding in the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The frame of the owner, on the heaviest stack.
+    /// The frame of the owner, in the heaviest stack.
     pub frame: FrameId,
-    /// The heaviest stack, whole.
+    /// The heaviest stack, complete.
     pub stack: StackId,
-    /// The same from the owner outwards.
+    /// The heaviest stack from the owner outwards.
     pub owner: StackId,
-    /// How many stacks the finding is of.
+    /// The number of stacks of the finding.
     pub stacks: usize,
-    /// Sums over all of them.
+    /// Sums over all of these stacks.
     pub measures: Measures,
 }
 
@@ -68,15 +68,15 @@ pub struct Place {
 pub struct Finding {
     /// The name of the rule.
     pub rule: &'static str,
-    /// Where it is; none if it is of the process.
+    /// Its location; `None` if it concerns the whole process.
     pub place: Option<Place>,
-    /// What is wrong, in words that follow the name of the owner, or `the process`.
+    /// The problem, as words that follow the name of the owner, or `the process`.
     pub what: String,
-    /// Numbers that show it, a sentence each.
+    /// The numbers that show it, one sentence each.
     pub evidence: Vec<String>,
-    /// What to do, as an imperative sentence.
+    /// The remedy, as an imperative sentence.
     pub advice: String,
-    /// What that saves.
+    /// The savings of the remedy.
     pub saves: Saves,
     /// How certain it is.
     pub certainty: Certainty,

@@ -1,16 +1,16 @@
-//! Findings in words: what a recording shows that a change of the program would save, with
-//! evidence, and how certain that is.
+//! Findings in words: changes of the program that would save memory or allocations according to a
+//! recording, with evidence and certainty.
 //!
 //! ```text
 //! Process ─material─▶ Material ─rules─▶ Finding ─suppression─▶ Advice
 //! ```
 //!
-//! A rule is one file of `rules`: it reads the material and returns findings, or what a recording
-//! has to have that it can judge. A finding must be right when a reader opens the code, so each
-//! rule has limits, which are constants with their reason, and is silent below them.
+//! A rule is one file of `rules`: it reads the material and returns findings, or the data that a
+//! recording lacks. Findings must be correct when a reader looks at the code, so each rule has
+//! thresholds, which are constants with a reason, and reports nothing below them.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would panic
 
 mod advice;
 mod finding;

@@ -1,4 +1,4 @@
-//! What rules look at: stacks with their owners, by the line of code that allocates.
+//! The input of rules: stacks with their owners, grouped by the allocating line of code.
 
 use std::cmp::Reverse;
 
@@ -9,13 +9,13 @@ use rustc_hash::FxHashMap;
 
 use crate::finding::Place;
 
-/// What a process had live at several moments, in order of time: its snapshots. Its end is none of
-/// them, for there programs free what they had.
+/// Live memory of a process at several times, in order: its snapshots. The end of the process is
+/// not included, because programs free their data there.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// When, nanoseconds from the start of the process.
+    /// The times, in nanoseconds from the start of the process.
     pub times_ns: Vec<u64>,
-    /// The tables at these moments.
+    /// The tables at these times.
     pub processes: Vec<Process>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) measures: Measures,
 }
 
-/// Stacks that have the line of their owner in common.
+/// Stacks with the same line of their owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     /// The function.
@@ -37,22 +37,22 @@ pub(crate) struct Group {
     pub(crate) frame: FrameId,
     /// Its stacks.
     pub(crate) rows: Vec<Row>,
-    /// Sums over them.
+    /// Sums over these stacks.
     pub(crate) measures: Measures,
 }
 
-/// A process and what rules need of it.
+/// A process with the data that rules need.
 pub(crate) struct Material<'a> {
     pub(crate) process: &'a Process,
-    /// Who allocated.
+    /// The owners of allocations.
     pub(crate) owners: Owners,
-    /// By line of code, those that a finding may be of.
+    /// Groups, by line of code, for which there may be findings.
     pub(crate) groups: Vec<Group>,
     /// Earlier states, if there are snapshots.
     pub(crate) history: &'a History,
 }
 
-/// What tells lines of one function apart; without lines all of it is one.
+/// The key of a group; without line numbers a function is one group.
 type Key = (FunctionId, Option<u32>);
 
 impl<'a> Material<'a> {
@@ -78,17 +78,17 @@ impl<'a> Material<'a> {
         Material { process, owners, groups, history }
     }
 
-    /// A frame.
+    /// Returns a frame.
     pub(crate) fn frame(&self, id: FrameId) -> &'a Frame {
         &self.process.tables.frames[id.0 as usize]
     }
 
-    /// Whether the owner of a group is a function of Python.
+    /// Returns whether the owner of a group is a Python function.
     pub(crate) fn is_python(&self, group: &Group) -> bool {
         self.frame(group.frame).code == CodeKind::Python
     }
 
-    /// The frames inside the owner of a stack, innermost first: what it allocates through.
+    /// Returns the frames inside the owner of a stack, innermost first, through which it allocates.
     pub(crate) fn inside(&self, stack: StackId) -> impl Iterator<Item = &'a Frame> {
         let owner = self.owners.stack(stack);
         let mut at = stack;
@@ -102,8 +102,8 @@ impl<'a> Material<'a> {
         })
     }
 
-    /// The place of some rows of a group, of which there is at least one: `weight` finds the
-    /// heaviest.
+    /// Returns the location of some rows of a group, which must not be empty; `weight` determines
+    /// the heaviest.
     pub(crate) fn place(&self, rows: &[Row], weight: impl Fn(&Measures) -> u64) -> Option<Place> {
         let heaviest = rows.iter().max_by_key(|row| (weight(&row.measures), Reverse(row.stack)))?;
         let mut measures = Measures::default();
@@ -117,37 +117,36 @@ impl<'a> Material<'a> {
         })
     }
 
-    /// Whether a number of allocations is a part of all that is worth a finding.
+    /// Returns whether a number of allocations is large enough for a finding.
     pub(crate) fn is_many(&self, allocations: u64) -> bool {
         allocations >= ALLOCATIONS_MIN
             && allocations >= self.process.totals.allocations / PART_OF_ALL
     }
 
-    /// Whether bytes are a part of peak usage that is worth a finding.
+    /// Returns whether a number of bytes at peak is large enough for a finding.
     pub(crate) fn is_much(&self, bytes: u64) -> bool {
         bytes >= BYTES_MIN && bytes >= self.process.totals.peak_bytes / PART_OF_ALL
     }
 
-    /// Whether bytes that are allocated are a part of all of them that is worth a finding.
+    /// Returns whether a number of allocated bytes is large enough for a finding.
     pub(crate) fn is_part_of_bytes(&self, bytes: u64) -> bool {
         bytes >= self.process.totals.usable_bytes / PART_OF_ALL
     }
 }
 
-/// What is less than one part in so many of peak usage, or of all allocations, nobody would change
-/// a program for.
+/// Less than this fraction of peak usage, or of all allocations, is not worth a change.
 const PART_OF_ALL: u64 = 100;
 /// Fewer allocations take less than a millisecond.
 const ALLOCATIONS_MIN: u64 = 10_000;
-/// Less than a few pages is lost in what a program needs to start.
+/// Less than a few pages is normal for the start of a program.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// Usable bytes of the smallest blocks of glibc. Whether a request is tiny or has slack: larger
-/// ones may have slack, and for others the number of blocks is the matter.
+/// The usable size of glibc's smallest blocks, which separates tiny blocks from those with slack:
+/// larger blocks may have slack, for smaller ones the number of blocks matters.
 pub(crate) const TINY_MAX: u64 = 24;
 
-/// Whether a reader can open the code of an owner and change it: it has a name, and is no part of a
-/// runtime or of the C library, which own a stack only where nothing else does.
+/// Returns whether a reader can open and change the code of an owner: it has a name, and does not
+/// belong to a runtime or to the C library, which own a stack only if nothing else does.
 fn can_be_advised(process: &Process, frame: &Frame, role: Role) -> bool {
     let is_code = frame.code == CodeKind::Python || role == Role::Owner;
     is_code && frame.function.is_some() && !frame.is_scope() && !is_of_libc(process, frame)

@@ -1,37 +1,37 @@
-//! What a rule is, and what several of them need.
+//! Rules, and code that several of them share.
 
 use heaptide_analysis::model::Scope;
 
 use crate::finding::Finding;
 use crate::material::Material;
 
-/// A rule: a fault that a recording can show.
+/// A rule: a problem that a recording can show.
 #[derive(Debug)]
 pub struct Rule {
     /// Its name, in texts, JSON and suppressions.
     pub name: &'static str,
-    /// The fault in a few words, which begin a sentence.
+    /// The problem in a few words, which start a sentence.
     pub title: &'static str,
-    /// The fault and its remedy in a few sentences.
+    /// The problem and its remedy in a few sentences.
     pub about: &'static str,
     pub(crate) judge: fn(&Material) -> Judged,
 }
 
-/// The judgement of a rule.
+/// The result of a rule.
 #[derive(Debug)]
 pub(crate) enum Judged {
-    /// What it found.
+    /// Its findings.
     Found(Vec<Finding>),
-    /// What a recording needs for it to judge, in words that follow "needs".
+    /// The data that a recording lacks, as words that follow "needs".
     Needs(&'static str),
 }
 
-/// What a rule needs that looks at stacks.
+/// The data that rules about stacks need.
 pub(crate) const NEEDS_STACKS: &str = "stacks: record with `--mode stacks`, the default";
 
-/// What a scope is called in a sentence: its value, and the attribute unless that is the usual one.
+/// Returns a scope's name for a sentence: its value, and its attribute unless that is the default.
 pub(crate) fn scope_name(scope: &Scope) -> String {
-    // Of several values that became one, their number follows.
+    // Several values that were folded are followed by their number.
     let folded = scope.value.rsplit_once(", ").filter(|(_, rest)| rest.ends_with(" values"));
     let value = folded.map_or(&*scope.value, |(range, _)| range);
     match &*scope.attribute {

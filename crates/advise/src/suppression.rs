@@ -1,4 +1,4 @@
-//! Which findings are known and meant: a rule, and a pattern of a function, module or file.
+//! Suppressions of known findings: a rule, and a pattern of a function, module or file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,16 +13,16 @@ use crate::rules::RULES;
 #[derive(Clone, Debug)]
 pub struct Suppression {
     text: String,
-    /// None stands for every rule.
+    /// `None` for every rule.
     rule: Option<&'static str>,
-    /// None stands for every place.
+    /// `None` for every location.
     pattern: Option<Pattern>,
 }
 
 /// The word for every rule.
 const ANY: &str = "all";
 
-/// A text that is no suppression: what is wrong with it.
+/// Why a text is no valid suppression.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadSuppression(String);
 
@@ -37,7 +37,7 @@ impl std::error::Error for BadSuppression {}
 impl FromStr for Suppression {
     type Err = BadSuppression;
 
-    /// `RULE`, or `RULE:[KIND:]REGEX`, in which the kind is function, module or file.
+    /// Syntax: `RULE`, or `RULE:[KIND:]REGEX`, where the kind is function, module or file.
     ///
     /// ```
     /// use heaptide_advise::Suppression;
@@ -85,27 +85,27 @@ impl fmt::Display for Suppression {
 pub struct Suppressions(Vec<Suppression>);
 
 impl Suppressions {
-    /// None at all.
+    /// Creates an empty list.
     pub fn none() -> Suppressions {
         Suppressions::default()
     }
 
-    /// These.
+    /// Creates a list of these.
     pub fn new(suppressions: Vec<Suppression>) -> Suppressions {
         Suppressions(suppressions)
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each, as it was written.
+    /// Returns the text of each.
     pub fn texts(&self) -> impl Iterator<Item = &str> + Clone {
         self.0.iter().map(|suppression| suppression.text.as_str())
     }
@@ -118,15 +118,15 @@ impl Suppressions {
     }
 }
 
-/// Suppressions, and the frames of a process that each pattern matches.
+/// Suppressions, with the frames of a process that each pattern matches.
 pub(crate) struct Matched<'a> {
     suppressions: &'a [Suppression],
     frames: Vec<Option<Vec<bool>>>,
 }
 
 impl Matched<'_> {
-    /// The first suppression of a finding, which has the rule and matches a frame of its heaviest
-    /// stack.
+    /// Returns the first suppression that applies to a finding: its rule matches, and its pattern
+    /// matches a frame of the heaviest stack.
     pub(crate) fn by(&self, process: &Process, finding: &Finding) -> Option<usize> {
         let stack = finding.place.as_ref().map_or(StackId(0), |place| place.stack);
         let mut all = self.suppressions.iter().zip(&self.frames);
@@ -140,9 +140,9 @@ impl Matched<'_> {
 }
 
 impl Finding {
-    /// The suppression of this finding: its rule, and the whole name of its owner.
+    /// Returns a suppression for this finding: its rule, and the full name of its owner.
     ///
-    /// The name of a function without one is that of [`Process::label`].
+    /// A function without a name has the name that [`Process::label`] returns.
     pub fn suppression(&self, process: &Process) -> String {
         match &self.place {
             Some(place) => {

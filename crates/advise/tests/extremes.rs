@@ -1,4 +1,4 @@
-//! Rules take any numbers: a profile is untrusted input, and no sum of its counters may panic.
+//! Rules accept any numbers: a profile is untrusted input, and no sum of its counters may panic.
 
 use heaptide_advise::{Advice, Finding, History, Suppressions};
 use heaptide_analysis::model::{End, Measure, Process, Recording, Sample, Scope, ScopeId, Window};
@@ -24,7 +24,7 @@ fn process() -> Process {
     process
 }
 
-/// A number that is small, large, or anything.
+/// Returns a number that is small, large, or random.
 fn number(random: &mut Random) -> u64 {
     let any = random.next();
     match any % 5 {
@@ -84,7 +84,7 @@ fn change(process: &mut Process, random: &mut Random) {
 }
 
 #[test]
-fn no_numbers_make_a_rule_panic() {
+fn rules_do_not_panic_on_any_numbers() {
     let mut random = Random::new(7);
     let mut process = process();
     let mut rules = std::collections::BTreeSet::new();

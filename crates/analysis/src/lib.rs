@@ -14,6 +14,7 @@
 #![deny(clippy::print_stdout)] // a failed write would end the command
 
 pub mod attribution;
+pub mod binomial;
 pub mod collections;
 mod error;
 pub mod files;

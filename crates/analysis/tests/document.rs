@@ -14,7 +14,7 @@ use heaptide_format as format;
 use heaptide_format::{
     Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane, Mark,
     Module, Name, Node, PythonLine, Sample, Scope, Shape, Site, StringHeader, Sums, TraceChunk,
-    TraceHead, TraceStart, UnrecordedProgram, Window,
+    TraceCut, TraceHead, TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -93,7 +93,7 @@ fn offsets_of_heads() {
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
-        python python_minor labellings
+        python python_minor labellings profile_limit profile_full_ns snapshots_removed
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);
@@ -158,6 +158,7 @@ fn offsets_of_traces() {
         ticks time_ns last_ticks last_time_ns scope tid node state number reserved
     );
     record!(TraceHead: magic version reserved);
+    record!(TraceCut: ticks time_ns chunks bytes);
     record!(TraceChunk:
         magic lane number raw_length packed_length reserved first_ticks last_ticks
     );
@@ -252,6 +253,7 @@ fn numbers() {
         ("TRACE_ON", format::TRACE_ON.to_string()),
         ("TRACE_FREE_STACKS", format::TRACE_FREE_STACKS.to_string()),
         ("TRACE_SCOPES", format::TRACE_SCOPES.to_string()),
+        ("TRACE_ENDS", format::TRACE_ENDS.to_string()),
         ("TRACE_WRITING", format::TRACE_WRITING.to_string()),
         ("TRACE_FULL", format::TRACE_FULL.to_string()),
         ("TRACE_MOVED", format::TRACE_MOVED.to_string()),

@@ -1,5 +1,6 @@
-//! Has a stopped thread make calls. Before each, the way back is on a stack: if this command is
-//! killed, the thread makes the call, and the kernel then puts its registers back.
+//! Makes calls in a stopped thread. Before each call, a signal frame on the stack restores the
+//! thread: if this command is killed, the thread finishes the call, and the kernel then restores
+//! its registers.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,18 +15,18 @@ use crate::memory::Memory;
 use crate::ptrace::{self, Event};
 use crate::threads::Stopped;
 
-/// Bytes of the stack for calls, settings and names below it.
+/// Bytes for the stack of calls, with settings and names below it.
 const ROOM: u64 = 512 << 10;
-/// Bytes at its beginning for arguments.
+/// Bytes at its start for arguments.
 const ARGUMENTS: u64 = 64 << 10;
-/// Bytes of a thread's own stack that are used before there is another one.
+/// Bytes of a thread's own stack to use before the separate stack exists.
 const OWN_STACK: u64 = 16 << 10;
 /// All signals.
 const ALL_SIGNALS: u64 = u64::MAX;
-/// Time between looks at a thread that runs.
+/// The interval at which a running thread is polled.
 const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
-/// A thread that makes calls. When it is done with, it continues where it was.
+/// A thread that makes calls. When this is dropped, it continues at its previous state.
 #[derive(Debug)]
 pub struct Caller<'a> {
     memory: &'a Memory,
@@ -34,21 +35,21 @@ pub struct Caller<'a> {
     before: Before,
     /// Memory in the program for calls.
     room: u64,
-    /// Whether the thread is at the call that puts its registers back.
+    /// Whether the thread is at the call that restores its registers.
     is_returning: bool,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug)]
 struct Returned {
-    /// Where a result is to be seen.
+    /// The value that it returned.
     value: u64,
 }
 
 impl<'a> Caller<'a> {
-    /// Gives a thread room for calls.
+    /// Allocates space for calls in a thread.
     ///
-    /// Errors: there is none, or the thread ended.
+    /// Errors: there is no space, or the thread ended.
     pub fn new(memory: &'a Memory, thread: Stopped, places: Places) -> io::Result<Caller<'a>> {
         let before = Before {
             registers: machine::settled(thread.tid, thread.registers)?,
@@ -57,7 +58,7 @@ impl<'a> Caller<'a> {
         };
         let mut caller = Caller { memory, thread, places, before, room: 0, is_returning: false };
         let top = machine::below_red_zone(&caller.before.registers);
-        // A stack that ends here ends the attempt, not the program.
+        // A stack that ends here must fail this attempt, not crash the program.
         memory.write(top - OWN_STACK, &[0; 8])?;
         const READ_AND_WRITE: u64 = 3;
         const PRIVATE_ANONYMOUS: u64 = 0x22;
@@ -67,14 +68,14 @@ impl<'a> Caller<'a> {
         Ok(caller)
     }
 
-    /// Where arguments are to be put.
+    /// Returns the address for arguments.
     pub fn arguments(&self) -> u64 {
         self.room
     }
 
-    /// Puts bytes there.
+    /// Writes bytes to the space for arguments.
     ///
-    /// Errors: there is no room for so many.
+    /// Errors: there are more bytes than space.
     pub fn put(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() as u64 > ARGUMENTS {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -82,9 +83,10 @@ impl<'a> Caller<'a> {
         self.memory.write(self.room, bytes)
     }
 
-    /// Calls a function; what it returns does not matter.
+    /// Calls a function whose result is ignored.
     ///
-    /// Errors: the thread ended, or the call takes too long. It continues by itself then.
+    /// Errors: the thread ended, or the call exceeds the time limit; then the thread finishes it
+    /// alone.
     pub fn call(&mut self, function: u64, arguments: [u64; 2], within: Duration) -> io::Result<()> {
         let [first, second] = arguments;
         let arguments = [first, second, 0, 0, 0, 0];
@@ -95,16 +97,16 @@ impl<'a> Caller<'a> {
 
     /// Calls a function that returns an address.
     ///
-    /// Errors: as of [`Caller::call`].
+    /// Errors: as for [`Caller::call`].
     pub fn call_for_address(&mut self, function: u64, within: Duration) -> io::Result<u64> {
         let call = Call { function, number: 0, arguments: [0; 6], is_asked: true };
         Ok(self.make(self.room + ROOM, call, within)?.value)
     }
 
-    /// Gives the process copies of descriptors, whatever namespaces it is in: by a socket of its
-    /// own. Returns their numbers there.
+    /// Copies descriptors into the process through a socket pair, which works across namespaces.
+    /// Returns their numbers there.
     ///
-    /// Errors: the process or the kernel refuses.
+    /// Errors: the process or the kernel rejects the calls.
     pub fn give(&mut self, pid: Pid, given: &[BorrowedFd<'_>]) -> io::Result<Vec<u64>> {
         const UNIX: u64 = 1;
         const DATAGRAM_CLOSED_BY_EXEC: u64 = 0o2_000_002;
@@ -119,7 +121,7 @@ impl<'a> Caller<'a> {
         let text = [IoSlice::new(b"x")];
         let rights = [ControlMessage::ScmRights(&numbers)];
         sendmsg::<()>(socket.as_raw_fd(), &text, &rights, MsgFlags::empty(), None)?;
-        // struct msghdr, struct iovec, a byte, and room for the rights.
+        // struct msghdr, struct iovec, a byte, and space for the descriptors.
         let (header, vector, byte, control) =
             (self.room + 64, self.room + 128, self.room + 160, self.room + 192);
         let bytes = (16 + 4 * given.len() as u64).next_multiple_of(8);
@@ -141,7 +143,8 @@ impl<'a> Caller<'a> {
         Ok(received)
     }
 
-    /// Moves a descriptor of the process above those that programs count on. Returns its number.
+    /// Moves a descriptor of the process above the numbers that programs may expect to be free.
+    /// Returns its number.
     ///
     /// Errors: the thread ended.
     pub fn move_up(&mut self, descriptor: u64) -> io::Result<u64> {
@@ -188,7 +191,7 @@ impl<'a> Caller<'a> {
         let places = self.places;
         let registers = machine::prepare(self.memory, &self.before, top, places, call)?;
         machine::set_registers(tid, registers)?;
-        // From here on the thread finds its way back alone.
+        // From here on the thread restores itself.
         self.is_returning = false;
         ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
         ptrace::resume_to_call(tid, 0)?;
@@ -214,7 +217,7 @@ impl<'a> Caller<'a> {
                     return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
                 }
                 Event::Nothing if Instant::now() > until => {
-                    self.thread.note_end(); // it runs, and returns by itself
+                    self.thread.note_end(); // it runs, and restores itself
                     return Err(io::Error::from(io::ErrorKind::TimedOut));
                 }
                 Event::Nothing => thread::sleep(LOOKS_EVERY),
@@ -222,7 +225,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Gives the memory for calls back.
+    /// Frees the memory for calls.
     ///
     /// Errors: the thread ended.
     fn give_back(&mut self) -> io::Result<()> {
@@ -234,7 +237,7 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Has the thread continue where it was.
+    /// Restores the thread's previous state.
     fn put_back(&mut self) -> io::Result<()> {
         let tid = self.thread.tid;
         if self.is_returning {
@@ -247,7 +250,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// How long a system call may take.
+/// The time limit of a system call.
 const WITHIN: Duration = Duration::from_secs(5);
 
 impl Drop for Caller<'_> {

@@ -1,4 +1,4 @@
-//! Why a process cannot be attached to: one line.
+//! The reason why a process cannot be attached to, in one line.
 
 use std::fmt;
 use std::fs;
@@ -8,17 +8,17 @@ use std::os::unix::fs::MetadataExt;
 use nix::errno::Errno;
 use nix::unistd::{Pid, Uid};
 
-/// A reason, as one line.
+/// A reason in one line.
 #[derive(Debug)]
 pub struct Error(String);
 
 impl Error {
-    /// An error with this text.
+    /// Creates an error with this text.
     pub fn new(text: impl Into<String>) -> Error {
         Error(text.into())
     }
 
-    /// The kernel refused access to a process.
+    /// The kernel denied access to a process.
     pub fn refused(pid: Pid, error: &io::Error) -> Error {
         const EIO: i32 = 5;
         if !std::path::Path::new(&format!("/proc/{pid}")).exists()
@@ -32,8 +32,7 @@ impl Error {
         Error(format!("cannot attach to process {pid}: {}", why(pid)))
     }
 
-    /// The process could not make the file that it is recorded into: its error number, 0 if there
-    /// is none.
+    /// The process could not create the file of its recording; `errno` is 0 if unknown.
     pub fn no_profile(pid: Pid, errno: u64) -> Error {
         let errno = Errno::from_raw(i32::try_from(errno).unwrap_or_default());
         let found = match errno {
@@ -54,7 +53,7 @@ impl Error {
     }
 }
 
-/// Why a process may not be traced.
+/// Explains why a process may not be traced.
 fn why(pid: Pid) -> String {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
     let own = Uid::effective();
@@ -62,8 +61,8 @@ fn why(pid: Pid) -> String {
     reason(own.is_root(), other, scope())
 }
 
-/// The same for a command that is root or not, the owner of the process if that is another user,
-/// and what yama allows.
+/// Like `why`, given whether this command is root, the owner of the process if that is another
+/// user, and yama's scope.
 fn reason(is_root: bool, other: Option<u32>, scope: Option<u32>) -> String {
     let hidden = "it has more rights than this command, or hides its memory (PR_SET_DUMPABLE); \
                   attach as root";
@@ -89,7 +88,7 @@ fn reason(is_root: bool, other: Option<u32>, scope: Option<u32>) -> String {
     reason.to_owned()
 }
 
-/// What the kernel's module yama allows; none without it.
+/// Returns the scope of the kernel's yama module; `None` without it.
 fn scope() -> Option<u32> {
     let text = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     text.trim().parse().ok()
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_of_yama_has_its_line() {
+    fn each_yama_scope_has_a_message() {
         let of = |scope| reason(false, None, scope);
         assert!(of(Some(1)).starts_with("kernel.yama.ptrace_scope is 1: only its parent"));
         assert!(of(Some(2)).contains("only root may attach"));
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_ended() {
+    fn a_missing_process_has_ended() {
         let pid = Pid::from_raw(i32::MAX);
         let error = Error::refused(pid, &io::Error::from(io::ErrorKind::PermissionDenied));
         assert_eq!(error.to_string(), format!("process {pid} has ended"));

@@ -1,4 +1,4 @@
-//! The frames of a stopped thread, by the unwind tables of its modules' files.
+//! The frames of a stopped thread, from the unwind tables in its modules' files.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
@@ -9,19 +9,19 @@ use crate::machine::{self, Known, Registers};
 use crate::memory::Memory;
 use crate::modules::{Contents, Modules};
 
-/// Frames that are looked at.
+/// The most frames to unwind.
 const FRAMES_MAX: usize = 256;
 
 /// A frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The instruction that the function is at, or that it will return to.
+    /// The current instruction of the function, or its return address.
     pub pc: u64,
     /// Whether a signal interrupted it.
     pub is_interrupted: bool,
 }
 
-/// The frames of a thread, from the innermost on, as far as the tables lead.
+/// Returns the frames of a thread, innermost first, as far as the unwind tables lead.
 pub fn frames(memory: &Memory, modules: &Modules, registers: &Registers) -> Vec<Frame> {
     let mut known = machine::known(registers);
     let mut frames = vec![Frame { pc: known.values[machine::PC], is_interrupted: true }];
@@ -29,7 +29,7 @@ pub fn frames(memory: &Memory, modules: &Modules, registers: &Registers) -> Vec<
     while frames.len() < FRAMES_MAX {
         let pc = known.values[machine::PC];
         let last = frames.last().is_some_and(|frame| frame.is_interrupted);
-        // A return address is behind a call, maybe behind the end of its function.
+        // A return address follows a call, so it may be past the end of its function.
         let within = if last { pc } else { pc.wrapping_sub(1) };
         let is_handler = restorer == Some(pc);
         let next = if is_handler {

@@ -1,11 +1,11 @@
-//! Attaches to a program that runs: has it load the recorder and begin a recording, and ends that
-//! again. With ptrace, without a debugger.
+//! Attaches to a running program: loads the recorder into it and starts a recording, and detaches
+//! again. Uses ptrace, without a debugger.
 //!
-//! A thread at a safe point calls `dlopen`. Then all threads are stopped, and one of them has the
-//! library prepare a recording ([`heaptide_format::attachment`]). Code of allocators is changed
-//! from here while no thread runs, and one word lets the recording begin. The way back of each call
-//! is on a stack before the call is made, as the frame of a signal handler that returns: a command
-//! that is killed at any moment leaves a program that runs.
+//! A thread at a safe point calls `dlopen`. Then all threads are stopped, and the library prepares
+//! a recording in one of them ([`heaptide_format::attachment`]). This command patches the code of
+//! allocators while no thread runs, and sets one word to start the recording. Before each call, the
+//! stack gets the frame of a returning signal handler that restores the thread, so that the program
+//! continues to run even if this command is killed at any point.
 
 mod call;
 mod error;

@@ -12,9 +12,9 @@ use nix::unistd::Pid;
 pub struct Memory(File);
 
 impl Memory {
-    /// Opens it.
+    /// Opens the memory of a process.
     ///
-    /// Errors: the process is gone, or it may not be traced.
+    /// Errors: the process has ended, or it may not be traced.
     pub fn open(pid: Pid) -> io::Result<Memory> {
         let path = format!("/proc/{pid}/mem");
         Ok(Memory(OpenOptions::new().read(true).write(true).open(path)?))
@@ -27,7 +27,7 @@ impl Memory {
         self.0.read_exact_at(bytes, address)
     }
 
-    /// Writes bytes, by one call, also where the process itself could not.
+    /// Writes bytes with one call, even to memory that is read-only for the process.
     ///
     /// Errors: the kernel's.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
@@ -43,7 +43,7 @@ impl Memory {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Reads text that ends with a zero byte, of a few hundred bytes at most.
+    /// Reads a zero-terminated string of at most a few hundred bytes.
     pub fn text(&self, address: u64) -> String {
         let mut bytes = [0u8; 512];
         let read = self.0.read_at(&mut bytes, address).unwrap_or(0);
@@ -57,19 +57,19 @@ impl Memory {
 pub struct Mapping {
     /// Its first address.
     pub low: u64,
-    /// The address behind it.
+    /// Its end address.
     pub high: u64,
-    /// Where in its file it begins.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Whether its contents can be executed.
+    /// Whether it is executable.
     pub is_code: bool,
     /// The file; empty if it has none.
     pub path: String,
 }
 
-/// The mappings of a process.
+/// Returns the mappings of a process.
 ///
-/// Errors: the process is gone, or it may not be traced.
+/// Errors: the process has ended, or it may not be traced.
 pub fn mappings(pid: Pid) -> io::Result<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
     let text = String::from_utf8_lossy(&text);
@@ -92,8 +92,8 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// Where the file of a mapping can be read: by the mapping, which takes rights of root, or by its
-/// name in the process's own root directory.
+/// Returns paths to read the file of a mapping: through the mapping, which requires root, or by its
+/// name in the root directory of the process.
 pub fn file_of(pid: Pid, mapping: &Mapping) -> Vec<PathBuf> {
     let by_name = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));
     let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.low, mapping.high);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_maps() {
+    fn lines_of_proc_maps_are_parsed() {
         let mapping = parse("7f00001000-7f00003000 r-xp 00002000 fe:01 1234   /lib/a file");
         let mapping = mapping.expect("a mapping");
         assert_eq!(

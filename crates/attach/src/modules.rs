@@ -1,4 +1,4 @@
-//! The modules of a process: which code is where, and the names of its functions.
+//! The modules of a process: the locations of their code, and the names of their functions.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -12,39 +12,39 @@ use object::{Endianness, ReadRef};
 use crate::machine::{self, Places};
 use crate::memory::{Mapping, Memory, file_of, mappings};
 
-/// A file that is mapped with code in it.
+/// A mapped file that contains code.
 #[derive(Debug)]
 pub struct Module {
-    /// The path in the process's own root directory.
+    /// The path in the root directory of the process.
     pub path: String,
-    /// Its addresses.
+    /// Its start address.
     pub low: u64,
-    /// The address behind them.
+    /// Its end address.
     pub high: u64,
     pid: Pid,
     mappings: Vec<Mapping>,
     contents: OnceCell<Option<Contents>>,
 }
 
-/// What is read of its file.
+/// The parsed contents of its file.
 #[derive(Debug)]
 pub struct Contents {
     /// The file.
     pub bytes: Vec<u8>,
-    /// What is added to addresses in the file.
+    /// The difference between addresses in memory and in the file.
     pub bias: u64,
-    /// Defined functions and data that other modules find: name, address, size.
+    /// Exported functions and data: name, address, size.
     symbols: Vec<(String, u64, u64)>,
-    /// Where `.eh_frame_hdr` and `.eh_frame` are: address in the file, first byte, length.
+    /// The sections `.eh_frame_hdr` and `.eh_frame`.
     pub frames: Option<[Section; 2]>,
 }
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Its address, without the bias.
+    /// Its address in the file, without the bias.
     pub address: u64,
-    /// Its first byte.
+    /// Its offset in the file.
     pub offset: usize,
     /// Its length.
     pub bytes: usize,
@@ -55,15 +55,15 @@ pub struct Section {
 pub struct Modules {
     modules: Vec<Module>,
     pid: Pid,
-    /// The kernel's code in the process.
+    /// The vDSO: the kernel's code in the process.
     vdso: Option<Mapping>,
     signal_return: OnceCell<Option<u64>>,
 }
 
 impl Modules {
-    /// Finds them.
+    /// Reads the modules of a process.
     ///
-    /// Errors: the process is gone, or it may not be traced.
+    /// Errors: the process has ended, or it may not be traced.
     pub fn new(pid: Pid) -> io::Result<Modules> {
         let mut modules: Vec<Module> = Vec::new();
         let mut vdso = None;
@@ -76,7 +76,7 @@ impl Modules {
                 continue;
             }
             let last = modules.last_mut().filter(|module| module.path == mapping.path);
-            // Small code that lld linked begins in the page of the headers.
+            // If lld linked it and its code is small, the code starts in the page of the headers.
             let is_first_code = |module: &Module| {
                 mapping.is_code && !module.mappings.iter().any(|mapping| mapping.is_code)
             };
@@ -98,9 +98,10 @@ impl Modules {
         Ok(Modules { modules, pid, vdso, signal_return: OnceCell::new() })
     }
 
-    /// Finds them again, and reads no file again that is still in its place.
+    /// Updates the list of modules. Files that are still mapped at the same addresses are not read
+    /// again.
     ///
-    /// Errors: the process is gone, or it may not be traced.
+    /// Errors: the process has ended, or it may not be traced.
     pub fn renew(&mut self, pid: Pid) -> io::Result<()> {
         let mut new = Modules::new(pid)?;
         for module in &mut new.modules {
@@ -115,23 +116,24 @@ impl Modules {
         Ok(())
     }
 
-    /// All of them, by address.
+    /// Iterates over the modules by address.
     pub fn iter(&self) -> impl Iterator<Item = &Module> {
         self.modules.iter()
     }
 
-    /// The module that holds an address.
+    /// Returns the module that contains an address.
     pub fn holding(&self, address: u64) -> Option<&Module> {
         let is_in = |mapping: &Mapping| (mapping.low..mapping.high).contains(&address);
         self.iter().find(|module| module.mappings.iter().any(is_in))
     }
 
-    /// The module of the C library: glibc's or musl's.
+    /// Returns the module of the C library: glibc or musl.
     pub fn libc(&self) -> Option<&Module> {
         self.iter().find(|module| module.is_libc())
     }
 
-    /// Where signal handlers return to: code of the kernel, or of the C library.
+    /// Returns the address to which signal handlers return, in code of the kernel or of the C
+    /// library.
     pub fn signal_return(&self) -> Option<u64> {
         let in_vdso = || {
             let vdso = self.vdso.as_ref()?;
@@ -143,7 +145,7 @@ impl Modules {
         *self.signal_return.get_or_init(|| in_vdso().or_else(in_libc))
     }
 
-    /// Places that calls need.
+    /// Returns the code that calls need.
     pub fn places(&self) -> Option<Places> {
         let find = |module: &Module| module.find_code(machine::SYSTEM_CALL_AND_RETURN);
         let in_libc = find(self.libc()?);
@@ -153,30 +155,30 @@ impl Modules {
 }
 
 impl Module {
-    /// The name of its file.
+    /// Returns the name of its file.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether it is the C library.
+    /// Returns whether it is the C library.
     pub fn is_libc(&self) -> bool {
         let name = self.file_name();
         let glibc = name.starts_with("libc.so.") || name.starts_with("libc-2.");
         glibc || self.is_musl()
     }
 
-    /// Whether it is musl, which is library and loader in one.
+    /// Returns whether it is musl, which is C library and loader in one.
     pub fn is_musl(&self) -> bool {
         self.file_name().starts_with("ld-musl-") || self.file_name() == "libc.so"
     }
 
-    /// Whether it is the loader alone.
+    /// Returns whether it is a separate loader.
     pub fn is_loader(&self) -> bool {
         let name = self.file_name();
         name.starts_with("ld-linux") || name.starts_with("ld-2.") || name.starts_with("ld64.so")
     }
 
-    /// What its file holds; none if that cannot be read.
+    /// Returns the contents of its file; `None` if it cannot be read.
     pub fn contents(&self) -> Option<&Contents> {
         self.contents.get_or_init(|| self.read()).as_ref()
     }
@@ -187,14 +189,14 @@ impl Module {
         Contents::new(bytes, first)
     }
 
-    /// The address of what it defines under a name.
+    /// Returns the address of an exported symbol.
     pub fn symbol(&self, name: &str) -> Option<u64> {
         let contents = self.contents()?;
         let found = contents.symbols.iter().find(|(known, ..)| known == name)?;
         Some(found.1.wrapping_add(contents.bias))
     }
 
-    /// The function that holds an address, of those that other modules find.
+    /// Returns the exported function that contains an address.
     pub fn function_at(&self, address: u64) -> Option<&str> {
         let contents = self.contents()?;
         let address = address.wrapping_sub(contents.bias);
@@ -202,7 +204,7 @@ impl Module {
         contents.symbols.iter().find(holds).map(|(name, ..)| name.as_str())
     }
 
-    /// The address of a sequence of bytes in its code.
+    /// Returns the address of a byte sequence in its code.
     pub fn find_code(&self, wanted: &[u8]) -> Option<u64> {
         let contents = self.contents()?;
         self.mappings.iter().filter(|mapping| mapping.is_code).find_map(|mapping| {
@@ -255,13 +257,13 @@ impl Contents {
         Some(Contents { bytes, bias, symbols, frames })
     }
 
-    /// The bytes of a section.
+    /// Returns the bytes of a section.
     pub fn section(&self, section: Section) -> &[u8] {
         &self.bytes[section.offset..section.offset + section.bytes]
     }
 }
 
-/// The address of the page that holds an address.
+/// Returns the start of the page that contains an address.
 fn page_of(address: u64) -> u64 {
     const LEAST: u64 = 4096;
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();

@@ -1,4 +1,4 @@
-//! A process that is to be attached to, and what of its state decides when.
+//! A process to attach to, and the state that determines when it is safe.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use crate::threads::Stopped;
 /// A process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: Pid,
     /// Its memory.
     pub memory: Memory,
@@ -27,21 +27,21 @@ pub struct Process {
     mappings: Vec<Mapping>,
 }
 
-/// The library in a process.
+/// The recorder's library in a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
     /// The address of its [`Attachment`].
     pub at: u64,
-    /// What that holds.
+    /// The value of the [`Attachment`].
     pub state: Attachment,
 }
 
-/// Libraries of sanitizers that replace the allocator, and what they define in programs.
+/// Libraries of sanitizers that replace the allocator, and symbols that they define in programs.
 const SANITIZER_LIBRARIES: [&str; 5] = ["libasan", "libtsan", "libmsan", "libhwasan", "liblsan"];
 const SANITIZERS: [&str; 5] =
     ["__asan_init", "__tsan_init", "__msan_init", "__hwasan_init", "__lsan_init"];
 
-/// Functions in which a thread may hold a lock that loading a library takes.
+/// Functions during which a thread may hold a lock that is needed to load a library.
 const LOCKING: [&str; 55] = [
     "malloc",
     "free",
@@ -103,7 +103,7 @@ const LOCKING: [&str; 55] = [
 impl Process {
     /// Opens a process.
     ///
-    /// Errors: there is none, it cannot be recorded, or it may not be traced.
+    /// Errors: it does not exist, it cannot be recorded, or it may not be traced.
     pub fn open(pid: Pid) -> Result<Process, Error> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))
             .map_err(|_| Error::new(format!("there is no process {pid}")))?;
@@ -143,7 +143,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether the recorder can be loaded.
+    /// Checks whether the recorder can be loaded.
     fn check(&self) -> Result<(), Error> {
         let pid = self.pid;
         let mut head = [0u8; 20];
@@ -186,9 +186,9 @@ impl Process {
         Ok(())
     }
 
-    /// Looks at modules and mappings again.
+    /// Updates modules and mappings.
     ///
-    /// Errors: the process is gone.
+    /// Errors: the process has ended.
     pub fn look_again(&mut self) -> Result<(), Error> {
         let gone = |error: io::Error| Error::refused(self.pid, &error);
         self.modules.renew(self.pid).map_err(gone)?;
@@ -196,19 +196,19 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the recorder is loaded now.
+    /// Returns whether the recorder is loaded now.
     pub fn has_recorder(pid: Pid) -> bool {
         Modules::new(pid).is_ok_and(|modules| recorder_in(&modules).is_some())
     }
 
-    /// The module of the recorder, if it is loaded.
+    /// Returns the module of the recorder if it is loaded.
     pub fn recorder(&self) -> Option<&Module> {
         recorder_in(&self.modules)
     }
 
-    /// The library's state, if it is loaded.
+    /// Returns the library's state if it is loaded.
     ///
-    /// Errors: it is another version, or the process is gone.
+    /// Errors: it is another version, or the process has ended.
     pub fn loaded(&self) -> Result<Option<Loaded>, Error> {
         let Some(module) = self.recorder() else { return Ok(None) };
         let other = || {
@@ -227,28 +227,28 @@ impl Process {
         Ok(Some(Loaded { at, state }))
     }
 
-    /// The file of the mapping that holds an address, as the process names it.
+    /// Returns the file whose mapping contains an address, with the path that the process uses.
     pub fn file_at(&self, address: u64) -> Option<&Path> {
         let holds = |mapping: &&Mapping| (mapping.low..mapping.high).contains(&address);
         let mapping = self.mappings.iter().find(holds)?;
         Some(Path::new(&mapping.path)).filter(|path| path.is_absolute())
     }
 
-    /// Whether a stopped thread runs on the stack that it was created with: below that there is
-    /// room.
+    /// Returns whether a stopped thread runs on the stack that it was created with, which has space
+    /// below.
     pub fn is_on_own_stack(&self, thread: &Stopped) -> bool {
         let sp = machine::below_red_zone(&thread.registers);
         let pointer = machine::thread_pointer(&thread.registers);
         let holds = |mapping: &&Mapping| (mapping.low..mapping.high).contains(&sp);
-        // Mappings of other threads' stacks may be merged with it, and may be newer than the list.
+        // The mapping may include stacks of other threads, and may be newer than the list.
         self.mappings.iter().find(holds).is_some_and(|mapping| {
             let is_main = mapping.path == "[stack]";
             is_main || mapping.path.is_empty() && (sp..sp + STACK_MAX).contains(&pointer)
         })
     }
 
-    /// Whether a stopped thread can load a library: it is not in the allocator, the loader or a
-    /// signal handler, and holds no lock that loading takes.
+    /// Returns whether a stopped thread can load a library: it is not in the allocator, the loader
+    /// or a signal handler, and holds no lock that is needed to load one.
     pub fn may_load(&self, thread: &Stopped) -> bool {
         if !self.is_on_own_stack(thread) {
             return false;
@@ -276,12 +276,12 @@ impl Process {
         is_program || !self.brings_allocator(module)
     }
 
-    /// Whether a module has an allocator of its own: a thread in it may hold its locks.
+    /// Returns whether a module has an allocator of its own, whose locks a thread in it may hold.
     fn brings_allocator(&self, module: &Module) -> bool {
         !module.is_libc() && !module.is_loader() && module.symbol("malloc").is_some()
     }
 
-    /// Whether a stopped thread is in the loader.
+    /// Returns whether a stopped thread is in the loader.
     pub fn is_in_loader(&self, frames: &[Frame]) -> bool {
         frames.iter().any(|frame| {
             let Some(module) = self.modules.holding(frame.pc.wrapping_sub(1)) else { return false };
@@ -292,10 +292,10 @@ impl Process {
     }
 }
 
-/// Bytes of a thread's stack at most.
+/// The largest stack of a thread, in bytes.
 const STACK_MAX: u64 = 1 << 30;
 
-/// Whether a signal handler is among the frames.
+/// Returns whether the frames include a signal handler.
 fn has_handler(frames: &[Frame]) -> bool {
     frames.iter().skip(1).any(|frame| frame.is_interrupted)
 }

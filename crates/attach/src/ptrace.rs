@@ -1,4 +1,4 @@
-//! The requests of ptrace that have no safe wrapper.
+//! Requests of ptrace that have no safe wrapper.
 #![allow(unsafe_code, reason = "requests of ptrace that take addresses of our own memory")]
 
 use std::fs;
@@ -7,37 +7,37 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::unistd::Pid;
 
-/// Bytes of a set of registers at most: AVX-512 and AMX take some 11 KiB.
+/// The most bytes of a register set: AVX-512 and AMX take about 11 KiB.
 const STATE_BYTES_MAX: usize = 16 << 10;
 /// Bytes of the kernel's set of signals.
 const MASK_BYTES: usize = 8;
 
-/// Begins to trace a thread without stopping it, unless this thread traces it already; stops at
+/// Starts to trace a thread without stopping it, unless this thread already traces it. Stops at
 /// system calls are marked as such.
 ///
 /// Errors: the kernel's.
 pub fn seize(tid: Pid) -> io::Result<()> {
     match nix::sys::ptrace::seize(tid, nix::sys::ptrace::Options::PTRACE_O_TRACESYSGOOD) {
-        // It did not stop in time before. Only a thread that has stopped can be let go.
+        // It did not stop in time earlier. Only a stopped thread can be detached.
         Err(nix::errno::Errno::EPERM) if tracer(tid) == Some(nix::unistd::gettid()) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// The thread that traces another one.
+/// Returns the thread that traces another one.
 fn tracer(tid: Pid) -> Option<Pid> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let number = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     number.trim().parse().ok().map(Pid::from_raw)
 }
 
-/// A set of registers of a stopped thread.
+/// Returns a register set of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn register_set(tid: Pid, set: libc::c_int) -> io::Result<Vec<u8>> {
     let mut state = vec![0u8; STATE_BYTES_MAX];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    // SAFETY: the kernel writes at most `iov_len` bytes, and how many it wrote.
+    // SAFETY: the kernel writes at most `iov_len` bytes, and their number.
     let result =
         unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid.as_raw(), set, &raw mut vector) };
     check(result)?;
@@ -45,7 +45,7 @@ pub fn register_set(tid: Pid, set: libc::c_int) -> io::Result<Vec<u8>> {
     Ok(state)
 }
 
-/// Sets it.
+/// Sets a register set of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn set_register_set(tid: Pid, set: libc::c_int, state: &[u8]) -> io::Result<()> {
@@ -57,12 +57,12 @@ pub fn set_register_set(tid: Pid, set: libc::c_int, state: &[u8]) -> io::Result<
     check(result)
 }
 
-/// The signals that a stopped thread blocks, a bit each.
+/// Returns the signals that a stopped thread blocks, as a bit mask.
 ///
 /// Errors: the kernel's.
 pub fn signal_mask(tid: Pid) -> io::Result<u64> {
     let mut mask = 0u64;
-    // SAFETY: the kernel writes so many bytes.
+    // SAFETY: the kernel writes MASK_BYTES bytes.
     let result = unsafe {
         libc::ptrace(libc::PTRACE_GETSIGMASK as _, tid.as_raw(), MASK_BYTES, &raw mut mask)
     };
@@ -70,33 +70,33 @@ pub fn signal_mask(tid: Pid) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Sets them.
+/// Sets the signals that a stopped thread blocks.
 ///
 /// Errors: the kernel's.
 pub fn set_signal_mask(tid: Pid, mask: u64) -> io::Result<()> {
-    // SAFETY: the kernel reads so many bytes.
+    // SAFETY: the kernel reads MASK_BYTES bytes.
     let result = unsafe {
         libc::ptrace(libc::PTRACE_SETSIGMASK as _, tid.as_raw(), MASK_BYTES, &raw const mask)
     };
     check(result)
 }
 
-/// What a thread that is traced did.
+/// An event of a traced thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Nothing yet.
+    /// No event.
     Nothing,
-    /// It stopped, as it was asked to, or with its whole process.
+    /// It stopped, as requested or with its whole process.
     Stopped,
     /// It stopped at a system call, before or after it.
     Call,
-    /// It is about to get a signal.
+    /// It is about to receive a signal.
     Signal(i32),
-    /// It is gone.
+    /// It has ended.
     Gone,
 }
 
-/// What a traced thread did since the last look. Does not wait.
+/// Returns the event of a traced thread since the last call. Does not wait.
 ///
 /// Errors: the kernel's.
 pub fn event(tid: Pid) -> io::Result<Event> {
@@ -125,35 +125,35 @@ pub fn event(tid: Pid) -> io::Result<Event> {
     })
 }
 
-/// Lets a stopped thread run, with a signal or 0.
+/// Resumes a stopped thread, with a signal or 0.
 ///
 /// Errors: the kernel's.
 pub fn resume(tid: Pid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT as _, tid, signal)
 }
 
-/// Lets a stopped thread run to its next system call, or back from it, with a signal or 0.
+/// Resumes a stopped thread up to the start or the end of a system call, with a signal or 0.
 ///
 /// Errors: the kernel's.
 pub fn resume_to_call(tid: Pid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL as _, tid, signal)
 }
 
-/// Ends the tracing of a stopped thread, which runs.
+/// Ends the tracing of a stopped thread, which then runs.
 ///
 /// Errors: the kernel's.
 pub fn detach(tid: Pid) -> io::Result<()> {
     request(libc::PTRACE_DETACH as _, tid, 0)
 }
 
-/// A copy of a process's descriptor.
+/// Duplicates a descriptor of a process.
 ///
-/// Errors: the kernel's; one before 5.6 has no such call.
+/// Errors: the kernel's; kernels before 5.6 do not support the call.
 pub fn descriptor_of(pid: Pid, descriptor: i32) -> io::Result<OwnedFd> {
-    // SAFETY: both calls take numbers only.
+    // SAFETY: both calls take only numbers.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
     let process = owned(opened)?;
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let copied =
         unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
     owned(copied)
@@ -161,13 +161,13 @@ pub fn descriptor_of(pid: Pid, descriptor: i32) -> io::Result<OwnedFd> {
 
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     check(result)?;
-    // SAFETY: a fresh descriptor, which nobody else has.
+    // SAFETY: the descriptor was just created, and nothing else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
 }
 
-/// The type of requests differs between glibc and musl.
+/// Makes a request of ptrace; its type differs between glibc and musl.
 fn request(request: libc::c_uint, tid: Pid, signal: i32) -> io::Result<()> {
-    // SAFETY: the kernel reads no memory of ours for these requests.
+    // SAFETY: for these requests the kernel accesses no memory of this process.
     check(unsafe { libc::ptrace(request as _, tid.as_raw(), 0usize, signal as usize) })
 }
 

@@ -27,38 +27,39 @@ use crate::view;
 
 /// Time between attempts.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long the program may take to load the library.
+/// The time limit for loading the library.
 const LOADS_WITHIN: Duration = Duration::from_secs(30);
-/// How long the library may take to prepare a recording.
+/// The time limit for preparing a recording.
 const PREPARES_WITHIN: Duration = Duration::from_secs(30);
-/// How long threads inside the recorder or the loader may run on, while the others are stopped,
-/// until one more comes out. One that waits for a lock of these does not.
+/// How long threads inside of the recorder or the loader may run on, while the others are stopped,
+/// until another one leaves it. A thread that waits for a lock held by a stopped thread does not
+/// leave.
 const COMES_OUT_WITHIN: Duration = Duration::from_millis(20);
-/// Time between looks at them.
+/// The interval at which they are polled.
 const LOOK_AFTER: Duration = Duration::from_micros(100);
 
-/// What a recording is to be.
+/// The settings of a recording.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The library.
     pub recorder: PathBuf,
-    /// Settings as in the environment, each ended by a zero byte, but for the recording.
+    /// Settings as environment variables, each zero-terminated, except the recording.
     pub settings: Vec<u8>,
-    /// What programs need as well that the process starts by exec, in the same form. They are
-    /// recorded if the process sees the files of this command, else counted.
+    /// Additional variables, in the same form, for programs that the process starts by exec. They
+    /// are recorded if the process sees the same files as this command; otherwise they are counted.
     pub handed_on: Vec<u8>,
-    /// The recording's directory.
+    /// The directory of the recording.
     pub recording: PathBuf,
-    /// How long to look for a safe moment.
+    /// How long to wait for a safe moment.
     pub patience: Duration,
 }
 
 /// How long all threads of a process were stopped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pause {
-    /// In all, also in attempts that came at a bad moment.
+    /// In total, including failed attempts.
     pub total: Duration,
-    /// At a time.
+    /// The longest single stop.
     pub longest: Duration,
 }
 
@@ -69,9 +70,9 @@ impl Pause {
     }
 }
 
-/// Has a process begin a recording.
+/// Starts a recording in a process.
 ///
-/// Errors: why not. The process runs as before.
+/// Errors: the reason why it failed. The process continues unchanged.
 pub fn attach(pid: Pid, request: Request) -> Result<Pause, Error> {
     apart(move || {
         let mut session = Session::new(pid, request.patience)?;
@@ -80,18 +81,18 @@ pub fn attach(pid: Pid, request: Request) -> Result<Pause, Error> {
     })
 }
 
-/// A recording that was ended.
+/// A recording that has ended.
 #[derive(Clone, Debug)]
 pub struct Detached {
-    /// The path of the profile, as the process names it.
+    /// The path of the profile, as seen by the process.
     pub profile: PathBuf,
-    /// What it took.
+    /// How long the threads were stopped.
     pub pause: Pause,
 }
 
 /// Ends the recording of a process that a command attached to.
 ///
-/// Errors: why not. The process is recorded as before.
+/// Errors: the reason why it failed. The process is still recorded.
 pub fn detach(pid: Pid, patience: Duration) -> Result<Detached, Error> {
     apart(move || {
         let mut session = Session::new(pid, patience)?;
@@ -100,7 +101,7 @@ pub fn detach(pid: Pid, patience: Duration) -> Result<Detached, Error> {
     })
 }
 
-/// Does it in a thread of its own: when that ends, the kernel lets all threads go that it traces.
+/// Runs `work` in a new thread: when that ends, the kernel releases all threads that it traces.
 fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -132,7 +133,7 @@ impl Session {
         self.begin()
     }
 
-    /// Whether a recording can begin.
+    /// Checks whether a recording can start.
     fn check(&self, state: &Attachment) -> Result<(), Error> {
         if state.link == LINK_PRELOADED {
             return Err(Error::new(format!(
@@ -156,7 +157,7 @@ impl Session {
         Ok(u32::from_ne_bytes(bytes))
     }
 
-    /// The profile, as the process names it.
+    /// Returns the profile, as seen by the process.
     fn recording(&self, state: &Attachment) -> String {
         let path = self.process.file_at(state.header_at);
         path.map_or_else(String::new, |path| path.display().to_string())
@@ -172,7 +173,7 @@ impl Session {
         self.process.memory.write(address, bytes).map_err(refused)
     }
 
-    /// Tries until it succeeds or patience is at its end; `work` returns none for "not now".
+    /// Tries until it succeeds or the time is up; `work` returns `None` for "not now".
     fn patiently<T>(
         &mut self,
         why: &str,
@@ -192,7 +193,7 @@ impl Session {
         }
     }
 
-    /// The same of work that stops all threads while it lasts.
+    /// Like `patiently`, for work that stops all threads while it runs.
     fn patiently_stopped<T>(
         &mut self,
         why: &str,
@@ -206,7 +207,7 @@ impl Session {
         })
     }
 
-    /// Has a thread at a safe point load the library.
+    /// Loads the library in a thread at a safe point.
     fn load(&mut self, library: &Path) -> Result<(), Error> {
         let places = self.places()?;
         let open = self.function_that_loads()?;
@@ -226,7 +227,7 @@ impl Session {
         })
     }
 
-    /// The address of `dlopen`.
+    /// Returns the address of `dlopen`.
     fn function_that_loads(&self) -> Result<u64, Error> {
         let modules = &self.process.modules;
         let in_libc = |name: &str| modules.libc().and_then(|libc| libc.symbol(name));
@@ -239,7 +240,7 @@ impl Session {
         )
     }
 
-    /// Returns what the loader answered; none if no thread is at a safe point.
+    /// Returns the result of the loader; `None` if no thread is at a safe point.
     fn try_to_load(
         &mut self,
         library: &Path,
@@ -250,7 +251,7 @@ impl Session {
         let refused = |error| Error::refused(self.pid, &error);
         self.process.look_again()?;
         let all = threads(self.pid).map_err(refused)?;
-        // Those that wait for a time come last.
+        // Threads that wait with a timeout come last.
         let both = all.iter().map(|&tid| (tid, false)).chain(all.iter().map(|&tid| (tid, true)));
         for (tid, is_last) in both {
             let Some(stopped) = not_in_time(Stopped::new(tid)).map_err(refused)?.flatten() else {
@@ -292,7 +293,7 @@ impl Session {
         Ok(None)
     }
 
-    /// What the loader reports.
+    /// Returns the error message of the loader.
     fn answer(&self, caller: &mut Caller<'_>) -> String {
         let modules = &self.process.modules;
         let report = modules.iter().find_map(|module| {
@@ -304,8 +305,8 @@ impl Session {
         if text.is_empty() { "the loader reported no reason".to_owned() } else { text }
     }
 
-    /// Stops all threads outside of the loader, the recorder and the code that is to be changed.
-    /// Those inside run until they come out; none if one does not.
+    /// Stops all threads outside of the loader, the recorder and the code to be patched. Threads
+    /// inside run until they leave it; `None` if one does not.
     fn stop_outside(&mut self) -> Result<Option<(Vec<Stopped>, Loaded)>, Error> {
         let refused = |error| Error::refused(self.pid, &error);
         let mut until = Instant::now() + COMES_OUT_WITHIN;
@@ -341,7 +342,8 @@ impl Session {
         }
     }
 
-    /// Whether a stopped thread is in the recorder: its code, or a call that it has made.
+    /// Returns whether a stopped thread is in the recorder: in its code, or in a function that it
+    /// called.
     fn is_in_recorder(&self, loaded: &Loaded, thread: &Stopped, frames: &[Frame]) -> bool {
         let state = &loaded.state;
         let module = self.process.recorder();
@@ -357,7 +359,7 @@ impl Session {
         let block = self.block_of(state, thread);
         let mut bytes = vec![0u8; state.thread_bytes as usize];
         if self.process.memory.read(block, &mut bytes).is_err() {
-            return false; // a thread that begins, or ends
+            return false; // a thread that is starting or ending
         }
         let number = |at: usize| {
             bytes
@@ -378,7 +380,7 @@ impl Session {
         machine::thread_pointer(&thread.registers).wrapping_add(state.thread_offset)
     }
 
-    /// Has the library prepare a recording, while all threads are stopped but the one that does it.
+    /// Prepares a recording in the library, while all threads except the preparing one are stopped.
     fn prepare(&mut self, request: &Request) -> Result<(), Error> {
         let why = "a thread was in the loader, the recorder or the allocator each time";
         let (outcome, errno) =
@@ -426,7 +428,7 @@ impl Session {
         Ok(self.process.loaded()?.map(|loaded| (loaded.state.outcome, loaded.state.errno)))
     }
 
-    /// A thread that can make calls: one that runs on its own stack.
+    /// Returns a thread that can make calls: one that runs on its own stack.
     fn caller(&self, all: &mut Vec<Stopped>, places: Places) -> Option<Caller<'_>> {
         let may_call = |thread: &Stopped| self.process.is_on_own_stack(thread);
         let is_best = |thread: &Stopped| may_call(thread) && !machine::is_timed(&thread.registers);
@@ -447,7 +449,7 @@ impl Session {
         })
     }
 
-    /// Changes the code of allocators and lets the recording begin, while all threads are stopped.
+    /// Patches the code of allocators and starts the recording, while all threads are stopped.
     fn begin(&mut self) -> Result<(), Error> {
         let why = "a thread was at the beginning of a function of the allocator each time";
         let begun = self.patiently_stopped(why, Session::try_to_begin);
@@ -466,7 +468,8 @@ impl Session {
         Ok(Some(()))
     }
 
-    /// Has a program that is prepared, but not recorded, start others without the recorder.
+    /// If a program is prepared but not recorded, makes it start other programs without the
+    /// recorder.
     fn forget(&mut self) -> Result<(), Error> {
         let Some(loaded) = self.process.loaded()? else { return Ok(()) };
         self.write_link(&loaded, LINK_IDLE)
@@ -481,7 +484,7 @@ impl Session {
         let mut found = [0; JUMP_BYTES];
         self.read(change.address, &mut found)?;
         if found == change.after[..JUMP_BYTES] {
-            return Ok(()); // by an earlier attachment
+            return Ok(()); // prepared by an earlier attachment
         }
         if found != change.before[..JUMP_BYTES] {
             return Err(Error::new(format!(
@@ -493,14 +496,14 @@ impl Session {
         self.write(change.address, &change.after[..JUMP_BYTES])
     }
 
-    /// Wipes the state of a recording. All threads are stopped outside of the recorder.
+    /// Clears the state of a recording. All threads must be stopped outside of the recorder.
     fn wipe(&self, loaded: &Loaded, all: &[Stopped]) -> Result<(), Error> {
         let state = &loaded.state;
         self.write_link(loaded, LINK_IDLE)?;
         self.write(state.state_at, &STATE_OFF.to_ne_bytes())?;
         for thread in all {
             let block = self.block_of(state, thread);
-            // A thread that begins may not have one yet.
+            // A thread that is starting may not have a block yet.
             let _ = self.process.memory.write(block, &vec![0; state.thread_bytes as usize]);
         }
         for range in state.wiped.iter().take(state.wiped_count as usize) {
@@ -543,7 +546,7 @@ impl Session {
         self.note_end(&loaded.state)?;
         self.wipe(&loaded, &all)?;
         let release = self.function(RELEASE_SYMBOL)?;
-        // Without a thread that can do it, the next attachment gives the memory back.
+        // If no thread can free the memory, the next attachment does.
         if let Some(mut caller) = self.caller(&mut all, places) {
             let _ = caller.call(release, [0, 0], PREPARES_WITHIN);
             for number in self.directories(&recording) {
@@ -553,7 +556,7 @@ impl Session {
         Ok(Some(()))
     }
 
-    /// Descriptors that the process was given of a recording's directory.
+    /// Returns the descriptors of a recording's directory that the process received.
     fn directories(&self, profile: &str) -> Vec<u64> {
         let directory = Path::new(profile).parent();
         let Some(directory) = directory.filter(|_| !view::is_same(self.pid)) else {
@@ -567,7 +570,7 @@ impl Session {
         open.into_iter().flatten().flatten().filter_map(of_directory).collect()
     }
 
-    /// Notes the end in the profile.
+    /// Records the end in the profile.
     fn note_end(&self, state: &Attachment) -> Result<(), Error> {
         let field = |offset: usize| state.header_at + offset as u64;
         let mut start = [0; 8];
@@ -586,12 +589,12 @@ impl Session {
     }
 }
 
-/// The code that the library asks to have changed.
+/// Returns the code changes that the library requests.
 fn changes(state: &Attachment) -> &[Change] {
     state.changes.get(..state.changes_count as usize).unwrap_or_default()
 }
 
-/// Whether a stack has a frame between two of the instructions that a change replaces.
+/// Returns whether a stack has a frame between two of the instructions that a change replaces.
 fn is_in_changes(state: &Attachment, frames: &[Frame]) -> bool {
     let is_within = |frame: &Frame, change: &Change| {
         let from = change.address + 1;
@@ -600,7 +603,7 @@ fn is_in_changes(state: &Attachment, frames: &[Frame]) -> bool {
     frames.iter().any(|frame| changes(state).iter().any(|change| is_within(frame, change)))
 }
 
-/// Nothing, where a thread did not stop in time.
+/// Converts a timeout to `None`.
 fn not_in_time<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

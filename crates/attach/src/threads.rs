@@ -1,4 +1,4 @@
-//! The threads of a process: stops them, looks where they are, lets them run.
+//! The threads of a process: stopping, inspecting and resuming them.
 
 use std::fs;
 use std::io;
@@ -13,24 +13,24 @@ use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::ptrace::{self, Event};
 
-/// How long a thread may take to stop. One that waits for a child of vfork takes longer.
+/// How long a thread may take to stop. A thread that waits for a vfork child takes longer.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
-/// Time between looks at a thread that is to stop.
+/// The interval at which a stopping thread is polled.
 const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
-/// A thread that is stopped. It runs when this is dropped.
+/// A stopped thread. It resumes when this is dropped.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Its number.
+    /// Its thread id.
     pub tid: Pid,
     /// Its registers.
     pub registers: Registers,
     is_gone: bool,
 }
 
-/// The threads of a process that have not ended.
+/// Returns the threads of a process that have not ended.
 ///
-/// Errors: the process is gone.
+/// Errors: the process has ended.
 pub fn threads(pid: Pid) -> io::Result<Vec<Pid>> {
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -47,7 +47,7 @@ pub fn threads(pid: Pid) -> io::Result<Vec<Pid>> {
 }
 
 impl Stopped {
-    /// Stops a thread; none if it has ended.
+    /// Stops a thread; `None` if it has ended.
     ///
     /// Errors: it may not be traced, or does not stop in time.
     pub fn new(tid: Pid) -> io::Result<Option<Stopped>> {
@@ -66,14 +66,14 @@ impl Stopped {
         }
     }
 
-    /// Waits until a thread has stopped that was asked to.
+    /// Waits until a thread stops on request.
     fn wait(tid: Pid) -> io::Result<Option<Stopped>> {
         let until = Instant::now() + STOPS_WITHIN;
         loop {
             match ptrace::event(tid)? {
                 Event::Stopped => {
                     let mut registers = machine::registers(tid)?;
-                    // At once: this command may be killed.
+                    // Immediately, because this command may be killed.
                     if let Some(again) = machine::made_again(&registers) {
                         machine::set_registers(tid, again)?;
                         registers = again;
@@ -91,12 +91,12 @@ impl Stopped {
         }
     }
 
-    /// The frames of its stack.
+    /// Returns the frames of its stack.
     pub fn frames(&self, memory: &Memory, modules: &Modules) -> Vec<Frame> {
         frames(memory, modules, &self.registers)
     }
 
-    /// Notes that the thread is no longer there.
+    /// Records that the thread no longer exists.
     pub fn note_end(&mut self) {
         self.is_gone = true;
     }
@@ -111,9 +111,10 @@ impl Drop for Stopped {
     }
 }
 
-/// Stops all threads of a process but those that are stopped, also those that begin meanwhile.
+/// Stops all threads of a process except those already stopped, including threads that start
+/// meanwhile.
 ///
-/// Errors: one may not be traced, or does not stop in time. Then all of these run.
+/// Errors: one may not be traced, or does not stop in time. Then all of these resume.
 pub fn stop_others(pid: Pid, are_stopped: &[Pid]) -> io::Result<Vec<Stopped>> {
     let mut stopped: Vec<Stopped> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What files a process sees, and whether they are those of this command.
+//! Whether a process sees the same files as this command.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::{Pid, Uid};
 
-/// Whether a process has the root directory and the mounts of this command.
+/// Returns whether a process has the root directory and the mounts of this command.
 pub fn is_same(pid: Pid) -> bool {
     let view = |process: &str| {
         let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
@@ -15,8 +15,8 @@ pub fn is_same(pid: Pid) -> bool {
     view("self") == view(&pid.to_string())
 }
 
-/// Whether a process reads a file as this command does: it sees the same files, with the same
-/// rights.
+/// Returns whether a process reads a file like this command: it sees the same files, with the same
+/// permissions.
 pub fn is_shared(pid: Pid, file: &Path) -> bool {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
     let has_rights = owner.is_ok_and(|owner| owner == 0 || owner == Uid::effective().as_raw());

@@ -1,5 +1,4 @@
-//! Baselines: values of an earlier run in a small text file, which versions can be compared of
-//! line by line.
+//! Baselines: values of an earlier run in a small text file, suitable for line-based diffs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{OwnerValue, Value};
 
-/// The version of the form.
+/// The version of the format.
 const VERSION: u32 = 1;
-/// Owners that a value has in the file at most: those with most.
+/// The most owners of a value in the file, the largest first.
 const OWNERS_MAX: usize = 100;
-/// And at least so much of the whole: smaller ones change from run to run of nobody's code.
+/// The minimal fraction of the total for an owner; smaller values vary between runs of unchanged
+/// code.
 const OWNER_PART: u64 = 1000;
-/// The largest file that is read, in bytes.
+/// The largest file to read, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Values by the names of what is limited, as `peak` or `scope parse: allocations`.
+/// Values by the names of limits, such as `peak` or `scope parse: allocations`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Baseline {
     values: BTreeMap<String, Value>,
@@ -29,7 +29,7 @@ pub struct Baseline {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Says what the file is.
+    /// Identifies the kind of file.
     heaptide_baseline: u32,
     limits: BTreeMap<String, Entry>,
 }
@@ -48,21 +48,21 @@ impl Baseline {
         self.values.insert(name, value);
     }
 
-    /// The value of a name.
+    /// Returns the value with a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
 
-    /// Replaces values by those of the same names, and adds the others.
+    /// Replaces values with the same names, and adds the others.
     pub fn extend(&mut self, newer: Baseline) {
         self.values.extend(newer.values);
     }
 
-    /// Reads a file; none if there is no such file.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is no baseline.
+    /// The file cannot be read, or is no baseline.
     pub fn read(path: &Path) -> Result<Option<Baseline>, Error> {
         let text = match heaptide_analysis::files::input::read(path, BYTES_MAX) {
             Ok(text) => text,
@@ -83,16 +83,16 @@ impl Baseline {
         let owner = |(name, value)| (name, OwnerValue { value, place: None });
         let value = |(name, entry): (String, Entry)| {
             let owners = entry.owners.into_iter().map(owner).collect();
-            (name, Value { total: entry.total, whole: None, owners })
+            (name, Value { total: entry.total, interval: None, whole: None, owners })
         };
         Ok(Some(Baseline { values: file.limits.into_iter().map(value).collect() }))
     }
 
-    /// Writes the file, in place of one that is there. If that fails, the one that is there stays.
+    /// Writes the file, replacing an existing one. On failure, the existing file stays.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let entry = |(name, value): (&String, &Value)| (name.clone(), Entry::of(value));
         let limits = self.values.iter().map(entry).collect();
@@ -130,11 +130,11 @@ mod tests {
         let owner = |(name, value): &(&str, u64)| {
             ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Value { total, whole: None, owners: owners.iter().map(owner).collect() }
+        Value { total, interval: None, whole: None, owners: owners.iter().map(owner).collect() }
     }
 
     #[test]
-    fn a_baseline_is_read_as_it_was_written() {
+    fn a_written_baseline_reads_back_equal() {
         let scratch = Scratch::new("baseline");
         let path = scratch.join("main.json");
         assert_eq!(Baseline::read(&path).expect("no error"), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_baseline_is_refused_with_its_place() {
+    fn invalid_baselines_are_rejected_with_a_location() {
         let scratch = Scratch::new("no_baseline");
         for (text, reason) in [
             ("{", "EOF while parsing"),

@@ -1,5 +1,5 @@
-//! Limits on the memory of a program: whether a recording keeps them, in itself or compared with a
-//! baseline, and which owners are responsible where it does not.
+//! Checks limits on the memory of a program: whether a recording exceeds them, absolutely or
+//! compared with a baseline, and which owners are responsible.
 //!
 //! All values are counts and bytes, which do not vary with the load of a machine; times are not
 //! checked.

@@ -1,4 +1,4 @@
-//! A limit as it is written: `peak=200M`, `temporary=20%`, `allocations=+2%`.
+//! Limits and their syntax: `peak=200M`, `temporary=20%`, `allocations=+2%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use heaptide_analysis::model::{Measure, Unit};
 use heaptide_command::growth;
 use heaptide_render::shared::quantity;
 
-/// What a limit is on.
+/// The limited quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {
-    /// The most bytes that were live at once; of a part of a process, its bytes at that moment.
+    /// The maximal live bytes; for a part of a process, its live bytes at that time.
     Peak,
-    /// The most bytes that were resident at once.
+    /// The maximal resident bytes.
     Resident,
     /// Bytes that are live at the end and not suppressed.
     Leaked,
@@ -20,12 +20,12 @@ pub enum Quantity {
     Metric(Measure),
 }
 
-/// Names of their own; a metric has its name.
+/// Names of quantities that are no metrics; a metric has its own name.
 const NAMES: [(&str, Quantity); 3] =
     [("peak", Quantity::Peak), ("resident", Quantity::Resident), ("leaked", Quantity::Leaked)];
 
 impl Quantity {
-    /// Its name in limits, baselines and output.
+    /// Returns its name in limits, baselines and output.
     pub fn name(self) -> &'static str {
         match self {
             Quantity::Metric(metric) => metric.name(),
@@ -33,7 +33,7 @@ impl Quantity {
         }
     }
 
-    /// What it counts.
+    /// Returns its unit.
     pub fn unit(self) -> Unit {
         match self {
             Quantity::Peak | Quantity::Resident | Quantity::Leaked => Unit::Bytes,
@@ -41,7 +41,7 @@ impl Quantity {
         }
     }
 
-    /// What it is a share of, if a limit may be a percentage.
+    /// Returns the metric that a percentage refers to, if there is one.
     pub fn whole(self) -> Option<Measure> {
         match self {
             Quantity::Metric(Measure::Temporary) => Some(Measure::Allocations),
@@ -50,7 +50,7 @@ impl Quantity {
         }
     }
 
-    /// A value as text: `1.50 KiB`, `1,536`.
+    /// Formats a value: `1.50 KiB`, `1,536`.
     pub fn amount(self, value: u64) -> String {
         match self.unit() {
             Unit::Bytes => quantity::bytes(value),
@@ -75,23 +75,23 @@ impl FromStr for Quantity {
     }
 }
 
-/// The most that a quantity may be.
+/// The maximal value of a quantity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Bound {
-    /// A value.
+    /// An absolute value.
     Value(u64),
-    /// Percent of the quantity's [`Quantity::whole`].
+    /// A percentage of the quantity's [`Quantity::whole`].
     Share(f64),
-    /// The value in the baseline and so much more.
+    /// The value in the baseline plus this growth.
     Growth(growth::Limit),
 }
 
-/// A quantity and the most that it may be.
+/// A quantity and its maximal value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limit {
-    /// What is limited.
+    /// The limited quantity.
     pub quantity: Quantity,
-    /// The most that it may be.
+    /// Its maximal value.
     pub bound: Bound,
 }
 
@@ -168,7 +168,7 @@ fn number(quantity: Quantity, text: &str) -> Option<u64> {
     (value < u64::MAX as f64).then_some(value.round() as u64)
 }
 
-/// A number without a sign or an exponent.
+/// Parses a number without a sign or an exponent.
 fn decimal(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.parse::<f64>().ok().filter(|value| is_plain && value.is_finite())
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_numbers_shares_or_growth() {
+    fn limits_are_absolute_shares_or_growth() {
         let bound = |text: &str| text.parse::<Limit>().map(|limit| limit.bound);
         assert_eq!(bound("peak=200M"), Ok(Bound::Value(200 << 20)));
         assert_eq!(bound("allocations=1.5M"), Ok(Bound::Value(1_500_000)));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_shown_as_people_read_them() {
+    fn limits_are_formatted_for_people() {
         let shown = |text: &str| text.parse::<Limit>().expect("a limit").to_string();
         assert_eq!(shown("peak=200M"), "200 MiB");
         assert_eq!(shown("allocations=1.5M"), "1,500,000");

@@ -1,19 +1,19 @@
-//! Source files as they are named in a repository, and links to their lines.
+//! Paths of source files in a repository, and links to their lines.
 
 use std::path::PathBuf;
 
 use crate::values::Place;
 
-/// Where the source is: the directory of the repository, and how its server shows a line.
+/// The location of sources: the directory of the repository, and the server's format of links.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The directory with the repository.
+    /// The directory of the repository.
     pub root: PathBuf,
-    /// The address of a line, with `{file}` and `{line}` in it.
+    /// The address of a line, with placeholders `{file}` and `{line}`.
     pub template: Option<String>,
 }
 
-/// Variables of continuous integration. The first group that is whole counts.
+/// Variables of continuous integration servers. The first complete group is used.
 const SERVERS: [Server; 2] = [
     Server {
         root: "GITHUB_WORKSPACE",
@@ -27,7 +27,7 @@ const SERVERS: [Server; 2] = [
     },
 ];
 
-/// What GitHub and GitLab tell their jobs.
+/// Variables that GitHub and GitLab set for their jobs.
 struct Server {
     root: &'static str,
     parts: [&'static str; 3],
@@ -35,8 +35,9 @@ struct Server {
 }
 
 impl Sources {
-    /// Those that the environment names: of a job on GitHub or GitLab the repository and its
-    /// server, otherwise the current directory. `template` is used in place of the server's.
+    /// Returns the sources that the environment describes: for a job on GitHub or GitLab the
+    /// repository and its server, otherwise the current directory. `template` overrides that of the
+    /// server.
     pub fn here(template: Option<String>, variable: impl Fn(&str) -> Option<String>) -> Sources {
         let here = || std::env::current_dir().unwrap_or_default();
         for server in &SERVERS {
@@ -51,15 +52,16 @@ impl Sources {
         Sources { root: here(), template }
     }
 
-    /// The path of a file in the repository; none if it is not in it.
+    /// Returns the path of a file relative to the repository; `None` if it is outside.
     pub fn relative(&self, place: &Place) -> Option<String> {
         let root = self.root.canonicalize().ok()?;
-        // Compilers have relative paths, and absolute ones with `..` in them.
+        // Compilers store relative paths, and absolute ones that contain `..`.
         let file = root.join(&*place.file).canonicalize().ok()?;
         Some(file.strip_prefix(root).ok()?.to_str()?.to_owned())
     }
 
-    /// The address of a line; none if the file is not in the repository or no server is known.
+    /// Returns the address of a line; `None` if the file is outside of the repository, or the
+    /// server is unknown.
     pub fn link(&self, place: &Place) -> Option<String> {
         let file = self.relative(place)?;
         let template = self.template.as_ref()?;
@@ -74,7 +76,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     #[test]
-    fn lines_of_the_repository_have_a_link() {
+    fn lines_in_the_repository_have_a_link() {
         let scratch = Scratch::new("links");
         std::fs::create_dir(scratch.join("src")).expect("a directory");
         let file = scratch.write("src/my rows.c", b"");

@@ -1,4 +1,4 @@
-//! The part of a process that a limit is on: a scope, an owner, a thread, or all of it.
+//! The part of a process that a limit applies to: a scope, an owner, a thread, or all of it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Mode, Process};
 use heaptide_analysis::selection::pattern::{Kind, Pattern};
 
-/// What allocations have in common: all of these. Without any, all allocations are meant.
+/// Conditions on allocations, all of which must hold. Without conditions it is the whole process.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     scope: Option<Name>,
@@ -14,7 +14,7 @@ pub struct Part {
     thread: Option<Name>,
 }
 
-/// A pattern, and the expression that it was made of.
+/// A pattern, and its source text.
 #[derive(Clone, Debug)]
 struct Name {
     text: String,
@@ -22,9 +22,9 @@ struct Name {
 }
 
 impl Part {
-    /// A part by regular expressions, which match anywhere in a name.
+    /// Creates a part from regular expressions, which match anywhere in a name.
     ///
-    /// Errors: one is not valid.
+    /// Errors: an expression is invalid.
     pub fn new(
         scope: Option<&str>,
         owner: Option<&str>,
@@ -44,12 +44,17 @@ impl Part {
         })
     }
 
-    /// Whether it is all of a process.
+    /// Returns whether it is the whole process.
     pub fn is_all(&self) -> bool {
         self.scope.is_none() && self.owner.is_none() && self.thread.is_none()
     }
 
-    /// Why a process that was recorded in this mode does not have such parts; none if it has.
+    /// Whether it is what some threads did, whatever that was.
+    pub fn is_of_threads(&self) -> bool {
+        self.scope.is_none() && self.owner.is_none() && self.thread.is_some()
+    }
+
+    /// Returns why a process recorded in this mode has no such parts; `None` if it has.
     pub fn missing_in(&self, mode: Mode) -> Option<&'static str> {
         match mode {
             Mode::Counters if self.scope.is_some() => Some("--scope requires --mode scopes"),
@@ -60,7 +65,7 @@ impl Part {
         }
     }
 
-    /// For each site of a process, whether it is of this part.
+    /// Returns, for each site of a process, whether it belongs to this part.
     pub fn sites(&self, process: &Process, owners: &Owners) -> Vec<bool> {
         let mut sites = vec![true; process.tables.sites.len()];
         for name in [&self.scope, &self.thread].into_iter().flatten() {
@@ -77,7 +82,8 @@ impl Part {
         sites
     }
 
-    /// For each lane of a process that was recorded without sites, whether it is of this part.
+    /// Returns, for each lane of a process that was recorded without sites, whether it belongs to
+    /// this part.
     pub fn lanes(&self, process: &Process) -> Vec<bool> {
         match &self.thread {
             Some(name) => name.pattern.lanes(process),
@@ -87,7 +93,7 @@ impl Part {
 }
 
 impl fmt::Display for Part {
-    /// `scope parse, thread worker`; empty if all allocations are meant.
+    /// Writes `scope parse, thread worker`; empty for the whole process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [("scope", &self.scope), ("owner", &self.owner), ("thread", &self.thread)];
         let given = names.iter().filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
@@ -104,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_has_a_name_and_its_mistakes_a_line() {
+    fn errors_in_a_part_have_a_line() {
         let part = Part::new(Some("^parse$"), None, Some("worker")).expect("valid");
         assert_eq!(part.to_string(), "scope ^parse$, thread worker");
         assert!(Part::default().is_all() && Part::default().to_string().is_empty());
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_need_what_was_recorded() {
+    fn parts_require_recorded_data() {
         let owner = Part::new(None, Some("f"), None).expect("valid");
         assert!(
             owner.missing_in(Mode::Scopes).is_some() && owner.missing_in(Mode::Stacks).is_none()

@@ -1,7 +1,8 @@
-//! Whether limits are kept, and who is responsible where they are not.
+//! Compares values with limits, and finds the owners responsible for exceeded ones.
 
 use std::cmp::Reverse;
 
+use heaptide_analysis::model::Interval;
 use heaptide_analysis::views::diff::Change;
 use heaptide_command::growth;
 
@@ -10,7 +11,7 @@ use crate::limit::{Bound, Limit};
 use crate::part::Part;
 use crate::values::{Measured, OwnerValue, Place, Value};
 
-/// A limit, and what it is on.
+/// A limit, and the part of the process that it applies to.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// The part of the process.
@@ -20,73 +21,74 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What it is called in baselines and output: `peak`, `scope parse: allocations`.
+    /// Returns its name in baselines and output: `peak`, `scope parse: allocations`.
     pub fn name(&self) -> String {
         let quantity = self.limit.quantity.name();
         if self.part.is_all() { quantity.to_owned() } else { format!("{}: {quantity}", self.part) }
     }
 }
 
-/// What came out for one rule.
+/// The result of one rule.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The name of the rule.
     pub name: String,
     /// Its limit.
     pub limit: Limit,
-    /// The value found.
+    /// The measured value.
     pub value: u64,
-    /// What it is a share of, if it is one.
+    /// Its 95 % interval, if it is an estimate.
+    pub interval: Option<Interval>,
+    /// The total, if the limit is a percentage.
     pub whole: Option<u64>,
     /// The value in the baseline, if there is one.
     pub before: Option<u64>,
-    /// Whether the value is more than the limit.
+    /// Whether the value is more than the limit; of an estimate, whether its whole interval is.
     pub is_exceeded: bool,
-    /// Of a limit that is exceeded the owners responsible: with a baseline those that grew, most
-    /// growth first; otherwise those with most.
+    /// The owners responsible for an exceeded limit: with a baseline those that grew, largest
+    /// growth first; otherwise those with the largest values.
     pub owners: Vec<Responsible>,
 }
 
-/// An owner that is responsible.
+/// A responsible owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Responsible {
     /// The function.
     pub name: String,
-    /// What it has.
+    /// Its value.
     pub value: u64,
-    /// What it had in the baseline, if there is one. Owners that the baseline does not have had
-    /// little.
+    /// Its value in the baseline, if there is one. Owners that the baseline omits had small values.
     pub before: Option<u64>,
-    /// Where in the source.
+    /// Its location in the source.
     pub place: Option<Place>,
 }
 
 impl Responsible {
-    /// By how much it grew; without a baseline all that it has.
+    /// Returns its growth; without a baseline, its value.
     pub fn growth(&self) -> i128 {
         i128::from(self.value) - i128::from(self.before.unwrap_or(0))
     }
 }
 
-/// What came out for all rules.
+/// The results of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// What was checked: the recording and the process.
     pub subject: String,
     /// In the order of the rules.
     pub all: Vec<Finding>,
-    /// What is not known of the process, so that values may be too small.
+    /// Reasons why values may be too small.
     pub notes: Vec<String>,
 }
 
 impl Findings {
-    /// How many limits are exceeded.
+    /// Returns the number of exceeded limits.
     pub fn exceeded(&self) -> usize {
         self.all.iter().filter(|finding| finding.is_exceeded).count()
     }
 }
 
-/// The values that rules are about, by the names of the rules.
+/// Measures the values for rules, by the names of the rules.
 ///
 /// # Errors
 ///
@@ -99,11 +101,11 @@ pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> 
     Ok(values)
 }
 
-/// Compares values, as [`measure`] returns them for these rules, with limits.
+/// Compares values, which [`measure`] returned for these rules, with limits.
 ///
 /// # Errors
 ///
-/// The baseline lacks a value.
+/// The baseline lacks a value, or growth is that of an estimate.
 pub fn check(
     rules: &[Rule],
     values: &Baseline,
@@ -116,6 +118,12 @@ pub fn check(
             return Err(format!("{name} is not in the baseline; add it with --update"));
         }
         let value = values.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
+        if matches!(rule.limit.bound, Bound::Growth(_)) && value.interval.is_some() {
+            return Err(format!(
+                "{name} of a sampled recording is an estimate, whose growth may be an error; \
+                 expected a number, or record with --mode stacks"
+            ));
+        }
         Ok(Finding::of(name, rule.limit, value, before))
     };
     rules.iter().map(finding).collect()
@@ -123,10 +131,11 @@ pub fn check(
 
 impl Finding {
     fn of(name: String, limit: Limit, now: &Value, before: Option<&Value>) -> Finding {
-        let Value { total: value, whole, .. } = *now;
+        let Value { total: value, interval, whole, .. } = *now;
+        let certain = interval.map_or(value, |interval| interval.low);
         let is_exceeded = match limit.bound {
-            Bound::Value(most) => value > most,
-            Bound::Share(percent) => value as f64 * 100.0 > whole.unwrap_or(0) as f64 * percent,
+            Bound::Value(most) => certain > most,
+            Bound::Share(percent) => certain as f64 * 100.0 > whole.unwrap_or(0) as f64 * percent,
             Bound::Growth(limit) => {
                 let before = before.map_or(value, |before| before.total);
                 limit.is_exceeded(Change { before, after: value })
@@ -134,10 +143,10 @@ impl Finding {
         };
         let owners = if is_exceeded { responsible(now, before) } else { Vec::new() };
         let before = before.map(|before| before.total);
-        Finding { name, limit, value, whole, before, is_exceeded, owners }
+        Finding { name, limit, value, interval, whole, before, is_exceeded, owners }
     }
 
-    /// The largest value that is allowed, if it is a number.
+    /// Returns the maximal allowed value, if it is absolute.
     pub fn most(&self) -> Option<u64> {
         let before = self.before.unwrap_or(0);
         match self.limit.bound {
@@ -176,7 +185,8 @@ mod tests {
         let owner = |(name, value): &(&str, u64)| {
             ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Value { total, whole, owners: owners.iter().map(owner).collect::<BTreeMap<_, _>>() }
+        let owners = owners.iter().map(owner).collect::<BTreeMap<_, _>>();
+        Value { total, interval: None, whole, owners }
     }
 
     fn finding(limit: &str, now: &Value, before: Option<&Value>) -> Finding {
@@ -194,7 +204,21 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_whole() {
+    fn an_estimate_exceeds_a_limit_below_its_interval() {
+        let interval = Some(Interval { low: 90, high: 120 });
+        let now = Value { interval, ..value(100, None, &[]) };
+        assert!(finding("usable_bytes=89", &now, None).is_exceeded);
+        assert!(!finding("usable_bytes=90", &now, None).is_exceeded);
+        let rule =
+            Rule { part: Part::default(), limit: "usable_bytes=+1%".parse().expect("a limit") };
+        let mut values = Baseline::default();
+        values.insert(rule.name(), now);
+        let refused = check(std::slice::from_ref(&rule), &values, Some(&values));
+        assert!(refused.expect_err("no growth").contains("may be an error"));
+    }
+
+    #[test]
+    fn shares_are_relative_to_the_total() {
         let now = value(20, Some(100), &[]);
         assert!(!finding("temporary=20%", &now, None).is_exceeded);
         assert!(finding("temporary=19.9%", &now, None).is_exceeded);

@@ -1,10 +1,10 @@
-//! What quantities are in a process or a part of it: in all, and by owner.
+//! Measures quantities of a process or a part of it: in total, and by owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use heaptide_analysis::attribution::{Owners, name_in_every_build};
-use heaptide_analysis::model::{FrameId, Measure, Measures, Mode, Process, Site, Sum};
+use heaptide_analysis::model::{FrameId, Interval, Measure, Measures, Mode, Process, Site, Sum};
 use heaptide_analysis::views::leaks::{self, Leaks, Origin};
 use heaptide_analysis::views::suppressions::Suppressions;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,38 +15,40 @@ use crate::part::Part;
 /// A quantity of a part of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Value {
-    /// In all.
+    /// The total.
     pub total: u64,
-    /// What it is a share of, if it is one.
+    /// Its 95 % interval, if it is an estimate: of a part of a sampled recording.
+    pub interval: Option<Interval>,
+    /// The total that a percentage refers to, if there is one.
     pub whole: Option<u64>,
-    /// What each owner has of it; nothing for owners without. Their sum may be less: not all
-    /// allocations have a stack.
+    /// The values of owners; owners without a value are omitted. Their sum may be less than the
+    /// total, because some allocations have no stack.
     pub owners: BTreeMap<String, OwnerValue>,
 }
 
-/// What an owner has of a quantity.
+/// The value of an owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnerValue {
     /// The value.
     pub value: u64,
-    /// Where in the source most of it is allocated, if that is known.
+    /// The source location of most of it, if known.
     pub place: Option<Place>,
 }
 
 /// A line of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The path of the file, as the compiler had it.
+    /// The path of the file, as the compiler stored it.
     pub file: Arc<str>,
     /// The line.
     pub line: u32,
 }
 
-/// A process whose quantities are asked for.
+/// A process to measure.
 pub struct Measured<'a> {
     process: &'a Process,
     owners: Owners,
-    /// Where blocks are from that are live at the end and not suppressed.
+    /// The origins of blocks that are live at the end and not suppressed.
     leaks: FxHashSet<Origin>,
 }
 
@@ -54,7 +56,7 @@ pub struct Measured<'a> {
 #[derive(Clone, Copy, Default)]
 struct OfOwner {
     sum: Sum,
-    /// The frame with the most, and its value.
+    /// The frame with the largest value, and that value.
     most: Option<(FrameId, u64)>,
 }
 
@@ -69,11 +71,11 @@ impl<'a> Measured<'a> {
         Measured { process, owners: Owners::of(process), leaks }
     }
 
-    /// A quantity of a part.
+    /// Measures a quantity of a part.
     ///
     /// # Errors
     ///
-    /// It was not recorded.
+    /// It was not recorded, or is an estimate whose error is not known.
     pub fn value(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         if let Some(missing) = part.missing_in(process.mode) {
@@ -82,11 +84,12 @@ impl<'a> Measured<'a> {
         match (quantity, process.mode) {
             (Quantity::Resident, _) => self.resident(part),
             (_, Mode::Counters) => self.of_lanes(part, quantity),
-            _ => Ok(self.of_sites(part, quantity)),
+            _ if self.is_exact_of_threads(part, quantity) => self.of_lanes(part, quantity),
+            _ => self.of_sites(part, quantity),
         }
     }
 
-    /// Resident memory, whose owners are those of live bytes at the peak.
+    /// Measures resident memory; its owners are those of live bytes at peak.
     fn resident(&self, part: &Part) -> Result<Value, String> {
         if !part.is_all() {
             return Err(format!("{part}: resident memory is known of the whole process only"));
@@ -98,9 +101,9 @@ impl<'a> Measured<'a> {
         }
         let owners = match self.process.mode {
             Mode::Counters => BTreeMap::new(),
-            Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak).owners,
+            Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak)?.owners,
         };
-        Ok(Value { total, whole: None, owners })
+        Ok(Value { total, interval: None, whole: None, owners })
     }
 
     fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
@@ -123,12 +126,13 @@ impl<'a> Measured<'a> {
         }
         Ok(Value {
             total: whole_metric(quantity, part).of(&sum),
+            interval: None,
             whole: quantity.whole().map(|whole| whole.of(&sum)),
             owners: BTreeMap::new(),
         })
     }
 
-    fn of_sites(&self, part: &Part, quantity: Quantity) -> Value {
+    fn of_sites(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
         let process = self.process;
         let kept = part.sites(process, &self.owners);
         let mut all = Sum::default();
@@ -148,14 +152,53 @@ impl<'a> Measured<'a> {
         }
         let is_total = part.is_all() && quantity != Quantity::Leaked;
         let all = if is_total { process.totals } else { all.total() };
-        Value {
+        Ok(Value {
             total: whole_metric(quantity, part).of(&all),
+            interval: self.interval(part, quantity, &all)?,
             whole: quantity.whole().map(|whole| whole.of(&all)),
             owners: self.named(by_owner, metric(quantity)),
-        }
+        })
     }
 
-    /// Owners by names that are the same in every build.
+    /// Whether threads counted a quantity of all blocks, though sites have estimates of it.
+    fn is_exact_of_threads(&self, part: &Part, quantity: Quantity) -> bool {
+        use Measure::{Allocations, Failed, Reallocations, RequestedBytes, Temporary, UsableBytes};
+        let exact = [Allocations, Failed, Reallocations, RequestedBytes, Temporary, UsableBytes];
+        let process = self.process;
+        let is_whole = process.sampling.is_some() && !process.is_part_of_sampled();
+        is_whole && part.is_of_threads() && exact.contains(&metric(quantity))
+    }
+
+    /// The interval of a quantity that is an estimate.
+    fn interval(
+        &self,
+        part: &Part,
+        quantity: Quantity,
+        sum: &Measures,
+    ) -> Result<Option<Interval>, String> {
+        let process = self.process;
+        let metric = metric(quantity);
+        let is_all = match quantity {
+            Quantity::Leaked => sum.live_bytes == process.totals.live_bytes,
+            _ => part.is_all(),
+        };
+        let has_total = !matches!(metric, Measure::AtPeakBlocks | Measure::CrossThreadFrees);
+        let is_total = is_all && has_total && !process.is_part_of_sampled();
+        if process.sampling.is_none() || is_total || metric == Measure::Failed {
+            return Ok(None);
+        }
+        let interval = process.interval(metric, sum);
+        interval.map(Some).ok_or_else(|| {
+            let name = quantity.name();
+            let of = if part.is_all() { String::new() } else { format!("{part}: ") };
+            format!(
+                "{of}{name} of a sampled recording is an estimate of unknown error; limit bytes, \
+                 or record with --mode stacks"
+            )
+        })
+    }
+
+    /// Returns owners by names that are the same in every build.
     fn named(
         &self,
         by_owner: FxHashMap<u32, OfOwner>,
@@ -189,7 +232,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The metric of sites that stands for a quantity.
+/// Returns the metric of sites for a quantity.
 fn metric(quantity: Quantity) -> Measure {
     match quantity {
         Quantity::Peak | Quantity::Resident => Measure::AtPeakBytes,
@@ -198,7 +241,7 @@ fn metric(quantity: Quantity) -> Measure {
     }
 }
 
-/// The metric of sums that stands for a quantity: only a whole process has a peak.
+/// Returns the metric of totals for a quantity: only a whole process has a peak.
 fn whole_metric(quantity: Quantity, part: &Part) -> Measure {
     match quantity {
         Quantity::Peak | Quantity::Metric(Measure::PeakBytes) if part.is_all() => {

@@ -21,10 +21,12 @@ mod ranks;
 mod report;
 mod sdk;
 mod seal;
+mod serve;
 mod timeline;
 mod top;
 mod tree;
 mod view;
+mod watch;
 mod write;
 
 use std::ffi::OsString;
@@ -92,6 +94,8 @@ pub enum Command {
     Top(top::TopOptions),
     /// Show recordings in the browser, live while programs run
     View(view::ViewOptions),
+    /// Serve metrics and profiles of running programs, for Prometheus, pprof and others
+    Serve(serve::ServeOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
     /// Check limits of memory, also against a baseline; exit with status 1 if one is exceeded
@@ -112,6 +116,8 @@ pub enum Command {
     Export(export::ExportOptions),
     /// Describe a recording: processes, modules, build ids, losses, accuracy
     Info(info::InfoOptions),
+    /// Take snapshots of recorded programs when memory grows or is short, and keep the newest
+    Watch(watch::WatchOptions),
     /// Control a running recording: on, off, snapshot, mark, stack threshold, reset
     Ctl(ctl::CtlOptions),
     /// Install the SDK: headers, library, monitors, Rust crate, Python package
@@ -150,6 +156,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Timeline(options) => timeline::timeline(&options),
         Command::Top(options) => top::top(&options),
         Command::View(options) => view::view(&options),
+        Command::Serve(options) => serve::serve(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Check(options) => check::check(&options),
         Command::Ranks(options) => ranks::ranks(&options),
@@ -160,6 +167,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Merge(options) => merge::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Info(options) => info::info(&options),
+        Command::Watch(options) => watch::watch(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Sdk(options) => sdk::sdk(&options),
         Command::Write(options) => write::write(&options, perform_words),

@@ -7,6 +7,7 @@
 mod commands;
 mod dataset;
 mod debuginfod;
+mod ending;
 mod finish;
 mod guardian;
 mod joining;

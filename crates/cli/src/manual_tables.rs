@@ -50,6 +50,8 @@ const WITHOUT_PAGES: &[&str] = &[
     "sql",
     "dataset",
     "view",
+    "serve",
+    "watch",
 ];
 
 /// Exit statuses.

@@ -1,15 +1,19 @@
 //! Options that several commands have, and those of `heaptide run`.
 
 mod format;
+mod mode;
 mod names;
 mod picture;
 mod run;
+mod snapshots;
 mod stacks;
 
 pub use format::{Format, metric_parser, require_of_rows};
+pub use mode::{Mode, ModeParser};
 pub use names::NameOptions;
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
-pub use run::{Mode, PythonMemory, RunOptions};
+pub use run::{PythonMemory, RunOptions};
+pub use snapshots::SnapshotOptions;
 pub use stacks::StackOptions;
 
 /// The width of help texts.

@@ -13,7 +13,7 @@ use heaptide_analysis::recording::metadata::{self, Member, Metadata};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
-use heaptide_control::{Lead, Mover, Snapshots};
+use heaptide_control::{Lead, Mover, Plan, Snapshots};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
@@ -76,23 +76,29 @@ fn record(
     if python_objects {
         environment.set(PYTHONMALLOC, OsStr::new("malloc"));
     }
-    let Started { supervisor, recorded, own } =
+    let Started { mut supervisor, recorded, own } =
         start(options, &settings, program, environment, obstacle.as_ref())?;
     let lead = Arc::new(match own.number {
         Some(_) => Lead::among(recorded.path()),
         None => Lead::alone(),
     });
-    let snapshots = options.snapshot_every.map(|every| {
-        Snapshots::start(recorded.path(), every, lead.clone(), |error| {
-            message(format_args!("{error}; later snapshots may also be missing"));
-        })
-    });
-    if let Some(Err(error)) = &snapshots {
-        message(error);
+    let snapshots = begin_snapshots(
+        options.snapshots.plan(None, Some(own.member.root_pid)),
+        recorded.path(),
+        &lead,
+    );
+    for (signal, name) in options.snapshots.signals() {
+        if let Some(snapshots) = &snapshots {
+            supervisor.consume(signal, snapshots.taker(name));
+        }
     }
-    let mover = settings.has_trace().then(|| Mover::start(recorded.path(), lead));
+    let mover =
+        settings.has_trace().then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     let ended = supervisor.wait();
-    drop(snapshots);
+    if let Some(snapshots) = snapshots {
+        snapshots.note_end(own.member.root_pid, !ended.status.success());
+        snapshots.finish();
+    }
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
@@ -101,6 +107,17 @@ fn record(
         reports.write(&recording);
     }
     outcome::exit(exit_status(ended.status))
+}
+
+/// Begins to take the snapshots of a recording that are planned; none if none are.
+pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option<Snapshots> {
+    if plan.is_empty() {
+        return None;
+    }
+    let begun = Snapshots::start(recording, plan, lead.clone(), |error| {
+        message(format_args!("{error}; more snapshots may be missing, or not removed"));
+    });
+    begun.map_err(message).ok()
 }
 
 /// Which allocator CPython uses for its objects.

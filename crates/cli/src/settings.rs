@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use heaptide_command::error::Error;
 use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
@@ -42,20 +41,15 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
             let is_traced = caliper::Services::read(services.as_bytes()).trace;
             Ok(if is_traced { Mode::Trace } else { Mode::Stacks })
         }
-        (None, Some(name)) => Mode::from_str(&name.to_string_lossy(), false).map_err(|_| {
-            let names = Mode::value_variants().iter().map(|mode| name_of(*mode));
-            let names = names.collect::<Vec<_>>().join(", ");
+        (None, Some(name)) => Mode::from_value(&name.to_string_lossy()).ok_or_else(|| {
             Error::new(format!(
-                "{variable}={}: unknown mode; expected one of {names}",
-                name.display()
+                "{variable}={}: unknown mode; expected one of {}, or sampled=BYTES, such as \
+                 sampled=64K",
+                name.display(),
+                Mode::names()
             ))
         }),
     }
-}
-
-/// The name of a mode.
-pub fn name_of(mode: Mode) -> String {
-    mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Checks the settings that the user gave the recorder by the environment: in the program it would
@@ -70,11 +64,16 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
         };
         let text = value.to_string_lossy();
         let (is_known, expected) = match setting {
-            Setting::Start | Setting::BySize | Setting::ByCall | Setting::FreeStacks => {
-                ([ON, OFF].contains(&&*text), "on or off")
-            }
+            Setting::Start
+            | Setting::BySize
+            | Setting::ByCall
+            | Setting::FreeStacks
+            | Setting::KeepTrace => ([ON, OFF].contains(&&*text), "on or off"),
             Setting::MaxSize
+            | Setting::MaxProfile
+            | Setting::KeepSnapshots
             | Setting::SnapshotSignal
+            | Setting::SampleSeed
             | Setting::Rank
             | Setting::Ranks
             | Setting::Follow => (is_number(&text), "a number"),
@@ -104,7 +103,7 @@ fn is_number(text: &str) -> bool {
 
 /// Has a program that may have the recorder in it not record.
 pub fn turn_off(environment: &mut Environment) {
-    environment.set(Setting::Mode.variable(), OsStr::new(&name_of(Mode::Off)));
+    environment.set(Setting::Mode.variable(), OsStr::new(&Mode::Off.value()));
 }
 
 impl<'a> Settings<'a> {
@@ -139,7 +138,7 @@ impl<'a> Settings<'a> {
             environment.preload(&self.libraries);
         }
         environment.set(Setting::Output.variable(), recording.as_os_str());
-        environment.set(Setting::Mode.variable(), OsStr::new(&name_of(self.mode)));
+        environment.set(Setting::Mode.variable(), OsStr::new(&self.mode.value()));
         for (setting, value) in self.options.settings(pid) {
             environment.set(setting.variable(), OsStr::new(&value));
         }
@@ -175,15 +174,19 @@ pub fn recorder() -> Result<PathBuf, Error> {
 
 /// Whether the options go with the mode.
 fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
-    let has_stacks = matches!(mode, Mode::Stacks | Mode::Trace);
-    if !has_stacks && options.stacks_from.or(options.stacks_below).is_some() {
-        return Err(Error::new("--stacks-from and --stacks-below require --mode stacks or trace"));
+    if !mode.has_stacks() && options.stacks_from.or(options.stacks_below).is_some() {
+        return Err(Error::new(
+            "--stacks-from and --stacks-below require --mode stacks, trace or sampled",
+        ));
     }
     if mode == Mode::Counters && options.by_size {
-        return Err(Error::new("--by-size requires --mode stacks, scopes or trace"));
+        return Err(Error::new("--by-size requires --mode stacks, scopes, trace or sampled"));
     }
     if mode == Mode::Counters && options.by_call {
-        return Err(Error::new("--by-call requires --mode stacks, scopes or trace"));
+        return Err(Error::new("--by-call requires --mode stacks, scopes, trace or sampled"));
+    }
+    if mode != Mode::Trace && options.keep_trace().is_limited() {
+        return Err(Error::new("--keep-trace-for and --keep-trace-size require --mode trace"));
     }
     if mode != Mode::Trace && (options.free_stacks || options.max_trace_size.is_some()) {
         return Err(Error::new("--free-stacks and --max-trace-size require --mode trace"));

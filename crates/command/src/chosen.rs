@@ -1,4 +1,4 @@
-//! What is chosen of a recording by filters and rules, and the reason if that is nothing.
+//! Applies filters and rules to a recording, and explains an empty result.
 
 use std::io;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::outcome::Stop;
 use crate::project::Project;
 use crate::selection::{Reader, Selection};
 
-/// The largest file of rules that is read, in bytes.
+/// The largest file of rules to read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The filters and rules of a selection, read.
+/// The parsed filters and rules of a selection.
 pub struct Chosen {
     rules: Rules,
     filter: Filter,
-    /// The filters as they were typed.
+    /// The filters as typed.
     words: String,
     hide: Vec<Pattern>,
     groups: Vec<LaneGroup>,
@@ -30,7 +30,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Reads them.
+    /// Parses the filters and rules of a selection.
     pub fn new(selection: &Selection, reader: Reader) -> Result<Chosen, Error> {
         let project = Project::here()?;
         let only = [(selection.live_only, Only::Live), (selection.temporary_only, Only::Temporary)];
@@ -80,7 +80,7 @@ impl Chosen {
     }
 
     /// Removes processes without a site that passes the filters. The result is negative if none is
-    /// left, or not the selected one.
+    /// left, or if the selected one is removed.
     pub fn drop_empty(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Stop> {
         if self.filter.is_empty() {
             return Ok(());
@@ -105,7 +105,8 @@ fn patterns(option: &str, texts: &[String]) -> Result<Vec<Pattern>, Error> {
     texts.iter().map(parse).collect()
 }
 
-/// Groups of threads, `io=^io-,workers=^wrk`: a comma that no name follows is of the expression.
+/// Parses groups of threads, `io=^io-,workers=^wrk`: a comma without a following name belongs to
+/// the expression.
 fn groups(texts: &[String]) -> Result<Vec<LaneGroup>, Error> {
     let refuse = |what: &str| Error::new(format!("--group-threads {what}"));
     let name = |part: &str| -> Option<usize> {
@@ -137,7 +138,7 @@ fn groups(texts: &[String]) -> Result<Vec<LaneGroup>, Error> {
     Ok(groups)
 }
 
-/// The program's own code, as the options and the project say.
+/// Returns the patterns of the program's own code, from the options and the project file.
 fn own(texts: &[String], project: &Project) -> Result<Vec<OwnPattern>, Error> {
     let mut own = Vec::new();
     let of_project = project.own.iter().map(|text| (project.name(), text));
@@ -154,14 +155,14 @@ fn own(texts: &[String], project: &Project) -> Result<Vec<OwnPattern>, Error> {
     Ok(own)
 }
 
-/// Rules by the names of files and built-in sets, and the option or file that names them.
+/// Names of rule files and built-in sets, and the option or file that contains them.
 struct Named {
     option: String,
     rules: Vec<String>,
 }
 
 impl Named {
-    /// Reads them, one after the other.
+    /// Reads the rules, one after the other.
     fn read(&self) -> Result<Rules, Error> {
         let mut all = Rules::default();
         for name in &self.rules {
@@ -191,7 +192,7 @@ fn rules_of_file(option: &str, path: &Path) -> Result<Rules, Error> {
     Rules::parse(&text).map_err(|error| Error::new(format!("{}:{error}", path.display())))
 }
 
-/// The filters as they were typed, in the order of the help.
+/// Returns the filters as typed, in the order of the help.
 fn words(selection: &Selection, named: &Named, rules: &Rules) -> String {
     let mut words = Vec::new();
     for (option, texts) in [("--focus", &selection.focus), ("--ignore", &selection.ignore)] {
@@ -209,7 +210,7 @@ fn words(selection: &Selection, named: &Named, rules: &Rules) -> String {
     words.join(" ")
 }
 
-/// A text as it can be typed.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-:./=,@%+^".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Files of recordings that cannot be read: every command reports each of them once.
+//! Reports files of recordings that cannot be read, each once per command.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use heaptide_analysis::quantity::counted;
 
 use crate::message::message;
 
-/// Files of a recording that get a line each.
+/// The most files of a recording that get a line each.
 const SHOWN: usize = 5;
 
-/// What was reported: some commands read a recording several times.
+/// Files reported so far, because some commands read a recording several times.
 static REPORTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Where the output of a command lists the files that cannot be read.
+/// Where the output of a command lists unreadable files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Listed {
-    /// It does not: they are reported.
+    /// Not in the output: they are reported.
     #[default]
     Nowhere,
-    /// In the output itself: they are reported unless both go to the terminal.
+    /// In the output: they are reported unless both go to the terminal.
     InOutput,
 }
 
-/// Reports the files of a recording that cannot be read, each with the reason, which names it.
+/// Reports the unreadable files of a recording, each with the reason, which contains the path.
 pub fn report(recording: &Path, damaged: &[DamagedFile]) {
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());

@@ -1,5 +1,4 @@
-//! Where a command starts and ends: its options are parsed, its error is reported, its exit status
-//! is chosen.
+//! The start and end of a command: parses options, reports errors, and determines the exit status.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -12,8 +11,8 @@ use crate::error::Error;
 use crate::message;
 use crate::outcome::{FAILED, NEGATIVE, Outcome, SUCCESS, Stop};
 
-/// Parses the command line (`arguments`, the command's name first), performs what it asks for, and
-/// returns the exit status. Help and the version go to standard output, errors to standard error.
+/// Parses the command line (`arguments`, starting with the command's name), runs the command, and
+/// returns the exit status. Help and version go to standard output, errors to standard error.
 pub fn command<Options: Parser>(
     arguments: &[OsString],
     perform: impl FnOnce(Options) -> Outcome,
@@ -21,8 +20,7 @@ pub fn command<Options: Parser>(
     command_with_hints(arguments, |_, _| None, perform)
 }
 
-/// The same. `hint` returns the line that replaces an error of the command line, if it has a better
-/// one.
+/// Like `command`. `hint` may return a line that replaces an error of the command line.
 pub fn command_with_hints<Options: Parser>(
     arguments: &[OsString],
     hint: impl FnOnce(&[OsString], &clap::Error) -> Option<String>,
@@ -41,7 +39,7 @@ pub fn command_with_hints<Options: Parser>(
     };
     match outcome {
         Ok(()) => SUCCESS,
-        // The reader of the output has enough of it.
+        // The reader of the output closed the pipe.
         Err(Stop::Failed(error)) if error.is_broken_pipe() => SUCCESS,
         Err(Stop::Failed(error)) => {
             message::report(&error);
@@ -60,9 +58,9 @@ fn print(answer: &clap::Error) -> Result<(), Error> {
     answer.print().and_then(|()| io::stdout().flush()).map_err(Error::Output)
 }
 
-/// Prints what is wrong with the command line, as far as standard error can be written.
+/// Prints the error of a command line, if standard error is writable.
 fn refuse<Options: Parser>(arguments: &[OsString], answer: &clap::Error) {
-    // It quotes arguments: parsed once more, they are printable.
+    // The message quotes arguments, so parse it again with printable ones.
     let shown =
         |argument: &OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
     match Options::try_parse_from(arguments.iter().map(shown)) {

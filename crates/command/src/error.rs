@@ -1,56 +1,56 @@
-//! The error of the command: a chain of causes, printed on one line; of a query, with its place
+//! The error of the command: a chain of causes, printed on one line; for a query, with its location
 //! below.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What failed, and why.
+/// A failure and its causes.
 #[derive(Debug)]
 pub enum Error {
-    /// Without a cause.
+    /// An error without a cause.
     Message(String),
-    /// In a text, with the lines of it that show the place.
+    /// An error in a text, with lines that show the location.
     Text {
-        /// What is wrong.
+        /// The problem.
         what: String,
-        /// Those lines.
+        /// The lines that show the location.
         excerpt: String,
     },
-    /// Something could not be done with a file: `Error::file("out.svg", "write it", e)`.
+    /// A failed operation on a file: `Error::file("out.svg", "write it", e)`.
     File {
         /// The file.
         path: PathBuf,
-        /// What could not be done, in the infinitive.
+        /// The failed operation, in the infinitive.
         doing: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Standard output could not be written.
+    /// Writing to standard output failed.
     Output(io::Error),
-    /// Another input or output failed.
+    /// Another I/O operation failed.
     Io(io::Error),
     /// An error of another library, whose line contains its causes.
     Library(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// An error without a cause.
+    /// Creates an error without a cause.
     pub fn new(what: impl Into<String>) -> Error {
         Error::Message(what.into())
     }
 
-    /// Something could not be done with a file: `file("out.svg", "write it", e)`.
+    /// Creates the error of a failed operation on a file: `file("out.svg", "write it", e)`.
     pub fn file(path: &Path, doing: impl Into<String>, source: io::Error) -> Error {
         Error::File { path: path.to_owned(), doing: doing.into(), source }
     }
 
-    /// An error of another library, whose line contains its causes.
+    /// Converts an error of another library, whose line contains its causes.
     pub fn library(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::Library(Box::new(error))
     }
 
-    /// The lines that show the place of the error in a text; empty if there is no such place.
+    /// Returns the lines that show the location of the error in a text; empty if there is none.
     pub fn excerpt(&self) -> &str {
         match self {
             Error::Text { excerpt, .. } => excerpt,
@@ -58,7 +58,7 @@ impl Error {
         }
     }
 
-    /// Whether the reader of the output is gone.
+    /// Returns whether the reader of the output closed the pipe.
     pub fn is_broken_pipe(&self) -> bool {
         match self {
             Error::File { source, .. } | Error::Output(source) | Error::Io(source) => {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chain_is_one_line() {
+    fn a_chain_of_causes_is_one_line() {
         let refused = io::Error::other("no room");
         let error = Error::file(Path::new("a.svg"), "write it", refused);
         assert_eq!(error.to_string(), "a.svg: cannot write it: no room");

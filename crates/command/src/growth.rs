@@ -1,4 +1,4 @@
-//! How much a measure may grow from one recording to another: a share of what it was, or a number.
+//! Limits on the growth of a metric between recordings: a percentage or an amount.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 use crate::values;
 use heaptide_analysis::views::diff::Change;
 
-/// The most that it may grow by.
+/// The maximal growth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Limit {
-    /// Percent of what it was.
+    /// In percent of the earlier value.
     Percent(f64),
-    /// Bytes, or as many as the measure counts.
+    /// In bytes, or in the metric's unit.
     Amount(u64),
 }
 
 impl Limit {
-    /// Whether a value grew by more. Any growth from nothing is more than any share of it.
+    /// Returns whether a value grew by more. Growth from zero exceeds every percentage.
     pub fn is_exceeded(self, change: Change) -> bool {
         let growth = change.amount();
         match self {
@@ -35,7 +35,7 @@ impl FromStr for Limit {
         let Some(percent) = text.strip_suffix('%') else {
             return values::bytes(text).map(Limit::Amount).map_err(|_| expected());
         };
-        // No sign, no exponent, no infinity.
+        // No sign, exponent, or infinity.
         let plain = percent.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let percent = percent.parse::<f64>().ok().filter(|p| plain && p.is_finite());
         percent.map(Limit::Percent).ok_or_else(expected)
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_shares_or_numbers() {
+    fn limits_are_shares_or_absolute() {
         assert_eq!("5%".parse(), Ok(Limit::Percent(5.0)));
         assert_eq!("0.5%".parse(), Ok(Limit::Percent(0.5)));
         assert_eq!("64K".parse(), Ok(Limit::Amount(65_536)));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_itself_is_allowed_and_growth_from_nothing_is_not() {
+    fn reaching_a_limit_is_allowed_and_growth_from_zero_is_not() {
         let exceeded = |limit: &str, before, after| {
             let limit: Limit = limit.parse().expect("a limit");
             limit.is_exceeded(Change { before, after })

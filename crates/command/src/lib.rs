@@ -1,8 +1,8 @@
-//! The library of the two binaries, `heaptide` and `heaptide-sql`: it opens the selected part of a
+//! The library of the two binaries, `heaptide` and `heaptide-sql`: opens the selected part of a
 //! recording, writes output and messages, shows progress, and determines the exit status.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would panic
 
 pub mod chosen;
 pub mod damage;
@@ -26,7 +26,7 @@ pub mod target;
 pub mod terminal;
 pub mod values;
 
-/// The allocator of programs that are linked with musl, whose own has one lock for all threads.
+/// The allocator of programs linked with musl, because musl's uses one lock for all threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,5 +1,5 @@
-//! Lines on standard error. All lines of the command go through here: one that cannot be written
-//! is dropped, and none can control the terminal.
+//! Lines on standard error. The command writes all of them here: lines that cannot be written are
+//! dropped, and none can control the terminal.
 
 use std::fmt::Display;
 use std::io::{self, StderrLock, Write};
@@ -8,33 +8,33 @@ use heaptide_render::shared::names::printable;
 
 use crate::error::Error;
 
-/// Writes `heaptide: LINE`. Control characters of the line, which may come from a program, are
-/// escaped.
+/// Writes `heaptide: LINE`. Escapes control characters in the line, which may come from a program.
 pub fn message(line: impl Display) {
     let line = line.to_string();
-    // Without a standard error nobody can be told that there is none.
+    // Without standard error, a failure cannot be reported.
     let _ = writeln!(stderr(), "heaptide: {}", printable(&line));
 }
 
-/// Writes the line of an error, and below it the place of the error in a query.
+/// Writes the line of an error, and below it the location of the error in a query.
 pub fn report(error: &Error) {
     message(error);
     plain(error.excerpt());
 }
 
-/// Writes lines as they are, but for control characters.
+/// Writes lines without a prefix; control characters are escaped.
 pub fn plain(lines: &str) {
     for line in lines.lines() {
         let _ = writeln!(stderr(), "{}", printable(line)); // as above
     }
 }
 
-/// Writes what is wrong with a command line, in color on a terminal. Its arguments are printable.
+/// Writes the error of a command line, coloured on a terminal. Its arguments must be printable.
 pub fn usage(answer: &clap::Error) {
     let _ = answer.print(); // as above
 }
 
-/// The one place that writes to standard error; a line of progress is drawn by its library.
+/// The only place that writes to standard error, except the line of progress, which its library
+/// draws.
 #[expect(clippy::disallowed_methods, reason = "the one place")]
 fn stderr() -> StderrLock<'static> {
     io::stderr().lock()

@@ -1,4 +1,4 @@
-//! The line about functions without names: in which modules, how much they matter, what helps.
+//! The message about functions without names: affected modules, their share, and a remedy.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use heaptide_analysis::model::Recording;
 use heaptide_analysis::views::unnamed::{Unnamed, unnamed};
 use heaptide_render::shared::quantity::percent;
 
-/// There is a line if at least one byte in so many is of stacks that cannot be read.
+/// There is a message if stacks without names have at least this fraction of the bytes.
 const PART: u64 = 20;
-/// So many modules are named.
+/// The most modules to name.
 const MODULES: usize = 3;
 
-/// Returns the line for a recording at `path`; none if its stacks can be read.
+/// Returns the message for a recording at `path`; `None` if its stacks have names.
 pub fn line(recording: &Recording, path: &Path) -> Option<String> {
     let (all, total_bytes) = unnamed(recording);
     let bytes: u64 = all.iter().map(|unnamed| unnamed.bytes).sum();
@@ -35,7 +35,7 @@ fn name(unnamed: &Unnamed) -> &str {
     }
 }
 
-/// The packages with the names of these, each once.
+/// Returns the packages with these names, each once.
 fn debug_packages(packages: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in packages.map(|package| format!("{package}-dbgsym")) {
@@ -46,8 +46,8 @@ fn debug_packages(packages: impl Iterator<Item = String>) -> String {
     names.join(" ")
 }
 
-/// What gives functions names: what helps for the module of most bytes, and packages for the others
-/// too.
+/// Returns how to get names: the remedy for the module with most bytes, and packages for the
+/// others, too.
 fn help(unnamed: &[Unnamed], recording: &Path) -> String {
     let shown = recording.display();
     let Some(module) = unnamed.first().and_then(|first| first.module.as_deref()) else {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_package_is_named_once() {
+    fn each_package_is_listed_once() {
         let packages = ["g++-12", "binutils", "g++-12"].map(str::to_owned);
         assert_eq!(debug_packages(packages.into_iter()), "g++-12-dbgsym binutils-dbgsym");
     }

@@ -1,5 +1,5 @@
-//! How a command ends: its exit status, and the reason for one that is not 0.
-//! `docs/recording.md` lists the statuses.
+//! The result of a command: its exit status, and the reason for a nonzero one. `docs/recording.md`
+//! lists the statuses.
 
 use std::fmt::Display;
 
@@ -15,20 +15,20 @@ pub const FAILED: u8 = 2;
 /// The result of a command.
 pub type Outcome = Result<(), Stop>;
 
-/// Why a command ends with another exit status than 0.
+/// Why a command ends with a nonzero exit status.
 #[derive(Debug)]
 pub enum Stop {
     /// Check failed or nothing found, and the reason.
     Negative(String),
     /// The command failed.
     Failed(Error),
-    /// An exit status that needs no message: the output contains the reason, or it is the status of
-    /// the recorded program.
+    /// An exit status without a message, because the output contains the reason, or it is the
+    /// status of the recorded program.
     Status(u8),
 }
 
 impl Stop {
-    /// Check failed or nothing found, for this reason.
+    /// Creates the negative result: check failed or nothing found, for this reason.
     pub fn negative(reason: impl Display) -> Stop {
         Stop::Negative(reason.to_string())
     }

@@ -1,5 +1,5 @@
-//! Output of commands: pages and data on standard output, and files, of which none that exists is
-//! replaced without --force and none is left half-written.
+//! Output of commands: pages and data on standard output, and files. Existing files are replaced
+//! only with --force, and no file is left half-written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -12,29 +12,30 @@ use crate::error::Error;
 use crate::progress::{Goes, Progress};
 use crate::terminal::{self, Pager};
 
-/// Bytes that go to a file at once.
+/// The buffer size for files, in bytes.
 const FILE_BUFFER_BYTES: usize = 1 << 18;
-/// Bytes that go to standard output at once.
+/// The buffer size for standard output, in bytes.
 const STDOUT_BUFFER_BYTES: usize = 1 << 16;
-/// Bytes that a pipe on standard output holds: what users may ask for without more rights.
+/// The capacity to request for a pipe on standard output: the maximum for unprivileged users.
 const PIPE_BYTES: i32 = 1 << 20;
 
-/// What is written.
+/// The kind of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Text for reading, in lines of any width. Names in it come from programs, and none of them
-    /// may control the terminal.
+    /// Text for people, in lines of any width. It contains names from programs, which must not
+    /// control the terminal.
     Text,
-    /// Data for another program, which gets each byte.
+    /// Data for another program, passed through unchanged.
     Data,
 }
 
-/// Whether a file to write stands for standard output.
+/// Returns whether an output path means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// An error if the file is there and may not be replaced, to say so before the work is done.
+/// Returns an error if the file exists and must not be replaced, to report that before the work is
+/// done.
 pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
     if !(path.exists() && !force && !is_stdout(path)) {
         Ok(())
@@ -46,7 +47,7 @@ pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
     }
 }
 
-/// Writes the file as `render` goes along; of an error nothing is left.
+/// Writes the file while `render` runs; on error, removes it.
 pub fn write(
     path: &Path,
     force: bool,
@@ -60,7 +61,7 @@ pub fn write(
     };
     let file = options.open(path).map_err(|e| Error::file(path, "write it", e))?;
     fill(&file, render).map_err(|e| {
-        // What is no file, as /dev/full, was there before and stays.
+        // Other things than files, such as /dev/full, existed before, and stay.
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             let _ = fs::remove_file(path);
         }
@@ -73,7 +74,7 @@ fn fill(mut file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
     buffered(progress.of(&mut file, Goes::Elsewhere), FILE_BUFFER_BYTES, render)
 }
 
-/// Writes an answer to a file, or to standard output, which `-` stands for.
+/// Writes a result to a file, or to standard output if the path is `-`.
 pub fn write_or_print(
     file: Option<&Path>,
     force: bool,
@@ -90,7 +91,7 @@ pub fn write_or_print(
     }
 }
 
-/// Writes a page to a file, or shows it as [`print_page`] does.
+/// Writes a page to a file, or shows it like [`print_page`].
 pub fn write_or_print_page(
     file: Option<&Path>,
     force: bool,
@@ -102,7 +103,7 @@ pub fn write_or_print_page(
     }
 }
 
-/// Shows a page on standard output: on a terminal in its width and colours, and in a pager.
+/// Shows a page on standard output: on a terminal with its width and colours, and in a pager.
 pub fn print_page(write: impl FnOnce(&mut Screen) -> io::Result<()>) -> Result<(), Error> {
     paged(terminal::layout(), write)
 }
@@ -135,16 +136,17 @@ fn page(
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let mut progress = Progress::start("writing");
     let mut stdout = io::stdout().lock();
-    // Gigabytes of stacks go through faster; what is no pipe refuses, and stays as it is.
+    // A larger pipe speeds up gigabytes of stacks. The call fails if it is no pipe, which is
+    // harmless.
     let _ = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
     let told = progress.of(&mut stdout, Goes::by_stdout());
     buffered(told, STDOUT_BUFFER_BYTES, write).map_err(Error::Output)
 }
 
-/// Writes through a buffer of so many bytes.
+/// Writes through a buffer of this size.
 ///
-/// Errors: the first one of `out`, whatever `render` made of it: formats wrap errors in their own,
-/// which hide that a pipe is broken.
+/// Errors: the first error of `out`, regardless of the result of `render`, because formats wrap
+/// errors in their own, which hide that a pipe was closed.
 fn buffered(
     out: impl Write,
     size: usize,
@@ -153,11 +155,11 @@ fn buffered(
     let mut checked = Checked { out, failed: None };
     let mut buffer = BufWriter::with_capacity(size, &mut checked);
     let rendered = render(&mut buffer).and_then(|()| buffer.flush());
-    drop(buffer.into_parts()); // nothing is written again
+    drop(buffer.into_parts()); // must not write again
     checked.failed.map_or(rendered, Err)
 }
 
-/// A writer that keeps its first error.
+/// A writer that stores its first error.
 struct Checked<W> {
     out: W,
     failed: Option<io::Error>,
@@ -170,7 +172,7 @@ impl<W> Checked<W> {
                 Some(number) => io::Error::from_raw_os_error(number),
                 None => io::Error::new(error.kind(), error.to_string()),
             };
-            // After an interruption writers try again.
+            // After an interruption, writers try again.
             if error.kind() != io::ErrorKind::Interrupted {
                 self.failed.get_or_insert(error);
             }
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_whole_or_not_there() {
+    fn a_file_is_complete_or_absent() {
         let scratch = Scratch::new("output");
         let path = scratch.join("file");
         let halfway = |out: &mut dyn Write| {
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_writer_is_kept_as_it_was() {
+    fn an_error_of_the_writer_is_returned_unchanged() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -1,5 +1,5 @@
-//! Progress on a terminal: a line on standard error where something takes longer than a second,
-//! gone when it is done.
+//! Progress on a terminal: a line on standard error for operations that take longer than a second,
+//! removed when they finish.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,20 +11,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use heaptide_render::shared::names::printable;
 use heaptide_render::shared::quantity::bytes;
 
-/// What takes no longer says nothing.
+/// Shorter operations show nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The line is drawn anew so often.
+/// The interval at which the line is redrawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Something that is being done, until it is dropped.
+/// An operation with progress; dropping it ends the operation.
 pub struct Progress {
     bar: ProgressBar,
-    /// Who draws, and what ends when it is dropped; none where nobody looks.
+    /// The drawing thread, and the channel that ends it; `None` without a terminal.
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Begins: `reading app.heaptide`.
+    /// Starts an operation: `reading app.heaptide`.
     pub fn start(what: impl Into<String>) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_message(printable(&what.into()).into_owned());
@@ -47,24 +47,24 @@ impl Progress {
                 }
                 bar.finish_and_clear();
             };
-            // Without room for a thread nothing is drawn.
+            // If no thread can be created, nothing is drawn.
             Some((sender, Builder::new().spawn(draw).ok()?))
         });
         Progress { bar, drawing: drawing.flatten() }
     }
 
-    /// Says what of it is done: `looking up symbols 1024/4096`.
+    /// Shows how much is done: `looking up symbols 1024/4096`.
     pub fn at(&self, what: &str, done: usize, total: usize) {
         self.bar.set_message(format!("{what} {done}/{total}"));
     }
 
-    /// Shows what is being done: `fetching debug information of libc.so.6, 2.1 MiB`.
+    /// Shows the current activity: `fetching debug information of libc.so.6, 2.1 MiB`.
     pub fn show(&self, what: &str) {
         self.bar.set_message(printable(what).into_owned());
     }
 
-    /// A writer that says how much was written; to a terminal it ends the line, which stands where
-    /// the text is to go.
+    /// Returns a writer that shows how much was written. For output to a terminal it removes the
+    /// line first, which is where the text goes.
     pub fn of<'a>(&'a mut self, out: &'a mut dyn Write, goes: Goes) -> impl Write + 'a {
         Told { progress: self, out, goes, written: 0 }
     }
@@ -72,7 +72,7 @@ impl Progress {
     fn end(&mut self) {
         if let Some((sender, thread)) = self.drawing.take() {
             drop(sender);
-            let _ = thread.join(); // whatever befell it, nothing hangs on a line of progress
+            let _ = thread.join(); // even if it panicked
         }
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Progress {
     }
 }
 
-/// Where what is written goes.
+/// The destination of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goes {
     /// To a terminal.
@@ -93,7 +93,7 @@ pub enum Goes {
 }
 
 impl Goes {
-    /// Where standard output goes.
+    /// Returns the destination of standard output.
     pub fn by_stdout() -> Goes {
         if io::stdout().is_terminal() { Goes::ToTerminal } else { Goes::Elsewhere }
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_file_does_not_control_the_terminal() {
+    fn control_characters_in_file_names_are_escaped() {
         let progress = Progress::start("reading red\x1b[31m\n.heaptide");
         assert_eq!(progress.bar.message(), r"reading red\x1b[31m\x0a.heaptide");
     }

@@ -1,4 +1,4 @@
-//! `heaptide.toml`: what a project says once, in place of options with every command.
+//! `heaptide.toml`: settings of a project, instead of options of every command.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,38 +11,38 @@ use crate::error::Error;
 
 /// Its name.
 const NAME: &str = "heaptide.toml";
-/// The largest that is read, in bytes.
+/// The largest file to read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What it says.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Project {
-    /// Functions, modules and source files that are the program's own code, as with `--own`.
+    /// Functions, modules and source files that are the program's own code, like `--own`.
     #[serde(default)]
     pub own: Vec<String>,
-    /// Files of rules and built-in sets, as with `--rules`, for views for people. A file is looked
-    /// for in the directory of the project file.
+    /// Files of rules and built-in sets, like `--rules`, for views for people. Files are relative
+    /// to the directory of the project file.
     #[serde(default)]
     rules: Vec<String>,
-    /// What `heaptide check` checks.
+    /// The settings of `heaptide check`.
     #[serde(default)]
     pub check: Check,
-    /// Findings that are known and meant, as with `heaptide advise --suppress`.
+    /// Suppressions of known findings, like `heaptide advise --suppress`.
     #[serde(default)]
     pub suppress: Vec<String>,
-    /// Where it is; empty if there is none.
+    /// The path of the file; empty if there is none.
     #[serde(skip)]
     path: PathBuf,
 }
 
-/// What `heaptide check` checks without `--max`.
+/// The settings of `heaptide check` without `--max`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// As `--baseline`; looked for in the directory of the project file.
+    /// Like `--baseline`; relative to the directory of the project file.
     baseline: Option<PathBuf>,
-    /// Limits, by what they are on.
+    /// Limits, with the parts that they apply to.
     #[serde(default)]
     pub limits: Vec<Limits>,
 }
@@ -51,19 +51,19 @@ pub struct Check {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// As `--max`.
+    /// Like `--max`.
     pub max: Vec<String>,
-    /// As `--scope`.
+    /// Like `--scope`.
     pub scope: Option<String>,
-    /// As `--owner`.
+    /// Like `--owner`.
     pub owner: Option<String>,
-    /// As `--thread`.
+    /// Like `--thread`.
     pub thread: Option<String>,
 }
 
 impl Project {
-    /// That of the current directory or of the nearest above it that has one; an empty one if none
-    /// has.
+    /// Reads the project file of the current directory or its nearest parent that has one; empty if
+    /// there is none.
     ///
     /// Errors: it cannot be read.
     pub fn here() -> Result<Project, Error> {
@@ -78,7 +78,7 @@ impl Project {
         Ok(Project::default())
     }
 
-    /// The rules: built-in sets by their names, files by their paths.
+    /// Returns the rules: names of built-in sets, and paths of files.
     pub fn rules(&self) -> Vec<String> {
         let directory = self.path.parent().unwrap_or(Path::new(""));
         let file = |name: &String| directory.join(name).to_string_lossy().into_owned();
@@ -87,13 +87,13 @@ impl Project {
         rules.map(|name| if is_set(name) { name.clone() } else { file(name) }).collect()
     }
 
-    /// The baseline of `heaptide check`.
+    /// Returns the baseline of `heaptide check`.
     pub fn baseline(&self) -> Option<PathBuf> {
         let directory = self.path.parent().unwrap_or(Path::new(""));
         self.check.baseline.as_ref().map(|baseline| directory.join(baseline))
     }
 
-    /// What messages call it.
+    /// Returns its name in messages.
     pub fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -121,7 +121,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     #[test]
-    fn what_a_project_says_is_read_and_mistakes_have_their_line() {
+    fn project_files_are_parsed_and_errors_have_a_line() {
         let scratch = Scratch::new("project");
         let read = |text: &str| Project::read(&scratch.write(NAME, text.as_bytes()));
         let project = read("own = [\"module:libapp\", \"^app::\"]\n").unwrap().unwrap();

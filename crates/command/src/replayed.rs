@@ -1,4 +1,4 @@
-//! What the trace of a process says beyond its tables, for the views that show it.
+//! Data from the trace of a process, in addition to its tables, for the views that show it.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::Process;
@@ -10,7 +10,7 @@ use heaptide_render::page;
 use crate::message::message;
 use crate::progress::Progress;
 
-/// The highest live bytes of the parts of a process, if it has a trace. What is missing of that is
+/// Returns the highest live bytes of the parts of a process, if it has a trace. Missing parts are
 /// reported on standard error.
 pub fn replayed(process: &Process) -> Option<Highest> {
     if !process.has_trace() {
@@ -31,8 +31,8 @@ pub fn replayed(process: &Process) -> Option<Highest> {
     }
 }
 
-/// Live bytes over time by the owners with most, and lifetimes of blocks, if it has a trace;
-/// likewise.
+/// Returns live bytes over time of the largest owners, and lifetimes of blocks, if it has a trace.
+/// Missing parts are reported on standard error.
 pub fn for_page(process: &Process) -> Option<(OwnersOverTime, Lifetimes)> {
     if !process.has_trace() {
         return None;

@@ -1,11 +1,11 @@
-//! The process that a command shows, and whether it has what the command needs.
+//! Selects the process that a command shows, and checks that it has the required data.
 
 use heaptide_analysis::model::{Measure, Mode, Process, Recording};
 
 use crate::message::message;
 use crate::outcome::Stop;
 
-/// Process ids that a message lists.
+/// The most process ids in a message.
 const LISTED_PIDS: usize = 20;
 
 /// A recording that has at least one of the selected processes.
@@ -13,7 +13,7 @@ const LISTED_PIDS: usize = 20;
 pub struct Selected {
     /// The recording, with its other processes.
     pub recording: Recording,
-    /// The process id that is selected; none for all.
+    /// The selected process id; `None` for all.
     pub pid: Option<u32>,
 }
 
@@ -129,7 +129,7 @@ impl Selected {
     }
 }
 
-/// The reason why a recording has no selected process; none if it has one.
+/// Returns the reason why a recording has no selected process; `None` if it has one.
 pub fn absence(recording: &Recording, pid: Option<u32>) -> Option<String> {
     let path = recording.path.display();
     if recording.processes.is_empty() {
@@ -150,13 +150,13 @@ fn is_selected(process: &Process, pid: Option<u32>) -> bool {
     pid.is_none_or(|pid| process.identity.pid == pid)
 }
 
-/// The index of the largest process image, of those that satisfy `fits`.
+/// Returns the index of the largest process image that satisfies `fits`.
 fn largest(
     processes: &[Process],
     metric: Measure,
     fits: impl Fn(&Process) -> bool,
 ) -> Option<usize> {
-    // Of equals the one with the higher peak, then the first: counters have no at_peak values.
+    // On a tie, the one with the higher peak, then the first: counters have no at_peak values.
     let key =
         |process: &Process| (metric.of_sites().of(&process.totals), process.totals.peak_bytes);
     let fitting = processes.iter().enumerate().filter(|(_, process)| fits(process));

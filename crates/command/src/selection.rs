@@ -15,7 +15,7 @@ use heaptide_analysis::selection::python::PythonFrames;
 use crate::damage::Listed;
 use crate::values;
 
-/// How processes are kept apart in a tree.
+/// How processes are kept separate in a tree.
 #[derive(Args, Debug)]
 pub struct Origins {
     /// Join all processes, with an outermost frame for each process, host or rank
@@ -25,30 +25,30 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// As outermost frames.
+    /// Returns them as outermost frames.
     pub fn in_stacks(&self) -> Apart {
         self.by.map_or(Apart::Nowhere, Apart::InStacks)
     }
 
-    /// As outermost scopes.
+    /// Returns them as outermost scopes.
     pub fn in_scopes(&self) -> Apart {
         self.by.map_or(Apart::Nowhere, Apart::InScopes)
     }
 }
 
-/// An origin by its name.
+/// Parses an origin.
 pub fn origin_parser() -> impl TypedValueParser<Value = Origin> {
     let names = Origin::all().iter().map(|by| by.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Origin>())
 }
 
-/// A kind of memory by its name.
+/// Parses a kind of memory.
 fn kind_parser() -> impl TypedValueParser<Value = MemoryKind> {
     let names = MemoryKind::ALL.map(MemoryKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<MemoryKind>())
 }
 
-/// Frames of Python programs by their name.
+/// Parses how to show frames of Python programs.
 pub fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
     let names = PythonFrames::ALL.map(PythonFrames::name);
     PossibleValuesParser::new(names).try_map(|name| {
@@ -57,7 +57,7 @@ pub fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
     })
 }
 
-/// The recording a command reads, and what of it.
+/// The recording that a command reads, and a part of it.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
     /// Recording to read: NAME.heaptide, a profile in it, or the process id of a running program;
@@ -70,18 +70,18 @@ pub struct Source {
     /// Count from the start of the program, ignoring resets
     #[arg(long, help_heading = SELECTION)]
     pub from_start: bool,
-    /// Whether the output of the command lists files that cannot be read.
+    /// Where the output of the command lists unreadable files.
     #[arg(skip)]
     pub listed: Listed,
 }
 
 impl Source {
-    /// The same for a command that lists files that cannot be read in its output.
+    /// Returns a copy for a command whose output lists unreadable files.
     pub fn listing_damage(&self) -> Source {
         Source { listed: Listed::InOutput, ..self.clone() }
     }
 
-    /// Each recording by itself; none stands for the newest.
+    /// Returns a source per recording; without any, one for the newest.
     pub fn each(
         recordings: &[PathBuf],
         snapshot: Option<Reference>,
@@ -98,7 +98,7 @@ impl Source {
     }
 }
 
-/// The processes, blocks and frames that count, and what they are called.
+/// The processes, blocks and frames to include, and how to name them.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// Show only this process, or all processes joined into one [default: the largest]
@@ -167,19 +167,19 @@ pub const NAMES: &str = "Names and stacks";
 /// The reader that names and stacks are prepared for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// For people: internals of languages and their libraries are left out, unless the selection
-    /// has other rules or shows frames as they are.
+    /// People: internals of languages and their libraries are omitted, unless the selection has
+    /// other rules or shows frames unchanged.
     Person,
-    /// For programs: everything as it was recorded.
+    /// Programs: everything is shown as recorded.
     Program,
 }
 
-/// Which processes of a recording.
+/// The selected processes of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// The images of one process.
     Pid(u32),
-    /// All, as if they were one.
+    /// All, merged into one.
     All,
 }
 
@@ -194,7 +194,7 @@ impl FromStr for Which {
     }
 }
 
-/// The options that choose of recordings: what was exported is chosen already.
+/// The options that select parts of recordings; exported data is already selected.
 pub const OF_RECORDINGS: [&str; 20] = [
     "recordings",
     "snapshot",
@@ -219,7 +219,7 @@ pub const OF_RECORDINGS: [&str; 20] = [
 ];
 
 impl Selection {
-    /// All of the heap, as it was recorded.
+    /// Selects the whole heap, as recorded.
     pub fn everything() -> Selection {
         Selection {
             process: None,
@@ -242,14 +242,14 @@ impl Selection {
         }
     }
 
-    /// Whether it leaves anything of a process out.
+    /// Returns whether it excludes any part of a process.
     pub fn filters(&self) -> bool {
         let words = [&self.focus, &self.ignore].iter().any(|words| !words.is_empty());
         let sizes = self.min_size.is_some() || self.max_size.is_some();
         words || sizes || self.live_only || self.temporary_only
     }
 
-    /// The process asked for by its number.
+    /// Returns the selected process id.
     pub fn pid(&self) -> Option<u32> {
         match self.process {
             Some(Which::Pid(pid)) => Some(pid),

@@ -1,4 +1,4 @@
-//! The snapshots of a recording, with the names that its marks give them.
+//! Lists the snapshots of a recording, with the names of their marks.
 
 use std::path::Path;
 use std::slice;
@@ -8,10 +8,10 @@ use heaptide_analysis::recording::snapshot::{self, Snapshot};
 
 use crate::error::Error;
 
-/// The process image that something belongs to: number of its run, process id, number of the image.
+/// Identifies a process image: number of its run, process id, number of the image.
 pub type ImageId = (u32, u32, u32);
 
-/// The image that a process is.
+/// Returns the image of a process.
 pub fn image_of(process: &Process) -> ImageId {
     (
         process.identity.run.as_ref().map_or(0, |run| run.number),
@@ -20,12 +20,12 @@ pub fn image_of(process: &Process) -> ImageId {
     )
 }
 
-/// The image that a snapshot is of.
+/// Returns the image that a snapshot belongs to.
 pub fn image_of_snapshot(snapshot: &Snapshot) -> ImageId {
     (snapshot.run, snapshot.pid, snapshot.image)
 }
 
-/// The snapshots in a directory, by image, named by the marks of the recording.
+/// Returns the snapshots in a directory by image, with names from the marks of the recording.
 pub fn list(directory: &Path, recording: &Recording) -> Result<Vec<Snapshot>, Error> {
     let mut all = snapshot::all(directory)?;
     for process in &recording.processes {

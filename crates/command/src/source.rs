@@ -1,4 +1,4 @@
-//! The recording a command reads, named or the newest here, and the selection applied to it.
+//! Reads a recording, named or the newest here, and applies the selection.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::rules::Rules;
 use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_render::shared::heading::sampling_says;
 
 use crate::chosen::Chosen;
 use crate::damage::{self, Listed};
@@ -19,16 +20,16 @@ pub use crate::selection::Reader;
 use crate::selection::{Selection, Source, Which};
 use crate::target;
 
-/// How the selected processes of a recording are prepared for a view, beside the selection.
+/// How the selected processes are prepared for a view, in addition to the selection.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// How joined processes are kept apart. Anything but [`Apart::Nowhere`] joins them.
+    /// How joined processes are kept separate. Anything except [`Apart::Nowhere`] joins them.
     pub apart: Apart,
-    /// Scopes that become frames, if any.
+    /// Scopes to convert to frames, if any.
     pub inside: Option<Inside>,
     /// What `--depth` applies to.
     pub depth: Depth,
-    /// What happens if filters leave nothing.
+    /// The behaviour if filters leave nothing.
     pub empty: Empty,
     /// The reader that names and stacks are prepared for.
     pub reader: Reader,
@@ -36,25 +37,25 @@ pub struct View {
     pub values: Values,
 }
 
-/// What happens to scopes side by side of a numeric attribute.
+/// How sibling scopes of a numeric attribute are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// Many of them become one, unless the selection unfolds them.
+    /// Many of them are merged into one, unless the selection unfolds them.
     Folded,
-    /// Each is a scope.
+    /// Each is a separate scope.
     Each,
 }
 
 /// What `--depth` applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Depth {
-    /// The stacks, which are cut before the view gets them.
+    /// To stacks, which are truncated before the view gets them.
     Stacks,
-    /// Something that the view cuts itself.
+    /// To the output; the view applies it itself.
     Output,
 }
 
-/// What happens if filters leave nothing of the selected processes.
+/// The behaviour if filters leave nothing of the selected processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Empty {
     /// The result of the command is negative.
@@ -76,7 +77,7 @@ impl Default for View {
     }
 }
 
-/// Opens recordings, and takes the selected processes of them.
+/// Opens recordings and applies the selection of processes.
 pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recording>, Stop> {
     let mut all = Vec::new();
     for source in sources {
@@ -87,18 +88,18 @@ pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recordi
     Ok(all)
 }
 
-/// Opens a recording and applies the selection to it. The result is negative if it has no selected
+/// Opens a recording and applies the selection. The result is negative if it has no selected
 /// process, or if filters leave nothing of them.
 pub fn open(source: &Source, selection: &Selection) -> Result<Selected, Stop> {
     open_view(source, selection, View::default())
 }
 
-/// Opens a recording and applies the selection to it, as a view needs it.
+/// Opens a recording and applies the selection, prepared for a view.
 pub fn open_view(source: &Source, selection: &Selection, view: View) -> Result<Selected, Stop> {
     Selected::new(apply(source, selection, view)?, selection.pid())
 }
 
-/// Opens a recording and applies the selection to it; it may have no selected process.
+/// Opens a recording and applies the selection; there may be no selected process.
 pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recording, Stop> {
     let is_joined = view.apart != Apart::Nowhere || selection.process == Some(Which::All);
     if let Some(pid) = selection.pid().filter(|_| is_joined) {
@@ -122,17 +123,28 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     for process in &mut recording.processes {
         show(process, selection, view);
     }
+    if view.reader == Reader::Program {
+        report_estimates(&recording);
+    }
     Ok(recording)
 }
 
-/// Applies a selection to a process by itself, as a view needs it; nothing may be left of it.
+/// Reports that numbers are estimates where a program reads them; pages have a line of their own.
+fn report_estimates(recording: &Recording) {
+    let says = recording.processes.iter().find_map(sampling_says);
+    if let Some(says) = says {
+        message(format_args!("{}: sampled: {says}", recording.path.display()));
+    }
+}
+
+/// Applies a selection to a single process, prepared for a view; the result may be empty.
 pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, view: View) {
     select_memory(process, selection);
     chosen.apply_to(process);
     show(process, selection, view);
 }
 
-/// What of a process there is to filter.
+/// Selects the kinds of memory of a process.
 fn select_memory(process: &mut Process, selection: &Selection) {
     process.select_kind(selection.kind);
     process.select_python(selection.python);
@@ -141,7 +153,7 @@ fn select_memory(process: &mut Process, selection: &Selection) {
     }
 }
 
-/// How what is left of a process is shown.
+/// Applies the options on how the rest of a process is shown.
 fn show(process: &mut Process, selection: &Selection, view: View) {
     if view.reader == Reader::Person {
         rewrite_languages(process, selection);
@@ -162,9 +174,9 @@ fn show(process: &mut Process, selection: &Selection, view: View) {
     }
 }
 
-/// Leaves out what people need not see of the languages of a process and their libraries, unless
-/// the selection has other rules or shows frames as they are. To be applied after filters, which
-/// name functions as they are.
+/// Removes frames of languages and their libraries that people do not need, unless the selection
+/// has other rules or shows frames unchanged. Must be applied after filters, which refer to the
+/// original functions.
 pub fn rewrite_languages(process: &mut Process, selection: &Selection) {
     if !selection.rules.is_empty() || selection.raw {
         return;
@@ -185,7 +197,7 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
     open_named(&newest()?, &choice, source.listed)
 }
 
-/// The newest recording in the current directory, which a message names.
+/// Returns the newest recording in the current directory, and prints its name.
 ///
 /// Errors: there is none.
 pub fn newest() -> Result<PathBuf, Error> {
@@ -201,7 +213,7 @@ pub fn newest() -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// Reads a recording, shows how far that is where it takes long, and reports what cannot be read.
+/// Reads a recording, shows progress if that takes long, and reports unreadable files.
 fn open_named(path: &Path, choice: &Choice, listed: Listed) -> Result<Recording, Error> {
     let progress = Progress::start(format!("reading {}", path.display()));
     let names = &mut |done, total| progress.at("looking up symbols", done, total);

@@ -72,7 +72,7 @@ pub enum SqlFormat {
     Parquet,
 }
 
-/// What is wrong with `--cluster` where there is no `--dataset`.
+/// Returns the error for `--cluster` without `--dataset`.
 pub fn no_dataset() -> Error {
     Error::new(
         "--cluster queries a dataset, not recordings; write one with \
@@ -81,17 +81,18 @@ pub fn no_dataset() -> Error {
 }
 
 impl SqlOptions {
-    /// What is asked, unless the first argument is a recording: `sql app.heaptide` is a prompt.
+    /// Returns the query, unless the first argument is a recording: `sql app.heaptide` opens a
+    /// prompt.
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref().filter(|query| !target::exists(Path::new(query)))
     }
 
-    /// The file to write; none if the answer goes to standard output.
+    /// Returns the file to write; `None` for standard output.
     pub fn output(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| !output::is_stdout(path))
     }
 
-    /// Each recording by itself; none stands for the newest.
+    /// Returns a source per recording; without any, one for the newest.
     pub fn sources(&self) -> Vec<Source> {
         let first = self.query.as_ref().filter(|_| self.query().is_none()).map(PathBuf::from);
         let all: Vec<PathBuf> = first.into_iter().chain(self.recordings.iter().cloned()).collect();

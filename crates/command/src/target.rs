@@ -1,5 +1,5 @@
-//! What stands in place of a recording's path: the process id of a running program, and `REC@NAME`
-//! for a snapshot.
+//! Alternatives to a recording's path: the process id of a running program, and `REC@NAME` for a
+//! snapshot.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use heaptide_analysis::recording::snapshot::Reference;
 use crate::error::Error;
 use crate::selection::Source;
 
-/// Finds the recording and snapshot that a source names.
+/// Finds the recording and snapshot that a source refers to.
 ///
 /// Errors: a process id without a recorded process, or two snapshots.
 pub fn resolve(source: &Source) -> Result<Source, Error> {
@@ -28,14 +28,14 @@ pub fn resolve(source: &Source) -> Result<Source, Error> {
     Ok(Source { recording: Some(path), snapshot, ..source.clone() })
 }
 
-/// Whether an argument stands for something that exists: a path, a running recorded program, or a
-/// snapshot of either.
+/// Returns whether an argument refers to something that exists: a path, a running recorded program,
+/// or a snapshot of either.
 pub fn exists(given: &Path) -> bool {
     find(given).is_ok_and(|(path, _)| path.exists())
 }
 
-/// The path of the recording that an argument stands for, and the snapshot that it names. What
-/// exists under the argument's own name is that.
+/// Returns the path of the recording that an argument refers to, and the snapshot. An existing path
+/// takes precedence.
 fn find(given: &Path) -> Result<(PathBuf, Option<Reference>), Error> {
     if given.symlink_metadata().is_ok() {
         return Ok((given.to_owned(), None));
@@ -54,8 +54,8 @@ pub fn place_of(given: &Path) -> Result<PathBuf, Error> {
     Ok(running.map_or_else(|| given.to_owned(), |running| running.file))
 }
 
-/// `REC@NAME`, at the first `@` with something that exists, or a process id, before it; of
-/// recordings that do not exist, `REC@N`.
+/// Splits `REC@NAME` at the first `@` after an existing path or a process id; if the recording does
+/// not exist, splits `REC@N`.
 fn split(given: &Path) -> Option<(&Path, Reference)> {
     let bytes = given.as_os_str().as_bytes();
     let at = |index: usize| {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_a_process_id_unless_something_has_that_name() {
+    fn a_number_is_a_process_id_unless_a_file_has_that_name() {
         let me = std::process::id();
         let refused = |given: String| find(Path::new(&given)).expect_err("nothing").to_string();
         let expected =
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_snapshot_at_a_time() {
+    fn only_one_snapshot_can_be_selected() {
         let scratch = Scratch::new("target-two");
         let given = scratch.write("a.heaptide", b"").with_file_name("a.heaptide@1");
         let [source] = &Source::each(&[given], Some(Reference::Number(2)), false)[..] else {

@@ -54,22 +54,22 @@ impl TerminalOptions {
     }
 }
 
-/// The layout of a page on standard output.
+/// Returns the layout of a page on standard output.
 pub(crate) fn layout() -> Layout {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| terminal_size::terminal_size_of(&stdout)).flatten();
     Layout { columns: size.map(|(width, _)| usize::from(width.0)), has_colours: has_colours() }
 }
 
-/// Whether standard output gets colours: as the options, NO_COLOR and the terminal have it.
+/// Returns whether standard output gets colours, according to options, NO_COLOR and the terminal.
 pub fn has_colours() -> bool {
     AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
-/// A running pager; dropping it waits until the user leaves it.
+/// A running pager; dropping it waits until the user quits it.
 pub(crate) struct Pager {
     child: Child,
-    /// Signals that were blocked before it started.
+    /// The signal mask before it started.
     before: Option<SigSet>,
 }
 
@@ -81,14 +81,14 @@ impl Pager {
         }
         let mut command = Command::new("sh");
         command.arg("-c").arg(program()?).stdin(Stdio::piped());
-        // As git has it: leave a page that fits on the screen, show colours, keep the screen.
+        // Like git: quit if the page fits on the screen, show colours, keep the screen.
         for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
             if env::var_os(name).is_none() {
                 command.env(name, value);
             }
         }
         let child = command.spawn().ok()?;
-        // Ctrl-C is for the pager, which stays; without this it would share the terminal with a
+        // Ctrl-C is for the pager, which continues; otherwise it would share the terminal with a
         // shell.
         let mut interrupt = SigSet::empty();
         interrupt.add(Signal::SIGINT);
@@ -97,7 +97,7 @@ impl Pager {
         Some(Pager { child, before })
     }
 
-    /// Where the page goes.
+    /// Returns the writer for the page.
     pub(crate) fn input(&mut self) -> Box<dyn Write + '_> {
         match &mut self.child.stdin {
             Some(stdin) => Box::new(stdin),
@@ -109,14 +109,15 @@ impl Pager {
 impl Drop for Pager {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let _ = self.child.wait(); // however it ended, the page was shown
+        let _ = self.child.wait(); // regardless of its status
         if let Some(before) = &self.before {
             let _ = before.thread_set_mask();
         }
     }
 }
 
-/// The command line of the pager; none if the user chose none, or `less` is not installed.
+/// Returns the command line of the pager; `None` if the user disabled it, or `less` is not
+/// installed.
 fn program() -> Option<String> {
     for name in [Setting::Pager.variable(), "PAGER"] {
         if let Ok(chosen) = env::var(name) {

@@ -1,33 +1,37 @@
-//! Values of options as people type them: bytes, times, signals, directories to write.
+//! Parses values of options: bytes, times, signals, directories to write.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use heaptide_format::PROFILE_LIMIT_MIN;
 use nix::sys::signal::Signal;
 
-/// Snapshots follow each other at this distance at least: copying takes time, too.
+/// The shortest interval between snapshots, because copying takes time.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The first signal that programs may use as they like; libc keeps the two before for itself.
+/// The first signal that programs may use freely; libc reserves the two before.
 const REAL_TIME_FIRST: i32 = 34;
 /// The last signal.
 const REAL_TIME_LAST: i32 = 64;
 
-/// What to say of `-` where a directory is written.
+/// The least that is kept of a trace: a part of it may have a quarter of this.
+const KEPT_TRACE_MIN: u64 = 1 << 20;
+
+/// The error for `-` where a directory is written.
 pub const NO_DIRECTORY: &str =
     "the output is a directory, not standard output; use `./-` for a directory named -";
 
-/// A directory to write, which `-` does not name.
+/// Parses a directory to write; `-` is an error.
 pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new()
         .try_map(|path| if path == Path::new("-") { Err(NO_DIRECTORY) } else { Ok(path) })
 }
 
-/// The address of a scheduler: `HOST:PORT`.
+/// Parses the address of a scheduler: `HOST:PORT`.
 pub fn address(text: &str) -> Result<String, &'static str> {
     let parts = text.rsplit_once(':');
-    // An IPv6 address has colons of its own, in brackets.
+    // An IPv6 address contains colons, in brackets.
     let is_host = |host: &str| !host.is_empty() && (!host.contains(':') || host.starts_with('['));
     let is_port = |port: &str| port.parse().is_ok_and(|port: u16| port > 0);
     let is_address = parts.is_some_and(|(host, port)| is_host(host) && is_port(port));
@@ -38,36 +42,54 @@ pub fn address(text: &str) -> Result<String, &'static str> {
     Err("expected HOST:PORT, such as node1:50050 or [::1]:50050")
 }
 
-/// A number of levels.
+/// Parses a number of levels.
 pub fn levels(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a number of levels, at least 1")
 }
 
-/// A percentage.
+/// Parses a percentage.
 pub fn percent(text: &str) -> Result<f64, &'static str> {
     let percent = text.parse().ok().filter(|found| (0.0..=100.0).contains(found));
     percent.ok_or("expected 0 to 100")
 }
 
-/// The most bytes that traces may take.
+/// Parses the most bytes of traces.
 pub fn bound(text: &str) -> Result<u64, String> {
     some_bytes(text, "omit --max-trace-size for no limit")
 }
 
-/// Bytes below which requests have stacks.
+/// Parses the size below which requests have stacks.
 pub fn stacks_below(text: &str) -> Result<u64, String> {
     some_bytes(text, "use --mode scopes to record no stacks")
 }
 
-/// Bytes, but not 0, for which there is another way.
-fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
+/// Bytes that a trace whose oldest part is dropped may take.
+pub fn kept_trace(text: &str) -> Result<u64, String> {
+    let bytes = some_bytes(text, "use --mode stacks to keep no events")?;
+    if bytes < KEPT_TRACE_MIN {
+        return Err("expected at least 1M, a few of the parts that are dropped".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// The most bytes of a profile.
+pub fn profile_limit(text: &str) -> Result<u64, String> {
+    let bytes = some_bytes(text, "omit --max-profile for no limit")?;
+    if bytes < PROFILE_LIMIT_MIN {
+        return Err("expected at least 1M, which threads and modules take".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// Parses a positive number of bytes; `otherwise` is the alternative to 0.
+pub fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err(format!("expected at least 1 byte; {otherwise}")),
         some => Ok(some),
     }
 }
 
-/// Bytes: `4096`, `4K`, `1M`, `2G`, in powers of 1024.
+/// Parses bytes: `4096`, `4K`, `1M`, `2G`, in powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let expected = || "expected bytes, such as 4096, 4K or 1M".to_owned();
     let (digits, factor) = match text.as_bytes().last() {
@@ -77,11 +99,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     let number = whole(digits).ok_or_else(expected)?;
-    // The top bit of a threshold has a meaning of its own.
+    // The top bit of a threshold is a flag.
     number.checked_mul(factor).filter(|&n| n < 1 << 63).ok_or_else(expected)
 }
 
-/// A time: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+/// Parses a time: `500ms`, `10s`, `1.5s`, `2m`, `1h`, `7d`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time of at least 10ms, such as 500ms, 10s or 2m".to_owned();
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
@@ -91,6 +113,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(expected()),
     };
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -99,7 +122,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     if time < SHORTEST { Err(expected()) } else { Ok(time) }
 }
 
-/// A signal by name (`USR2`, `SIGUSR2`, `RTMIN+1`) or number; its number.
+/// Parses a signal, by name (`USR2`, `SIGUSR2`, `RTMIN+1`) or number; returns its number.
 pub fn signal(text: &str) -> Result<i32, String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
@@ -124,7 +147,7 @@ pub fn signal(text: &str) -> Result<i32, String> {
     }
 }
 
-/// Digits only: no sign, no spaces.
+/// Parses digits only: no sign, no spaces.
 fn whole(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
@@ -135,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_with_and_without_a_unit() {
+    fn sizes_may_have_a_unit() {
         assert_eq!(bytes("0"), Ok(0));
         assert_eq!(bytes("4096"), Ok(4096));
         assert_eq!(bytes("4k"), Ok(4096));
@@ -147,13 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_bound_something() {
+    fn size_limits_must_be_positive() {
         assert_eq!(bound("2G"), Ok(2 << 30));
         let says = "expected at least 1 byte; omit --max-trace-size for no limit";
         assert_eq!(bound("0"), Err(says.to_owned()));
         assert_eq!(bound("0K"), Err(says.to_owned()));
         assert_eq!(bound("x"), bytes("x"));
         assert!(stacks_below("0").is_err() && stacks_below("1") == Ok(1));
+        assert_eq!(profile_limit("1M"), Ok(1 << 20));
+        assert!(profile_limit("0").is_err() && profile_limit("1023K").is_err());
     }
 
     #[test]
@@ -161,15 +186,16 @@ mod tests {
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         for bad in
-            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1d", "99999999999999999999h"]
+            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1w", "99999999999999999999h"]
         {
             assert!(time(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn signals_by_name_and_number() {
+    fn signals_have_names_and_numbers() {
         assert_eq!(signal("USR2"), Ok(12));
         assert_eq!(signal("sigusr1"), Ok(10));
         assert_eq!(signal("10"), Ok(10));

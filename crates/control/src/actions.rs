@@ -1,5 +1,6 @@
 //! What a running program can be asked for, and what became of that, for a person.
 
+use heaptide_analysis::recording::snapshot::Origin;
 use heaptide_analysis::text::of_path;
 use heaptide_format::Request;
 
@@ -57,7 +58,7 @@ impl Control {
             Action::Snapshot(name) => {
                 // The copy has its name and time in it. The program only adds its mark, when it
                 // likes.
-                let (number, file, _) = self.snapshot(name, Wait::Briefly)?;
+                let (number, file, _) = self.snapshot(name, Wait::Briefly, Origin::Requested)?;
                 let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
                 Ok(Outcome { done, later: None })
             }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
-use heaptide_analysis::recording::snapshot;
+use heaptide_analysis::recording::snapshot::{self, Origin};
 use heaptide_format::{FileHeader, MAGIC, REQUEST_BELOW, REQUEST_TEXT, Request, VERSION};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
@@ -158,9 +158,14 @@ impl Control {
     }
 
     /// Takes a snapshot, and asks the program to put it on its timeline: number, file, answer.
-    pub fn snapshot(&self, name: &str, wait: Wait) -> Result<(u32, PathBuf, Answer), Error> {
+    pub fn snapshot(
+        &self,
+        name: &str,
+        wait: Wait,
+        origin: Origin,
+    ) -> Result<(u32, PathBuf, Answer), Error> {
         let now_ns = self.now_ns();
-        let (number, file) = snapshot::take(&self.running.file, name, now_ns)?;
+        let (number, file) = snapshot::take(&self.running.file, name, now_ns, origin)?;
         let request = Request::Snapshot;
         let answer = self.lock()?.request(request, number.into(), name, now_ns, wait)?;
         Ok((number, file, answer))
@@ -176,8 +181,7 @@ impl Control {
 
     /// Nanoseconds from the start of the recording.
     fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.start_ns)
+        monotonic_ns().saturating_sub(self.start_ns)
     }
 
     fn lock(&self) -> Result<Locked<'_>, Error> {
@@ -200,6 +204,12 @@ impl Control {
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
         Error::Profile { path: self.running.file.clone(), doing, source }
     }
+}
+
+/// The clock of profiles, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Locked<'_> {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use heaptide_analysis::quantity;
+
 /// What failed, on what, and why.
 #[derive(Debug)]
 pub enum Error {
@@ -67,6 +69,13 @@ pub enum Error {
         /// What was requested.
         what: &'static str,
     },
+    /// A recording takes more than its limit, and nothing of it may be removed.
+    NoRoom {
+        /// Bytes that it takes on disk.
+        bytes: u64,
+        /// Those that it may take.
+        limit: u64,
+    },
     /// There can be no thread.
     NoThread {
         /// Which thread.
@@ -121,6 +130,15 @@ impl fmt::Display for Error {
             ),
             Error::Ended { pid, what } => {
                 write!(f, "pid {pid}: the program ended before {what}")
+            }
+            Error::NoRoom { bytes, limit } => {
+                let [bytes, limit] = [bytes, limit].map(|&bytes| quantity::bytes(bytes));
+                write!(
+                    f,
+                    "the recording takes {bytes} of {limit} (--max-recording): what is left \
+                     belongs to programs that run or is kept; limit it by --max-profile or \
+                     --keep-snapshots"
+                )
             }
             Error::NoThread { which, source } => write!(f, "cannot start {which}: {source}"),
             Error::Panicked { which } => write!(f, "internal error: {which} panicked"),

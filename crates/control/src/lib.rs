@@ -1,5 +1,5 @@
-//! Controls and observes running recordings: requests to programs, snapshots at an interval, and
-//! the events of traces, which move out of live profiles.
+//! Controls and observes running recordings: requests to programs, snapshots at an interval and by
+//! triggers, and the events of traces, which move out of live profiles.
 
 #![forbid(unsafe_code)]
 
@@ -8,13 +8,17 @@ mod control;
 mod error;
 mod lead;
 mod mover;
+mod profiles;
+mod programs;
 mod snapshots;
 pub mod status;
 pub mod targets;
+mod triggers;
 
 pub use actions::{Action, Outcome};
 pub use control::{Answer, Control, Threshold, Wait};
 pub use error::Error;
 pub use lead::Lead;
 pub use mover::Mover;
-pub use snapshots::Snapshots;
+pub use snapshots::{Count, Plan, Snapshots};
+pub use triggers::{Trigger, When};

@@ -5,21 +5,19 @@
 //! full. What was moved is its to write again, so the profile stays small. Without anybody who
 //! moves them nothing is lost: the profile grows.
 
-use std::collections::HashSet;
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use heaptide_analysis::recording::running::{self, Running};
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_analysis::trace::live::{Events, Opened};
-use heaptide_format::PROFILE_SUFFIX;
 
+use crate::control::monotonic_ns;
 use crate::error::Error;
 use crate::lead::Lead;
+use crate::profiles::{Ends, Listing, Writer};
 
 /// Events that do not compress take this part of their bytes more once they are moved, for their
 /// extent's head and the compressor's: some 100 bytes for 16 KiB at least.
@@ -31,10 +29,6 @@ const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_millis(100);
 /// Whether a process is over is asked so often at most.
 const ENDS: Duration = Duration::from_millis(500);
-/// Looking through all processes takes one part in so many of the time at most.
-const SEARCH_PART: u32 = 50;
-/// A directory that changed so lately may have changed again within the clock's step.
-const JUST_NOW: Duration = Duration::from_millis(50);
 
 /// The thread that moves events, in messages.
 const THREAD: &str = "the thread that moves events";
@@ -48,11 +42,11 @@ pub struct Mover {
 
 impl Mover {
     /// Starts a thread that moves the events of all processes of a recording, while this command
-    /// has the lead.
+    /// has the lead, and drops those of each that are not kept.
     ///
     /// Errors: there can be no thread.
-    pub fn start(recording: &Path, lead: Arc<Lead>) -> Result<Mover, Error> {
-        let mut moving = Moving::new(recording);
+    pub fn start(recording: &Path, keep: KeepTrace, lead: Arc<Lead>) -> Result<Mover, Error> {
+        let mut moving = Moving::new(recording, keep);
         let (stop, stopped) = channel();
         let thread = Builder::new().spawn(move || {
             while !lead.is_ours() {
@@ -80,9 +74,7 @@ impl Mover {
 /// A profile that is written to.
 struct Source {
     events: Box<Events>,
-    pid: u32,
-    /// Whether the pid is one that the process has here: seen writing to this file.
-    pid_is_known: bool,
+    writer: Writer,
     /// Bytes of its extents of events.
     live_bytes: u64,
     /// The bound that it keeps to, or 0; and what it was told of others.
@@ -91,16 +83,13 @@ struct Source {
 }
 
 struct Moving {
-    recording: PathBuf,
-    /// When the directory was last read, and its time of change then.
-    listed: Option<(SystemTime, SystemTime)>,
-    /// Profiles that need not be opened any more, by file name.
-    known: HashSet<OsString>,
+    keep: KeepTrace,
+    listing: Listing,
     sources: Vec<Source>,
     /// Bytes of the trace files of processes that are over.
     finished_bytes: u64,
     next_ends: Instant,
-    next_search: Instant,
+    ends: Ends,
     /// What could not be moved the last time; it will be tried again.
     refused: Option<Error>,
     /// What could not be moved of a process that is over.
@@ -108,16 +97,14 @@ struct Moving {
 }
 
 impl Moving {
-    fn new(recording: &Path) -> Moving {
-        let now = Instant::now();
+    fn new(recording: &Path, keep: KeepTrace) -> Moving {
         Moving {
-            recording: recording.to_owned(),
-            listed: None,
-            known: HashSet::new(),
+            keep,
+            listing: Listing::new(recording),
             sources: Vec::new(),
             finished_bytes: 0,
-            next_ends: now,
-            next_search: now,
+            next_ends: Instant::now(),
+            ends: Ends::new(recording),
             refused: None,
             left: None,
         }
@@ -142,7 +129,7 @@ impl Moving {
 
     fn end(mut self) -> Result<(), Error> {
         self.look_for_more();
-        self.next_search = Instant::now();
+        self.ends.search_again();
         self.finish_those_over();
         self.move_full();
         self.tell_elsewhere();
@@ -151,44 +138,15 @@ impl Moving {
 
     /// Opens profiles that are new in the recording.
     fn look_for_more(&mut self) {
-        let Ok(changed) = fs::metadata(&self.recording).and_then(|m| m.modified()) else {
-            return; // it was moved or removed
-        };
-        if self.listed.is_some_and(|(at, then)| then == changed && at > changed + JUST_NOW) {
-            return;
-        }
-        let now = SystemTime::now();
-        let mut all_open = true;
-        for entry in fs::read_dir(&self.recording).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if name.to_string_lossy().ends_with(PROFILE_SUFFIX) && !self.known.contains(&name) {
-                match self.open(&entry.path()) {
-                    Some(()) => drop(self.known.insert(name)),
-                    None => all_open = false,
-                }
+        let sources = &mut self.sources;
+        self.listing.look_for_more(|profile| {
+            match Events::open(profile).ok()? {
+                Opened::NotYet => return None,
+                Opened::Untraced => {}
+                Opened::Traced(events) => sources.push(Source::new(events)?),
             }
-        }
-        self.listed = all_open.then_some((now, changed));
-    }
-
-    /// Opens a profile; none if it is to be tried again.
-    fn open(&mut self, profile: &Path) -> Option<()> {
-        let events = match Events::open(profile).ok()? {
-            Opened::NotYet => return None,
-            Opened::Untraced => return Some(()),
-            Opened::Traced(events) => events,
-        };
-        let header = events.header().ok()?;
-        let running = Running { pid: header.pid, file: profile.to_owned() };
-        self.sources.push(Source {
-            events,
-            pid: header.pid,
-            pid_is_known: running.is_there(),
-            live_bytes: 0,
-            limit: header.trace_limit,
-            told: 0,
+            Some(())
         });
-        Some(())
     }
 
     /// Moves what is full of all profiles; returns how much that was. At the bound nothing more is
@@ -208,7 +166,11 @@ impl Moving {
                 Ok(some) => moved += some,
                 Err(error) => self.refused = Some(error.into()),
             }
-            all += source.events.moved_bytes() - before;
+            if source.events.moved_bytes() > before {
+                let dropped = source.events.drop_oldest(&self.keep, monotonic_ns());
+                self.refused = self.refused.take().or(dropped.err().map(Error::from));
+            }
+            all = (all + source.events.moved_bytes()).saturating_sub(before);
         }
         moved
     }
@@ -234,35 +196,12 @@ impl Moving {
 
     /// Moves the rest of processes that are over.
     fn finish_those_over(&mut self) {
-        let is_over = |source: &Source| !source.running().is_there();
-        let (quiet, on): (Vec<_>, Vec<_>) = self.sources.drain(..).partition(is_over);
+        let all = std::mem::take(&mut self.sources);
+        let (over, on) = self.ends.divide(all, |source| &source.writer);
         self.sources = on;
-        // A pid may be another one here than in the process's container: who writes is searched.
-        let unsure = quiet.iter().any(|source| !source.pid_is_known);
-        let writers = if unsure { self.search() } else { None };
-        for mut source in quiet {
-            let writes = |writer: &Running| writer.file == source.events.profile();
-            let over = match &writers {
-                Some(writers) => !writers.iter().any(writes),
-                None => source.pid_is_known,
-            };
-            if over && !source.is_hidden() {
-                self.finish(&mut source);
-            } else {
-                self.sources.push(source);
-            }
+        for mut source in over {
+            self.finish(&mut source);
         }
-    }
-
-    /// Who writes to profiles of the recording; none if it is too early to ask again.
-    fn search(&mut self) -> Option<Vec<Running>> {
-        let begin = Instant::now();
-        if begin < self.next_search {
-            return None;
-        }
-        let writers = running::of_recording(&self.recording).ok();
-        self.next_search = Instant::now() + begin.elapsed() * SEARCH_PART;
-        writers
     }
 
     fn finish(&mut self, source: &mut Source) {
@@ -271,6 +210,8 @@ impl Moving {
         let has_room = source.limit == 0 || moved < source.limit;
         let done =
             if has_room { source.events.finish() } else { source.events.finish_without_room() };
+        let done =
+            done.and_then(|()| source.events.drop_oldest(&self.keep, monotonic_ns()).map(drop));
         self.finished_bytes += source.events.moved_bytes();
         if let Err(error) = done {
             self.left.get_or_insert(error.into());
@@ -279,13 +220,10 @@ impl Moving {
 }
 
 impl Source {
-    fn running(&self) -> Running {
-        Running { pid: self.pid, file: self.events.profile().to_owned() }
-    }
-
-    /// Whether a process of this pid is there that may not be looked at.
-    fn is_hidden(&self) -> bool {
-        let maps = fs::File::open(format!("/proc/{}/maps", self.pid));
-        maps.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+    /// None if the header cannot be read.
+    fn new(events: Box<Events>) -> Option<Source> {
+        let header = events.header().ok()?;
+        let writer = Writer::of(events.profile(), header.pid);
+        Some(Source { events, writer, live_bytes: 0, limit: header.trace_limit, told: 0 })
     }
 }

@@ -15,8 +15,8 @@ use heaptide_recorder::event::inside::{Entry, Inside, here};
 use heaptide_recorder::event::monitors;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 
-/// An allocator that hands every call on to another one, and records it if the program was started
-/// to be recorded (`heaptide run PROGRAM`, or `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` set).
+/// An allocator that forwards every call to another one, and records it if the program was started
+/// for recording (`heaptide run PROGRAM`, or with `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE`).
 ///
 /// ```
 /// # use heaptide_embedded as heaptide;
@@ -35,7 +35,8 @@ impl<A> Recorder<A> {
     }
 }
 
-/// A note in the program's file: that it is static does not keep it from being recorded.
+/// An ELF note in the program's file, from which the command sees that a static program can be
+/// recorded.
 #[used]
 #[unsafe(link_section = ".note.heaptide")]
 static NOTE: Note = Note {
@@ -56,28 +57,28 @@ struct Note {
     padding: [u8; 2],
 }
 
-/// Two blocks never begin in the same eight bytes, as it is with C allocators: the tables have a
-/// word for that many. Changes nothing where it is so already.
+/// Blocks never start in the same eight bytes, as with C allocators, because the tables have one
+/// word per eight bytes. Most allocators guarantee this anyway.
 const UNIT: usize = 8;
 
-/// The layout that the inner allocator is asked for; none if that is larger than all memory.
+/// Returns the layout to request from the inner allocator; `None` if it exceeds the address space.
 #[inline(always)]
 fn widened(size: usize, align: usize) -> Option<Layout> {
     Layout::from_size_align(size.max(UNIT), align.max(UNIT)).ok()
 }
 
-/// The same for a block that was allocated so.
+/// Returns the layout with which an existing block was requested.
 #[inline(always)]
 fn widened_before(layout: Layout) -> Layout {
     widened(layout.size(), layout.align()).unwrap_or(layout)
 }
 
-/// The inner allocator's function: the allocator, size and alignment.
+/// The inner allocator's function; takes the allocator, size and alignment.
 type Allocate = unsafe extern "C" fn(*const c_void, usize, usize) -> Address;
-/// The inner allocator's function: the allocator, block, its layout, the new size.
+/// The inner allocator's function; takes the allocator, block, its layout, and the new size.
 type Reallocate = unsafe fn(*const c_void, Address, Layout, usize) -> Address;
 
-/// A reallocation as it goes through an entry.
+/// The arguments of a reallocation.
 struct Reallocation {
     allocator: *const c_void,
     block: Address,
@@ -86,12 +87,12 @@ struct Reallocation {
     call: Reallocate,
 }
 
-// SAFETY: every call goes to the inner allocator, at most with a wider layout: the same for a block
-// as long as it lives, for the choice is made before there is one, and stays.
+// SAFETY: every call goes to the inner allocator, possibly with a wider layout. A block's layout is
+// the same in all calls, because the choice is made before the first block exists, and stays.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's duties are the inner function's.
+        // SAFETY: the caller's obligations are those of the inner function.
         unsafe {
             if is(Choice::Forward) {
                 return self.0.alloc(layout);
@@ -135,7 +136,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above; the block is forgotten before another thread may get its address.
+        // SAFETY: as above; the block is removed before another thread can get its address.
         unsafe {
             if is(Choice::Forward) {
                 return self.0.dealloc(block, layout);
@@ -147,40 +148,40 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recorder<A> {
 }
 
 /// # Safety
-/// An allocator and what its `alloc` asks for.
+/// `allocator` is an `A`, and the arguments satisfy the contract of its `alloc`.
 unsafe extern "C" fn alloc_by<A: GlobalAlloc>(
     allocator: *const c_void,
     size: usize,
     align: usize,
 ) -> Address {
-    // SAFETY: as promised.
+    // SAFETY: the caller's contract.
     unsafe { (*allocator.cast::<A>()).alloc(Layout::from_size_align_unchecked(size, align)) }
 }
 
 /// # Safety
-/// An allocator and what its `alloc_zeroed` asks for.
+/// `allocator` is an `A`, and the arguments satisfy the contract of its `alloc_zeroed`.
 unsafe extern "C" fn zeroed_by<A: GlobalAlloc>(
     allocator: *const c_void,
     size: usize,
     align: usize,
 ) -> Address {
-    // SAFETY: as promised.
+    // SAFETY: the caller's contract.
     unsafe { (*allocator.cast::<A>()).alloc_zeroed(Layout::from_size_align_unchecked(size, align)) }
 }
 
 /// # Safety
-/// An allocator and what its `realloc` asks for.
+/// `allocator` is an `A`, and the arguments satisfy the contract of its `realloc`.
 unsafe fn realloc_by<A: GlobalAlloc>(
     allocator: *const c_void,
     block: Address,
     layout: Layout,
     size: usize,
 ) -> Address {
-    // SAFETY: as promised.
+    // SAFETY: the caller's contract.
     unsafe { (*allocator.cast::<A>()).realloc(block, layout, size) }
 }
 
-/// Passes the caller's stack pointer and frame pointer, as the entry of a hook does.
+/// Passes the caller's stack pointer and frame pointer, like the entry of a hook.
 #[unsafe(naked)]
 unsafe extern "C" fn allocate<const ZEROED: bool>(
     _: *const c_void,
@@ -271,7 +272,7 @@ unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Addr
     block
 }
 
-/// A block is about to be freed. The recorder is left before that happens.
+/// Records that a block is about to be freed, and leaves the recorder before it is.
 fn released(block: Address, size: usize) {
     let usable = usable_of(size);
     let Some(mut inside) = Inside::enter::<Embedded>(here()) else {

@@ -3,12 +3,12 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Unknown → Forward or Record, at the first allocation. It outlives forks.
+/// Unknown changes to Forward or Record at the first allocation. A forked child inherits it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Choice {
     Unknown = 0,
-    /// Nobody wants a recording of this program, or the library makes it.
+    /// No recording was requested, or the library makes it.
     Forward = 1,
     Record = 2,
 }

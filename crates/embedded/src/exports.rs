@@ -1,5 +1,5 @@
-//! The table of functions that `heaptide.h` finds. C code that is linked into the program finds it,
-//! and nothing outside does. The library's table replaces it if that is in the process, too.
+//! The function table for `heaptide.h`, visible only to C code that is linked into the program. The
+//! library's table replaces it if that is loaded, too.
 
 use crate::front::Embedded;
 use heaptide_recorder::address_of_symbol;
@@ -30,7 +30,7 @@ macro_rules! exports {
 
 heaptide_recorder::interface_functions!(exports);
 
-/// Where the table is.
+/// Returns the address of the table.
 pub fn table() -> *mut u64 {
     address_of_symbol!("heaptide_interface") as *mut u64
 }

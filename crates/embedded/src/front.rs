@@ -1,8 +1,7 @@
-//! What the allocator provides to the recorder, and the table of block sizes.
+//! The services that the allocator provides to the recorder, and the table of block sizes.
 
 use crate::choice::{Choice, is};
 use crate::static_libc;
-use heaptide_format::Mode;
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::store::shadow::Table;
 use heaptide_recorder::sys::front::{self, Front, HeapState, MAYBE_UNMAPPED, Platform, Route};
@@ -21,7 +20,7 @@ impl Front for Embedded {
         find_allocator: || Ok(()),
         create_tables,
         describe_image: |_| {},
-        // Its allocator is none that valgrind replaces.
+        // valgrind does not replace this allocator.
         is_under_valgrind: || false,
         sees_unmapping: false,
         thread_exits: || (),
@@ -46,8 +45,8 @@ impl Front for Embedded {
     }
 }
 
-/// Block → size.
-// SAFETY: zeros are a table that was not created.
+/// Maps blocks to sizes.
+// SAFETY: all zeros are a table that was not created.
 static SIZES: Wiped<Table> = unsafe { Wiped::new() };
 
 fn create_tables(scarce: bool) -> Option<()> {
@@ -59,19 +58,19 @@ fn create_tables(scarce: bool) -> Option<()> {
 
 pub type Address = *mut u8;
 
-/// Sizes from here on are counted in pages, so that a size fits a word of the table.
+/// Sizes from here on are stored in pages, so that they fit a word of the table.
 const LARGE: usize = 1 << 31;
-/// Of a word in the table of sizes: the others are pages.
+/// Marks a word in the table of sizes whose other bits are pages.
 const PAGES: u32 = 1 << 31;
 const PAGE_BITS: u32 = 12;
 
-/// What a block of this size is taken to hold.
+/// Returns the usable size of a block of this requested size.
 #[inline(always)]
 pub fn usable_of(size: usize) -> u64 {
     if size < LARGE { size as u64 } else { (size as u64).next_multiple_of(1 << PAGE_BITS) }
 }
 
-/// The usable size of a live block that is recorded.
+/// Returns the usable size of a live, recorded block.
 fn usable(block: Address) -> u64 {
     match SIZES.get().get(block as u64) {
         pages if pages & PAGES != 0 => ((pages & !PAGES) as u64) << PAGE_BITS,
@@ -79,17 +78,17 @@ fn usable(block: Address) -> u64 {
     }
 }
 
-/// The thread is in an event of a block of so many bytes. Nobody else changes that: a signal
-/// handler that comes now finds the thread inside.
+/// Stores the usable size of the block in the thread's current event. Nothing else changes it
+/// meanwhile, because a signal handler finds the thread inside of the recorder.
 #[inline(always)]
 pub fn note_usable(_: &Inside, usable: u64) {
     tls().usable.set(usable);
 }
 
-/// Keeps a block's size; its site is kept by who records it.
+/// Keeps a block's size, where every block has a site; that is kept by who records it.
 #[inline(always)]
 pub fn keep_size(inside: &mut Inside, block: Address, usable: u64) {
-    if inside.lane().mode != Mode::Counters as u32 {
+    if !inside.lane().is_counted_by_lane() {
         let large = usable >= LARGE as u64;
         let word = if large { PAGES | (usable >> PAGE_BITS) as u32 } else { usable as u32 };
         SIZES.get().put(block, word);

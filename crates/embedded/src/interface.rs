@@ -1,4 +1,4 @@
-//! The decision whether the program is recorded, and the table of functions for the program.
+//! Decides whether the program is recorded, and provides its function table.
 
 extern crate alloc;
 
@@ -13,10 +13,10 @@ use heaptide_recorder::sys::loader::{look_up, objects};
 use heaptide_recorder::sys::options::Options;
 use heaptide_recorder::sys::tls::tls;
 
-/// The library is in this process too, and our table is a copy of its own.
+/// The library is loaded in this process, too, and the table is a copy of the library's.
 static LIBRARY: AtomicBool = AtomicBool::new(false);
 
-/// Whether events are to be recorded; decides that if nobody has.
+/// Returns whether events are recorded; decides that at the first call.
 #[inline(always)]
 pub fn records() -> bool {
     match CHOICE.load(Relaxed) {
@@ -37,8 +37,8 @@ fn decide() -> bool {
     record
 }
 
-/// Whether the environment asks for a recording. Never of a program that has rights its user has
-/// not: the user says where files are written.
+/// Returns whether the environment requests a recording. Never for a program with more rights than
+/// its user, because the user would choose where it writes files.
 fn is_asked_for() -> bool {
     const AT_SECURE: u64 = 23;
     // SAFETY: libc's function.
@@ -53,8 +53,8 @@ fn is_asked_for() -> bool {
     Options::get().is_some_and(|options| options.is_asked_for() && options.is_wanted())
 }
 
-/// If the library is loaded, it sees all that the program's allocator asks of malloc: what programs
-/// tell goes there, and nothing is counted twice.
+/// If the library is loaded, it sees all allocations that the program's allocator requests from
+/// malloc. Then calls of the interface go to the library, and nothing is counted twice.
 fn follow_library() -> bool {
     // The first object is the program itself.
     let found = objects().skip(1).find_map(|map| look_up(map, b"heaptide_interface\0"));
@@ -62,9 +62,9 @@ fn follow_library() -> bool {
         return false;
     };
     let (theirs, ours) = (theirs as *const u64, exports::table());
-    // SAFETY: both begin with a version and their length in bytes, in one word; no more is written
-    // than both have. Other threads may call through ours at this very moment, and find the one
-    // function or the other.
+    // SAFETY: both start with version and length in bytes, in one word; no more is written than
+    // both have. Other threads may call through the table at the same time, and read either
+    // function.
     unsafe {
         let words = (*theirs >> 32).min(exports::INTERFACE_BYTES as u64) as usize / 8;
         for i in 1..words {
@@ -75,8 +75,8 @@ fn follow_library() -> bool {
     true
 }
 
-/// The table of functions for the program (`struct heaptide_interface`): null if nothing records
-/// here. None if [`Recorder`] is not the program's allocator.
+/// Returns the function table for the program (`struct heaptide_interface`): null if nothing is
+/// recorded here. `None` if [`Recorder`] is not the program's allocator.
 pub fn interface() -> Option<*const c_void> {
     if is(Choice::Unknown) && follow_library() {
         CHOICE.store(Choice::Forward as u32, Relaxed);
@@ -91,12 +91,12 @@ pub fn interface() -> Option<*const c_void> {
     Some(if there { exports::table() as *const c_void } else { core::ptr::null() })
 }
 
-/// Has the program's allocator, if that is [`Recorder`], decide. Not an event: the thread counts as
-/// one that cannot be recorded just now.
+/// Makes one allocation so that the program's allocator, if that is [`Recorder`], decides. It is
+/// not recorded, because the thread counts as inside of the recorder.
 fn ask_allocator() {
     let layout = Layout::new::<u64>();
     let busy = tls().busy.replace(1);
-    // SAFETY: a block that is freed as it was allocated.
+    // SAFETY: the block is freed with the layout of its allocation.
     unsafe {
         let block = core::hint::black_box(alloc::alloc::alloc(layout));
         if !block.is_null() {

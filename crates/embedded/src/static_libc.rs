@@ -1,8 +1,8 @@
-//! The functions of the C library that the recorder calls, linked in: a static program has no
-//! loader that could be asked for them.
+//! The functions of the C library that the recorder calls, linked statically: a static program has
+//! no loader for lookups.
 
-// SAFETY: all are functions of glibc and musl, but for on_exit, which musl lacks. A caller casts
-// them to what they take and return.
+// SAFETY: all are functions of glibc and musl, except on_exit, which musl lacks. Callers cast them
+// to their real types.
 unsafe extern "C" {
     fn __cxa_atexit();
     fn clock_gettime();
@@ -14,8 +14,7 @@ unsafe extern "C" {
     fn sigaction();
 }
 
-/// Returns the address of a function by its name, which ends with a zero byte; 0 for one that is
-/// not linked.
+/// Returns the address of a function by its zero-terminated name; 0 if it is not linked.
 pub fn find(name: &'static [u8]) -> usize {
     let function: unsafe extern "C" fn() = match name {
         b"__cxa_atexit\0" => __cxa_atexit,

@@ -1,23 +1,23 @@
-//! What a library that was loaded into a running program and the command that attached to it tell
-//! each other: a static of the library, which the command reads and writes while it has stopped the
-//! program's threads.
+//! The state shared by a library that was loaded into a running program and the command that
+//! attached to it: a static of the library, which the command reads and writes while it has stopped
+//! the program's threads.
 
-/// The layout of [`Attachment`]; a command refuses another one.
+/// The layout of [`Attachment`]; a command rejects any other.
 pub const ATTACHMENT_VERSION: u32 = 2;
 /// The library's symbol of the [`Attachment`].
 pub const ATTACHMENT_SYMBOL: &str = "heaptide_attachment";
 /// The library's function that prepares a recording:
 /// `void heaptide_attach(const char *settings, size_t bytes)`.
 pub const ATTACH_SYMBOL: &str = "heaptide_attach";
-/// The library's function that gives back the memory of a recording that ended:
-/// `void heaptide_release(void)`.
+/// The library's function that frees the memory of a recording that has ended: `void
+/// heaptide_release(void)`.
 pub const RELEASE_SYMBOL: &str = "heaptide_release";
 
 /// [`Attachment::link`]: the loader loaded the library before the program started.
 pub const LINK_PRELOADED: u32 = 0;
 /// [`Attachment::link`]: loaded into a running program, which is not recorded.
 pub const LINK_IDLE: u32 = 1;
-/// [`Attachment::link`]: the program is recorded, or about to be.
+/// [`Attachment::link`]: the program is recorded, or will be soon.
 pub const LINK_ATTACHED: u32 = 2;
 
 /// [`Attachment::outcome`]: nothing was prepared yet.
@@ -26,7 +26,7 @@ pub const OUTCOME_NONE: u32 = 0;
 pub const OUTCOME_PREPARED: u32 = 1;
 /// [`Attachment::outcome`]: the profile could not be created.
 pub const OUTCOME_NO_PROFILE: u32 = 2;
-/// [`Attachment::outcome`]: the profile holds the reason.
+/// [`Attachment::outcome`]: the profile contains the reason.
 pub const OUTCOME_NOTED: u32 = 3;
 
 /// The state of the recorder while it does not record.
@@ -34,11 +34,11 @@ pub const STATE_OFF: u32 = 3;
 /// The state of the recorder while it records.
 pub const STATE_ACTIVE: u32 = 2;
 
-/// Ranges of state that one recording has.
+/// The most ranges of state of one recording.
 pub const WIPED_MAX: usize = 40;
-/// Ranges of memory that one recording has.
+/// The most ranges of memory of one recording.
 pub const RELEASED_MAX: usize = 4;
-/// Changes of code that one attachment makes.
+/// The most code changes of one attachment.
 pub const CHANGES_MAX: usize = 192;
 
 /// A range of memory.
@@ -47,23 +47,23 @@ pub const CHANGES_MAX: usize = 192;
 #[cfg_attr(feature = "views", derive(zerocopy::KnownLayout, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Memory {
-    /// Its first byte.
+    /// Its start address.
     pub address: u64,
     /// Its length.
     pub bytes: u64,
 }
 
-/// A jump that takes the place of the first instructions of a function.
+/// A jump that replaces the first instructions of a function.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "views", derive(zerocopy::FromBytes, zerocopy::Immutable))]
 #[cfg_attr(feature = "views", derive(zerocopy::KnownLayout, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Change {
-    /// Where.
+    /// The address.
     pub address: u64,
-    /// What is there, in as many bytes as a jump has.
+    /// The current bytes, as many as a jump has.
     pub before: [u8; 8],
-    /// What is to be there.
+    /// The bytes to write.
     pub after: [u8; 8],
 }
 
@@ -79,33 +79,33 @@ pub struct Attachment {
     pub link: u32,
     /// An `OUTCOME_` constant.
     pub outcome: u32,
-    /// 1: the state is that of a recording, and is wiped before the next one.
+    /// 1: the state is that of a recording, and is cleared before the next one.
     pub is_used: u32,
-    /// With [`OUTCOME_NO_PROFILE`]: the kernel's error, 0 for another reason.
+    /// With [`OUTCOME_NO_PROFILE`]: the errno of the failed call, or 0 for another reason.
     pub errno: u64,
     /// Address of the recorder's state, a `STATE_` constant.
     pub state_at: u64,
-    /// What is added to a thread's thread pointer for its block of the recorder.
+    /// Offset of a thread's block of the recorder from its thread pointer.
     pub thread_offset: u64,
-    /// Bytes of that block: the address of the lane, then 4 bytes that are not 0 while the thread
-    /// gets a lane.
+    /// Bytes of that block: the address of the lane, then 4 bytes that are nonzero while the thread
+    /// acquires a lane.
     pub thread_bytes: u64,
-    /// Where in that block 4 bytes count the locks that the thread holds.
+    /// Offset in that block of a 4-byte count of locks that the thread holds.
     pub thread_locks: u64,
-    /// Where in a lane 4 bytes are 1 while its thread is inside the recorder.
+    /// Offset in a lane of 4 bytes that are 1 while its thread is inside the recorder.
     pub lane_gate: u64,
-    /// The library.
+    /// The library's memory range.
     pub code: Memory,
-    /// The profile's header; 0 before the first one.
+    /// Address of the profile's header; 0 before the first profile.
     pub header_at: u64,
     /// Entries of `wiped` in use.
     pub wiped_count: u32,
     /// Entries of `changes` in use.
     pub changes_count: u32,
-    /// State that is wiped when a recording ends.
+    /// State to clear when a recording ends.
     pub wiped: [Memory; WIPED_MAX],
-    /// Memory that is given back after that.
+    /// Memory to free after that.
     pub released: [Memory; RELEASED_MAX],
-    /// Changes of code. They stay when a recording ends.
+    /// Changes of code, which stay when a recording ends.
     pub changes: [Change; CHANGES_MAX],
 }

@@ -1,20 +1,20 @@
-//! Caliper's list of services, which programs written for Caliper are started with: the recorder
-//! records what the services that concern memory need.
+//! Caliper's list of services, a variable of programs written for Caliper: the recorder records the
+//! data that the services concerning memory need.
 
 /// The variable with the list.
 pub const VARIABLE: &str = "CALI_SERVICES_ENABLE";
 
-/// What a list of services asks of the recorder.
+/// The requirements of a list of services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Services {
-    /// `alloc` or `sysalloc`: allocations, told apart by size.
+    /// `alloc` or `sysalloc`: allocations, with a site per requested size.
     pub allocations: bool,
     /// `trace` with one of them: each allocation and free.
     pub trace: bool,
 }
 
 impl Services {
-    /// Reads the value of the variable: names separated by commas or blanks.
+    /// Parses the value of the variable: names separated by commas or spaces.
     pub fn read(list: &[u8]) -> Services {
         let has = |name: &[u8]| {
             let mut names = list.split(|byte| matches!(byte, b',' | b';' | b':' | b' '));
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_services() {
+    fn lists_of_services_are_parsed() {
         let read = |list: &str| {
             let services = Services::read(list.as_bytes());
             (services.allocations, services.trace)

@@ -1,48 +1,51 @@
-//! The words by which the recorder of a running program is controlled, by the program and from
-//! outside.
+//! The words with which the program and commands control the recorder of a running program.
 //!
-//! `control` is the recorder's; the four bytes after it are stored one by one, by commands and by
-//! the recorder, and never read, changed and written back. Every event looks at the eight as one.
+//! Only the recorder writes `control`. The four bytes after it are stored individually, by commands
+//! and by the recorder, and never by read-modify-write. Every event reads the eight bytes as one
+//! word.
 
-/// Bytes of a name in a request from outside.
+/// The most bytes of a name in a request.
 pub const REQUEST_TEXT: usize = 256;
 
 /// [`crate::FileHeader::control`]: the program turned recording off.
 pub const CONTROL_OFF: u32 = 1;
-/// There are monitors.
+/// Monitors are registered.
 pub const CONTROL_MONITORS: u32 = 2;
 /// A stack threshold is set.
 pub const CONTROL_THRESHOLD: u32 = 4;
-/// With a threshold: stacks are for the requests below it.
+/// With a threshold: only requests below it have stacks.
 pub const CONTROL_FEWER: u32 = 8;
-/// Sites are told apart by the size requested.
+/// Each requested size has sites of its own.
 pub const CONTROL_BY_SIZE: u32 = 16;
-/// Snapshots are taken at an interval, so each event looks at the clock.
+/// Snapshots are taken at an interval, so each event reads the clock.
 pub const CONTROL_TIMED: u32 = 32;
 /// Each kind of function called has sites of its own.
 pub const CONTROL_BY_CALL: u32 = 64;
-/// One pause of the whole process by the program; they nest.
+/// One pause of the whole process by the program; pauses nest, so this is a counter.
 pub const CONTROL_PAUSE: u32 = 1 << 16;
 /// [`crate::FileHeader::command_off`], in the four bytes after `control` read as one word.
 pub const COMMAND_OFF: u32 = 1;
 /// [`crate::FileHeader::command_request`], in the same word.
 pub const COMMAND_REQUEST: u32 = 1 << 8;
 
-/// In [`crate::FileHeader::request_value`] of a threshold: stacks are for requests below it.
+/// In [`crate::FileHeader::request_value`] of a threshold: only requests below it have stacks.
 pub const REQUEST_BELOW: u64 = 1 << 63;
 
-/// What a command asks a running program for; it is answered at the next event.
+/// A command's request to a running program; it is handled at the next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Request {
-    /// Put a mark on the timeline.
+    /// Record a mark.
     Mark = 1,
-    /// Note a snapshot that the command took.
+    /// Record a snapshot that the command took.
     Snapshot = 2,
-    /// Count from here.
+    /// Reset the counters.
     Reset = 3,
-    /// Publish what threads hold back, and take a sample.
+    /// Publish the buffered counts of threads, and take a sample.
     Flush = 4,
     /// Set the stack threshold; 0 for none.
     Threshold = 5,
+    /// Only in the head of a snapshot: nobody asked for this one, it was due at an interval or by a
+    /// trigger.
+    AutomaticSnapshot = 6,
 }

@@ -1,8 +1,9 @@
-//! The environment variables by which launchers of parallel programs state ranks, jobs and nodes.
+//! The environment variables with which launchers of parallel programs report ranks, jobs and
+//! nodes.
 
 use crate::settings::Setting;
 
-/// A launcher: the variables with the process's number and with how many there are.
+/// A launcher: the variables with the rank and the number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
     /// The rank, from 0.
@@ -15,8 +16,8 @@ const fn launcher(rank: &'static str, of: &'static str) -> Launcher {
     Launcher { rank, of }
 }
 
-/// In order of precedence: a launcher's own daemons may have been started by the next one, whose
-/// variables its processes inherit. The first is for launchers that are not here.
+/// In order of precedence: a launcher's own daemons may have been started by one further down,
+/// whose variables its processes inherit. The first entry is for launchers that are not listed.
 pub const LAUNCHERS: [Launcher; 10] = [
     launcher(Setting::Rank.variable(), Setting::Ranks.variable()),
     launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -29,14 +30,14 @@ pub const LAUNCHERS: [Launcher; 10] = [
     launcher(FLUX_RANK, "FLUX_JOB_SIZE"),
     launcher("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 ];
-/// The place of Slurm in [`LAUNCHERS`]. It sets a rank for batch scripts, too.
+/// The index of Slurm in [`LAUNCHERS`]. Slurm sets a rank for batch scripts, too.
 pub const SLURM: usize = LAUNCHERS.len() - 1;
 
-/// Variables with the job's name, in order of precedence. The last is of `mpirun` without a batch
-/// system, which gives each run a name.
+/// Variables with the job's name, in order of precedence. The last one is set by `mpirun` without a
+/// batch system, which names each run.
 pub const JOBS: [&str; 6] =
     [Setting::Job.variable(), FLUX_JOB, "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", PMIX_JOB];
-/// The place of Slurm in [`JOBS`].
+/// The index of Slurm in [`JOBS`].
 pub const SLURM_JOB: usize = 2;
 
 /// The rank of a task of Flux.
@@ -47,7 +48,7 @@ pub const FLUX_JOB: &str = "FLUX_JOB_ID";
 pub const PMIX_JOB: &str = "PMIX_NAMESPACE";
 /// The step of a job of Slurm, which is one launch.
 pub const SLURM_STEP: &str = "SLURM_STEP_ID";
-/// Slurm numbers from here on what is no step of parallel tasks: batch scripts, shells.
+/// Slurm uses numbers from here on for steps without parallel tasks: batch scripts, shells.
 pub const SLURM_NO_STEP: u32 = 0xffff_fff0;
-/// What Slurm calls the node.
+/// Slurm's name of the node.
 pub const SLURM_NODE: &str = "SLURMD_NODENAME";

@@ -1,5 +1,5 @@
-//! The profile file, byte by byte: the one definition that the recorder writes by and the reader
-//! reads by.
+//! The profile file, byte by byte: the single definition for the recorder, which writes it, and for
+//! readers.
 //!
 //! ```text
 //! offset 0        4096              4096+a            4096+a+b
@@ -10,17 +10,18 @@
 //!                                   └── ExtentHeader.committed ─┘
 //! ```
 //!
-//! - The file is the recorder's memory, mapped shared: it is complete at every instant.
-//! - Extents follow each other without gaps, each a multiple of [`PAGE`] long. An extent holds
-//!   records of one [`Kind`] and is written by one lane. A record exists once `committed` covers it
-//!   (release store).
+//! - The file is the recorder's memory, mapped shared, so it is complete at all times.
+//! - Extents follow each other without gaps; their lengths are multiples of [`PAGE`]. An extent
+//!   holds records of one [`Kind`] and is written by one lane. A record exists once `committed`
+//!   covers it (release store).
 //! - A process killed between reserving an extent and writing its header leaves zeros there: a
-//!   reader goes on at the next page that starts with [`EXTENT_MAGIC`].
-//! - Records point at each other by *granule ids*: the file offset divided by the granule of the
-//!   record's kind ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none", for
-//!   offset 0 holds the header.
-//! - Numbers are little-endian. A larger [`VERSION`] than the reader's is refused. Version 1 had no
-//!   scopes, labels, windows, marks and control: their kinds do not occur, their fields are zero.
+//!   reader continues at the next page that starts with [`EXTENT_MAGIC`].
+//! - Records refer to each other by *granule ids*: the file offset divided by the granule of the
+//!   record's kind ([`NODE_GRANULE`], [`SITE_GRANULE`], [`STRING_GRANULE`]). Id 0 is "none",
+//!   because offset 0 is the header.
+//! - Numbers are little-endian. A reader rejects a larger [`VERSION`] than its own. Version 1 had
+//!   no scopes, labels, windows, marks and control: their kinds do not occur, and their fields are
+//!   zero.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -41,6 +42,7 @@ mod mappings;
 mod python;
 mod records;
 pub mod report;
+mod sampling;
 pub mod settings;
 mod shapes;
 mod size_classes;
@@ -60,13 +62,14 @@ pub use records::{
     ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Shape, Site, Sums,
     TraceStart, UnrecordedProgram, Window,
 };
+pub use sampling::*;
 pub use shapes::*;
 pub use size_classes::*;
 pub use threads::*;
 pub use unrecorded::*;
 
-/// Records that several threads or processes change, with an atomic in the place of every number:
-/// a shared reference to one is enough.
+/// Records that several threads or processes change. Each number is an atomic, so a shared
+/// reference suffices.
 pub mod shared {
     pub use crate::records::shared::*;
     pub use crate::word::Word;
@@ -74,7 +77,7 @@ pub mod shared {
 
 /// The first eight bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HEAPTIDE";
-/// The version of the layout described here; a reader refuses larger ones.
+/// The version of the layout described here; readers reject larger ones.
 pub const VERSION: u32 = 2;
 /// Extents start and end at multiples of this, in bytes; also the length reserved for the header.
 pub const PAGE: u64 = 4096;
@@ -90,24 +93,27 @@ pub const SITE_GRANULE: u64 = 64;
 pub const KEY_GRANULE: u64 = 64;
 /// Ids of [`Name`] records are file offsets divided by this.
 pub const NAME_GRANULE: u64 = 32;
-/// In [`Site::key`]: the rest is the id of a [`Key`] and not of a [`Node`].
+/// In [`Site::key`]: the other bits are the id of a [`Key`] instead of a [`Node`].
 pub const KEY_BIT: u32 = 1 << 31;
-/// In [`Site::key`], with [`KEY_BIT`] and not part of the id: the key has a label or is a pool's.
+/// In [`Site::key`], with [`KEY_BIT`] and not part of the id: the key has a label or belongs to a
+/// pool.
 pub const KEY_LABELLED: u32 = 1 << 30;
 /// String references are file offsets divided by this; strings start at multiples of it.
 pub const STRING_GRANULE: u64 = 8;
-/// The longest string the recorder stores, in bytes; longer ones are cut.
+/// The longest string that the recorder stores, in bytes; longer ones are truncated.
 pub const STRING_MAX: usize = 64 * 1024;
-/// Bits of [`Node::key`] that hold the address; the module's index is above.
+/// The least limit of a profile, in bytes: less has no room for modules and threads.
+pub const PROFILE_LIMIT_MIN: u64 = 1 << 20;
+/// Number of bits of [`Node::key`] for the address; the module's index is above.
 pub const ADDRESS_BITS: u32 = 48;
-/// The file name of a profile ends with this.
+/// The suffix of a profile's file name.
 pub const PROFILE_SUFFIX: &str = ".profile";
-/// A snapshot, a copy of the profile at some moment, is `PID-IMAGE.NUMBER` with this.
+/// The suffix of a snapshot, a copy of the profile at one time: `PID-IMAGE.NUMBER` plus this.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// The copy that figures are counted from after a reset is `PID-IMAGE` with this.
+/// The suffix of the copy that counters are relative to after a reset: `PID-IMAGE` plus this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
 
-/// What an extent holds.
+/// The kind of records in an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Kind {
@@ -127,7 +133,7 @@ pub enum Kind {
     Names = 7,
     /// [`Scope`] records; the extent's owner is their lane.
     Scopes = 8,
-    /// [`Key`] records; the extent's owner made them.
+    /// [`Key`] records; the extent's owner created them.
     Keys = 9,
     /// [`Window`] records.
     Windows = 10,
@@ -137,8 +143,8 @@ pub enum Kind {
     Events = 12,
     /// An [`Account`] and its [`AccountRange`]s.
     Accounts = 13,
-    /// [`Site`] records of mappings. They have a kind of their own: readers that do not know
-    /// mappings skip them, and no figure of the heap contains them.
+    /// [`Site`] records of mappings. A separate kind, so that readers that do not know mappings
+    /// skip them, and no counter of the heap includes them.
     MappedSites = 14,
     /// [`Lane`] records that count the mappings of the lane with the same index.
     MappedLanes = 15,
@@ -153,7 +159,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number, if this version knows it. A reader skips extents of unknown
+    /// Returns the kind with this number, if this version knows it. Readers skip extents of unknown
     /// kinds.
     pub fn from_number(n: u16) -> Option<Kind> {
         Some(match n {
@@ -181,7 +187,7 @@ impl Kind {
     }
 }
 
-/// How much is recorded.
+/// The level of detail of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Mode {
@@ -189,29 +195,59 @@ pub enum Mode {
     Counters = 1,
     /// A site for each distinct stack, scope path, label and lane.
     Stacks = 2,
-    /// The same without stacks: a site for each distinct scope path, label and lane.
+    /// Like `Stacks`, without stacks: a site for each distinct scope path, label and lane.
     Scopes = 3,
+    /// What counters have, exactly; and sites of blocks that are chosen at random, each byte with
+    /// the same probability, by stack, scope path, label, lane and class of size
+    /// ([`FileHeader::sample_mean_bytes`]).
+    Sampled = 4,
 }
 
-/// How the process image ended, as far as the image itself could tell ([`FileHeader::end_kind`]).
+impl Mode {
+    /// The mode with this number, if this version knows it.
+    pub fn from_number(n: u32) -> Option<Mode> {
+        [Mode::Counters, Mode::Stacks, Mode::Scopes, Mode::Sampled]
+            .into_iter()
+            .find(|&mode| mode as u32 == n)
+    }
+
+    /// Whether stacks are recorded.
+    pub const fn has_stacks(self) -> bool {
+        matches!(self, Mode::Stacks | Mode::Sampled)
+    }
+
+    /// Whether there are sites, of all blocks or of some.
+    pub const fn has_sites(self) -> bool {
+        !matches!(self, Mode::Counters)
+    }
+
+    /// Whether lanes alone count all blocks: sites have none of them, or some.
+    pub const fn is_by_lane(self) -> bool {
+        matches!(self, Mode::Counters | Mode::Sampled)
+    }
+}
+
+/// How the process image ended, as far as the image itself could record it
+/// ([`FileHeader::end_kind`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum End {
-    /// Nothing was noted: still running, killed, or replaced by exec.
+    /// Nothing was recorded: still running, killed, or replaced by exec.
     Unknown = 0,
     /// `exit`, `_exit`, `quick_exit` or a return from `main`; `end_code` is the status.
     Exited = 1,
-    /// An exec call was made. Written before the call, taken back if it returns.
+    /// An exec call was made. Written before the call, and reverted if it returns.
     Exec = 2,
     /// A command that had attached to the process detached; the process continued unrecorded.
     Detached = 3,
 }
 
-/// Bytes that one thread allocates before it publishes them: with several threads the peak is exact
-/// within as many of these as threads ran at once.
+/// Bytes that a thread may allocate before it publishes them. With several threads the peak is
+/// exact within this many bytes per thread.
 pub const PEAK_BATCH: u64 = 32 << 10;
 
-/// The head of a stored string; `length` bytes follow, padded with zeros to [`STRING_GRANULE`].
+/// The header of a stored string, followed by `length` bytes, padded with zeros to
+/// [`STRING_GRANULE`].
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -222,53 +258,56 @@ pub struct StringHeader {
     pub reserved: u32,
 }
 
-/// What a person called a place or a thing: an attribute and its value.
+/// A user-defined name: an attribute and its value.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Name {
-    /// String: the attribute, `region` if none was given, `label` and `pool` for those.
+    /// String: the attribute; `region` if none was given, `label` for labels, `pool` for pools.
     pub attribute: u32,
     /// 0: `value` is a string; 1: it is a signed integer.
     pub kind: u32,
     /// String, or the integer's bits.
     pub value: u64,
-    /// Writer's own: the hash of all that.
+    /// Used by the writer only: the hash of the fields above.
     pub hash: u64,
-    /// Writer's own.
+    /// Used by the writer only.
     pub reserved: u64,
 }
 
-/// [`Node::flags`]: the address is the instruction itself and not the one after a call.
+/// [`Node::flags`]: the address is the instruction itself, not the one after a call.
 pub const NODE_EXACT_PC: u32 = 1;
 
-/// Pseudo addresses of frames that stand for frames left out.
+/// Pseudo addresses of frames that stand for omitted frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Gap {
-    /// Outer frames were cut: the stack was deeper than the limit.
+    /// Outer frames were truncated: the stack was deeper than the limit.
     TooDeep = 1,
-    /// Inner frames were cut: no room to store them.
+    /// Inner frames were truncated: there was no space to store them.
     NoRoom = 2,
     /// The request was below the stack threshold.
     BelowThreshold = 3,
-    /// The request was not below the stack threshold, and stacks are for those that are.
+    /// The request was not below the stack threshold, and only requests below it have stacks.
     AboveThreshold = 4,
+    /// The stack was not stored: the profile had reached its limit.
+    ProfileLimit = 5,
 }
 
-/// [`Key::flags`]: memory that is not from the allocator: a mapping, a static array. In no total.
+/// [`Key::flags`]: memory that is not from the allocator, such as a mapping or a static array. Not
+/// part of any total.
 pub const KEY_OUTSIDE: u32 = 1;
-/// Blocks of a pool. Their bytes are taken off the site of the chunk they lie in, so live bytes are
-/// counted once; their events are in no total and no histogram.
+/// Blocks of a pool. Their bytes are subtracted from the site of the chunk that contains them, so
+/// live bytes are counted once; their events are not part of any total or histogram.
 pub const KEY_POOL_BLOCK: u32 = 2;
-/// Chunks of a pool; `label` is the pool's name, what is live here is idle pool space.
+/// Chunks of a pool; `label` is the pool's name. Live bytes here are idle pool space.
 pub const KEY_POOL_CHUNK: u32 = 4;
 /// `size` is a dimension.
 pub const KEY_SIZED: u32 = 8;
-/// A mapping: `size` is a packed [`MappingKey`]. Only keys of [`Kind::MappedSites`] have it.
+/// A mapping: `size` is a packed [`MappingKey`]. Only for keys of [`Kind::MappedSites`].
 pub const KEY_MAPPING: u32 = 16;
 
-/// Something that was said or done at a moment.
+/// A named event at a point in time.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -281,36 +320,36 @@ pub struct Mark {
     pub kind: u32,
     /// The lane it was set on, or `u32::MAX`.
     pub lane: u32,
-    /// Snapshots and resets: their number, from 1.
+    /// For snapshots and resets: their number, from 1.
     pub number: u32,
-    /// Usable bytes live.
+    /// Live usable bytes.
     pub live_bytes: u64,
 }
 
-/// What a [`Mark`] stands for.
+/// The meaning of a [`Mark`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum MarkKind {
-    /// A name that somebody put there.
+    /// A mark set by the program or a command.
     Mark = 1,
     /// A snapshot was taken.
     Snapshot = 2,
-    /// Figures count from here.
+    /// Counters are relative to this time.
     Reset = 3,
-    /// Recording went on, by the program.
+    /// The program turned recording on.
     On = 4,
-    /// Recording was turned off, by the program.
+    /// The program turned recording off.
     Off = 5,
 }
 
-/// The process at one moment.
+/// The process at one time.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Sample {
     /// Nanoseconds from the start.
     pub time_ns: u64,
-    /// Usable bytes live.
+    /// Live usable bytes.
     pub live_bytes: u64,
     /// The peak so far.
     pub peak_bytes: u64,
@@ -322,7 +361,7 @@ pub struct Sample {
     pub usable_bytes: u64,
     /// Resident bytes of the process (`/proc/self/statm`), 0 if it could not be read.
     pub resident_bytes: u64,
-    /// Virtual bytes of the process, the recorder's own reservation taken off.
+    /// Virtual bytes of the process, without the recorder's own reservation.
     pub virtual_bytes: u64,
 }
 

@@ -1,47 +1,47 @@
-//! What the recorder could not record.
+//! Events and data that the recorder could not record.
 
-/// What was lost, and why: the index into [`crate::FileHeader::losses`].
+/// The kind of a loss: the index into [`crate::FileHeader::losses`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Loss {
-    /// Events of a thread that could get no lane; they are in no total.
+    /// Events of a thread for which there was no free lane; not part of any total.
     NoLane = 0,
-    /// Allocations that could get no shadow memory; they are in no total.
+    /// Allocations for which there was no shadow memory; not part of any total.
     NoShadow = 1,
-    /// Allocations that could get no site and were charged to their lane without a stack.
+    /// Allocations for which there was no site; charged to their lane without a stack.
     NoSite = 2,
-    /// Stacks cut because a node could not be stored.
+    /// Stacks truncated because a node could not be stored.
     NoNode = 3,
-    /// Stacks deeper than the limit, cut at their outer end.
+    /// Stacks deeper than the limit, truncated at their outer end.
     TooDeep = 4,
-    /// Modules that could not be listed (more than the table holds).
+    /// Modules that exceeded the size of the module table.
     NoModule = 5,
     /// Stacks that ended at code without usable unwind information.
     NoRule = 6,
-    /// Stacks that ended at a word outside the stack's memory.
+    /// Stacks that ended at an address outside of the stack's memory.
     OutsideStack = 7,
-    /// Times that the file could not grow: disk full, size limit, or the file was out of reach.
+    /// Failures to grow the file: disk full, size limit, or the file was not accessible.
     NoSpace = 8,
     /// Timeline samples, marks and windows that could not be stored.
     NoSample = 9,
-    /// Scopes that could not be entered: no room for their name or path. What is allocated in them
-    /// is charged to the scope around.
+    /// Scopes that could not be entered, because there was no space for their name or path. Their
+    /// allocations are charged to the enclosing scope.
     NoScope = 10,
-    /// Ends of scopes with another name than the innermost one's.
+    /// Ends of scopes with a name that differs from the innermost scope's.
     ScopeMismatch = 11,
-    /// Labels, dimensions of labels, and pool blocks that could not be stored, or lie on another
-    /// one.
+    /// Labels, shapes, and pool blocks that could not be stored, or that overlap another one.
     NoRegion = 12,
     /// Snapshots, resets and output of the program that could not be written.
     NoSnapshot = 13,
-    /// Frees inside the recorder that are not in the trace: their block ends unseen there.
+    /// Frees inside of the recorder that are missing in the trace, so that the end of their block
+    /// is unknown there.
     NoEvent = 14,
-    /// Mappings, or parts of them, that could not be stored: no memory, or a signal handler mapped
-    /// memory while its thread was changing what the recorder shares.
+    /// Mappings, or parts of them, that could not be stored: out of memory, or a signal handler
+    /// mapped memory while its thread was changing shared state of the recorder.
     NoMapping = 15,
 }
 
-/// Entries of [`crate::FileHeader::losses`]; as many as there are kinds.
+/// Number of entries of [`crate::FileHeader::losses`], one per kind.
 pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.

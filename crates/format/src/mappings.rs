@@ -1,6 +1,6 @@
-//! What a mapping is, apart from its stack: the packed form that its key holds.
+//! The properties of a mapping apart from its stack, packed into its key.
 
-/// The kind of a mapping, as [`crate::Key::size`] holds it with [`crate::KEY_MAPPING`].
+/// The properties of a mapping, stored in [`crate::Key::size`] with [`crate::KEY_MAPPING`].
 ///
 /// ```text
 /// 63            32 31   28 27        24 23                0
@@ -12,22 +12,22 @@
 pub struct MappingKey {
     /// A [`MappingCall`].
     pub call: u32,
-    /// `PROT_` bits when it was made: 1 read, 2 write, 4 execute.
+    /// `PROT_` bits at its creation: 1 read, 2 write, 4 execute.
     pub protection: u32,
-    /// `MAP_` bits when it was made, those of the size of huge pages left out.
+    /// `MAP_` bits at its creation, except those for the size of huge pages.
     pub flags: u32,
-    /// String: path of the mapped file, `/memfd:NAME` or `/SYSVKEY`; 0 if it has none, or its name
-    /// could not be read.
+    /// String: path of the mapped file, `/memfd:NAME` or `/SYSVKEY`; 0 if it has none, or if its
+    /// name could not be read.
     pub file: u32,
 }
 
-/// The call that made a mapping.
+/// The call that created a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum MappingCall {
     /// `mmap`, `mmap64`.
     Mmap = 0,
-    /// `mremap`: protection, flags and file are those of the mapping before it.
+    /// `mremap`: protection, flags and file are those of the previous mapping.
     Mremap = 1,
     /// `brk`, `sbrk`.
     Break = 2,
@@ -37,28 +37,28 @@ pub enum MappingCall {
 
 /// [`MappingKey::flags`]: changes are shared with other processes.
 pub const MAP_SHARED: u32 = 1;
-/// [`MappingKey::flags`]: no file is mapped.
+/// [`MappingKey::flags`]: maps no file.
 pub const MAP_ANONYMOUS: u32 = 0x20;
-/// [`MappingKey::flags`]: it grows downward, as a stack.
+/// [`MappingKey::flags`]: grows downward, like a stack.
 pub const MAP_GROWSDOWN: u32 = 0x100;
-/// [`MappingKey::flags`]: it is for a thread's stack.
+/// [`MappingKey::flags`]: intended for a thread's stack.
 pub const MAP_STACK: u32 = 0x2_0000;
-/// [`MappingKey::flags`]: it consists of huge pages.
+/// [`MappingKey::flags`]: consists of huge pages.
 pub const MAP_HUGETLB: u32 = 0x4_0000;
-/// [`MappingKey::protection`]: it may be executed.
+/// [`MappingKey::protection`]: executable.
 pub const PROT_EXEC: u32 = 4;
 
 const FLAGS: u32 = 0x00ff_ffff;
 const NIBBLE: u32 = 0xf;
 
 impl MappingKey {
-    /// The packed form.
+    /// Returns the packed form.
     pub fn pack(self) -> u64 {
         let low = (self.call & NIBBLE) << 28 | (self.protection & NIBBLE) << 24;
         (self.file as u64) << 32 | (low | self.flags & FLAGS) as u64
     }
 
-    /// What was packed.
+    /// Unpacks the packed form.
     pub fn unpack(packed: u64) -> MappingKey {
         let low = packed as u32;
         MappingKey {

@@ -1,23 +1,23 @@
-//! What `HEAPTIDE_REPORT` and `heaptide run --report` ask for: entries `FORMAT:TARGET`, separated
-//! by `;`.
+//! The reports that `HEAPTIDE_REPORT` and `heaptide run --report` request: entries `FORMAT:TARGET`,
+//! separated by `;`.
 
-/// What stands for the process id in a target.
+/// The placeholder for the process id in a target.
 pub const PID: &[u8] = b"%p";
 
-/// What a query begins with, behind which it follows to its end.
+/// The prefix of a query, which continues up to the target.
 pub const QUERY: &[u8] = b"query:";
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// What is written: `text`, `json`, `query:CALQL`, …
+    /// The format: `text`, `json`, `query:CALQL`, …
     pub format: &'a [u8],
     /// A path, `stdout` or `stderr`.
     pub target: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// The entries of a list. None of those that are empty; an entry that cannot be read is `Err`
+    /// Returns the entries of a list, except empty ones. An entry that cannot be parsed is `Err`
     /// with its text.
     pub fn each(list: &'a [u8]) -> impl Iterator<Item = Result<Request<'a>, &'a [u8]>> {
         let entries = list.split(|&b| b == b';').map(<[u8]>::trim_ascii);
@@ -40,12 +40,12 @@ impl<'a> Request<'a> {
         (!format.is_empty() && !target.is_empty()).then_some(Request { format, target })
     }
 
-    /// Whether each process has a target of its own.
+    /// Returns whether each process has a target of its own.
     pub fn is_of_each_process(&self) -> bool {
         self.target.windows(PID.len()).any(|word| word == PID)
     }
 
-    /// Gives `push` the target in pieces, with `digits` in the place of [`PID`] and `%` in that of
+    /// Passes the target to `push` in pieces, with `digits` instead of [`PID`] and `%` instead of
     /// `%%`.
     pub fn expand(&self, digits: &[u8], mut push: impl FnMut(&[u8])) {
         let mut rest = self.target;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn format_and_target() {
+    fn entries_have_a_format_and_a_target() {
         assert_eq!(parsed("text:stderr"), Some(("text", "stderr")));
         assert_eq!(parsed("json : a:b.json"), Some(("json", "a:b.json")));
         assert_eq!(parsed("text --by scope"), Some(("text --by scope", "stderr")));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_list() {
+    fn empty_entries_of_a_list_are_skipped() {
         let list: Vec<_> = Request::each(b"text;; json:a ;dot:;").collect();
         let json = Request { format: b"json", target: b"a" };
         let text = Request { format: b"text", target: b"stderr" };
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_id_in_a_target() {
+    fn targets_may_contain_the_process_id() {
         let expanded = |target: &str| {
             let mut text = Vec::new();
             let request = Request { format: b"json", target: target.as_bytes() };

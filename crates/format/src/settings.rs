@@ -2,22 +2,22 @@
 //! command, which sets them from its options, and for the page that documents them.
 //!
 //! Each row has the name of the setting, its variable, the options of `heaptide run` that set it,
-//! and the columns of that page: who reads the variable, its value, and its default. After a change
-//! `cargo xtask options` writes the page.
+//! and the columns of that page: the reader of the variable, its values, and its default. After a
+//! change, `cargo xtask options` writes the page.
 
-/// How the name of each variable begins.
+/// The prefix of each variable.
 pub const PREFIX: &str = "HEAPTIDE_";
-/// The value of a switch that is on where it is off by default.
+/// The value that turns on a switch that is off by default.
 pub const ON: &str = "on";
-/// The value of a switch that is off where it is on by default.
+/// The value that turns off a switch that is on by default.
 pub const OFF: &str = "off";
-/// What the value of [`Setting::Threshold`] begins with if stacks are for requests below it.
+/// The prefix of the value of [`Setting::Threshold`] if only requests below it have stacks.
 pub const BELOW: &str = "<";
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident = $variable:literal, [$($flag:literal),*], $reader:literal,
         $value:literal, $default:literal;)*) => {
-        /// A setting that an environment variable holds.
+        /// A setting that is stored in an environment variable.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Setting {
             $($(#[$doc])* $name,)*
@@ -27,14 +27,14 @@ macro_rules! settings {
             /// All settings, in the order of their documentation.
             pub const ALL: &[Setting] = &[$(Setting::$name),*];
 
-            /// The name of its variable.
+            /// Returns the name of its variable.
             pub const fn variable(self) -> &'static str {
                 match self {
                     $(Setting::$name => concat!("HEAPTIDE_", $variable),)*
                 }
             }
 
-            /// The setting of a variable, by the name without [`PREFIX`].
+            /// Returns the setting of a variable, given its name without [`PREFIX`].
             pub fn from_suffix(suffix: &[u8]) -> Option<Setting> {
                 $(if suffix == $variable.as_bytes() {
                     return Some(Setting::$name);
@@ -42,28 +42,28 @@ macro_rules! settings {
                 None
             }
 
-            /// The options of `heaptide run` that set it.
+            /// Returns the options of `heaptide run` that set it.
             pub const fn flags(self) -> &'static [&'static str] {
                 match self {
                     $(Setting::$name => &[$($flag),*],)*
                 }
             }
 
-            /// Who reads the variable, for its documentation.
+            /// Returns who reads the variable, for its documentation.
             pub const fn reader(self) -> &'static str {
                 match self {
                     $(Setting::$name => $reader,)*
                 }
             }
 
-            /// Its values, for their documentation.
+            /// Returns its values, for its documentation.
             pub const fn value(self) -> &'static str {
                 match self {
                     $(Setting::$name => $value,)*
                 }
             }
 
-            /// What is done without the variable, for its documentation.
+            /// Returns the behaviour without the variable, for its documentation.
             pub const fn default_value(self) -> &'static str {
                 match self {
                     $(Setting::$name => $default,)*
@@ -80,15 +80,19 @@ settings! {
         "`heaptide-PROGRAM-PID.heaptide` in the current directory";
     /// How much is recorded.
     Mode = "MODE", ["--mode"], "the library, and `heaptide run` as the default of `--mode`",
-        "`stacks`: a site for each distinct stack, scope path, label and thread; `scopes`: the same without stacks; `counters`: totals, threads and histograms only; `trace`: as `stacks`, and every event; `off`: nothing",
+        "`stacks`: a site for each distinct stack, scope path, label and thread; `scopes`: the same without stacks; `counters`: totals, threads and histograms only; `trace`: as `stacks`, and every event; `sampled` or `sampled=BYTES`: as `counters`, and stacks of sampled blocks, one for each BYTES (512K) on average; `off`: nothing",
         "`stacks`";
+    /// The seed of random numbers.
+    SampleSeed = "SAMPLE_SEED", [], "the library",
+        "a number: with `sampled`, the blocks that are sampled depend on it alone, for tests; children have the same",
+        "from the clock and the pid";
     /// The only process that is recorded.
     Follow = "FOLLOW", ["--no-follow"], "the library",
         "a pid: record only that process, not its children (`--no-follow`)", "record all";
     /// Whether recording is on from the start.
     Start = "START", ["--start-off"], "the library",
         "`off`: start with recording disabled (`--start-off`)", "on";
-    /// Whether sites are told apart by the requested size.
+    /// Whether each requested size has sites of its own.
     BySize = "BY_SIZE", ["--by-size"], "the library",
         "`on`: a separate site for each requested size (`--by-size`)", "`off`";
     /// Whether each kind of function called has sites of its own.
@@ -101,22 +105,34 @@ settings! {
     MaxSize = "MAX_SIZE", ["--max-trace-size"], "the library",
         "a number of bytes: the traces of the recording end at this size (`--max-trace-size`)",
         "no limit";
-    /// Which requests have stacks, by their size.
+    /// Whether the oldest part of traces is dropped.
+    KeepTrace = "KEEP_TRACE", ["--keep-trace-for", "--keep-trace-size"], "the library",
+        "`on`: the oldest part of traces may be dropped, so frees have the site and the size of their block (`--keep-trace-for`, `--keep-trace-size`)",
+        "`off`";
+    /// The most bytes of a profile.
+    MaxProfile = "MAX_PROFILE", ["--max-profile"], "the library",
+        "a number of bytes, at least 1048576: the profile of each process image stores no more stacks at this size; totals stay exact (`--max-profile`)",
+        "no limit";
+    /// The sizes of requests that have stacks.
     Threshold = "THRESHOLD", ["--stacks-from", "--stacks-below"], "the library",
         "`BYTES`: stacks only for requests of at least BYTES (`--stacks-from`); `<BYTES`: only below (`--stacks-below`)",
         "stacks of all";
-    /// The interval of snapshots, where the recorder takes them itself.
+    /// The interval at which the recorder itself takes snapshots.
     SnapshotEvery = "SNAPSHOT_EVERY", [], "the library",
         "seconds, such as `10` or `0.5`: a snapshot at the first allocation or free after each interval; every event then reads the clock. For programs run without the command, which has `--snapshot-every`",
         "none";
-    /// What is written at the end, and where.
+    /// How many of those snapshots are kept.
+    KeepSnapshots = "KEEP_SNAPSHOTS", [], "the library",
+        "how many snapshots of `HEAPTIDE_SNAPSHOT_EVERY` each process keeps, 256 at most: the newest. For programs run without the command, which has `--keep-snapshots`",
+        "all";
+    /// The reports to write at the end, and their targets.
     Report = "REPORT", ["--report"], "the library, and `heaptide run` as the default of `--report`",
         "`FORMAT:TARGET`, several separated by `;`: what is written when the program exits, to a file, `stdout` or `stderr` ([Output](interface.md#output))",
         "nothing";
     /// The signal that triggers a snapshot.
     SnapshotSignal = "SNAPSHOT_SIGNAL", ["--snapshot-on"], "the library",
         "number of a signal that triggers a snapshot (`--snapshot-on`)", "none";
-    /// The number of the process in a parallel job.
+    /// The rank of the process in a parallel job.
     Rank = "RANK", [], "the library",
         "the process's number in a parallel job, from 0; for launchers that [Ranks](merging.md#ranks) does not list",
         "from the launcher";
@@ -128,24 +144,24 @@ settings! {
     /// The monitor libraries and their options.
     Monitors = "MONITORS", ["--monitor"], "monitor libraries",
         "their file names and options, `NAME[:OPTIONS]`, separated by `;` (`--monitor`)", "none";
-    /// Whether allocators are intercepted that preloading does not reach.
+    /// Whether to intercept allocators that preloading does not reach.
     Intercept = "INTERCEPT", ["--no-intercept"], "the library",
         "`off`: do not change the code of an allocator that the executable or a library brings (`--no-intercept`); its allocations are then not recorded",
         "on";
-    /// Whether accounts of resident memory are recorded.
+    /// Whether to record accounts of resident memory.
     Accounts = "ACCOUNTS", ["--no-accounts"], "the library",
         "`off`: record no accounts of resident memory (`--no-accounts`)", "on";
-    /// Whether unwound stacks are reused.
+    /// Whether to reuse unwound stacks.
     Reuse = "REUSE", ["--no-reuse"], "the library",
         "`off`: unwind each stack from top to end; for tests, slower, the same result", "on";
-    /// What an outer `heaptide run` changed in the environment.
+    /// The changes that an outer `heaptide run` made to the environment.
     Run = "RUN", [], "`heaptide run` in a recorded program",
         "what an outer `heaptide run` set: `NAME:LENGTH:FINGERPRINT` for each variable, separated by commas. The fingerprint (64-bit FNV-1a, hexadecimal) is of the first LENGTH bytes of the value",
         "none";
-    /// The library that is preloaded.
+    /// The library to preload.
     Library = "LIBRARY", [], "the command", "path of the `libheaptide.so` to preload",
         "one installed next to the command, or the built-in one";
-    /// The command that writes what programs ask for.
+    /// The command that writes the output that programs request.
     Command = "COMMAND", [], "the library",
         "path of the `heaptide` that writes what the program asks for ([Output](interface.md#output)); `heaptide run` sets it to itself",
         "one installed next to the library, or in `PATH`";

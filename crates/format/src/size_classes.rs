@@ -1,9 +1,9 @@
-//! The classes of sizes that histograms count.
+//! The size classes of histograms.
 
-/// Size classes of a histogram: class `b` counts sizes of `b` significant bits, class 0 the size 0.
+/// The number of size classes: class `b` counts sizes of `b` significant bits, class 0 the size 0.
 pub const SIZE_CLASSES: usize = 65;
 
-/// The class of a size: the number of its significant bits, 0 for 0.
+/// Returns the class of a size: the number of its significant bits, 0 for 0.
 ///
 /// ```
 /// use heaptide_format::size_class;
@@ -14,7 +14,7 @@ pub const fn size_class(bytes: u64) -> usize {
     64 - bytes.leading_zeros() as usize
 }
 
-/// The smallest and largest size of a class.
+/// Returns the smallest and largest size of a class.
 ///
 /// ```
 /// use heaptide_format::class_bounds;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_is_within_the_bounds_of_its_class_alone() {
+    fn every_size_is_in_exactly_one_class() {
         for class in 0..SIZE_CLASSES {
             let (low, high) = class_bounds(class);
             assert_eq!([size_class(low), size_class(high)], [class; 2]);

@@ -1,60 +1,60 @@
-//! Why a process image, or a child of one, is not recorded.
+//! Reasons why a process image, or a child of one, is not recorded.
 
-/// Entries of [`crate::FileHeader::unrecorded_children`]; more than there are kinds, for later
+/// Entries of [`crate::FileHeader::unrecorded_children`]: more than there are kinds, for later
 /// versions.
 pub const UNRECORDED_CHILDREN: usize = 8;
 
-/// Entries of [`crate::FileHeader::unrecorded_programs`]: a program that starts more different ones
-/// without the recorder is rare, and the counts by reason are of all.
+/// Entries of [`crate::FileHeader::unrecorded_programs`]. Few programs start more different ones
+/// without the recorder, and the counts by reason include all.
 pub const UNRECORDED_PROGRAMS: usize = 12;
-/// Bytes of a path that [`crate::UnrecordedProgram`] keeps.
+/// Bytes of the path in an [`crate::UnrecordedProgram`].
 pub const UNRECORDED_PATH: usize = 112;
 /// [`crate::UnrecordedProgram::state`] while an entry is written; 0 before.
 pub const UNRECORDED_WRITING: u32 = 1;
-/// [`crate::UnrecordedProgram::state`] of a whole entry: this and its [`UnrecordedChild`].
+/// [`crate::UnrecordedProgram::state`] of a complete entry: this plus its [`UnrecordedChild`].
 pub const UNRECORDED_WHOLE: u32 = 2;
 
-/// [`crate::FileHeader::image_flags`]: the executable exports a `malloc` of its own. Calls that it
-/// does not hand on do not reach the recorder.
+/// [`crate::FileHeader::image_flags`]: the executable exports its own `malloc`. Calls that it does
+/// not forward do not reach the recorder.
 pub const IMAGE_OWN_MALLOC: u32 = 1;
 
-/// [`crate::FileHeader::image_flags`]: the executable exports a `malloc` of its own, which is
+/// [`crate::FileHeader::image_flags`]: the executable exports its own `malloc`, which is
 /// intercepted: its calls are recorded.
 pub const IMAGE_INTERCEPTED: u32 = 2;
 
-/// [`crate::FileHeader::image_flags`]: from this bit on, four bits hold why the executable's
-/// `malloc` is not intercepted, a [`NotIntercepted`]; 0 without [`IMAGE_OWN_MALLOC`], or from an
-/// older recorder.
+/// [`crate::FileHeader::image_flags`]: four bits, from this one on, hold the reason why the
+/// executable's `malloc` is not intercepted, a [`NotIntercepted`]; 0 without [`IMAGE_OWN_MALLOC`],
+/// or from an older recorder.
 pub const IMAGE_REASON_SHIFT: u32 = 4;
 
-/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator under names of
-/// its own, which is intercepted.
+/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator with its own
+/// function names, which is intercepted.
 pub const IMAGE_FAMILY: u32 = 256;
 
-/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator under names of
-/// its own, whose calls do not reach the recorder. From bit [`IMAGE_FAMILY_REASON_SHIFT`] on, four
-/// bits hold the last reason, a [`NotIntercepted`].
+/// [`crate::FileHeader::image_flags`]: the executable or a library has an allocator with its own
+/// function names, whose calls do not reach the recorder. Four bits from
+/// [`IMAGE_FAMILY_REASON_SHIFT`] on hold the last reason, a [`NotIntercepted`].
 pub const IMAGE_FAMILY_LEFT: u32 = 512;
 
 /// See [`IMAGE_FAMILY_LEFT`].
 pub const IMAGE_FAMILY_REASON_SHIFT: u32 = 12;
 
-/// [`crate::FileHeader::image_flags`]: a command attached to the process while it ran. What it had
-/// allocated before is not known.
+/// [`crate::FileHeader::image_flags`]: a command attached to the process while it ran. Earlier
+/// allocations are unknown.
 pub const IMAGE_ATTACHED: u32 = 1 << 16;
 
 /// [`crate::FileHeader::image_flags`]: the functions of the C library could not be intercepted in
-/// place, so that only calls through the imports of modules are recorded.
+/// place, so only calls through the imports of modules are recorded.
 pub const IMAGE_IMPORTS_ONLY: u32 = 1 << 17;
 
 /// Entries of [`crate::FileHeader::interceptions`].
 pub const INTERCEPTIONS: usize = 6;
-/// Bytes of names that [`crate::Interception`] keeps.
+/// Bytes of names in a [`crate::Interception`].
 pub const INTERCEPTION_NAMES: usize = 176;
 /// See [`crate::Interception::state`].
 pub const INTERCEPTED: u32 = 1;
 
-/// Why an allocator that the program brings is not intercepted.
+/// The reason why an allocator of the program's own is not intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum NotIntercepted {
@@ -62,62 +62,62 @@ pub enum NotIntercepted {
     TurnedOff = 1,
     /// The allocator does not report the size of its blocks: it has no `malloc_usable_size`.
     NoUsableSize = 2,
-    /// The kernel does not allow code to be changed, or there is no room near it.
+    /// The kernel does not allow code changes, or there is no space near the code.
     Refused = 3,
-    /// The beginning of a function cannot be moved.
+    /// The start of a function cannot be moved.
     Unmovable = 4,
-    /// Other threads could be executing it.
+    /// Other threads could be executing the code.
     Threads = 5,
-    /// The recorder does not move instructions of this processor: noted by older ones on aarch64.
+    /// The recorder could not move instructions of this processor: set by older versions on
+    /// aarch64.
     Processor = 6,
 }
 
 impl NotIntercepted {
-    /// The reason with this number.
+    /// Returns the reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
         use NotIntercepted::{NoUsableSize, Processor, Refused, Threads, TurnedOff, Unmovable};
         let all = [TurnedOff, NoUsableSize, Refused, Unmovable, Threads, Processor];
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 
-    /// The reason of [`IMAGE_OWN_MALLOC`] in [`crate::FileHeader::image_flags`].
+    /// Returns the reason of [`IMAGE_OWN_MALLOC`] in [`crate::FileHeader::image_flags`].
     pub fn from_flags(flags: u32) -> Option<NotIntercepted> {
         NotIntercepted::from_number(flags >> IMAGE_REASON_SHIFT & 15)
     }
 
-    /// The reason of [`IMAGE_FAMILY_LEFT`] there.
+    /// Returns the reason of [`IMAGE_FAMILY_LEFT`] in [`crate::FileHeader::image_flags`].
     pub fn of_family(flags: u32) -> Option<NotIntercepted> {
         NotIntercepted::from_number(flags >> IMAGE_FAMILY_REASON_SHIFT & 15)
     }
 }
 
-/// The owner of the ELF note of programs that have the recorder in them, with the zero byte that
-/// ends it.
+/// The owner of the ELF note of programs that embed the recorder, with the terminating zero.
 pub const EMBEDDED_NOTE: &[u8; 18] = b"Heaptide-embedded\0";
 
-/// Why an image with a profile is not recorded ([`crate::FileHeader::unrecorded`]).
+/// The reason why an image with a profile is not recorded ([`crate::FileHeader::unrecorded`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Unrecorded {
-    /// There is no memory or address space for the recorder's tables (a limit such as `ulimit -v`
+    /// There was no memory or address space for the recorder's tables (a limit such as `ulimit -v`
     /// or `ulimit -d`).
     NoMemory = 1,
     /// The allocator does not report the size of its blocks: it has no `malloc_usable_size`.
     NoUsableSize = 2,
     /// The program runs under a valgrind tool that replaces the allocator.
     Valgrind = 3,
-    /// The kernel cannot give forked children a recorder of their own (`MADV_WIPEONFORK`, Linux
-    /// 4.14).
+    /// The kernel lacks `MADV_WIPEONFORK` (Linux 4.14), which forked children need for a recorder
+    /// of their own.
     OldKernel = 4,
 }
 
-/// Why a child process, or the program that it became by exec, has no profile: the index into
+/// The reason why a child process, or the program that it executed, has no profile: the index into
 /// [`crate::FileHeader::unrecorded_children`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum UnrecordedChild {
-    /// A forked child could not create its profile: it gave up its rights before, the directory is
-    /// gone, or there is no room.
+    /// A forked child could not create its profile: it had dropped its privileges before, the
+    /// directory no longer exists, or there was no space.
     NoProfile = 0,
     /// It executed a statically linked program.
     Static = 1,
@@ -125,10 +125,10 @@ pub enum UnrecordedChild {
     Sanitizer = 2,
     /// It executed a program of another architecture.
     OtherArchitecture = 3,
-    /// It executed a program from where the recorder's library cannot be read: another root
-    /// directory, or another user.
+    /// It executed a program that cannot read the recorder's library, because it has another root
+    /// directory or user.
     LibraryUnreachable = 4,
-    /// It executed a program without the right to write to the recording.
+    /// It executed a program without permission to write to the recording.
     NoRight = 5,
     /// It executed a set-user-id program.
     SetUserId = 6,

@@ -1,17 +1,17 @@
-//! The words of shared records, and how they are used.
+//! The words of shared records, and access to them.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// A type of a field, and the one in its place where the record is shared.
+/// The plain type of a field, with its type in the shared form.
 pub trait Cell {
-    /// Of the same size and alignment.
+    /// The shared type, with the same size and alignment.
     type Shared;
 }
 
-/// Access to a word without ordering.
+/// Access to a word, without ordering guarantees.
 pub trait Word {
-    /// What it holds.
+    /// The type of its value.
     type Value;
 
     /// Returns the value.
@@ -20,8 +20,8 @@ pub trait Word {
     /// Replaces the value.
     fn set(&self, value: Self::Value);
 
-    /// Adds to the value, and wraps at its end. For a word that one thread writes: the sum of two
-    /// threads that add at the same time may lack one of them.
+    /// Adds to the value, wrapping around. For words that only one thread writes: of two concurrent
+    /// additions one may be lost.
     fn add(&self, value: Self::Value);
 }
 

@@ -1,4 +1,4 @@
-//! Control: what is off is not seen, what was seen stays so.
+//! Control: allocations are not recorded while recording is off, and earlier ones stay recorded.
 
 use crate::block;
 use heaptide::{
@@ -8,7 +8,7 @@ use heaptide::{
 use std::fs::{self, File};
 use std::thread;
 
-/// How many allocations of the process the closure adds.
+/// Returns how many recorded allocations of the process the closure adds.
 fn seen(work: impl FnOnce()) -> u64 {
     let before = totals().allocations;
     work();
@@ -42,7 +42,7 @@ pub fn run() {
     drop(block(12_345));
 }
 
-/// Reports that the program writes itself.
+/// The program writes reports itself.
 fn written() {
     assert_eq!(start(), recording());
     assert_eq!(process_memory().virtual_bytes > 0, recording());
@@ -71,7 +71,7 @@ fn paused(each: u64) {
     });
     assert_eq!(inside, 0);
     assert_eq!(thread_active(), recording());
-    // Another thread is recorded while this one is paused.
+    // Other threads are recorded while this one is paused.
     let other = {
         let _paused = pause();
         thread::spawn(|| seen(|| drop(block(100)))).join().unwrap()

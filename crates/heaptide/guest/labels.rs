@@ -1,4 +1,5 @@
-//! Labels and pools: addresses resolve to the element, at both ends and past them.
+//! Labels and pools: addresses resolve to elements, including the first and last byte and the bytes
+//! past them.
 
 use crate::block;
 use heaptide::{
@@ -6,7 +7,7 @@ use heaptide::{
 };
 use std::hint::black_box;
 
-/// 8-byte elements so many that the allocator's block has not a byte more.
+/// Number of 8-byte elements for which the allocator adds no slack.
 const EXACT: usize = 125;
 
 pub fn run() {
@@ -24,7 +25,7 @@ pub fn run() {
         assert_eq!(resolve(&first[0]), None);
         assert!(!label_memory("nothing", first.as_ptr().cast(), 8, 8));
     }
-    // Of four dimensions and of six; labelled data that lives to the end.
+    // Four and six dimensions; this labelled data is never freed.
     let matrix = vec![0f32; 2 * 3 * 4 * 5];
     label_dimensions("matrix", &matrix, &[2, 3, 4, 5]);
     let cube = vec![0u8; 64];
@@ -49,7 +50,7 @@ fn elements(first: &[u64], second: &[u64]) {
     }
     let (one, two) = (resolve(&first[0]).unwrap(), resolve(&second[0]).unwrap());
     assert!(one.uid != two.uid && one.uid > 0 && two.uid > 0);
-    // Past the end lies the allocator's own word before the next block.
+    // The allocator's chunk header of the next block follows the end.
     assert_eq!(resolve(first.as_ptr_range().end), None);
 }
 
@@ -75,7 +76,7 @@ fn guarded() {
     assert_eq!(resolve(text.as_ptr()).unwrap().label(), None);
 }
 
-/// Statics, and parts of blocks, have labels of their own.
+/// Statics and parts of blocks can have labels of their own.
 fn other_memory() {
     static TABLE: [u32; 256] = [1; 256];
     assert!(label("table", &TABLE));
@@ -92,7 +93,7 @@ fn freed() {
     assert!(label("gone", &gone));
     drop(gone);
     assert_eq!(resolve(address), None);
-    // Empty data lies nowhere.
+    // Empty data has no address.
     assert!(!label("empty", &Vec::<u64>::new()));
     assert!(!label("units", &vec![(); 10]));
 }

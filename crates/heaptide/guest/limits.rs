@@ -1,4 +1,4 @@
-//! Limits that are kept, and one that is exceeded, whose stacks are shown.
+//! Limits: some are kept, and one is exceeded, which prints the stacks.
 
 use heaptide::{Limits, assert_no_alloc, recording};
 
@@ -31,7 +31,7 @@ pub fn run() {
     let exact = Limits::new().allocations(8).leaked_blocks(0).leaked_bytes(0);
     exact.check(wasteful);
     let kept = Limits::new().leaked_blocks(1).check(|| block(50));
-    // Of nested limits each holds by itself.
+    // Nested limits count independently.
     Limits::new().allocations(8).check(|| Limits::new().allocations(8).check(wasteful));
     let exceeded = std::panic::catch_unwind(|| Limits::new().allocations(7).check(wasteful));
     assert_eq!(exceeded.is_err(), recording());

@@ -1,9 +1,9 @@
-//! A program with each ability of the crate and its known answers: `guest ABILITY`.
+//! A program that uses each feature of the crate, with known results: `guest FEATURE`.
 //!
-//! `crates/cli/tests/guests/languages.rs` runs it with the recorder and without; some answers it
-//! checks itself, the rest are read from the recording.
+//! `crates/cli/tests/guests/languages.rs` runs it with and without the recorder. It checks some
+//! results itself; the test reads the others from the recording.
 
-#![allow(clippy::print_stderr)] // its output
+#![allow(clippy::print_stderr)] // prints its results
 
 mod control;
 mod labels;
@@ -39,19 +39,19 @@ fn main() {
     println!("{ability}: done");
 }
 
-/// A block of so many bytes that the compiler cannot leave out.
+/// Returns a block of this many bytes that the compiler cannot optimize away.
 pub fn block(bytes: usize) -> Vec<u8> {
     black_box(Vec::with_capacity(black_box(bytes)))
 }
 
-/// So many blocks, with their list: one allocation more.
+/// Returns a list of `count` blocks; the list is one more allocation.
 pub fn blocks(count: usize, bytes: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::with_capacity(count);
     all.extend((0..count).map(|_| block(bytes)));
     black_box(all)
 }
 
-/// What the shipped monitors are tried with: a hundred requests of a million bytes, two kept.
+/// The workload for the shipped monitors: 100 requests of 1,000,000 bytes, of which two stay live.
 fn work() {
     for _ in 0..98 {
         drop(block(1_000_000));

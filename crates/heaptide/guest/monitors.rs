@@ -1,4 +1,4 @@
-//! Monitors are called exactly once for each operation, also when they allocate themselves.
+//! Monitors are called exactly once per operation, even if they allocate themselves.
 
 use crate::block;
 use heaptide::{Monitor, NotRegistered, Registration, loaded, recording, register};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What happened, in its order.
+/// The calls, in order.
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
 struct Logger {
@@ -101,7 +101,8 @@ fn two_at_once() {
     assert_eq!((counted.load(SeqCst), counted_too.load(SeqCst)), (1, 2));
 }
 
-/// Monitors come and go while other threads allocate; one that stays sees everything.
+/// Monitors are registered and dropped while other threads allocate; one that stays gets every
+/// call.
 fn many_threads() {
     let (registration, allocated, freed) = counter();
     let work = || (0..1000).for_each(|_| drop(block(7777)));
@@ -115,7 +116,7 @@ fn many_threads() {
     assert_eq!((allocated.load(SeqCst), freed.load(SeqCst)), (4000, 4000));
 }
 
-/// A monitor that takes itself back in its own call is dropped once, after that call.
+/// A monitor that deregisters itself in its own call is dropped once, after that call.
 pub fn deregistered_by_itself() {
     struct Once {
         own: Arc<Mutex<Option<Registration>>>,

@@ -1,15 +1,15 @@
-//! Scopes and contexts: who allocates is known by path, whoever frees.
+//! Scopes and contexts: allocations are counted by scope path, regardless of the freeing thread.
 
 use crate::{block, blocks};
 use heaptide::{Context, Extent, Figures, Name, Scope, carried, in_context, scope};
 use std::thread;
 
-/// Figures of the path the thread is in, without those within it.
+/// Returns the counters of the thread's current path, without nested paths.
 fn own() -> Figures {
     Context::current().figures(Extent::Exclusive).unwrap_or_default()
 }
 
-/// What holds with the recorder; without it all is zero.
+/// Checks a value, which has to be 0 without the recorder.
 fn check(found: u64, expected: u64) {
     assert_eq!(found, if heaptide::recording() { expected } else { 0 });
 }
@@ -41,7 +41,7 @@ pub fn run() {
     drop(block(50));
 }
 
-/// Names that begin alike are two; one name at two paths is two.
+/// Names with a common prefix are distinct, and so are two paths with the same last name.
 fn similar_names() {
     static ONE: Name = Name::new("dummy1");
     static TEN: Name = Name::new("dummy10");
@@ -55,7 +55,7 @@ fn similar_names() {
     check(own().requested_bytes, 11);
 }
 
-/// Recursion nests; each level has a path of its own. Returns the allocations of all levels.
+/// Recursion nests: each level has a path of its own. Returns the sum of allocations of all levels.
 fn nested(levels: usize) -> u64 {
     let _scope = heaptide::function!();
     drop(block(70));
@@ -63,7 +63,7 @@ fn nested(levels: usize) -> u64 {
     if levels > 1 { own + nested(levels - 1) } else { own }
 }
 
-/// A scope that is closed closes what was opened within it; nothing is left open.
+/// Closing a scope also closes the scopes opened in it; nothing stays open.
 fn out_of_order() {
     let outside = Context::current();
     let (first, second) = (scope!("first"), Scope::enter("second", 2));
@@ -96,7 +96,7 @@ pub fn contexts() {
     assert_eq!(Context::current(), Context::NONE);
 }
 
-/// A path for a moment.
+/// Attaches a path temporarily.
 trait Look {
     fn attach_and_look(self) -> Context;
 }

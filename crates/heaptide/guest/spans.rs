@@ -1,11 +1,11 @@
-//! The spans of `tracing` as scopes, also where they are entered in turn.
+//! Spans of `tracing` as scopes, including spans that are entered alternately.
 
 use crate::block;
 use heaptide::{Context, Extent, ScopeLayer};
 use tracing::{Span, info_span};
 use tracing_subscriber::prelude::*;
 
-/// How often a span's own path has allocated blocks of 800 bytes.
+/// Returns the number of blocks of 800 bytes that were allocated in the span's own path.
 fn allocations() -> u64 {
     let figures = Context::current().figures(Extent::Exclusive).unwrap_or_default();
     figures.requested_bytes / 800
@@ -27,23 +27,23 @@ pub fn run() {
     assert_eq!(Context::current(), Context::NONE);
 }
 
-/// Two spans that take turns, as tasks do, each with a child.
+/// Two spans that alternate, like tasks, each with a child.
 fn in_turn() {
     let (first, second) = (info_span!("first"), info_span!("second"));
     let child = first.in_scope(|| info_span!("child"));
     for _ in 0..3 {
         first.in_scope(|| drop(block(800)));
         second.in_scope(|| (0..2).for_each(|_| drop(block(800))));
-        // Entered without its parent: its path has the parent all the same.
+        // The path includes the parent even if the span is entered without it.
         child.in_scope(|| drop(block(800)));
     }
     let expected = if heaptide::recording() { (3, 6, 3) } else { (0, 0, 0) };
     let found = |span: &Span| span.in_scope(allocations);
-    // Below 800 bytes each, the registry allocates for spans itself.
+    // The registry's own allocations for spans have less than 800 bytes each.
     assert_eq!((found(&first), found(&second), found(&child)), expected);
 }
 
-/// Left in the order in which they were entered.
+/// Spans that are left in the order in which they were entered.
 fn crossed() {
     let before = Context::current();
     let (first, second) = (info_span!("a"), info_span!("b"));

@@ -1,4 +1,4 @@
-//! Futures that are polled in turn, on two threads and on one: each keeps its scope.
+//! Futures that are polled alternately, on two threads and on one: each keeps its scope.
 
 use crate::block;
 use heaptide::{Context, InScope, Name, scope};
@@ -21,7 +21,7 @@ async fn turn() {
         .await
 }
 
-/// Five steps; each allocates three blocks and, in a scope of its own, one.
+/// Five steps; each allocates three blocks, and one more in a scope of its own.
 async fn steps(bytes: usize) {
     let kept = block(bytes);
     for _ in 0..5 {
@@ -43,7 +43,7 @@ pub fn run() {
     assert_eq!(Context::current(), Context::NONE);
 }
 
-/// A thread that polls once whatever it is sent, and sends it back if it is not done.
+/// A thread that polls each task once, and sends it back if it is still pending.
 fn worker(back: mpsc::Sender<Option<Task>>) -> (mpsc::Sender<Task>, thread::JoinHandle<()>) {
     let (send, receive) = mpsc::channel::<Task>();
     let work = move || {
@@ -56,7 +56,7 @@ fn worker(back: mpsc::Sender<Option<Task>>) -> (mpsc::Sender<Task>, thread::Join
     (send, thread::spawn(work))
 }
 
-/// Every poll is on another thread than the one before.
+/// Each poll happens on a different thread than the previous one.
 fn on_two_threads() {
     let outer = scope!("executor");
     let mut tasks: Vec<Task> =
@@ -81,7 +81,7 @@ fn on_two_threads() {
     }
 }
 
-/// Guards that are held across awaits do not mix.
+/// Guards that are held across awaits stay separate.
 fn on_one_thread() {
     async fn held(name: &'static str, bytes: usize) {
         let _scope = scope!("held", name);
@@ -98,7 +98,7 @@ fn on_one_thread() {
     }
 }
 
-/// What a task owns is freed in its scope, also when it never ends.
+/// A task's data is freed in its scope, even if the task never completes.
 fn dropped_halfway() {
     static LEFT: Name = Name::with_attribute("task", "left");
     let mut task = Box::pin(steps(5000).in_scope(&LEFT));

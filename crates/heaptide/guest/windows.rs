@@ -1,4 +1,4 @@
-//! Windows, measurements, marks and snapshots: figures that are known to the byte.
+//! Windows, measurements, marks and snapshots, with counters known to the byte.
 
 use crate::{block, blocks};
 use heaptide::{Figures, Window, mark, measure, recording, snapshot};
@@ -21,7 +21,8 @@ fn measured() {
         drop(block(5000));
         block(1000)
     });
-    // The allocator's own sizes: 8 bytes of each block are its own, and blocks are 16 bytes apart.
+    // Usable sizes of glibc: a chunk header takes 8 bytes, and blocks are multiples of 16 bytes
+    // apart.
     let expected = Figures {
         allocations: 2,
         frees: 1,
@@ -40,7 +41,7 @@ fn measured() {
     result.unwrap();
 }
 
-/// Usable bytes rounded down to what was asked for: they are at most 8 bytes more here.
+/// Rounds usable bytes down to the requested bytes; here the slack is at most 8 bytes.
 fn round(figures: Figures) -> Figures {
     Figures {
         usable_bytes: figures.usable_bytes / 1000 * 1000,
@@ -72,13 +73,13 @@ fn windows() {
     thread::spawn(|| drop(block(2 << 20))).join().unwrap();
     let so_far = inner.figures();
     drop(kept);
-    // They overlap: the outer ends first.
+    // The windows overlap: the outer one ends first.
     let (outer, inner) = (outer.end(), inner.end());
     let (Some(outer), Some(inner), Some(so_far)) = (outer, inner, so_far) else {
         return assert!(!recording());
     };
     const MIB: i64 = 1 << 20;
-    // What starting a thread allocates beside is far below a MiB.
+    // Starting a thread allocates far less than a MiB in addition.
     assert_eq!(outer.requested_bytes as i64 / MIB, 3);
     assert_eq!(inner.requested_bytes as i64 / MIB, 2);
     assert!((inner.live_bytes + MIB).abs() < MIB / 2);

@@ -1,4 +1,4 @@
-//! What an iteration allocates, as a measurement of criterion.
+//! Allocations of an iteration as a measurement for criterion.
 
 use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter};
@@ -6,7 +6,7 @@ use criterion::measurement::{Measurement, ValueFormatter};
 use crate::figures::Figures;
 use crate::measure::thread_figures;
 
-/// Allocations or bytes of the thread that runs the benchmark, in the place of time.
+/// Measures allocations or bytes, instead of time, of the thread that runs the benchmark.
 ///
 /// ```
 /// use criterion::{Criterion, black_box};
@@ -18,8 +18,8 @@ use crate::measure::thread_figures;
 /// # }
 /// ```
 ///
-/// The benchmark has to run where the recorder is: `heaptide run -- cargo bench`. Without it,
-/// and where an iteration allocates nothing, criterion reports that the measurement is zero.
+/// The benchmark must run with the recorder: `heaptide run -- cargo bench`. Without it, or if an
+/// iteration allocates nothing, criterion reports that the measurement is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocated {
     /// Blocks allocated, including by realloc.

@@ -1,4 +1,4 @@
-//! Control: whether and what is recorded.
+//! Control of the recorder: recording on or off, pauses, thresholds, output.
 
 use crate::interface::{self, Of};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether the recorder is in this process.
+/// Returns whether the recorder is loaded into this process.
 ///
 /// ```
 /// if !heaptide::loaded() {
@@ -18,29 +18,29 @@ pub fn loaded() -> bool {
     interface::loaded()
 }
 
-/// Whether this process is recorded: the recorder is there, in a mode that records, and could make
-/// its profile.
+/// Returns whether this process is recorded: the recorder is loaded, its mode records, and it could
+/// create the profile.
 pub fn recording() -> bool {
     interface::recording()
 }
 
-/// Whether allocations of the calling thread are recorded at this moment.
+/// Returns whether allocations of the calling thread are being recorded.
 pub fn thread_active() -> bool {
     interface::active(Of::Thread)
 }
 
-/// Whether allocations of the process are recorded at this moment.
+/// Returns whether allocations of the process are being recorded.
 pub fn process_active() -> bool {
     interface::active(Of::Process)
 }
 
-/// Turns recording on, for the whole process: what `heaptide ctl on` does.
+/// Turns recording on for the whole process, like `heaptide ctl on`.
 pub fn turn_on() {
     interface::turn(true);
 }
 
-/// Turns recording off, for the whole process: what is allocated meanwhile is not seen. Blocks
-/// that are recorded are still noticed when they are freed.
+/// Turns recording off for the whole process. Allocations made while it is off are not recorded,
+/// but frees of recorded blocks are.
 ///
 /// ```
 /// heaptide::turn_off();
@@ -67,7 +67,7 @@ pub fn pause() -> Paused {
     Paused(PhantomData)
 }
 
-/// The calling thread is not recorded until this is dropped.
+/// Pauses recording of the calling thread until it is dropped.
 #[must_use = "recording goes on when the guard is dropped"]
 #[derive(Debug)]
 pub struct Paused(crate::scope::OnThisThread);
@@ -84,7 +84,7 @@ pub fn pause_process() -> ProcessPaused {
     ProcessPaused(())
 }
 
-/// The process is not recorded until this is dropped.
+/// Pauses recording of the whole process until it is dropped.
 #[must_use = "recording goes on when the guard is dropped"]
 #[derive(Debug)]
 pub struct ProcessPaused(());
@@ -95,18 +95,18 @@ impl Drop for ProcessPaused {
     }
 }
 
-/// For which requests stacks are recorded; the others share one bucket.
+/// The requests whose stacks are recorded. All other requests share one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
-    /// For all.
+    /// All requests.
     All,
-    /// For requests of so many bytes and more.
+    /// Requests of at least this many bytes.
     From(usize),
-    /// For requests of fewer bytes than this.
+    /// Requests of less than this many bytes.
     Below(usize),
 }
 
-/// Says for which requests stacks are recorded.
+/// Sets for which requests stacks are recorded.
 ///
 /// ```
 /// heaptide::threshold(heaptide::Threshold::From(4096));
@@ -120,33 +120,32 @@ pub fn threshold(threshold: Threshold) {
     }
 }
 
-/// Begins anew: what was counted until now is left out of reports. What is live stays live.
-/// Returns whether it could be done.
+/// Resets the counters: reports exclude what was counted so far. Live blocks stay live. Returns
+/// whether it succeeded.
 pub fn reset() -> bool {
     interface::reset()
 }
 
-/// Publishes what the calling thread counted and has not shown to readers yet.
+/// Writes the calling thread's buffered counts, so that readers see them.
 pub fn flush() {
     interface::flush();
 }
 
 /// Starts recording in a program that is linked with the library and was started without a variable
-/// that asks for a recording. The recording is temporary: [`write()`] writes from it, and it is
-/// removed at exit. To be called first in `main`: not while there are several threads. Returns
-/// whether this process is recorded.
+/// that requests a recording. The recording is temporary: [`write()`] reads it, and it is removed
+/// at exit. Call this first in `main`, before other threads exist. Returns whether this process is
+/// recorded.
 pub fn start() -> bool {
     interface::start()
 }
 
-/// Writes what was recorded of this process so far to a file, which is replaced as a whole, or to
-/// `stdout` or `stderr`. Returns whether that could be done.
+/// Writes the recording of this process so far to a file, which is replaced atomically, or to
+/// `stdout` or `stderr`. Returns whether it succeeded.
 ///
 /// Formats are `text` (the report), `json`, `dot` (the tree of scopes), `folded`, `stacks`,
-/// `snapshot` (a recording, which the path names), `query:CALQL`, any other format of `heaptide
-/// export`, and views of the command by their name; options of the command may follow. The
-/// `heaptide` command writes it, in a child that the program does not notice, while the calling
-/// thread waits.
+/// `snapshot` (a recording at `path`), `query:CALQL`, any other format of `heaptide export`, and
+/// the name of any view of the command. Options of the command may follow. The `heaptide` command
+/// does the work, in a child process invisible to the program, while the calling thread waits.
 ///
 /// ```
 /// if heaptide::write("stderr", "text --by scope --top 5") {
@@ -155,20 +154,20 @@ pub fn start() -> bool {
 /// ```
 pub fn write(path: impl AsRef<Path>, format: &str) -> bool {
     let path = path.as_ref().as_os_str().as_bytes();
-    // What the program has printed before comes first.
+    // Keeps the order of the output: earlier output of the program comes first.
     if path == b"stdout" {
         let _ = std::io::stdout().flush();
     }
     interface::write(path, format)
 }
 
-/// The same to an open file, pipe or socket, where it stands.
+/// Writes to an open file, pipe or socket, at its current position; see [`write()`].
 pub fn write_to(file: impl AsFd, format: &str) -> bool {
     interface::write_to(file.as_fd(), format)
 }
 
-/// From now on each thread that begins has a row of its own, with its id; else threads of one name
-/// that run one after the other share a row. Up to 2048 rows.
+/// Gives each thread that starts from now on a row of its own, with its id, for up to 2048 rows. By
+/// default, threads with one name that never overlap share a row.
 pub fn separate_threads() {
     interface::separate_threads();
 }

@@ -1,44 +1,45 @@
-//! Figures by value.
+//! Plain structs of counters.
 
-/// Counters of allocations and what they come to, by value.
+/// Counters of allocations, and sums of their bytes.
 ///
 /// All are zero in a process without the recorder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Figures {
-    /// Successful allocations; a realloc is one.
+    /// Successful allocations; each realloc counts as one.
     pub allocations: u64,
-    /// Blocks freed; a realloc frees one.
+    /// Freed blocks; each realloc counts as one.
     pub frees: u64,
     /// Successful reallocs.
     pub reallocations: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
-    /// Bytes that the allocator gave for them.
+    /// Usable bytes of these allocations.
     pub usable_bytes: u64,
     /// Usable bytes freed.
     pub freed_bytes: u64,
-    /// Blocks live now; of a window or measurement the change, which may be negative.
+    /// Live blocks; for a window or measurement the change, which may be negative.
     pub live_blocks: i64,
-    /// Usable bytes live now; of a window or measurement the change, which may be negative.
+    /// Live usable bytes; for a window or measurement the change, which may be negative.
     pub live_bytes: i64,
-    /// The highest live bytes: of the process, or while the window was open; of a measurement, how
-    /// far this thread rose over the start. 0 for a scope.
+    /// Highest live bytes of the process, in a window while it was open. For a measurement, the
+    /// largest rise of this thread over the start. 0 for a scope.
     pub peak_bytes: u64,
-    /// The largest request in bytes; 0 where it is not known (windows).
+    /// The largest request in bytes; 0 if unknown (windows).
     pub largest_bytes: u64,
 }
 
-/// How many classes of sizes there are: 0 and one for each number of significant bits.
+/// Number of size classes: one per number of significant bits from 0 to 64.
 pub const SIZE_CLASSES: usize = 65;
 
-/// Blocks by size: class `b` counts the sizes of `b` significant bits (0, 1, 2 to 3, 4 to 7, …).
+/// Numbers of blocks by size: class `b` counts sizes of `b` significant bits (0, 1, 2 to 3, 4 to 7,
+/// …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Histograms {
-    /// Allocations by the bytes asked for.
+    /// Allocations by requested bytes.
     pub requested: [u64; SIZE_CLASSES],
     /// Allocations by usable bytes.
     pub usable: [u64; SIZE_CLASSES],
@@ -54,7 +55,7 @@ impl Default for Histograms {
 }
 
 impl Histograms {
-    /// The class that counts blocks of this size: its number of significant bits.
+    /// Returns the class that counts blocks of this size, which is its number of significant bits.
     ///
     /// ```
     /// assert_eq!(heaptide::Histograms::class_of(0), 0);
@@ -65,12 +66,12 @@ impl Histograms {
     }
 }
 
-/// Memory of the process, as the kernel counts it.
+/// Memory of the process as reported by the kernel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// In RAM.
+    /// Bytes in RAM.
     pub resident_bytes: u64,
-    /// Of its address space, without what the recorder has reserved.
+    /// Bytes of address space, without those reserved by the recorder.
     pub virtual_bytes: u64,
 }

@@ -1,11 +1,10 @@
-//! The table of functions that libheaptide.so offers: found once, and made safe to call.
+//! Finds the function table of libheaptide.so, and wraps it in safe functions.
 //!
-//! All that the compiler cannot check of this crate is here, but for a future's pinned field in
-//! `task.rs`: the calls through the table, the memory that the recorder is lent, and the attributes
-//! of a plug-in's constructor. The layout is that of `struct heaptide_interface` in
-//! `include/heaptide.h`.
+//! All unsafe code of this crate is here, except for a future's pinned field in `task.rs`: calls
+//! through the table, memory lent to the recorder, and attributes of a plug-in's constructor. The
+//! layout is that of `struct heaptide_interface` in `include/heaptide.h`.
 //!
-//! Every function here does nothing, and returns zero, in a process without the recorder.
+//! In a process without the recorder, every function here does nothing and returns zero.
 
 use crate::figures::{Figures, Histograms, ProcessMemory};
 use crate::registered::Registered;
@@ -18,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `resolve` fills in: `struct heaptide_block`.
+/// The output of `resolve`: `struct heaptide_block`.
 #[repr(C)]
 pub(crate) struct RawBlock {
     pub start: usize,
@@ -34,7 +33,7 @@ pub(crate) struct RawBlock {
     reserved: u32,
 }
 
-/// `struct heaptide_measurement`: the recorder's from begin to end, and pinned for as long.
+/// `struct heaptide_measurement`: used by the recorder from begin to end, and pinned meanwhile.
 #[repr(C)]
 struct Measurement {
     opaque: [u64; 16],
@@ -123,57 +122,59 @@ unsafe extern "C" {
     fn fcntl(descriptor: c_int, command: c_int, ...) -> c_int;
 }
 
-/// Nobody has looked yet.
+/// The table has not been looked up yet.
 const UNKNOWN: usize = 0;
-/// There is no recorder in this process, and none can come any more.
+/// This process has no recorder, and none can be loaded later.
 const ABSENT: usize = 1;
-/// `UNKNOWN`, `ABSENT`, or where the table is.
+/// `UNKNOWN`, `ABSENT`, or the address of the table.
 static STATE: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
-/// The table, if the recorder is in this process: a load and a branch once that is known.
+/// Returns the table if the recorder is loaded. After the first call this takes a load and a
+/// branch.
 #[inline]
 fn table() -> Option<&'static Table> {
     let state = STATE.load(Ordering::Acquire);
     if state > ABSENT {
-        // SAFETY: only `find` stores more than `ABSENT`, and only a table's address.
+        // SAFETY: `find` stores no values above `ABSENT` except the address of a table.
         return Some(unsafe { &*ptr::with_exposed_provenance(state) });
     }
     if state == ABSENT { None } else { find() }
 }
 
-/// Looks the table up. Threads that do so together find the same.
+/// Looks up the table. Concurrent calls have the same result.
 #[cold]
 fn find() -> Option<&'static Table> {
-    /// `RTLD_DEFAULT`: the search order of the program itself.
+    /// `RTLD_DEFAULT`: the program's own search order.
     const EVERYWHERE: *mut c_void = ptr::null_mut();
-    // SAFETY: the name ends with a zero.
+    // SAFETY: the name is zero-terminated.
     let elsewhere = || unsafe { dlsym(EVERYWHERE, c"heaptide_interface".as_ptr()) }.cast_const();
     #[cfg(feature = "recorder")]
     let found = heaptide_embedded::interface().unwrap_or_else(elsewhere);
     #[cfg(not(feature = "recorder"))]
     let found = elsewhere();
     let table = found.cast::<Table>();
-    // SAFETY: an object of this name begins with version and size, and is never written to. No
-    // reference to the whole is made before the size says that it is there.
+    // SAFETY: an object of this name begins with version and size, and is never modified. A
+    // reference to the whole table is created only if the size covers it.
     let fits = !table.is_null()
         && unsafe { (*table).version >= 1 && (*table).size as usize >= size_of::<Table>() };
     STATE.store(if fits { table.expose_provenance() } else { ABSENT }, Ordering::Release);
-    // SAFETY: it is as long as `Table`, constant, and its library is not unloaded.
+    // SAFETY: the object is at least as large as `Table`, constant, and its library is not
+    // unloaded.
     fits.then(|| unsafe { &*table })
 }
 
-/// A string as the recorder takes it: pointer and length.
+/// Converts a string to the recorder's form: pointer and length.
 fn text(text: &str) -> (Text, usize) {
     (text.as_ptr().cast(), text.len())
 }
 
-/// Calls a function of the table; the second form says what holds without the recorder.
+/// Calls a function of the table; the second form has the value to return without the recorder.
 macro_rules! call {
     ($name:ident($($argument:expr),*)) => { call!($name($($argument),*), Default::default()) };
     ($name:ident($($argument:expr),*), $absent:expr) => {
         match table() {
-            // SAFETY: the recorder takes any value. Pointers that it reads or fills come from
-            // references that live through the call; addresses of blocks are only looked up.
+            // SAFETY: the recorder accepts any value. Pointers that it reads or writes come from
+            // references that outlive the call; addresses of blocks are only looked up.
             Some(table) => unsafe { (table.$name)($($argument),*) },
             None => $absent,
         }
@@ -201,7 +202,7 @@ pub(crate) fn intern_int(attribute: &str, value: i64) -> u32 {
 
 #[inline]
 pub(crate) fn scope_begin(name: u32) {
-    // 0 is the name that there was no room for.
+    // 0: the profile had no space for the name.
     if name != 0 {
         call!(scope_begin(name));
     }
@@ -222,7 +223,7 @@ pub(crate) fn set_context(context: u64) -> u64 {
     call!(set_context(context))
 }
 
-/// Names what starts at `address`; with `region_bytes` also what is no block.
+/// Labels the memory that starts at `address`; with `region_bytes`, it need not be a block.
 pub(crate) fn label(
     address: *const u8,
     label: &str,
@@ -239,15 +240,15 @@ pub(crate) fn unlabel(address: *const u8) -> bool {
     call!(unlabel(address.cast())) != 0
 }
 
-/// The block that holds an address, with the bytes of its label.
+/// Returns the block that contains an address, and the bytes of its label.
 pub(crate) fn resolve(address: *const u8) -> Option<(RawBlock, Option<&'static [u8]>)> {
     let mut block = MaybeUninit::<RawBlock>::zeroed();
     if call!(resolve(address.cast(), block.as_mut_ptr())) == 0 {
         return None;
     }
-    // SAFETY: all zero bytes are a `RawBlock`, and the recorder wrote one over them.
+    // SAFETY: all zeros are a valid `RawBlock`, and the recorder has filled it.
     let block = unsafe { block.assume_init() };
-    // SAFETY: a label's bytes are kept as long as the process lives.
+    // SAFETY: the bytes of a label are never freed.
     let label = (!block.label.is_null())
         .then(|| unsafe { std::slice::from_raw_parts(block.label.cast(), block.label_length) });
     Some((block, label))
@@ -298,12 +299,12 @@ pub(crate) fn window_figures(window: u32) -> Option<Figures> {
     (call!(window_figures(window, &mut figures)) != 0).then_some(figures)
 }
 
-/// Ends a measurement in whichever way its closure ends: the recorder must let go of its memory.
+/// Ends a measurement even if its closure panics, because the recorder must release its memory.
 struct Measuring<'a>(Pin<&'a mut Measurement>);
 
 impl Measuring<'_> {
     fn memory(&mut self) -> *mut Measurement {
-        // SAFETY: nothing is moved out of it; the recorder writes where it lies.
+        // SAFETY: nothing is moved out of it; the recorder writes in place.
         unsafe { self.0.as_mut().get_unchecked_mut() }
     }
 
@@ -317,13 +318,13 @@ impl Measuring<'_> {
 
 impl Drop for Measuring<'_> {
     fn drop(&mut self) {
-        // A panic passes: the figures interest nobody.
+        // The closure panicked, so the counters are discarded.
         call!(measure_end(self.memory(), ptr::null_mut()));
     }
 }
 
-/// Runs the closure between begin and end of a measurement. A closure returns before the one round
-/// it does, so that they end in the reverse order, on their thread.
+/// Runs the closure between begin and end of a measurement. An inner closure returns before the
+/// outer one, so measurements end in reverse order, on their thread.
 pub(crate) fn measure<R>(work: impl FnOnce() -> R) -> (R, Figures) {
     let memory = pin!(Measurement { opaque: [0; 16], pinned: PhantomPinned });
     let mut measuring = Measuring(memory);
@@ -368,7 +369,7 @@ pub(crate) fn write_to(file: BorrowedFd<'_>, format: &str) -> bool {
     call!(write_to(file.as_raw_fd(), f, length)) != 0
 }
 
-/// Whom a switch is for.
+/// Whether a switch applies to the thread or the process.
 #[derive(Clone, Copy)]
 pub(crate) enum Of {
     Thread,
@@ -426,9 +427,10 @@ pub(crate) fn histograms() -> Histograms {
     histograms
 }
 
-/// Hands a monitor over: the recorder owns it until it destroys it. 0: refused, and dropped here.
+/// Passes a monitor to the recorder, which owns it until it destroys it. Returns 0 if it was
+/// rejected, and then drops it.
 pub(crate) fn monitor_register(mut name: [u8; 32], monitor: Registered) -> u64 {
-    // It has to end with a zero, whatever it is.
+    // Ensure a zero at the end.
     name[31] = 0;
     let context = Box::into_raw(Box::new(monitor));
     let raw = RawMonitor {
@@ -442,7 +444,7 @@ pub(crate) fn monitor_register(mut name: [u8; 32], monitor: Registered) -> u64 {
     };
     let id = call!(monitor_register(&raw));
     if id == 0 {
-        // SAFETY: refused, so that nobody else has it.
+        // SAFETY: it was rejected, so nothing else refers to it.
         drop(unsafe { Box::from_raw(context) });
     }
     id
@@ -452,7 +454,7 @@ pub(crate) fn monitor_deregister(id: u64) -> bool {
     call!(monitor_deregister(id)) != 0
 }
 
-/// A panic in a monitor aborts: that is what `extern "C"` does with one that reaches it.
+/// A panic in a monitor aborts, because it cannot unwind through `extern "C"`.
 unsafe extern "C" fn allocated(
     context: *mut c_void,
     block: *mut c_void,
@@ -460,10 +462,10 @@ unsafe extern "C" fn allocated(
     usable: usize,
 ) {
     let monitor: *mut Registered = context.cast();
-    // SAFETY: registered with a `Registered` as context, which lives until `destroy`, and that
-    // puts the end off while a call of this thread is in it.
+    // SAFETY: it was registered with a `Registered` as context, which lives until `destroy`; that
+    // delays its end while a call of this thread is in it.
     unsafe { (*monitor).enter(|inner| inner.allocated(block.cast(), requested, usable)) };
-    // SAFETY: as above; the reference into it ended.
+    // SAFETY: as above; the reference into it has ended.
     unsafe { leave(monitor) }
 }
 
@@ -482,7 +484,7 @@ unsafe extern "C" fn freed(context: *mut c_void, block: *mut c_void, usable: usi
 #[inline]
 unsafe fn leave(monitor: *mut Registered) {
     if Registered::condemned(monitor) {
-        // SAFETY: the recorder gave it up in `destroy`, which left it for here.
+        // SAFETY: `destroy` left it to this call, and the recorder no longer refers to it.
         drop(unsafe { Box::from_raw(monitor) });
     }
 }
@@ -490,17 +492,17 @@ unsafe fn leave(monitor: *mut Registered) {
 unsafe extern "C" fn destroy(context: *mut c_void) {
     let monitor: *mut Registered = context.cast();
     if !Registered::condemn(monitor) {
-        // SAFETY: the recorder calls this once, and nothing else of this monitor after or at the
-        // same time, but for a callback on this thread, which `condemn` has just ruled out.
+        // SAFETY: the recorder calls this once, and no other function of this monitor at the same
+        // time or later, except for a callback on this thread, which `condemn` has ruled out.
         drop(unsafe { Box::from_raw(monitor) });
     }
 }
 
-/// The text behind the colon for the library that holds this function, as the plug-in macro
-/// instantiates it; none if it was not named as a monitor.
+/// Returns the text after the colon for the library that contains this function, which is
+/// instantiated by the plug-in macro; `None` if it was not named as a monitor.
 pub(crate) fn monitor_options(own: fn()) -> Option<String> {
     let mut object = MaybeUninit::<ObjectOfAddress>::zeroed();
-    // SAFETY: `dladdr` takes any address, and fills the structure or leaves its zeros.
+    // SAFETY: `dladdr` accepts any address, and fills the structure or leaves it zero.
     let object = unsafe {
         dladdr(own as *const c_void, object.as_mut_ptr());
         object.assume_init()
@@ -508,9 +510,9 @@ pub(crate) fn monitor_options(own: fn()) -> Option<String> {
     if object.file.is_null() {
         return None;
     }
-    // SAFETY: the loader's name of a loaded library, that of this code, ends with a zero.
+    // SAFETY: the loader's name of a loaded library, which contains this code, is zero-terminated.
     let path = unsafe { CStr::from_ptr(object.file) }.to_bytes();
-    // Monitors are known by their file names.
+    // Monitors are identified by file name.
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let ask = |buffer: &mut [u8]| {
         let (start, size) = (buffer.as_mut_ptr().cast(), buffer.len());
@@ -523,22 +525,22 @@ pub(crate) fn monitor_options(own: fn()) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer).into_owned())
 }
 
-/// A copy of the standard error output, out of the way of the numbers that programs count on.
+/// Duplicates standard error to a high descriptor, because programs may expect certain numbers.
 pub(crate) fn copy_of_stderr() -> Option<File> {
     const DUPLICATE_CLOSED_ON_EXEC: c_int = 1030;
     const STDERR: c_int = 2;
     const FIRST: c_int = 200;
-    // SAFETY: this command takes a number and makes a descriptor; none is there to be harmed.
+    // SAFETY: this command takes a number and creates a descriptor; it affects no other.
     let copy = unsafe { fcntl(STDERR, DUPLICATE_CLOSED_ON_EXEC, FIRST) };
-    // SAFETY: it was just made, and nobody else has it.
+    // SAFETY: the descriptor was just created, and nothing else uses it.
     (copy >= 0).then(|| unsafe { File::from_raw_fd(copy) })
 }
 
-/// Makes a shared library (`crate-type = ["cdylib"]`) a plug-in for `heaptide run --monitor`.
+/// Turns a shared library (`crate-type = ["cdylib"]`) into a plug-in for `heaptide run --monitor`.
 ///
-/// The function takes the options (the text behind the colon, empty if there is none) and returns
-/// a monitor, or says in a sentence what is wrong with them. It runs when the library is loaded:
-/// the program has not begun yet. What goes wrong is said in one line, and the program goes on.
+/// The function takes the options (the text after the colon, or an empty string) and returns a
+/// monitor, or an error that describes what is wrong with them. It runs when the library is loaded,
+/// before the program starts. Errors are reported in one line, and the program continues.
 ///
 /// ```
 /// use heaptide::{Monitor, OptionsError};
@@ -568,9 +570,9 @@ macro_rules! plugin {
             extern "C" fn destructor() {
                 PLUGIN.end();
             }
-            // SAFETY: the loader calls what stands in these sections once, with C's calling
-            // convention: after the libraries that this one needs are ready, and before this one
-            // is unloaded.
+            // SAFETY: the loader calls the functions in these sections once, with C's calling
+            // convention: the constructor after the libraries that this one needs are initialized,
+            // and the destructor before this one is unloaded.
             #[used]
             #[unsafe(link_section = ".init_array")]
             static CONSTRUCTOR: extern "C" fn() = constructor;
@@ -582,12 +584,12 @@ macro_rules! plugin {
     };
 }
 
-/// Defines functions that the program can call by their names in a plug-in, with nothing to take
-/// and to give: a program in C declares them weak, and calls them if they are there.
+/// Exports functions of a plug-in, without parameters or result, that the program can call by name:
+/// a program in C declares them weak, and calls them if they are defined.
 ///
 /// ```
 /// heaptide::export! {
-///     /// Begins what the monitor is to see.
+///     /// Starts counting.
 ///     fn my_monitor_begin() {
 ///         println!("begun");
 ///     }
@@ -598,8 +600,8 @@ macro_rules! plugin {
 macro_rules! export {
     ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => { $(
         $(#[$attribute])*
-        // SAFETY: the name is the plug-in's own to choose; a program that defines it too gets its
-        // own, as with every library.
+        // SAFETY: the plug-in chooses the name. A program that defines it, too, calls its own
+        // function, as with every library.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() $body
     )* };

@@ -1,20 +1,20 @@
-//! Labels: what a program's data is called, and what lies at an address.
+//! Labels: names for a program's data, and lookup of addresses.
 
 use crate::interface;
 use std::borrow::Cow;
 
-/// Data that can be labelled: where it lies, and what it consists of.
+/// Data that can be labelled: its address and its elements.
 ///
-/// Labels name heap blocks as a whole. Slices and arrays that begin no heap block (statics, parts
-/// of a mapping) are labelled as memory of their own.
+/// A label applies to a whole heap block. Slices and arrays that do not start a heap block
+/// (statics, parts of a mapping) are labelled as separate memory.
 pub trait Data {
-    /// Where the first element lies.
+    /// The address of the first element.
     fn address(&self) -> *const u8;
     /// The size of an element in bytes.
     fn element_bytes(&self) -> usize;
-    /// How many elements there are.
+    /// The number of elements.
     fn elements(&self) -> usize;
-    /// The bytes of memory that is no heap block; 0: it is always one.
+    /// The number of bytes of memory that need not be a heap block; 0 if it always is one.
     fn region_bytes(&self) -> usize {
         0
     }
@@ -113,10 +113,10 @@ impl<T> Data for Box<[T]> {
     }
 }
 
-/// Names the block that holds this data. Returns whether it is known to the recorder: data that
-/// was allocated while nothing was recorded is not.
+/// Labels the block that holds this data. Returns whether the recorder knows the block: it does not
+/// know data that was allocated while nothing was recorded.
 ///
-/// A heap block keeps its label until it is freed; naming it again replaces the label.
+/// A heap block keeps its label until it is freed; labelling it again replaces the label.
 ///
 /// ```
 /// let energies = vec![0.0f64; 1000];
@@ -130,7 +130,7 @@ pub fn label<D: Data + ?Sized>(name: &str, data: &D) -> bool {
     label_dimensions(name, data, &[data.elements()])
 }
 
-/// [`label`] for data of more than one dimension.
+/// Like [`label`], for data of more than one dimension.
 ///
 /// ```
 /// let matrix = vec![0.0f64; 30 * 40];
@@ -139,7 +139,7 @@ pub fn label<D: Data + ?Sized>(name: &str, data: &D) -> bool {
 /// }
 /// ```
 pub fn label_dimensions<D: Data + ?Sized>(name: &str, data: &D, dimensions: &[usize]) -> bool {
-    // Empty data lies nowhere: its address is synthetic.
+    // Empty data has no block: its address is dangling.
     if data.elements() == 0 || data.element_bytes() == 0 {
         return false;
     }
@@ -147,8 +147,8 @@ pub fn label_dimensions<D: Data + ?Sized>(name: &str, data: &D, dimensions: &[us
     interface::label(data.address(), name, element_bytes, dimensions, data.region_bytes())
 }
 
-/// Names `bytes` of memory that is no heap block: a mapping, a static, a slice of a pool. Returns
-/// whether there was room for it. It stays until [`unlabel`].
+/// Labels `bytes` of memory that is no heap block: a mapping, a static, a slice of a pool. Returns
+/// whether there was space for the label, which stays until [`unlabel`].
 ///
 /// ```
 /// static TABLE: [u32; 256] = [0; 256];
@@ -162,13 +162,13 @@ pub fn label_memory(name: &str, start: *const u8, bytes: usize, element_bytes: u
     interface::label(start, name, element_bytes, &[elements], bytes)
 }
 
-/// Takes a label back; whether there was one.
+/// Removes a label. Returns whether there was one.
 pub fn unlabel<T>(address: *const T) -> bool {
     interface::unlabel(address.cast())
 }
 
-/// [`label`] until the guard is dropped. Should the block be freed and its memory be used again
-/// before that, the label of the new block stays.
+/// Like [`label`], until the guard is dropped. If the block is freed before that and its memory is
+/// reused, the label of the new block stays.
 ///
 /// ```
 /// let hits = vec![0u32; 100];
@@ -183,12 +183,12 @@ pub fn label_guard<D: Data + ?Sized>(name: &str, data: &D) -> Label {
     Label { address, uid }
 }
 
-/// A label that is taken back when this is dropped: [`label_guard`].
+/// A label that is removed when this is dropped; see [`label_guard`].
 #[must_use = "the label is taken back when its guard is dropped"]
 #[derive(Debug)]
 pub struct Label {
     address: usize,
-    /// 0: nothing was labelled.
+    /// 0 if nothing was labelled.
     uid: u64,
 }
 
@@ -205,34 +205,34 @@ fn uid_at(address: usize) -> u64 {
     found.map_or(0, |(block, _)| block.uid)
 }
 
-/// What kind of memory a [`Block`] is.
+/// The kind of memory of a [`Block`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
     /// A block of the allocator.
     Heap,
-    /// A block that a pool gave out.
+    /// A block that a pool handed out.
     Pool,
-    /// A chunk that belongs to a pool, where no block of the pool is.
+    /// A part of a pool's chunk that is in no block of the pool.
     Chunk,
-    /// Other memory that was labelled.
+    /// Other memory with a label.
     Other,
 }
 
-/// What [`resolve`] tells of an address.
+/// The result of [`resolve`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Where the block begins.
+    /// The address at which the block starts.
     pub start: usize,
     /// Its size in bytes.
     pub bytes: usize,
-    /// A number of this labelling, from 1, never used again; 0 if it has no label.
+    /// The number of this labelling, from 1, never reused; 0 without a label.
     pub uid: u64,
-    /// The size of an element as given with the label; 0 without one.
+    /// The size of an element, as passed with the label; 0 without a label.
     pub element_bytes: usize,
-    /// The index of the element that the address is in; 0 without a label.
+    /// The index of the element that contains the address; 0 without a label.
     pub index: usize,
-    /// What kind of memory it is.
+    /// The kind of memory.
     pub kind: Kind,
     label: Option<&'static [u8]>,
     dimensions: [usize; 4],
@@ -240,18 +240,18 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its label.
+    /// Returns its label.
     pub fn label(&self) -> Option<Cow<'static, str>> {
         self.label.map(String::from_utf8_lossy)
     }
 
-    /// The dimensions given with the label; more than four are folded into the last.
+    /// Returns the dimensions passed with the label; any beyond four are multiplied into the last.
     pub fn dimensions(&self) -> &[usize] {
         &self.dimensions[..self.dimension_count.min(self.dimensions.len())]
     }
 }
 
-/// What lies at this address, which may be inside a block; none if that was freed, or is not known.
+/// Returns the block that contains this address; `None` if it was freed or is unknown.
 ///
 /// ```
 /// let block = vec![0u8; 1000];

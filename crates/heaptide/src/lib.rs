@@ -1,14 +1,13 @@
 //! The interface between a program and the recorder in its process.
 //!
-//! A program names what it does ([`scope!`]) and its data ([`label`](label())), reads its own
-//! statistics ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`],
-//! [`threshold`], [`snapshot()`]) and registers functions that are called on each allocation
-//! ([`Monitor`]).
+//! A program names its activities ([`scope!`]) and its data ([`label`](label())), reads its own
+//! counters ([`measure`], [`Window`], [`totals`]), controls the recorder ([`pause`], [`threshold`],
+//! [`snapshot()`]) and registers functions that are called on each allocation ([`Monitor`]).
 //!
-//! In a process without the recorder everything here does nothing: a load and a branch. The crate
-//! has no dependency, and needs no library at link time. Into a statically linked program no
-//! library can be loaded: there it does nothing, unless the program has the recorder [in
-//! it](#programs-that-no-library-can-be-loaded-into).
+//! In a process without the recorder every call is a no-op, which costs a load and a branch. The
+//! crate has no dependencies and needs no library at link time. A statically linked program cannot
+//! load a library, so calls do nothing unless it
+//! [embeds](#programs-that-no-library-can-be-loaded-into) the recorder.
 //!
 //! ```
 //! use heaptide::{measure, scope};
@@ -25,24 +24,24 @@
 //! # drop(lines);
 //! ```
 //!
-//! Guards end what they began when they are dropped. Those that belong to a thread stay on it:
+//! Dropping a guard ends what it began. Guards that belong to a thread cannot leave it:
 //!
 //! ```compile_fail
 //! let scope = heaptide::scope!("load");
 //! std::thread::spawn(move || drop(scope));
 //! ```
 //!
-//! To take a scope path to another thread there is [`Context`]; to take it through awaits there is
-//! [`InScope::in_scope`].
+//! [`Context`] carries a scope path to another thread; [`InScope::in_scope`] carries it across
+//! awaits.
 //!
 //! # Features
 //!
-//! `tracing`: `ScopeLayer`, by which the spans of the `tracing` crate become scopes.
+//! `tracing`: `ScopeLayer`, which turns the spans of the `tracing` crate into scopes.
 //!
 //! `recorder`: `Recorder`, the recorder as an allocator of the program.
 //!
-//! `attribute`: `#[heaptide::limits(…)]`, limits on what a function may allocate. What is no limit,
-//! and what is no function, does not compile:
+//! `attribute`: `#[heaptide::limits(…)]`, limits on the allocations of a function. An unknown
+//! limit, or an item that is not a plain function, does not compile:
 //!
 #![cfg_attr(feature = "attribute", doc = "```compile_fail")]
 #![cfg_attr(not(feature = "attribute"), doc = "```ignore")]
@@ -56,12 +55,12 @@
 //! async fn parse() {}
 //! ```
 //!
-//! `criterion`: `Allocated`, what an iteration allocates as a measurement of criterion.
+//! `criterion`: `Allocated`, a measurement for criterion: the allocations of an iteration.
 //!
 //! # Programs that no library can be loaded into
 //!
-//! A program that is static, or whose allocator is its own and not malloc, embeds the recorder:
-//! with feature `recorder`, round the allocator that it has.
+//! A program that is linked statically, or whose allocator is not malloc, embeds the recorder
+//! around its allocator, with feature `recorder`:
 //!
 #![cfg_attr(feature = "recorder", doc = "```")]
 #![cfg_attr(not(feature = "recorder"), doc = "```ignore")]
@@ -73,23 +72,23 @@
 //! ```
 //!
 //! It records every Rust allocation, with stacks, scopes and labels, into the same kind of profile,
-//! if `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE` is in the environment: `heaptide run ./program` sees to
-//! that. Without them it hands calls on: a load and a branch for each. Nobody needs to build a
-//! program anew to record it.
+//! if the environment contains `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE`, which `heaptide run ./program`
+//! sets. Otherwise it forwards calls, at the cost of a load and a branch each, so that the same
+//! build runs with and without recording.
 //!
-//! - Where libheaptide.so is loaded too, that one records, and the embedded one only hands on. So
-//!   nothing is counted twice. An allocator that is not made of malloc the library cannot see:
-//!   `heaptide run --no-preload ./program` leaves it to the embedded one.
-//! - It sees what Rust code allocates, and no malloc of C code.
-//! - Usable sizes are the sizes that were asked for: a Rust allocator tells no others.
-//! - While it records, blocks are aligned to 8 bytes and take 8 at least, as in every malloc.
-//! - It has no hooks: it learns of a thread's name when the thread first allocates, not of later
-//!   ones; nor of `dlclose`; and under a seccomp filter it may do what the filter forbids.
+//! - If libheaptide.so is loaded too, it records, and the embedded recorder only forwards, so that
+//!   nothing is counted twice. The library cannot see an allocator that does not use malloc: with
+//!   `heaptide run --no-preload ./program`, the embedded recorder records it.
+//! - It records allocations of Rust code, but no malloc of C code.
+//! - Usable sizes equal the requested sizes, because a Rust allocator does not report others.
+//! - While it records, blocks are aligned to 8 bytes and have at least 8 bytes, as in every malloc.
+//! - It has no hooks: it reads a thread's name only when the thread first allocates, does not
+//!   notice `dlclose`, and may make system calls that a seccomp filter forbids.
 //! - A program with more rights than its user (setuid) is never recorded.
-//! - C code that is linked into the same program finds the embedded recorder by `heaptide.h`.
-//! - A debug build has a slow recorder, unless `[profile.dev.package.heaptide-embedded]` in the
-//!   program's Cargo.toml says `opt-level = 3`.
-//! - For now Linux: x86-64 with glibc and musl, aarch64 with glibc.
+//! - C code that is linked into the same program finds the embedded recorder through `heaptide.h`.
+//! - The recorder is slow in a debug build, unless the program's Cargo.toml has `opt-level = 3` in
+//!   `[profile.dev.package.heaptide-embedded]`.
+//! - It supports Linux on x86-64 with glibc or musl, and on aarch64 with glibc.
 
 #![deny(unsafe_code)]
 

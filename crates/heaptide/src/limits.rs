@@ -1,4 +1,4 @@
-//! Limits for tests: what work may allocate at most.
+//! Limits for tests: how much some work may allocate.
 
 use std::fmt::{self, Write};
 use std::panic::Location;
@@ -8,18 +8,18 @@ use crate::figures::Figures;
 use crate::measure::measure;
 use crate::scope::Scope;
 
-/// The attribute of the scope that limited work runs in, by which its stacks are found.
+/// The attribute of the scope around limited work, which identifies its stacks.
 const ATTRIBUTE: &str = "limit";
-/// Bytes of a place at most.
+/// The longest place, in bytes.
 const PLACE_MAX: usize = 512;
-/// How many stacks are shown.
+/// Number of stacks to show.
 const STACKS: usize = 5;
 
-/// What work may allocate on the calling thread at most; without a limit everything.
+/// Limits on what work may allocate on the calling thread; by default there are none.
 ///
-/// Limits are checked where the recorder is: in a test program that `heaptide run` or
-/// `heaptide check` runs, or that [embeds](crate#programs-that-no-library-can-be-loaded-into) it.
-/// Elsewhere the work runs as if there were none.
+/// Limits are checked only with the recorder: in a test program that runs under `heaptide run` or
+/// `heaptide check`, or that [embeds](crate#programs-that-no-library-can-be-loaded-into) it.
+/// Without it the work runs unchecked.
 ///
 /// ```
 /// use heaptide::Limits;
@@ -38,7 +38,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit.
+    /// No limits.
     pub const fn new() -> Limits {
         Limits {
             allocations: None,
@@ -49,27 +49,27 @@ impl Limits {
         }
     }
 
-    /// So many blocks are allocated at most, including by realloc.
+    /// Limits the number of allocated blocks, including those of realloc.
     pub const fn allocations(self, most: u64) -> Limits {
         Limits { allocations: Some(most), ..self }
     }
 
-    /// So many bytes are requested at most.
+    /// Limits the sum of requested bytes.
     pub const fn requested_bytes(self, most: u64) -> Limits {
         Limits { requested_bytes: Some(most), ..self }
     }
 
-    /// So many bytes are live at once at most, beyond what was live before.
+    /// Limits the rise of live bytes over their number at the start.
     pub const fn peak_bytes(self, most: u64) -> Limits {
         Limits { peak_bytes: Some(most), ..self }
     }
 
-    /// So many blocks more are live afterwards than before at most.
+    /// Limits the growth of the number of live blocks.
     pub const fn leaked_blocks(self, most: u64) -> Limits {
         Limits { leaked_blocks: Some(most), ..self }
     }
 
-    /// So many bytes more are live afterwards than before at most.
+    /// Limits the growth of live bytes.
     pub const fn leaked_bytes(self, most: u64) -> Limits {
         Limits { leaked_bytes: Some(most), ..self }
     }
@@ -78,16 +78,16 @@ impl Limits {
     ///
     /// # Panics
     ///
-    /// It exceeds a limit. The stacks that allocated most in it are written to standard error
-    /// before.
+    /// Panics if the closure exceeds a limit, after writing the stacks that allocated most in it to
+    /// standard error.
     #[track_caller]
     pub fn check<R>(self, work: impl FnOnce() -> R) -> R {
         if !recording() {
             return work();
         }
-        // Outer limits count what this allocates.
+        // Outer limits count allocations made here, so there must be none.
         let mut place = Place { text: [0; PLACE_MAX], length: 0 };
-        let _ = write!(place, "{}", Location::caller()); // of a longer one the beginning
+        let _ = write!(place, "{}", Location::caller()); // a long place is truncated
         let (result, figures) = {
             let _scope = Scope::enter(ATTRIBUTE, place.text());
             measure(work)
@@ -99,7 +99,7 @@ impl Limits {
         result
     }
 
-    /// The limits that are exceeded; none if none is.
+    /// Describes the limits that are exceeded; `None` if all are kept.
     fn exceeded(&self, figures: &Figures) -> Option<String> {
         let change = |value: i64| u64::try_from(value).unwrap_or(0);
         let limits = [
@@ -120,7 +120,7 @@ impl Limits {
     }
 }
 
-/// Runs a closure that may not allocate on this thread. Without the recorder it just runs.
+/// Runs a closure that must not allocate on this thread. Without the recorder it runs unchecked.
 ///
 /// ```
 /// let numbers = [1, 2, 3];
@@ -129,13 +129,13 @@ impl Limits {
 ///
 /// # Panics
 ///
-/// It allocates. The stacks that do are written to standard error before.
+/// Panics if the closure allocates, after writing the stacks that do to standard error.
 #[track_caller]
 pub fn assert_no_alloc<R>(work: impl FnOnce() -> R) -> R {
     Limits::new().allocations(0).check(work)
 }
 
-/// A line of source, as text that is not allocated.
+/// A source location, as text on the stack.
 struct Place {
     text: [u8; PLACE_MAX],
     length: usize,
@@ -156,7 +156,7 @@ impl fmt::Write for Place {
     }
 }
 
-/// The view of the stacks in the scope of a place.
+/// Returns the view that shows the stacks in the scope of a place.
 fn stacks(place: &str) -> String {
     let escaped = place.chars().fold(String::new(), |mut escaped, c| {
         if !c.is_alphanumeric() && !"/_-:".contains(c) {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_more_than_a_limit_exceeds_it() {
+    fn larger_values_exceed_a_limit() {
         let figures = Figures {
             allocations: 3,
             requested_bytes: 300,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_expressions_that_match_themselves_only() {
+    fn places_become_expressions_that_match_only_themselves() {
         let view = stacks("src/it's (1).rs:7:9");
         assert!(view.ends_with("'scope:^limit=src/it\\'\\''s\\ \\(1\\)\\.rs:7:9$'"), "{view}");
     }

@@ -1,9 +1,9 @@
-//! Figures of the process, a thread and a measurement.
+//! Counters of the process, a thread and a measurement.
 
 use crate::figures::{Figures, Histograms, ProcessMemory};
 use crate::interface;
 
-/// Figures of the whole process since it began, or since the last [reset](crate::reset).
+/// Returns the counters of the whole process since its start or last [reset](crate::reset).
 ///
 /// ```
 /// let before = heaptide::totals();
@@ -20,7 +20,7 @@ pub fn totals() -> Figures {
     interface::totals()
 }
 
-/// Figures of the calling thread.
+/// Returns the counters of the calling thread.
 ///
 /// ```
 /// let before = heaptide::thread_figures();
@@ -32,7 +32,7 @@ pub fn thread_figures() -> Figures {
     interface::thread()
 }
 
-/// Blocks of the whole process by size.
+/// Returns numbers of blocks of the whole process by size.
 ///
 /// ```
 /// let sizes = heaptide::histograms();
@@ -42,10 +42,10 @@ pub fn histograms() -> Histograms {
     interface::histograms()
 }
 
-/// Runs a closure and tells what it allocated and freed on this thread.
+/// Runs a closure and returns the counters of its allocations and frees on this thread.
 ///
-/// Measurements may be nested; the outer one includes the inner. What other threads do meanwhile
-/// is not in it: for that there are [windows](crate::Window).
+/// Measurements may be nested; the outer one includes the inner. Other threads are not included;
+/// for these there are [windows](crate::Window).
 ///
 /// ```
 /// let (text, figures) = heaptide::measure(|| String::from("a text of its own"));
@@ -58,7 +58,7 @@ pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Figures) {
     interface::measure(work)
 }
 
-/// Memory of the process as the kernel counts it; zeros without the recorder.
+/// Returns the memory of the process as reported by the kernel; zeros without the recorder.
 pub fn process_memory() -> ProcessMemory {
     interface::process_memory()
 }

@@ -1,4 +1,4 @@
-//! Monitors: code of your own that is called for each allocation.
+//! Monitors: user code that is called for each allocation.
 
 use crate::control::pause;
 use crate::interface;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRegistered {
-    /// The recorder is not in this process; [`loaded`](crate::loaded) tells so before.
+    /// The recorder is not in this process; see [`loaded`](crate::loaded).
     NotLoaded,
-    /// The recorder is there, but records nothing, or has as many monitors as it has room for.
+    /// The recorder does not record, or has no space for another monitor.
     Refused,
 }
 
@@ -34,11 +34,11 @@ impl fmt::Display for NotRegistered {
 
 impl std::error::Error for NotRegistered {}
 
-/// Registers a monitor, which is called from now on until the registration is dropped, and dropped
-/// then; at the latest when the process exits.
+/// Registers a monitor, which is called until the registration is dropped or the process exits, and
+/// is then dropped.
 ///
 /// # Errors
-/// If the recorder is not in this process, or does not take it.
+/// The recorder is not in this process, or rejects the monitor.
 pub fn register(name: &str, monitor: Box<dyn Monitor>) -> Result<Registration, NotRegistered> {
     if !interface::loaded() {
         return Err(NotRegistered::NotLoaded);
@@ -49,8 +49,8 @@ pub fn register(name: &str, monitor: Box<dyn Monitor>) -> Result<Registration, N
     }
 }
 
-/// As much of a name as the recorder keeps, with a zero behind it. Not on the heap: the monitor
-/// would see that freed.
+/// Truncates a name to the length that the recorder stores, zero-terminated. It is not on the heap,
+/// because the monitor would be called when it is freed.
 fn kept_name(name: &str) -> [u8; 32] {
     let mut kept = [0; 32];
     let text = name.bytes().take_while(|byte| *byte != 0);
@@ -58,7 +58,8 @@ fn kept_name(name: &str) -> [u8; 32] {
     kept
 }
 
-/// A registered monitor; dropping this takes it back, and returns when no thread is in it any more.
+/// A registered monitor. Dropping this deregisters it, and returns when no thread is in it any
+/// more.
 #[must_use = "the monitor is deregistered when this is dropped"]
 #[derive(Debug)]
 pub struct Registration {
@@ -78,12 +79,12 @@ impl Drop for Registration {
     }
 }
 
-/// What is wrong with the options of a plug-in, in a sentence.
+/// What is wrong with the options of a plug-in, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionsError(String);
 
 impl OptionsError {
-    /// With this sentence.
+    /// Creates an error with this sentence.
     pub fn new(says: impl Into<String>) -> OptionsError {
         OptionsError(says.into())
     }
@@ -97,7 +98,7 @@ impl fmt::Display for OptionsError {
 
 impl std::error::Error for OptionsError {}
 
-/// The parts of options of the form `name=value,name=value`.
+/// Splits options of the form `name=value,name=value`.
 ///
 /// ```
 /// let options: Vec<_> = heaptide::options("interval=100,file=heap").collect();
@@ -108,7 +109,7 @@ pub fn options(text: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// A whole number of an option, with K, M or G (of 1024) behind it or not.
+/// Parses a whole number with an optional suffix K, M or G (powers of 1024).
 ///
 /// ```
 /// assert_eq!(heaptide::option_number("4K"), Some(4096));
@@ -125,8 +126,8 @@ pub fn option_number(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// Where a monitor says at the end what it saw: a copy of the standard error output, which many
-/// programs close when they exit, before monitors come to their end.
+/// The output of a monitor's final report: a copy of standard error, because many programs close
+/// that when they exit, before monitors end.
 ///
 /// ```
 /// let report = heaptide::Report::new();
@@ -142,15 +143,15 @@ impl Default for Report {
 }
 
 impl Report {
-    /// A copy of what standard error is now. Without one there is nothing to say anything to.
+    /// Copies the current standard error. If there is none, output is discarded.
     pub fn new() -> Report {
         Report(interface::copy_of_stderr())
     }
 
-    /// Writes this and the end of the line in one piece.
+    /// Writes the text and a newline with one call.
     pub fn say(&self, text: &str) {
         if let Some(mut file) = self.0.as_ref() {
-            // There is nobody to tell that it cannot be told.
+            // An error cannot be reported anywhere.
             let _ = file.write_all(format!("{text}\n").as_bytes());
         }
     }
@@ -165,13 +166,13 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Nothing is registered yet.
+    /// Creates it with nothing registered.
     pub const fn new() -> Plugin {
         Plugin { id: AtomicU64::new(0) }
     }
 
-    /// Registers what `create` makes of the options of the library that `own` is in. It is called
-    /// like the crate that this module is in.
+    /// Registers the monitor that `create` returns for the options of the library that contains
+    /// `own`. Its name is that of the crate in which this module is instantiated.
     #[expect(clippy::print_stderr, reason = "a monitor has no other place for its errors")]
     pub fn start<M: Monitor + 'static>(
         &self,
@@ -179,7 +180,7 @@ impl Plugin {
         module: &str,
         create: impl FnOnce(&str) -> Result<M, OptionsError>,
     ) {
-        // Preloaded into a process without the recorder, or with one that records nothing.
+        // Preloaded into a process without the recorder, or that is not recorded.
         if !interface::recording() {
             return;
         }
@@ -198,7 +199,7 @@ impl Plugin {
         }
     }
 
-    /// Deregisters it, unless that was done when the process exited.
+    /// Deregisters the monitor, unless that happened when the process exited.
     pub fn end(&self) {
         match self.id.swap(0, Ordering::AcqRel) {
             0 => {}

@@ -1,11 +1,12 @@
-//! Pools: what a program's own allocator does with the memory it holds.
+//! Pools: allocators of the program that hand out parts of larger chunks.
 
 use crate::interface;
 
-/// A pool: an allocator that gives out parts of chunks, which it has from elsewhere.
+/// A pool: an allocator that hands out parts of chunks that it gets elsewhere.
 ///
-/// Its blocks are counted like the allocator's; its chunks are what they are taken from, so that no
-/// byte counts twice and what the pool holds idle can be seen. Two pools of one name are one.
+/// Its blocks are counted like the allocator's, and are subtracted from its chunks. So no byte is
+/// counted twice, and the idle space of the pool is visible. Two pools with one name are the same
+/// pool.
 ///
 /// ```
 /// let arena = vec![0u8; 4096];
@@ -23,33 +24,36 @@ use crate::interface;
 pub struct Pool(u32);
 
 impl Pool {
-    /// The pool of this name.
+    /// Returns the pool of this name.
     pub fn new(name: &str) -> Pool {
         Pool(interface::pool(name))
     }
 
-    /// From now on the pool gives out parts of this memory: a heap block, a mapping, a static.
-    /// Whether there was room to note it.
+    /// Adds memory that the pool hands out in parts: a heap block, a mapping, a static. Returns
+    /// whether there was space to store it.
     pub fn add(self, chunk: *const u8, bytes: usize) -> bool {
         interface::pool_add(self.0, chunk, bytes)
     }
 
-    /// The pool no longer holds this chunk; whether it did. Freeing a heap block says so too.
+    /// Removes a chunk from the pool. Returns whether the pool had it. Freeing a heap block implies
+    /// it.
     pub fn remove(self, chunk: *const u8) -> bool {
         interface::pool_remove(chunk)
     }
 
-    /// The pool gave out a block: `requested` bytes were asked for, it has `usable`.
+    /// Reports that the pool handed out a block of `usable` bytes for a request of `requested`
+    /// bytes.
     pub fn allocated(self, block: *const u8, requested: usize, usable: usize) -> bool {
         interface::pool_allocated(self.0, block, requested, usable)
     }
 
-    /// The pool took a block back; call it before the memory can be given out again.
+    /// Reports that a block returned to the pool. Call it before the memory can be handed out
+    /// again.
     pub fn freed(self, block: *const u8) -> bool {
         interface::pool_freed(block)
     }
 
-    /// A block of the pool became another, or another size at the same place.
+    /// Reports that a block of the pool changed its address, or its size in place.
     pub fn reallocated(
         self,
         old: *const u8,

@@ -1,14 +1,14 @@
-//! Monitors as the recorder holds them.
+//! Monitors in the form that the recorder owns.
 
 use std::cell::Cell;
 use std::ptr;
 
-/// Is called on the allocating thread, once for each outermost operation.
+/// Called on the allocating thread, once per outermost operation.
 ///
-/// A monitor may allocate, free, and take locks of its own: what it allocates causes no calls and
-/// is not recorded. It has to expect calls from all threads at once. A panic in it ends the
+/// A monitor may allocate, free, and take its own locks; its allocations are neither recorded nor
+/// reported to monitors. Any thread may call it, also several at once. A panic in it ends the
 /// process. A realloc that moves its block calls `allocated` and then `freed`; one that does not
-/// calls `freed` and then `allocated`.
+/// move it calls `freed` and then `allocated`.
 ///
 /// ```
 /// use heaptide::{Monitor, register};
@@ -33,32 +33,33 @@ use std::ptr;
 /// }
 /// ```
 pub trait Monitor: Send + Sync {
-    /// A block was allocated: `requested` bytes were asked for, it has `usable`.
+    /// Called after a block of `usable` bytes was allocated for a request of `requested` bytes.
     fn allocated(&self, block: *mut u8, requested: usize, usable: usize) {
         let _ = (block, requested, usable);
     }
 
-    /// A block of `usable` bytes is about to be freed.
+    /// Called before a block of `usable` bytes is freed.
     fn freed(&self, block: *mut u8, usable: usize) {
         let _ = (block, usable);
     }
 }
 
-/// A monitor as the recorder holds it.
+/// A monitor in the form that the recorder owns.
 pub(crate) struct Registered {
     pub(crate) monitor: Box<dyn Monitor>,
 }
 
 thread_local! {
-    /// The monitor whose callback this thread is in: what a monitor allocates causes no calls, so
-    /// there is at most one.
+    /// The monitor whose callback this thread is in. There is at most one, because allocations in a
+    /// monitor cause no calls.
     static INSIDE: Cell<*const Registered> = const { Cell::new(ptr::null()) };
-    /// Whether that one was deregistered by its own callback, and is to be dropped after it.
+    /// Whether its own callback deregistered that monitor, so that it is dropped after the
+    /// callback.
     static CONDEMNED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Registered {
-    /// Calls the monitor, and remembers that for as long.
+    /// Calls the monitor, and keeps it in `INSIDE` during the call.
     #[inline]
     pub(crate) fn enter(&self, call: impl FnOnce(&dyn Monitor)) {
         INSIDE.set(self);
@@ -66,7 +67,8 @@ impl Registered {
         INSIDE.set(ptr::null());
     }
 
-    /// The recorder gives it up: true if this thread is in its callback, which then sees to it.
+    /// Called when the recorder releases the monitor. Returns true if this thread is in its
+    /// callback, which then drops it.
     pub(crate) fn condemn(registered: *const Registered) -> bool {
         let inside = ptr::eq(INSIDE.get(), registered);
         if inside {
@@ -75,7 +77,7 @@ impl Registered {
         inside
     }
 
-    /// Whether the callback that has just ended is to drop its monitor.
+    /// Returns whether the callback that has just ended has to drop its monitor.
     #[inline]
     pub(crate) fn condemned(_: *const Registered) -> bool {
         CONDEMNED.replace(false)

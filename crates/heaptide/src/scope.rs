@@ -1,19 +1,19 @@
-//! Scopes: what a thread is doing, and carrying that to other threads.
+//! Scopes: the current activity of a thread, and its transfer to other threads.
 
 use crate::figures::Figures;
 use crate::interface;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The attribute of a scope that names none.
+/// The attribute of a scope if none is given.
 pub const REGION: &str = "region";
 
-/// Keeps a guard on the thread that made it: a scope path belongs to a thread.
+/// Keeps a guard on the thread that created it, because a scope path belongs to a thread.
 pub(crate) type OnThisThread = PhantomData<*const ()>;
 
-/// A scope's name, made once and entered often: `attribute` and `value`, with their number in the
-/// profile. The macros [`scope!`](crate::scope!) and [`function!`](crate::function!) keep one for
-/// each place where they stand.
+/// The name of a scope, `attribute` and `value`, with its number in the profile: created once,
+/// entered often. The macros [`scope!`](crate::scope!) and [`function!`](crate::function!) have a
+/// static one at each use.
 ///
 /// ```
 /// static LOAD: heaptide::Name = heaptide::Name::new("load");
@@ -27,20 +27,20 @@ pub(crate) type OnThisThread = PhantomData<*const ()>;
 pub struct Name {
     attribute: &'static str,
     value: &'static str,
-    /// 0: not asked for yet; [`NO_ROOM`]: there is no number for it.
+    /// 0: not looked up yet; [`NO_ROOM`]: it has no number.
     number: AtomicU32,
 }
 
-/// The profile has no room for the name, or nothing is recorded. Numbers are far below this.
+/// The profile has no space for the name, or nothing is recorded. Real numbers are far smaller.
 const NO_ROOM: u32 = u32::MAX;
 
 impl Name {
-    /// A region: a scope with the attribute `region`.
+    /// Creates the name of a region: a scope with the attribute `region`.
     pub const fn new(value: &'static str) -> Name {
         Name::with_attribute(REGION, value)
     }
 
-    /// A scope with an attribute of your own: `function`, `phase`, `loop`, …
+    /// Creates a name with another attribute: `function`, `phase`, `loop`, …
     pub const fn with_attribute(attribute: &'static str, value: &'static str) -> Name {
         Name { attribute, value, number: AtomicU32::new(0) }
     }
@@ -74,16 +74,16 @@ impl Name {
     #[cold]
     fn intern(&self) -> u32 {
         let number = interface::intern(self.attribute, self.value);
-        // Names only ever become more: what has no room now has none later.
+        // Names are never removed, so a later attempt would fail, too.
         let kept = if number == 0 { NO_ROOM } else { number };
         self.number.store(kept, Ordering::Relaxed);
         number
     }
 }
 
-/// What a scope's value may be: a string or a whole number.
+/// The value of a scope: a string or a whole number.
 pub trait Value {
-    /// The number of the name `attribute = self` in the profile; 0 if there is none.
+    /// Returns the number of the name `attribute = self` in the profile; 0 if there is none.
     #[doc(hidden)]
     fn intern(&self, attribute: &str) -> u32;
 }
@@ -106,7 +106,7 @@ impl<T: Value + ?Sized> Value for &T {
     }
 }
 
-/// Whole numbers; those that 64 signed bits do not hold become text.
+/// Whole numbers; those that do not fit into 64 signed bits become text.
 macro_rules! whole_numbers {
     ($($type:ty)*) => { $(
         impl Value for $type {
@@ -122,19 +122,19 @@ macro_rules! whole_numbers {
 
 whole_numbers!(i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
 
-/// A scope that the thread is in until this is dropped.
+/// Keeps a scope open until it is dropped.
 ///
-/// Guards may be dropped in any order: a scope that is closed closes what was opened within it.
+/// Guards may be dropped in any order: closing a scope closes the scopes that were opened in it.
 #[must_use = "the scope ends when its guard is dropped"]
 #[derive(Debug)]
 pub struct Scope {
-    /// 0: nothing was begun, nothing is to end.
+    /// 0: no scope was entered, so none is left.
     name: u32,
     on_this_thread: OnThisThread,
 }
 
 impl Scope {
-    /// Enters a scope whose name is known only now. Where it is known before, [`Name`] or
+    /// Enters a scope whose name varies at run time. For constant names [`Name`] or
     /// [`scope!`](crate::scope!) is faster.
     ///
     /// ```
@@ -169,18 +169,18 @@ impl Drop for Scope {
     }
 }
 
-/// Whether figures of a scope are its own, or with those of the scopes within it.
+/// Whether the counters of a scope include those of nested scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Only what was allocated in the scope itself.
+    /// Only allocations directly in the scope.
     Exclusive,
-    /// Also what was allocated in scopes within it.
+    /// Allocations in the scope and in scopes nested in it.
     Inclusive,
 }
 
-/// A scope path, to be carried to other threads, tasks or callbacks. It belongs to the process: in
-/// a child of a fork it is none. Two are equal if they are of the same scopes, whichever threads
-/// they come from.
+/// A scope path, to pass to other threads, tasks or callbacks. It belongs to the process: in a
+/// forked child it is invalid. Two are equal if they consist of the same scopes, regardless of the
+/// threads that they come from.
 ///
 /// ```
 /// use heaptide::{Context, scope};
@@ -199,7 +199,7 @@ pub struct Context(pub(crate) u64);
 
 impl PartialEq for Context {
     fn eq(&self, other: &Context) -> bool {
-        // Each thread has a number of its own for a path: what this one has for both.
+        // Each thread has its own number for a path, so compare the numbers of this thread.
         let own = |context: &Context| context.run(interface::context);
         self.0 == other.0 || own(self) == own(other)
     }
@@ -208,15 +208,15 @@ impl PartialEq for Context {
 impl Eq for Context {}
 
 impl Context {
-    /// Outside all scopes.
+    /// The path outside of all scopes.
     pub const NONE: Context = Context(0);
 
-    /// The calling thread's path.
+    /// Returns the calling thread's path.
     pub fn current() -> Context {
         Context(interface::context())
     }
 
-    /// Makes it the calling thread's path until the guard is dropped.
+    /// Sets the calling thread's path until the guard is dropped.
     pub fn attach(self) -> Attached {
         Attached { before: interface::set_context(self.0), on_this_thread: PhantomData }
     }
@@ -227,7 +227,7 @@ impl Context {
         work()
     }
 
-    /// What all threads allocated in this path; none where the path is not known.
+    /// Returns the counters of this path, for all threads; `None` if the path is unknown.
     ///
     /// ```
     /// use heaptide::{Context, Extent, scope};
@@ -244,7 +244,7 @@ impl Context {
     }
 }
 
-/// A path that the thread has until this is dropped; then it has again the one before.
+/// Keeps the thread on a path until it is dropped, and then restores the previous path.
 #[must_use = "the path before comes back when the guard is dropped"]
 #[derive(Debug)]
 pub struct Attached {
@@ -268,7 +268,7 @@ pub fn in_context<R>(context: Context, work: impl FnOnce() -> R) -> R {
     context.run(work)
 }
 
-/// A closure that runs with the scope path of where it was made, on whichever thread.
+/// Wraps a closure so that it runs with the caller's current scope path, on any thread.
 ///
 /// ```
 /// let _scope = heaptide::scope!("load");
@@ -279,10 +279,10 @@ pub fn carried<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     move || context.run(work)
 }
 
-/// Enters a scope until the end of the block: keep the guard in a variable that has a name.
+/// Enters a scope until the end of the block. Bind the guard to a named variable.
 ///
-/// `scope!("load")` is a region; its name is looked up once for each place in the source.
-/// `scope!("phase", value)` has an attribute of its own, and a string or whole number as value.
+/// `scope!("load")` is a region; each place in the source looks up its name only once.
+/// `scope!("phase", value)` has another attribute, and a string or whole number as value.
 ///
 /// ```
 /// let _scope = heaptide::scope!("load");
@@ -301,7 +301,7 @@ macro_rules! scope {
     };
 }
 
-/// Enters a scope named like the function it stands in, with the attribute `function`.
+/// Enters a scope with the name of the enclosing function, with the attribute `function`.
 ///
 /// ```
 /// fn reconstruct() {
@@ -318,8 +318,8 @@ macro_rules! function {
     }};
 }
 
-/// The name of the function round `here`, for [`function!`](crate::function!): the path without
-/// the closures that it may stand in.
+/// Returns the name of the function around `here`, for [`function!`](crate::function!): the path
+/// without enclosing closures.
 #[doc(hidden)]
 pub fn function_name<F: Fn()>(_: F) -> Name {
     let path = std::any::type_name::<F>();

@@ -8,11 +8,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-/// A layer that makes each span a scope, with the attribute `span` and the span's name as value.
+/// A layer that turns each span into a scope, with the attribute `span` and the span's name as
+/// value.
 ///
-/// A scope's path follows the tree of the spans, also where spans are entered and left in another
-/// order than that, as executors do that run many tasks on a thread: with `Instrument`, a future's
-/// allocations are in its span's scope on whichever thread it is polled.
+/// A scope's path follows the tree of the spans, even if spans are entered and left in another
+/// order, as by executors that run many tasks on a thread: with `Instrument`, a future's
+/// allocations are in its span's scope on any thread that polls it.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -35,57 +36,58 @@ impl Default for ScopeLayer {
 }
 
 impl ScopeLayer {
-    /// With the attribute `span`.
+    /// Creates a layer with the attribute `span`.
     pub fn new() -> ScopeLayer {
         ScopeLayer::default()
     }
 
-    /// With an attribute of your own.
+    /// Creates a layer with another attribute.
     pub fn with_attribute(attribute: &'static str) -> ScopeLayer {
         ScopeLayer { attribute }
     }
 }
 
-/// What a span keeps: its own path, and that of what it was made in.
+/// Data of a span: its own path, and that of its parent.
 #[derive(Clone, Copy)]
 struct Place {
     name: u32,
-    /// The path it is within.
+    /// The path of the parent.
     outer: u64,
-    /// Its own path, once it was entered; 0 before.
+    /// Its own path; 0 before it is first entered.
     own: u64,
 }
 
-/// A span that this thread has entered and not left.
+/// A span that this thread has entered and not left yet.
 struct Entered {
     span: Id,
-    /// The path to go back to when it is left.
+    /// The path to restore when it is left.
     before: u64,
 }
 
 thread_local! {
-    /// The spans this thread is in, innermost last.
+    /// The spans that this thread is in, innermost last.
     static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Looks at the spans this thread is in. A thread that is ending may have none any more.
+/// Accesses the spans that this thread is in. `None` if the thread is ending and has destroyed
+/// them.
 fn entered<R>(look: impl FnOnce(&mut Vec<Entered>) -> R) -> Option<R> {
     ENTERED.try_with(|entered| Some(look(&mut *entered.try_borrow_mut().ok()?))).ok()?
 }
 
-/// Whether this span is the innermost that the thread is in: then the thread's path is the span's,
-/// with what was opened within it.
+/// Returns whether this span is the innermost one of the thread; then the thread's path is the
+/// span's, or below it.
 fn is_innermost(span: &Id) -> bool {
     entered(|entered| entered.last().is_some_and(|last| last.span == *span)).unwrap_or(false)
 }
 
-/// The thread's path outside all of its spans.
+/// Returns the thread's path outside of all its spans.
 fn outside() -> u64 {
     let first = entered(|entered| entered.first().map(|first| first.before));
     first.flatten().unwrap_or_else(interface::context)
 }
 
-/// Gives a span its path, as a scope within its outer one, if it has none yet.
+/// Gives a span its path, as a scope in its parent's, if it has none yet.
 fn path_of<S: for<'a> LookupSpan<'a>>(span: &SpanRef<S>) -> u64 {
     let Some(place) = span.extensions().get::<Place>().copied() else {
         return outside();
@@ -124,7 +126,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         let Some(place) = span.extensions().get::<Place>().copied() else {
             return;
         };
-        // Entered anew each time, so that the path counts how often it was.
+        // Entered again each time, so that the path counts the entries.
         let before = interface::set_context(place.outer);
         interface::scope_begin(place.name);
         if place.own == 0 {
@@ -143,7 +145,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
             };
             let left = entered.remove(at);
             match entered.get_mut(at) {
-                // Left before what was entered after it: that goes back further.
+                // A span entered later is still open: when it is left, it restores the path that
+                // this one replaced.
                 Some(above) => above.before = left.before,
                 None => drop(interface::set_context(left.before)),
             }

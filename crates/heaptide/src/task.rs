@@ -10,18 +10,18 @@ use std::task;
 #[derive(Debug, Clone, Copy)]
 struct Path {
     context: u64,
-    /// A scope to enter at the first poll; 0 afterwards, and where there is none.
+    /// A scope to enter at the first poll; 0 afterwards, or if there is none.
     enter: u32,
 }
 
-/// Gives the thread its own path back, and keeps the task's, also when the task panics.
+/// Restores the thread's own path and saves the task's, even if the task panics.
 struct Within<'a> {
     path: &'a mut Path,
     before: u64,
 }
 
 impl Path {
-    /// Does a step of the task with its path, and keeps what that has become.
+    /// Runs a step of the task with its path, and saves the path afterwards.
     #[inline]
     fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
         if !interface::loaded() {
@@ -44,8 +44,8 @@ impl Drop for Within<'_> {
 
 /// A future with a scope path of its own: [`InScope::in_scope`].
 ///
-/// Each poll has the path, on whichever thread it happens, and the thread has its own again after.
-/// Scopes that the future opens itself stay open across its awaits and end where it ends them.
+/// Each poll uses the path, on any thread, and then restores the thread's own. Scopes that the
+/// future itself opens stay open across its awaits until it closes them.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Scoped<F> {
@@ -60,16 +60,16 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> task::Poll<F::Output> {
         let (mut future, path) = parts(self);
         path.within(|| {
-            // It is there until the whole is dropped.
+            // The future exists until the whole is dropped.
             future.as_mut().as_pin_mut().map_or(task::Poll::Pending, |running| running.poll(task))
         })
     }
 }
 
-/// The parts of a pinned future: its inner one stays pinned, its path may be moved.
+/// Projects a pinned future: the inner future stays pinned, the path may be moved.
 fn parts<F>(scoped: Pin<&mut Scoped<F>>) -> (Pin<&mut Option<F>>, &mut Path) {
-    // SAFETY: `future` is never moved once it is pinned: it is replaced by `Pin::set` alone, and
-    // `Scoped` is neither packed nor `Unpin` where `F` is not.
+    // SAFETY: `future` is never moved once it is pinned: only `Pin::set` replaces it, and `Scoped`
+    // is neither packed nor `Unpin` unless `F` is.
     unsafe {
         let scoped = scoped.get_unchecked_mut();
         (Pin::new_unchecked(&mut scoped.future), &mut scoped.path)
@@ -77,9 +77,9 @@ fn parts<F>(scoped: Pin<&mut Scoped<F>>) -> (Pin<&mut Option<F>>, &mut Path) {
 }
 
 impl<F> Drop for Scoped<F> {
-    /// What the future owns is freed within its scope.
+    /// Frees the future's data within its scope.
     fn drop(&mut self) {
-        // SAFETY: it is not moved any more: after this its fields are dropped in place.
+        // SAFETY: it is not moved any more; afterwards its fields are dropped in place.
         let (mut future, path) = parts(unsafe { Pin::new_unchecked(self) });
         if future.is_some() {
             path.within(|| future.set(None));
@@ -95,7 +95,7 @@ impl<F> Drop for Scoped<F> {
 /// static FETCH: Name = Name::new("fetch");
 ///
 /// async fn fetch() -> usize {
-///     vec![0u8; 100].len() // allocated in `fetch`, on whichever thread it is polled
+///     vec![0u8; 100].len() // allocated in `fetch`, on any thread that polls it
 /// }
 ///
 /// let future = fetch().in_scope(&FETCH); // to be awaited, or given to an executor
@@ -105,14 +105,14 @@ impl<F> Drop for Scoped<F> {
 /// # assert_eq!(polled, std::task::Poll::Ready(100));
 /// ```
 pub trait InScope: Future + Sized {
-    /// The future in this scope, which is within the path of the caller now. The scope is entered
-    /// at the first poll, and counts as entered once.
+    /// Runs the future in this scope, inside the caller's current path. The scope is entered at the
+    /// first poll, and counts as entered once.
     fn in_scope(self, name: &Name) -> Scoped<Self> {
         let enter = if interface::loaded() { name.number() } else { 0 };
         Scoped { future: Some(self), path: Path { context: interface::context(), enter } }
     }
 
-    /// The future with this path, such as that of the task that starts it.
+    /// Runs the future with this path, for example that of the task that spawns it.
     ///
     /// ```
     /// use heaptide::{Context, InScope};

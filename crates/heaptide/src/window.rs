@@ -1,10 +1,10 @@
-//! Windows, marks and snapshots: moments and stretches of the whole process.
+//! Windows, marks and snapshots of the whole process.
 
 use crate::figures::Figures;
 use crate::interface;
 
-/// A named stretch of the whole process, all threads, with a peak of its own. It ends when it is
-/// dropped, on any thread. Windows may overlap; up to 64 can be open.
+/// A named interval of the whole process, with a peak of its own. Dropping it on any thread ends
+/// it. Windows may overlap; up to 64 can be open.
 ///
 /// ```
 /// let window = heaptide::Window::begin("event loop");
@@ -17,7 +17,7 @@ use crate::interface;
 #[must_use = "the window ends when it is dropped"]
 #[derive(Debug)]
 pub struct Window {
-    /// 0: there is none.
+    /// 0 if it could not be opened.
     number: u32,
 }
 
@@ -27,17 +27,17 @@ impl Window {
         Window { number: interface::window_begin(name) }
     }
 
-    /// Its number in the profile, from 1; 0 if it could not be opened.
+    /// Returns its number in the profile, from 1; 0 if it could not be opened.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its figures so far; none if it could not be opened.
+    /// Returns its counters so far; `None` if it could not be opened.
     pub fn figures(&self) -> Option<Figures> {
         interface::window_figures(self.number)
     }
 
-    /// Ends it, and tells its figures; none if it could not be opened.
+    /// Ends the window and returns its counters; `None` if it could not be opened.
     pub fn end(mut self) -> Option<Figures> {
         interface::window_end(std::mem::take(&mut self.number))
     }
@@ -51,7 +51,7 @@ impl Drop for Window {
     }
 }
 
-/// Puts a mark on the timeline.
+/// Records a mark: a named point in time.
 ///
 /// ```
 /// heaptide::mark("configuration read");
@@ -60,8 +60,8 @@ pub fn mark(name: &str) {
     interface::mark(name);
 }
 
-/// Writes a copy of the profile beside it, as it is now, and marks the timeline. The snapshot's
-/// number, from 1; none if it could not be written.
+/// Writes a copy of the current profile next to it, and records the time. Returns the number of the
+/// snapshot, from 1; `None` if it could not be written.
 ///
 /// ```
 /// if let Some(number) = heaptide::snapshot("after loading") {

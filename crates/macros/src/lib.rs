@@ -1,22 +1,22 @@
-//! `#[heaptide::limits(…)]`: limits on what a function may allocate, by feature `attribute` of the
-//! crate heaptide.
+//! `#[heaptide::limits(…)]`: limits on the allocations of a function, for the feature `attribute`
+//! of the crate heaptide.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-/// What may be limited: methods of `heaptide::Limits`.
+/// The limits: methods of `heaptide::Limits`.
 const LIMITS: [&str; 5] =
     ["allocations", "requested_bytes", "peak_bytes", "leaked_blocks", "leaked_bytes"];
 
-/// Limits what a function may allocate on its thread, as `heaptide::Limits` does.
+/// Limits the allocations of a function on its thread, like `heaptide::Limits`.
 ///
-/// The arguments are limits, `NAME = NUMBER` each, with a comma between: `allocations`,
+/// The arguments are limits of the form `NAME = NUMBER`, separated by commas: `allocations`,
 /// `requested_bytes`, `peak_bytes`, `leaked_blocks`, `leaked_bytes`. Without arguments the function
-/// may not allocate at all. It may return a value, but not be `async` or `const`.
+/// must not allocate at all. It may return a value, but must not be `async` or `const`.
 #[proc_macro_attribute]
 pub fn limits(arguments: TokenStream, function: TokenStream) -> TokenStream {
     match limited(arguments, function.clone()) {
         Ok(limited) => limited,
-        // The function stays, so that the error is the only one.
+        // Keep the function, so that there are no further errors.
         Err((span, message)) => {
             let mut all = compile_error(span, &message);
             all.extend(function);
@@ -27,7 +27,7 @@ pub fn limits(arguments: TokenStream, function: TokenStream) -> TokenStream {
 
 type Problem = (Span, String);
 
-/// The function with `::heaptide::Limits::new().…check(move || { body })` as its body.
+/// Returns the function with `::heaptide::Limits::new().…check(move || { body })` as its body.
 fn limited(arguments: TokenStream, function: TokenStream) -> Result<TokenStream, Problem> {
     let mut limits = parse(arguments)?;
     if limits.is_empty() {
@@ -75,7 +75,7 @@ fn limited(arguments: TokenStream, function: TokenStream) -> Result<TokenStream,
     Ok(tokens.into_iter().collect())
 }
 
-/// Names and numbers of `NAME = NUMBER, …`.
+/// Parses names and numbers in `NAME = NUMBER, …`.
 fn parse(arguments: TokenStream) -> Result<Vec<(Ident, TokenTree)>, Problem> {
     let mut limits: Vec<(Ident, TokenTree)> = Vec::new();
     let mut tokens = arguments.into_iter().peekable();
@@ -108,7 +108,7 @@ fn parse(arguments: TokenStream) -> Result<Vec<(Ident, TokenTree)>, Problem> {
     Ok(limits)
 }
 
-/// `::a::b`.
+/// Returns the tokens of `::a::b`.
 fn path(words: &[&str]) -> Vec<TokenTree> {
     let mut tokens = Vec::new();
     for word in words {
@@ -123,7 +123,7 @@ fn group(delimiter: Delimiter, tokens: TokenStream) -> TokenTree {
     Group::new(delimiter, tokens).into()
 }
 
-/// `::core::compile_error!{"message"}` at a place.
+/// Returns the tokens of `::core::compile_error!{"message"}` at a location.
 fn compile_error(span: Span, message: &str) -> TokenStream {
     let mut tokens = path(&["core", "compile_error"]);
     tokens.push(Punct::new('!', Spacing::Alone).into());

@@ -1,4 +1,4 @@
-//! The allocator of the process: where it is, and the usable sizes of its blocks.
+//! The allocator of the process: finds it, and reads the usable sizes of its blocks.
 
 use crate::intercept;
 use crate::next_symbol::{self, call_real, real};
@@ -15,10 +15,10 @@ real! {
     static NALLOCX = "nallocx", extern "C" fn(usize, i32) -> usize;
 }
 
-/// Finds the allocator, and intercepts it where its functions come before ours.
+/// Finds the allocator, and intercepts it if its functions precede ours.
 ///
-/// Errors: there is none, or it does not tell how large its blocks are (an allocator in front of
-/// libc's that lacks malloc_usable_size must not be asked by libc's).
+/// Errors: there is none, or it does not report the size of its blocks. (If an allocator in front
+/// of libc's lacks malloc_usable_size, libc's must not be called for its blocks.)
 pub fn find() -> Result<(), Unrecorded> {
     intercept::prepare();
     let found = (next_symbol::find(b"malloc\0"), next_symbol::find(b"malloc_usable_size\0"));
@@ -32,15 +32,15 @@ pub fn find() -> Result<(), Unrecorded> {
     if is_whole { Ok(()) } else { Err(Unrecorded::NoUsableSize) }
 }
 
-/// Whether the program runs under a valgrind tool that replaces the allocator: most do so by a
-/// library of their own beside valgrind's core.
+/// Returns whether the program runs under a valgrind tool that replaces the allocator; most do so
+/// with a separate library next to valgrind's core.
 pub fn is_under_valgrind() -> bool {
     let files = objects().map(file_name);
     let mut tools = files.filter_map(|file| file.strip_prefix(b"vgpreload_"));
     tools.any(|tool| !tool.starts_with(b"core"))
 }
 
-/// Whether the allocator is glibc's.
+/// Returns whether the allocator is glibc's.
 pub fn is_glibc() -> bool {
     HEADERS.load(Relaxed) != 0
 }
@@ -49,86 +49,88 @@ pub type Address = *mut u8;
 
 pub const NULL: Address = core::ptr::null_mut();
 
-/// The usable size of a block that the program hands back. Where there are headers they are read,
-/// even before they are trusted: malloc_usable_size may crash on an address that is no block, which
-/// the allocator's own free reports.
+/// Returns the usable size of a block that the program passes in. If there are headers, they are
+/// read even before they are trusted: malloc_usable_size may crash on an address that is no block,
+/// whereas the allocator's own free reports that.
 #[inline(always)]
 pub fn usable(block: Address) -> u64 {
     if has_headers() { usable_by_header(header(block)) } else { usable_by_call(block) }
 }
 
-/// Whether the allocator is glibc's, and no header was found wrong.
+/// Returns whether the allocator is glibc's, and no header was found wrong.
 #[inline(always)]
 fn has_headers() -> bool {
     let state = HEADERS.load(Relaxed);
     state == Headers::Trusted as u32 || state == Headers::Checking as u32
 }
 
-/// Whether glibc's block headers are.
+/// Returns whether glibc's block headers have been validated.
 #[inline(always)]
 pub fn headers_are_trusted() -> bool {
     HEADERS.load(Relaxed) == Headers::Trusted as u32
 }
 
-/// glibc's block header: the chunk's size in the word before the block, flags in its low bits.
+/// Reads glibc's block header: the chunk's size in the word before the block, with flags in its low
+/// bits.
 #[inline(always)]
 fn header(block: Address) -> u64 {
-    // SAFETY: a live block of glibc's, which has a header there.
+    // SAFETY: a live block of glibc has a header there.
     unsafe { *(block as *const u64).wrapping_sub(1) }
 }
 
 /// In a header: the chunk is a mapping, which has two words of overhead instead of one.
 const MAPPING: u64 = 2;
 
-/// The usable size of a block whose header is trusted and has none of these bits, `MAPPING` among
-/// them.
+/// Returns the usable size of a block if its header is trusted and has none of these bits, which
+/// must include `MAPPING`.
 #[inline(always)]
 fn usable_without(block: Address, bits: u64) -> Option<u64> {
     let size = header(block);
     (size & bits == 0).then_some((size & !7).wrapping_sub(8))
 }
 
-/// The usable size of a block whose header is trusted; none for a mapping.
+/// Returns the usable size of a block with a trusted header; `None` for a mapping.
 #[inline(always)]
 pub fn usable_unmapped(block: Address) -> Option<u64> {
     usable_without(block, MAPPING)
 }
 
-/// The same; none from [`MAYBE_UNMAPPED`] bytes on, the chunk's own word included. One comparison.
+/// Like `usable_unmapped`, with one comparison; `None` from [`MAYBE_UNMAPPED`] bytes on, including
+/// the chunk's header.
 #[inline(always)]
 pub fn usable_below_maybe_unmapped(block: Address) -> Option<u64> {
     usable_without(block, !(MAYBE_UNMAPPED - 1) | MAPPING)
 }
 
-/// Whether an address is aligned as glibc's blocks are.
+/// Returns whether an address has the alignment of glibc's blocks.
 #[inline(always)]
 pub fn is_aligned(address: Address) -> bool {
     (address as usize).is_multiple_of(16)
 }
 
-/// Whether the allocator cannot have given a block at this address.
+/// Returns whether the allocator cannot have returned a block at this address.
 #[inline(always)]
 pub fn is_no_block(address: Address) -> bool {
     has_headers() && !is_aligned(address)
 }
 
-/// The usable size by a block's header, once headers are trusted.
+/// Returns the usable size from a block's header, once headers are trusted.
 #[inline(always)]
 fn trusted_header(block: Address) -> Option<u64> {
     headers_are_trusted().then(|| usable_by_header(header(block)))
 }
 
-/// The usable size in a header.
+/// Returns the usable size from a header.
 #[inline(always)]
 fn usable_by_header(size: u64) -> u64 {
     (size & !7).wrapping_sub(8 + ((size & MAPPING) << 2))
 }
 
-/// glibc's malloc_usable_size is a look at the chunk's header; doing that here saves two calls an
-/// event. It is done only once the two have agreed on this many blocks of this very process.
+/// glibc's malloc_usable_size only reads the chunk's header; reading it here saves two calls per
+/// event. This is done once both have agreed on this many blocks in this process.
 const AGREEMENTS: u32 = 64;
 
-/// New → Checking → Trusted or Refused.
+/// The state changes from New to Checking to Trusted or Refused.
 enum Headers {
     Checking = 1,
     Trusted = 2,
@@ -153,8 +155,8 @@ fn usable_by_call(block: Address) -> u64 {
     asked
 }
 
-/// The usable size of a new block. tcmalloc says 0 until it has set itself up, and the right size
-/// later: what it will say is what it would give for the request.
+/// Returns the usable size of a new block. tcmalloc returns 0 until it is initialized, and the
+/// right size later; that equals the size that it would return for the request.
 #[inline(always)]
 pub fn usable_new(block: Address, requested: u64) -> u64 {
     match trusted_header(block) {

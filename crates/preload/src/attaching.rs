@@ -1,10 +1,9 @@
-//! A command attaches to a program that runs: it has the program load this library and call
-//! [`heaptide_attach`], which prepares a recording. Then it stops all threads, writes what is to
-//! change in code, and lets the recording begin by the word of the recorder's state. To detach, it
-//! stops them again while none is in the recorder, and wipes the state.
+//! Support for a command that attaches to a running program: it loads this library and calls
+//! [`heaptide_attach`], which prepares a recording. Then it stops all threads, patches code, and
+//! starts the recording by setting the recorder's state. To detach, it stops the threads again
+//! while none is in the recorder, and clears the state.
 //!
-//! Nothing of what the command does leaves the program in a state that it could not run on in,
-//! should the command die.
+//! The program can continue to run even if the command dies at any point.
 
 use crate::attachment::{self, NOWHERE, heaptide_attachment};
 use crate::hooks::NAMES;
@@ -21,13 +20,13 @@ use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::tls::{thread_pointer, tls};
 use heaptide_recorder::sys::{kernel, memory, wiped};
 
-/// Prepares a recording. `settings` are `NAME=VALUE`, each ended by a zero byte, as the environment
-/// has them.
+/// Prepares a recording. `settings` are `NAME=VALUE` strings, each followed by a zero byte, like in
+/// the environment.
 ///
-/// Called by a command only, while nothing is recorded.
+/// Called only by a command, while nothing is recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
-    // SAFETY: the command wrote them before it called.
+    // SAFETY: the command wrote them before the call.
     let settings = unsafe { core::slice::from_raw_parts(settings, bytes) };
     attachment::link().store(LINK_ATTACHED, Release);
     attachment::collect_changes(true);
@@ -48,25 +47,25 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
     describe(outcome, errno);
 }
 
-/// Gives back the memory of a recording whose state the command has wiped.
+/// Frees the memory of a recording whose state the command has cleared.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_release() {
-    // SAFETY: this thread is the one in which the command calls.
+    // SAFETY: this is the thread in which the command makes calls.
     let shared = unsafe { heaptide_attachment.get() };
     for memory in &mut shared.released {
         let Memory { address, bytes } = core::mem::replace(memory, NOWHERE);
         if bytes > 0 {
-            // SAFETY: mappings of the recorder's. The command has wiped all that referred to it,
+            // SAFETY: mappings of the recorder. The command has cleared all references to them,
             // while no thread was in this library.
             unsafe { kernel::unmap(address as *mut u8, bytes as usize) };
         }
     }
 }
 
-/// Notes for the command where everything is.
+/// Stores the addresses of everything that the command needs.
 fn describe(outcome: u32, errno: i32) {
     let p = process();
-    // SAFETY: this thread is the one in which the command calls.
+    // SAFETY: this is the thread in which the command makes calls.
     let shared = unsafe { heaptide_attachment.get() };
     shared.state_at = &raw const p.state as u64;
     shared.thread_offset = (&raw const *tls() as u64).wrapping_sub(thread_pointer());

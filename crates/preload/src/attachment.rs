@@ -1,4 +1,4 @@
-//! What a command that attached to a program that runs knows of this library: one static, which the
+//! The state shared with a command that attached to a running program: one static, which the
 //! command reads and writes while it has stopped the program's threads.
 
 use core::cell::UnsafeCell;
@@ -19,25 +19,26 @@ use heaptide_relocate::JUMP_BYTES;
 pub struct Shared(UnsafeCell<Attachment>);
 
 impl Shared {
-    /// Returns what is shared.
+    /// Returns the shared state.
     ///
     /// # Safety
-    /// The calling thread is the one in which the command calls, and has no other reference to it.
+    /// The calling thread is the one in which the command makes calls, and has no other reference
+    /// to it.
     #[allow(clippy::mut_from_ref, reason = "it is the caller's to have one")]
     pub unsafe fn get(&self) -> &mut Attachment {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { &mut *self.0.get() }
     }
 }
 
-// SAFETY: one thread writes at a time, the one in which a command calls; the command itself writes
-// while all threads are stopped. Others read `link` only, atomically.
+// SAFETY: one thread writes at a time, the one in which a command makes calls; the command itself
+// writes while all threads are stopped. Other threads read only `link`, atomically.
 unsafe impl Sync for Shared {}
 
-/// No memory.
+/// An empty range of memory.
 pub const NOWHERE: Memory = Memory { address: 0, bytes: 0 };
 
-/// What the command knows of this library.
+/// The state shared with the command.
 #[unsafe(no_mangle)]
 #[used]
 #[allow(non_upper_case_globals, reason = "its name for the command")]
@@ -61,21 +62,22 @@ pub static heaptide_attachment: Shared = Shared(UnsafeCell::new(Attachment {
     changes: [Change { address: 0, before: [0; 8], after: [0; 8] }; CHANGES_MAX],
 }));
 
-/// Whether changes of code are collected for the command.
+/// Whether code changes are collected for the command.
 static IS_COLLECTING: AtomicBool = AtomicBool::new(false);
 
-/// How the library came into the program: a `LINK_` constant.
+/// Returns how the library was loaded into the program: a `LINK_` constant.
 pub fn link() -> &'static AtomicU32 {
-    // SAFETY: a word of a static, which is read atomically.
+    // SAFETY: a word of a static, read atomically.
     unsafe { AtomicU32::from_ptr(&raw mut (*heaptide_attachment.0.get()).link) }
 }
 
-/// Whether the library was loaded into a program that ran.
+/// Returns whether the library was loaded into a running program.
 pub fn is_attached() -> bool {
     link().load(Relaxed) != LINK_PRELOADED
 }
 
-/// Whether a command that attached wants a recording; none if the library was preloaded.
+/// Returns whether a command that attached requests a recording; `None` if the library was
+/// preloaded.
 pub fn is_wanted() -> Option<bool> {
     match link().load(Acquire) {
         LINK_PRELOADED => None,
@@ -83,21 +85,22 @@ pub fn is_wanted() -> Option<bool> {
     }
 }
 
-/// Whether changes of code are collected for the command, which makes them while no thread runs.
+/// Returns whether code changes are collected for the command, which makes them while no thread
+/// runs.
 pub fn is_collecting() -> bool {
     IS_COLLECTING.load(Relaxed)
 }
 
-/// Begins or ends to collect them.
+/// Starts or stops to collect code changes.
 pub fn collect_changes(on: bool) {
     IS_COLLECTING.store(on, Relaxed);
 }
 
-/// Collects changes: where, what is there, what is to be there. Returns false if there is no room.
+/// Collects a code change: address, current bytes, new bytes. Returns false if there is no space.
 pub fn collect(
     changes: impl Iterator<Item = (u64, [u8; JUMP_BYTES], [u8; JUMP_BYTES])> + Clone,
 ) -> bool {
-    // SAFETY: this thread is the one in which the command calls.
+    // SAFETY: this is the thread in which the command makes calls.
     let shared = unsafe { heaptide_attachment.get() };
     let first = shared.changes_count as usize;
     let count = changes.clone().count();

@@ -1,5 +1,5 @@
-//! Functions that allocate nothing but change what the recorder knows: code that comes and goes,
-//! threads that get names, processes that confine themselves, change their rights, or end.
+//! Hooks of functions that allocate nothing but affect the recorder: loading and unloading code,
+//! names of threads, and processes that confine themselves, change their privileges, or end.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
@@ -18,7 +18,7 @@ use heaptide_recorder::sys::arch::numbers;
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
 
-/// The caller's RUNPATH counts.
+/// The caller's RUNPATH applies.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen() {
@@ -37,15 +37,15 @@ extern "C" fn before_dlopen() -> usize {
     }
 }
 
-/// With `RTLD_NEXT` the caller counts.
+/// With `RTLD_NEXT` the result depends on the caller.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym() {
     arch::jump_after!(before_dlsym)
 }
 
-/// The program is about to find functions in what it has loaded: those of allocators are
-/// intercepted before.
+/// The program is about to look up functions in what it has loaded: allocators are intercepted
+/// before that.
 extern "C" fn before_dlsym() -> usize {
     real! {
         static REAL = "dlsym", ();
@@ -118,7 +118,7 @@ pub extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) 
         trace_extents::stop_clock();
     }
     let status = confine(operation == PR_SET_SECCOMP, a == SECCOMP_MODE_STRICT, || {
-        // It takes as many arguments as the operation has.
+        // The number of arguments depends on the operation.
         call_real!(REAL, (operation, a, b, c, d), -1)
     });
     if operation == PR_SET_NAME && status == 0 && process().state() == State::Active {
@@ -127,7 +127,7 @@ pub extern "C" fn prctl(operation: i32, a: usize, b: usize, c: usize, d: usize) 
     status
 }
 
-/// Looks for the calls that matter here, and jumps.
+/// Checks for relevant calls, and jumps.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() {
@@ -138,7 +138,7 @@ real! {
     static REAL_SYSCALL = "syscall", extern "C" fn(usize, usize, usize, usize) -> isize;
 }
 
-/// Calls by which a process loses rights or the way to files.
+/// Calls with which a process loses privileges or access to files.
 const DEPARTING: [usize; 14] = [
     numbers::SETUID,
     numbers::SETGID,
@@ -155,10 +155,10 @@ const DEPARTING: [usize; 14] = [
     numbers::UNSHARE,
     numbers::SETNS,
 ];
-/// Calls from here on are of no interest.
+/// Calls with larger numbers are irrelevant.
 const SYSCALLS: usize = 384;
 
-/// A bit for each call that is of interest.
+/// A bit for each relevant call.
 static WATCHED: [u64; SYSCALLS / 64] = {
     let mut bits = [0u64; SYSCALLS / 64];
     let mut at = 0;
@@ -176,7 +176,7 @@ static WATCHED: [u64; SYSCALLS / 64] = {
     bits
 };
 
-/// Where to go for a call, with its arguments.
+/// Returns the address to jump to for a call, with its arguments.
 extern "C" fn before_syscall(number: usize) -> usize {
     match number {
         numbers::SECCOMP => return seccomp_by_syscall as *const () as usize,
@@ -205,7 +205,8 @@ extern "C" fn seccomp_by_syscall(number: usize, mode: usize, flags: usize, with:
     confine(confines, strict, || call_real!(REAL_SYSCALL, (number, mode, flags, with), -1))
 }
 
-/// Does what confines the process, unless it fails: programs try out whether they could.
+/// Makes a call that confines the process, and reverts the preparation if it fails: programs try
+/// whether they could.
 fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl FnOnce() -> T) -> T {
     let before = confines.then(|| confinement::begin(strict));
     let status = call();
@@ -233,8 +234,8 @@ ending!(_exit);
 ending!(_Exit);
 ending!(quick_exit);
 
-/// The process is about to lose the right or the way to its recording: a forked child makes its
-/// profile before, and one that has a profile opens it.
+/// The process is about to lose permission for or access to its recording: a forked child creates
+/// its profile before that, and a process with a profile opens it.
 fn departs() {
     let p = process();
     start_early::<Preload>();
@@ -243,7 +244,7 @@ fn departs() {
     }
 }
 
-/// Calls that may take the way to the profile from us.
+/// Calls after which the profile may be inaccessible.
 macro_rules! departing {
     ($($name:ident)*) => {
         $(
@@ -253,7 +254,7 @@ macro_rules! departing {
                     static REAL = stringify!($name), extern "C" fn(usize, usize, usize) -> i32;
                 }
                 departs();
-                // Surplus arguments are ignored.
+                // Additional arguments are ignored.
                 call_real!(REAL, (a, b, c), -1)
             }
         )*

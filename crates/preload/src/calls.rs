@@ -1,5 +1,5 @@
-//! The shapes of the calls that allocate and free: enter, real call, record; or record, real call,
-//! for a free. Nested calls go through uncounted, so that the outermost operation is one event.
+//! The steps of allocating and freeing calls: enter, real call, record; or for a free, record, real
+//! call. Nested calls are forwarded uncounted, so that the outermost operation is one event.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL, is_no_block, usable, usable_new};
@@ -22,16 +22,16 @@ real! {
     static REAL_NEW_ARRAY_ALIGNED = "_ZnamSt11align_val_t", ();
 }
 
-/// There is no memory.
+/// Out of memory.
 pub const ENOMEM: i32 = 12;
 
-/// The common shape: enter, call, record.
+/// An allocation: enter, call, record.
 #[inline(always)]
 pub fn allocate(kind: Call, requested: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     allocate_or(kind, requested, entry, &call, &call)
 }
 
-/// The same with another way for a nested call.
+/// Like `allocate`, with a different function for a nested call.
 #[inline(always)]
 pub fn allocate_or(
     kind: Call,
@@ -51,7 +51,7 @@ pub fn allocate_or(
     block
 }
 
-/// What the real function gave for a request; null where it failed.
+/// Records the result of the real function for a request; null means that it failed.
 #[inline(always)]
 pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
     if block.is_null() {
@@ -76,11 +76,11 @@ pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
 #[inline(never)]
 pub fn allocated(inside: &mut Inside, block: Address, requested: u64) {
     let usable = usable_new(block, requested);
-    // A size that overflowed in an allocator that gives a block all the same.
+    // The requested size overflowed, but the allocator returned a block.
     dispatch::allocated(inside, block, requested.min(usable), usable);
 }
 
-/// The shape of a reallocation: enter, forget the old block, call, record.
+/// A reallocation: enter, remove the old block, call, record.
 #[inline(always)]
 pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Address) -> Address {
     if old.is_null() {
@@ -107,7 +107,8 @@ pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Ad
     block
 }
 
-/// By a signal handler or the allocator itself: the new block is nobody's, the old one is settled.
+/// A reallocation in a signal handler or in the allocator itself: the new block is not recorded,
+/// the old one ends.
 #[cold]
 fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
     let moving = record::MovingNested::begin(old, usable);
@@ -116,7 +117,7 @@ fn reallocate_nested(old: Address, call: impl FnOnce() -> Address) -> Address {
     block
 }
 
-/// The shape of a free: enter, record, call.
+/// A free: enter, record, call.
 #[inline(always)]
 pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     if block.is_null() {
@@ -129,14 +130,14 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     call();
 }
 
-/// A block is about to be freed.
+/// Records that a block is about to be freed.
 #[inline(always)]
 pub fn release_inside(mut inside: Inside, block: Address) {
     inside.lane().renew_limits();
     match fast_path::freed::<Preload>(inside.lane(), block) {
         Done::Counted => {}
         Done::NotifyMonitors => monitors::notify_freed::<Preload>(inside.lane(), block),
-        // The allocator is about to end the program.
+        // The allocator is about to abort the program.
         _ if is_no_block(block) => {}
         _ => {
             trace::capture_free(&mut inside);
@@ -145,16 +146,16 @@ pub fn release_inside(mut inside: Inside, block: Address) {
     }
 }
 
-/// A block of this alignment, by posix_memalign.
+/// Allocates a block of this alignment with posix_memalign.
 pub fn aligned(alignment: usize, size: usize) -> Address {
     let mut block = NULL;
     let status = call_real!(REAL_POSIX_MEMALIGN, (&mut block, alignment, size), ENOMEM);
     if status == 0 { block } else { NULL }
 }
 
-/// Whether the caller is a real throwing operator new: it only runs after a failure that was
-/// counted, to ask again and then throw. Or that form of new[] has asked the one of new in our
-/// place, by a jump.
+/// Returns whether the caller is a real throwing operator new, which only runs after a counted
+/// failure, to retry and then throw; or that form of new[], which has called that of new through
+/// our hook, by a jump.
 #[cold]
 fn is_retry(entry: Entry) -> bool {
     let forms = [&REAL_NEW, &REAL_NEW_ARRAY, &REAL_NEW_ALIGNED, &REAL_NEW_ARRAY_ALIGNED];
@@ -162,7 +163,7 @@ fn is_retry(entry: Entry) -> bool {
     again || forms.iter().any(|form| form.holds(entry.caller()))
 }
 
-/// The real operator new[] that follows a failure asks operator new with this stack pointer.
+/// The real operator new[] retries after a failure by calling operator new with this stack pointer.
 pub fn expect_retry(sp: u64) {
     tls().retry_sp.set(sp);
 }

@@ -1,5 +1,5 @@
-//! A program that confines itself by seccomp may be killed for a system call that it does not make:
-//! from then on the recorder makes none.
+//! Support for programs that confine themselves with seccomp: a system call that they do not make
+//! themselves may kill them, so the recorder makes none from then on.
 
 use crate::Preload;
 use core::sync::atomic::Ordering::Relaxed;
@@ -10,17 +10,18 @@ use heaptide_recorder::store::profile;
 use heaptide_recorder::sys::confined::{CONFINED, NO_COUNTER};
 use heaptide_recorder::sys::memory;
 
-/// Room in the profile that is taken before, for all that comes after: bytes.
+/// Bytes to reserve in the profile for everything after the confinement.
 const AHEAD: u64 = 4 << 20;
 
-/// How things were before.
+/// The state before the confinement.
 pub struct Before {
     confined: u32,
     no_counter: bool,
     clock: u32,
 }
 
-/// The program is about to confine itself. `strict`: not even memory can be mapped afterwards.
+/// Prepares for the confinement of the program. `strict`: not even mapping memory is allowed
+/// afterwards.
 pub fn begin(strict: bool) -> Before {
     let p = process();
     let before = Before {
@@ -28,14 +29,14 @@ pub fn begin(strict: bool) -> Before {
         no_counter: NO_COUNTER.load(Relaxed),
         clock: trace_extents::clock(),
     };
-    start_early::<Preload>(); // a forked child, which could not make its profile later
+    start_early::<Preload>(); // a forked child could not create its profile later
     if p.state() == State::Active {
         profile::reserve_ahead(p, AHEAD);
         memory::prepare_ahead();
         threads::learn_stack::<Preload>();
     }
     if strict {
-        NO_COUNTER.store(true, Relaxed); // older kernels forbid it with all else
+        NO_COUNTER.store(true, Relaxed); // older kernels forbid it together with everything else
         trace_extents::stop_clock();
     }
     CONFINED.fetch_max(if strict { 2 } else { 1 }, Relaxed);
@@ -43,7 +44,7 @@ pub fn begin(strict: bool) -> Before {
 }
 
 impl Before {
-    /// It could not: programs try out whether they could.
+    /// Reverts the preparation after a failure: programs try whether they could.
     pub fn take_back(self) {
         CONFINED.store(self.confined, Relaxed);
         NO_COUNTER.store(self.no_counter, Relaxed);

@@ -1,14 +1,15 @@
-//! Programs that this one starts by exec or spawn: they are recorded like it, whatever has become
-//! of the environment that it hands them, and those that cannot be are counted.
+//! Programs started by exec or spawn: they are recorded, too, regardless of the environment that
+//! they receive, and those that cannot be recorded are counted.
 //!
-//! A program may clear its environment, or start another one with an environment made anew. What
-//! the recorder needs was kept when it started ([`heaptide_recorder::sys::options`]) and is added
-//! to what is handed over. Where the recorder would do harm (a sanitizer's runtime refuses to start
-//! behind it, the loader complains of a library that it cannot read) it is taken out instead. A
-//! program that a command attached to has it from that command, as long as it is recorded.
+//! A program may clear its environment, or start another one with a new environment. The recorder's
+//! settings were saved when it started ([`heaptide_recorder::sys::options`]) and are added to the
+//! environment. If the recorder would break the new program (a sanitizer's runtime refuses to start
+//! after it, or the loader reports a library that it cannot read), its settings are removed
+//! instead. For a program that a command attached to, the settings come from that command, as long
+//! as it is recorded.
 //!
-//! All of it is done without allocating, also in a child of vfork, which shares the memory of its
-//! parent: what is built for an exec that succeeds there is used again by the parent's thread.
+//! This does not allocate, also in a child of vfork, which shares the memory of its parent: after a
+//! successful exec there, the parent's thread reuses the memory.
 
 use crate::attachment;
 use crate::exec_target::{self, Room};
@@ -25,32 +26,32 @@ use heaptide_recorder::sys::options::{
 use heaptide_recorder::sys::text::Text;
 use heaptide_recorder::sys::tls::tls;
 
-/// Strings, of which the last is followed by null.
+/// Strings, followed by null.
 pub type Strings = *const *const c_char;
 
-/// The file that is to be executed.
+/// The file to execute.
 pub enum Target<'a> {
     /// A path.
     Path(&'a CStr),
-    /// A name to be looked for in `PATH`, unless it is a path.
+    /// A name to look up in `PATH`, unless it is a path.
     Name(&'a CStr, Option<&'a [u8]>),
     /// An open file.
     Open(Fd),
-    /// Not known here.
+    /// Unknown.
     Unknown,
 }
 
-/// Variables of the recorder that are looked for in an environment.
+/// The most variables of the recorder to look for in an environment.
 const VARIABLES_MAX: usize = 32;
-/// Words that an environment may get longer by: these variables, two more, and the end.
+/// The most words to add to an environment: these variables, two more, and the end.
 const ADDED_MAX: usize = VARIABLES_MAX + 3;
-/// Bytes of a program's path that are noted, and a zero byte.
+/// Bytes of a program's path to store, and a zero byte.
 const NAME_MAX: usize = UNRECORDED_PATH + 1;
-/// Rights of faccessat.
+/// The access mode of faccessat.
 const MAY_READ: usize = 4;
 const MAY_CREATE_IN: usize = 3;
 
-/// What is handed to a program that is about to be started.
+/// The data for a program that is about to be started.
 pub struct Plan {
     /// Its environment.
     pub environment: Strings,
@@ -59,21 +60,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For a program with this environment.
+    /// Plans the start of a program with this environment.
     ///
     /// # Safety
-    /// `environment` is one as execve takes it.
+    /// `environment` is valid for execve.
     pub unsafe fn new(target: &Target<'_>, environment: Strings) -> Plan {
-        // SAFETY: as promised.
+        // SAFETY: the caller's contract.
         let plan = unsafe { Plan::made(target, environment) };
         plan.unwrap_or(Plan { environment, memory: None, unrecorded: None })
     }
 
-    /// None if the recorder has no say.
+    /// Returns `None` if nothing has to change.
     unsafe fn made(target: &Target<'_>, environment: Strings) -> Option<Plan> {
         let options = Options::known().filter(|options| options.is_wanted())?;
         let handed_on = &options.handed_on;
-        // Without a library to load, programs that an attached one starts are counted only.
+        // Without a library to preload, programs started by an attached one are only counted.
         let is_of_concern = match attachment::is_wanted() {
             None => !handed_on.preload.is_empty(),
             Some(is_wanted) => is_wanted && process().state() != State::Off,
@@ -82,7 +83,7 @@ impl Plan {
         if !is_of_concern || !is_whole || !confined::may_call() {
             return None;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         let given = unsafe { Given::read(environment, options) };
         if given.is_settled {
             return None;
@@ -94,7 +95,7 @@ impl Plan {
             name(target, room, program);
             count_unrecorded(why, program.bytes());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         let environment = unsafe { given.completed(&mut memory, unrecorded, handed_on) };
         Some(Plan { environment, memory: Some(memory), unrecorded })
     }
@@ -107,7 +108,7 @@ impl Plan {
         self.ended();
     }
 
-    /// The program was started, and this one goes on.
+    /// The program was started, and this one continues.
     pub fn ended(self) {
         if let Some(memory) = self.memory {
             memory.release();
@@ -115,8 +116,8 @@ impl Plan {
     }
 }
 
-/// Notes the path of a program, or the name by which it is looked for: the end of it, if it is
-/// long.
+/// Stores the path of a program, or the name with which it is looked up; only the end of a long
+/// one.
 fn name(target: &Target<'_>, room: &mut Room, program: &mut Text<NAME_MAX>) {
     let path = match target {
         Target::Path(file) => file.to_bytes(),
@@ -128,7 +129,7 @@ fn name(target: &Target<'_>, room: &mut Room, program: &mut Text<NAME_MAX>) {
     program.push(&path[path.len().saturating_sub(UNRECORDED_PATH)..]);
 }
 
-/// Why the program will not be recorded.
+/// Returns why the program will not be recorded.
 fn obstacle(
     memory: &mut Memory,
     target: &Target<'_>,
@@ -150,7 +151,7 @@ fn obstacle(
     kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given))
 }
 
-/// The same of the recorder's own files.
+/// Returns why the program cannot be recorded because of the recorder's own files.
 fn obstacle_to_recording(
     path: &mut Text<PATH_MAX>,
     handed_on: &HandedOn,
@@ -168,7 +169,7 @@ fn obstacle_to_recording(
         .then_some(UnrecordedChild::NoRight)
 }
 
-/// The file of a name, found as execvp does.
+/// Returns the file of a name, found like by execvp.
 fn find<'a>(name: &[u8], search: Option<&[u8]>, path: &'a mut Text<PATH_MAX>) -> Option<Path<'a>> {
     const MAY_EXECUTE: usize = 1;
     const DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -184,26 +185,26 @@ fn find<'a>(name: &[u8], search: Option<&[u8]>, path: &'a mut Text<PATH_MAX>) ->
     if found { path.path() } else { None }
 }
 
-/// An environment that a program is given, and what of the recorder's is in it.
+/// The environment for a program, and the recorder's settings in it.
 struct Given<'a> {
     environment: Strings,
     count: usize,
-    /// The program is not to be recorded (`HEAPTIDE_MODE=off`), or a `heaptide run` inside this one
-    /// has made the environment.
+    /// The program must not be changed: it is not to be recorded (`HEAPTIDE_MODE=off`), or a
+    /// `heaptide run` inside of this one has created the environment.
     is_settled: bool,
-    /// `LD_PRELOAD`: the place of the entry that counts, and its value.
+    /// `LD_PRELOAD`: the index of the effective entry, and its value.
     preload: Option<(usize, &'a [u8])>,
-    /// The place of `HEAPTIDE_OUTPUT`, and whether it is the relative path that this program was
-    /// started with.
+    /// The index of `HEAPTIDE_OUTPUT`, and whether it is the relative path with which this program
+    /// was started.
     output: Option<usize>,
     output_is_relative: bool,
-    /// Which of the variables that are handed on are there, by their order.
+    /// Which of the inherited variables exist, as bits in their order.
     variables: u32,
 }
 
 impl<'a> Given<'a> {
     /// # Safety
-    /// `environment` is one as execve takes it, for as long as this lives.
+    /// `environment` is valid for execve during the lifetime of the result.
     unsafe fn read(environment: Strings, options: &Options) -> Given<'a> {
         let mut given = Given {
             environment,
@@ -214,7 +215,7 @@ impl<'a> Given<'a> {
             output_is_relative: false,
             variables: 0,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         while let Some(entry) = unsafe { given.entry(given.count) } {
             given.note(entry, options);
             given.count += 1;
@@ -228,7 +229,7 @@ impl<'a> Given<'a> {
         if self.environment.is_null() {
             return None;
         }
-        // SAFETY: as the caller promises; entries are strings.
+        // SAFETY: the caller's contract; entries are strings.
         unsafe {
             let entry = *self.environment.add(index);
             (!entry.is_null()).then(|| CStr::from_ptr(entry).to_bytes())
@@ -237,7 +238,7 @@ impl<'a> Given<'a> {
 
     fn note(&mut self, entry: &'a [u8], options: &Options) {
         if let Some(value) = entry.strip_prefix(b"LD_PRELOAD=") {
-            self.preload = Some((self.count, value)); // of several the last one counts
+            self.preload = Some((self.count, value)); // of several, the last one is effective
         }
         if !entry.starts_with(PREFIX.as_bytes()) {
             return;
@@ -257,17 +258,17 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Bytes for a new environment: words and two strings.
+    /// Returns the bytes of a new environment: words and two strings.
     fn room_needed(&self, handed_on: &HandedOn) -> usize {
         let words = (self.count + ADDED_MAX) * size_of::<usize>();
         let preload = self.preload.map_or(0, |(_, value)| value.len());
         words + PRELOAD.len() + preload + handed_on.preload.bytes().len() + OUTPUT.len() + PATH_MAX
     }
 
-    /// The environment with what is missing for the recorder, or without its library.
+    /// Returns the environment with the recorder's missing settings, or without its library.
     ///
     /// # Safety
-    /// The environment that was read is as it was.
+    /// The environment has not changed since it was read.
     unsafe fn completed(
         &self,
         memory: &mut Memory,
@@ -280,14 +281,14 @@ impl<'a> Given<'a> {
             .is_some_and(|(_, value)| value.split(|&b| is_separator(b)).any(is_recorder));
         let mut new = Words::new(memory, self.count + ADDED_MAX);
         match unrecorded {
-            // Neither loads the library, nor complains of it.
+            // These neither load the library nor report an error about it.
             Some(Static | SetUserId) => return self.environment,
             Some(_) if !loads => return self.environment,
             Some(_) => {
                 let rest = |entry: &&[u8]| !is_ours(entry, handed_on);
                 let value = self.preload.map_or(&b""[..], |(_, value)| value);
                 new.preload(b"", value.split(|&b| is_separator(b)).filter(rest));
-                // SAFETY: as promised.
+                // SAFETY: the caller's contract.
                 unsafe { self.copy_to(&mut new) };
             }
             None => {
@@ -303,7 +304,7 @@ impl<'a> Given<'a> {
                 if output && let Some(directory) = profile::known_directory() {
                     new.output(directory.bytes());
                 }
-                // SAFETY: as promised.
+                // SAFETY: the caller's contract.
                 unsafe { self.copy_to(&mut new) };
                 self.missing(handed_on).for_each(|variable| new.push(variable.as_ptr()));
             }
@@ -311,8 +312,8 @@ impl<'a> Given<'a> {
         new.finish()
     }
 
-    /// Variables that are handed on and not there, `HEAPTIDE_OUTPUT` apart; each is followed by a
-    /// zero byte.
+    /// Returns missing inherited variables, except `HEAPTIDE_OUTPUT`; each is followed by a zero
+    /// byte.
     fn missing<'v>(&self, handed_on: &'v HandedOn) -> impl Iterator<Item = &'v [u8]> {
         let there = self.variables;
         let variables = handed_on.variables.bytes().split(|&b| b == 0).take(VARIABLES_MAX);
@@ -321,14 +322,14 @@ impl<'a> Given<'a> {
     }
 
     /// # Safety
-    /// The environment that was read is as it was.
+    /// The environment has not changed since it was read.
     unsafe fn copy_to(&self, new: &mut Words) {
         for index in 0..self.count {
             let is_preload = self.preload.is_some_and(|(at, _)| at == index);
             let replaced =
                 is_preload && new.has_preload || new.has_output && self.output == Some(index);
             if !replaced {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller's contract.
                 new.push(unsafe { *self.environment.add(index) as *const u8 });
             }
         }
@@ -337,20 +338,20 @@ impl<'a> Given<'a> {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=\0";
 const OUTPUT: &[u8] = b"HEAPTIDE_OUTPUT=";
-/// What a `heaptide run` changed of the environment, in its own words.
+/// The changes of a `heaptide run` to the environment, in its own format.
 const RUN: &[u8] = b"HEAPTIDE_RUN=";
 
 fn name_of(entry: &[u8]) -> &[u8] {
     entry.split(|&b| b == b'=').next().unwrap_or(entry)
 }
 
-/// Whether an entry of `LD_PRELOAD` is the recorder's, or one of its monitors'.
+/// Returns whether an entry of `LD_PRELOAD` is the recorder's, or that of one of its monitors.
 fn is_ours(entry: &[u8], handed_on: &HandedOn) -> bool {
     let mut ours = handed_on.preload.bytes().split(|&b| is_separator(b));
     is_recorder(entry) || ours.any(|own| file_of(own) == file_of(entry))
 }
 
-/// An environment that is being made: words from the front, strings behind them.
+/// An environment under construction: words at the start, strings after them.
 struct Words {
     start: *mut *const u8,
     count: usize,
@@ -360,7 +361,7 @@ struct Words {
 }
 
 impl Words {
-    /// In memory that has room for all that is to come ([`Given::room_needed`]).
+    /// Creates it in memory with space for everything ([`Given::room_needed`]).
     fn new(memory: &mut Memory, most: usize) -> Words {
         let start = memory.rest() as *mut *const u8;
         let text = start.wrapping_add(most) as *mut u8;
@@ -368,12 +369,12 @@ impl Words {
     }
 
     fn push(&mut self, entry: *const u8) {
-        // SAFETY: there is room for as many words as there may be.
+        // SAFETY: there is space for the maximal number of words.
         unsafe { *self.start.add(self.count) = entry };
         self.count += 1;
     }
 
-    /// Adds `LD_PRELOAD` of `first` and `rest`; none if there is nothing to load.
+    /// Adds `LD_PRELOAD` with `first` and `rest`; adds nothing if there is nothing to load.
     fn preload<'e>(&mut self, first: &[u8], rest: impl Iterator<Item = &'e [u8]>) {
         let entry = self.text;
         self.append(&PRELOAD[..PRELOAD.len() - 1]);
@@ -401,7 +402,7 @@ impl Words {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        // SAFETY: there is room for both strings.
+        // SAFETY: there is space for both strings.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.text, bytes.len());
             self.text = self.text.add(bytes.len());
@@ -414,26 +415,26 @@ impl Words {
     }
 }
 
-/// A thread's memory for this. It is kept for the next time: of an exec that succeeds in a child of
-/// vfork nobody could give it back.
+/// A thread's memory for this. It is kept for reuse, because after a successful exec in a child of
+/// vfork nothing could free it.
 struct Memory {
     start: *mut Head,
     is_kept: bool,
 }
 
-/// What lies in front of the words.
+/// The header before the words.
 struct Head {
     bytes: usize,
     /// The thread that uses it, or 0.
     user: u32,
     room: Room,
     path: Text<PATH_MAX>,
-    /// The program that is started, if it will not be recorded.
+    /// The program to start, if it will not be recorded.
     program: Text<NAME_MAX>,
 }
 
 impl Memory {
-    /// Memory with so many bytes behind its head; none if there is none.
+    /// Returns memory with `bytes` bytes after its header; `None` if out of memory.
     fn acquire(bytes: usize) -> Option<Memory> {
         let bytes = size_of::<Head>() + bytes;
         let me = kernel::gettid();
@@ -441,7 +442,7 @@ impl Memory {
         // SAFETY: null, or the thread's own memory.
         let head = unsafe { kept.as_ref() };
         let is_kept = match head {
-            // An exec of a signal handler, in the middle of another.
+            // An exec in a signal handler that interrupted another one.
             Some(head) if head.user == me => false,
             Some(head) if head.bytes >= bytes => {
                 // SAFETY: as above.
@@ -449,7 +450,7 @@ impl Memory {
                 return Some(Memory { start: kept, is_kept: true });
             }
             Some(head) => {
-                // SAFETY: nobody uses it.
+                // SAFETY: it is unused.
                 unsafe { kernel::unmap(kept as *mut u8, head.bytes) };
                 true
             }
@@ -462,17 +463,17 @@ impl Memory {
         if start.is_null() {
             return None;
         }
-        // SAFETY: fresh zeroed memory, of which zeros are valid.
+        // SAFETY: new zeroed memory, for which zeros are valid.
         unsafe { ((*start).bytes, (*start).user) = (bytes, me) };
         Some(Memory { start, is_kept })
     }
 
     fn head(&mut self) -> &mut Head {
-        // SAFETY: mapped, and this thread's.
+        // SAFETY: mapped, and owned by this thread.
         unsafe { &mut *self.start }
     }
 
-    /// What is behind the head, aligned for words.
+    /// Returns the memory after the header, aligned for words.
     fn rest(&mut self) -> *mut u8 {
         self.start.wrapping_add(1) as *mut u8
     }
@@ -482,15 +483,15 @@ impl Memory {
             self.head().user = 0;
         } else {
             let bytes = self.head().bytes;
-            // SAFETY: a mapping of this alone.
+            // SAFETY: a mapping that is used only here.
             unsafe { kernel::unmap(self.start as *mut u8, bytes) };
         }
     }
 }
 
-/// Gives the thread's memory back when it ends.
+/// Frees the thread's memory when it ends.
 pub fn give_back() {
-    // SAFETY: the thread's own block, and its memory, which nothing uses any more.
+    // SAFETY: the thread's own block, and its memory, which is no longer used.
     unsafe {
         let kept = tls().exec_memory.replace(core::ptr::null_mut());
         let kept = kept as *mut Head;

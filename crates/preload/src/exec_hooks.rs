@@ -1,5 +1,5 @@
-//! The functions that start programs: each hands the environment over as [`crate::exec`]
-//! completes it, and is otherwise the real one.
+//! Hooks of the functions that start programs: each passes on the environment completed by
+//! [`crate::exec`], and otherwise behaves like the real one.
 
 use crate::exec::{Plan, Strings, Target};
 use crate::limits;
@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::sys::kernel::Fd;
 
-/// The program's environment, as libc has it.
+/// Returns libc's pointer to the program's environment.
 fn environ() -> Strings {
     static ENVIRON: AtomicUsize = AtomicUsize::new(0);
     let mut address = ENVIRON.load(Relaxed);
@@ -22,14 +22,14 @@ fn environ() -> Strings {
     unsafe { (address as *const Strings).as_ref() }.map_or(core::ptr::null(), |&environ| environ)
 }
 
-/// The value of `PATH`.
+/// Returns the value of `PATH`.
 fn search_path() -> Option<&'static [u8]> {
     let environment = environ();
     if environment.is_null() {
         return None;
     }
     let mut at = environment;
-    // SAFETY: strings up to a null; they stay where they are until the program changes them.
+    // SAFETY: strings up to a null; they stay valid until the program changes them.
     unsafe {
         while !(*at).is_null() {
             if let Some(value) = CStr::from_ptr(*at).to_bytes().strip_prefix(b"PATH=") {
@@ -41,10 +41,10 @@ fn search_path() -> Option<&'static [u8]> {
     None
 }
 
-/// Has `call` execute a target with the environment completed. Returns if it fails. `environment`
-/// is one as execve takes it.
+/// Calls `call` to execute a target with the completed environment. Returns if it fails.
+/// `environment` must be valid for execve.
 fn execute(target: &Target<'_>, environment: Strings, call: impl FnOnce(Strings) -> i32) -> i32 {
-    // SAFETY: execve's contract, which the program keeps.
+    // SAFETY: execve's contract, which the program fulfils.
     let plan = unsafe { Plan::new(target, environment) };
     let noted = exit::note_exec();
     let limits = limits::before_exec();
@@ -55,7 +55,7 @@ fn execute(target: &Target<'_>, environment: Strings, call: impl FnOnce(Strings)
     status
 }
 
-/// The bytes of a file's name; none for null.
+/// Returns a file's name as a string; `None` for null.
 fn name_of<'a>(file: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the contract of every function here: null or a string.
     (!file.is_null()).then(|| unsafe { CStr::from_ptr(file) })
@@ -79,8 +79,8 @@ real! {
         extern "C" fn(i32, *const c_char, Strings, Strings, i32) -> i32;
 }
 
-// A hook that called another one by its symbol would reach the C library's, where this library was
-// loaded into a program that runs.
+// If this library was loaded into a running program, a hook that called another one by its symbol
+// would reach the C library's function.
 
 fn execute_path(file: *const c_char, argv: Strings, environment: Strings) -> i32 {
     let call = |environment| call_real!(REAL_EXECVE, (file, argv, environment), -1);
@@ -133,7 +133,7 @@ pub extern "C" fn execveat(
     execute(&target, environment, call)
 }
 
-/// posix_spawn in either form: how the file is named, and what is to be done.
+/// posix_spawn in both forms: a path or a name, and the actions.
 type Spawn =
     extern "C" fn(*mut i32, *const c_char, *const c_void, *const c_void, Strings, Strings) -> i32;
 
@@ -142,7 +142,7 @@ real! {
     static REAL_POSIX_SPAWNP = "posix_spawnp", Spawn;
 }
 
-/// What both forms of posix_spawn do.
+/// The implementation of both forms of posix_spawn.
 macro_rules! spawn {
     ($name:ident, $real:ident, $target:path) => {
         #[unsafe(no_mangle)]
@@ -154,7 +154,7 @@ macro_rules! spawn {
             argv: Strings,
             environment: Strings,
         ) -> i32 {
-            // SAFETY: the function's contract, which the program keeps.
+            // SAFETY: the function's contract, which the program fulfils.
             let plan = unsafe { Plan::new(&$target(file), environment) };
             let given = plan.environment;
             let status = call_real!($real, (pid, file, actions, attributes, argv, given), ENOSYS);
@@ -173,7 +173,7 @@ const ENOSYS: i32 = 38;
 spawn!(posix_spawn, REAL_POSIX_SPAWN, by_path);
 spawn!(posix_spawnp, REAL_POSIX_SPAWNP, by_name);
 
-/// A function whose body takes the arguments from the second one on as an array.
+/// Defines a function whose body gets the arguments from the second one on as an array.
 macro_rules! listed {
     ($name:ident = $body:path) => {
         #[unsafe(naked)]

@@ -1,21 +1,23 @@
-//! The file of a program that is about to be started: whether the recorder can go with it.
+//! Reads the file of a program that is about to be started, to determine whether it can be
+//! recorded.
 //!
-//! Only what decides that is read: the head, the program headers, the names of the libraries that
-//! it needs. A file that cannot be read, or is of another form, is left to kernel and loader.
+//! Only the necessary parts are read: the header, the program headers, and the names of needed
+//! libraries. Files that cannot be read, or that have another format, are left to kernel and
+//! loader.
 
 use crate::arch;
 use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::text::Text;
 
-/// Interpreters of scripts that are scripts themselves; the kernel follows no more.
+/// The most nested script interpreters; the kernel follows no more.
 const SCRIPTS_MAX: usize = 5;
-/// Bytes of a script's first line that the kernel looks at.
+/// Bytes of a script's first line that the kernel reads.
 const SCRIPT_LINE: usize = 256;
-/// The longest name of a library that is of interest, in bytes.
+/// The longest relevant name of a library, in bytes.
 const NAME_MAX: usize = 64;
 
-/// Runtimes of sanitizers that bring an allocator of their own, by the start of their file name.
+/// Runtimes of sanitizers that replace the allocator, by prefix of their file name.
 const SANITIZERS: [&[u8]; 9] = [
     b"libasan.so",
     b"libtsan.so",
@@ -28,17 +30,18 @@ const SANITIZERS: [&[u8]; 9] = [
     b"libclang_rt.msan",
 ];
 
-/// Room for what is read of a file: callers may have little stack.
+/// Space for the parts of a file, because callers may have little stack.
 pub struct Room {
-    /// Program headers: of more than 64 the first are looked at.
+    /// Program headers; at most the first 64 are read.
     headers: [u8; 64 * PROGRAM_HEADER],
-    /// The dynamic section: of more than 256 entries the first are looked at.
+    /// The dynamic section; at most the first 256 entries are read.
     dynamic: [u8; 256 * DYNAMIC_ENTRY],
     /// A script's first line, a note, a name.
     text: [u8; SCRIPT_LINE],
 }
 
-/// Why the recorder cannot go with the program in a file; none if it can, or if that is not known.
+/// Returns why the program in a file cannot be recorded; `None` if it can be, or if that is
+/// unknown.
 pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<UnrecordedChild> {
     let mut fd = open(file)?;
     for _ in 0..SCRIPTS_MAX {
@@ -54,7 +57,7 @@ pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<UnrecordedChild> {
     found
 }
 
-/// The same of an open file, which stays open.
+/// Like `obstacle`, for an open file, which stays open.
 pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     let count = match headers(fd, room)? {
         Headers::Foreign => return Some(UnrecordedChild::OtherArchitecture),
@@ -81,7 +84,7 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     sanitizer.then_some(UnrecordedChild::Sanitizer)
 }
 
-/// The path of an open file; empty if it is not known.
+/// Returns the path of an open file; empty if unknown.
 pub fn path_of(fd: Fd, room: &mut Room) -> &[u8] {
     let mut link: Text<32> = Text::new();
     link.push(b"/proc/self/fd/");
@@ -90,7 +93,7 @@ pub fn path_of(fd: Fd, room: &mut Room) -> &[u8] {
     link.and_then(|link| kernel::readlink(link, &mut room.text).ok()).unwrap_or(b"")
 }
 
-/// Opens a regular file: a pipe without a writer would hold the program up.
+/// Opens a regular file; opening a pipe without a writer would block.
 fn open(file: Path<'_>) -> Option<Fd> {
     let fd = kernel::open(file, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
     if kernel::is_regular(fd) {
@@ -100,7 +103,7 @@ fn open(file: Path<'_>) -> Option<Fd> {
     None
 }
 
-/// The interpreter that a script names in its first line, whose text is changed to end there.
+/// Returns the interpreter in the first line of a script, which is modified to end there.
 fn interpreter(script: &mut [u8]) -> Option<Path<'_>> {
     let is_space = |&b: &u8| b == b' ' || b == b'\t';
     let start = script.starts_with(b"#!").then(|| {
@@ -122,15 +125,15 @@ const DYNAMIC_ENTRY: usize = 16;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 
-/// What the head of an ELF file leads to.
+/// The result of reading the header of an ELF file.
 enum Headers {
     /// A program of another architecture.
     Foreign,
-    /// So many program headers, which were read.
+    /// This many program headers were read.
     Native(usize),
 }
 
-/// Reads the program headers; none if the file is no ELF file.
+/// Reads the program headers; `None` if the file is no ELF file.
 fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
     const HEAD: usize = 64;
     const CLASS_64_LITTLE_ENDIAN: [u8; 2] = [2, 1];
@@ -148,7 +151,7 @@ fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
     Some(Headers::Native(read / PROGRAM_HEADER))
 }
 
-/// A program header, as far as it is of interest.
+/// The relevant fields of a program header.
 struct Segment {
     kind: u32,
     offset: u64,
@@ -157,7 +160,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Where in the file an address is, if it is in this segment.
+    /// Returns the file offset of an address in this segment.
     fn place_of(&self, address: u64) -> Option<u64> {
         let into = address.checked_sub(self.address).filter(|&into| into < self.bytes)?;
         (self.kind == PT_LOAD).then(|| self.offset.saturating_add(into))
@@ -174,14 +177,14 @@ fn segment(header: &[u8]) -> Option<Segment> {
     })
 }
 
-/// Whether a note says that the program has the recorder in it.
+/// Returns whether a note marks a program with an embedded recorder.
 fn is_ours(fd: Fd, note: &Segment, text: &mut [u8; SCRIPT_LINE]) -> bool {
     let bytes = (note.bytes as usize).min(text.len());
     let read = kernel::read_at(fd, &mut text[..bytes], note.offset).unwrap_or(0);
     text[..read].windows(EMBEDDED_NOTE.len()).any(|bytes| bytes == EMBEDDED_NOTE)
 }
 
-/// Whether the name at a place of the file is that of a sanitizer's runtime.
+/// Returns whether the name at an offset of the file is that of a sanitizer's runtime.
 fn is_sanitizer(fd: Fd, at: u64, text: &mut [u8; SCRIPT_LINE]) -> bool {
     let name = &mut text[..NAME_MAX];
     let read = kernel::read_at(fd, name, at).unwrap_or(0);

@@ -1,11 +1,12 @@
-//! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
+//! The exports for programs: the function table that `heaptide.h` looks up, and the same functions
+//! by name.
 
 use crate::Preload;
 use heaptide_recorder::api::interface;
 
 macro_rules! exports {
     ($($function:ident,)*) => {
-        /// As `heaptide.h` has it. Later versions append.
+        /// The table as declared in `heaptide.h`. Later versions append to it.
         #[repr(C)]
         pub struct Interface {
             version: u32,
@@ -13,7 +14,7 @@ macro_rules! exports {
             $($function: *const (),)*
         }
 
-        // SAFETY: constant pointers to functions.
+        // SAFETY: constant function pointers.
         unsafe impl Sync for Interface {}
 
         #[unsafe(no_mangle)]

@@ -1,9 +1,9 @@
-//! Families: allocators beside that of the C library, whose functions have names of their own
-//! (`_rjem_malloc`, `mi_malloc`). What their functions are called and mean, and what is recorded
-//! when they are called.
+//! Families: allocators other than that of the C library, with their own function names
+//! (`_rjem_malloc`, `mi_malloc`). Describes the names and meanings of their functions, and records
+//! their calls.
 //!
-//! The size of each live block is kept, since many programs have no function of the family that
-//! returns it: the linker leaves out what is not called.
+//! The size of each live block is stored, because many programs contain no function of the family
+//! that returns it: the linker removes unused functions.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
@@ -15,7 +15,7 @@ use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 
-/// What a function does, by its arguments.
+/// The arguments and effect of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// `(size, alignment?)`
@@ -51,8 +51,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether it makes blocks and does nothing to others. If such a function is left alone, its
-    /// blocks are not recorded, and all others are right.
+    /// Returns whether it only creates blocks. If such a function is not intercepted, its blocks
+    /// are not recorded, and all others are still correct.
     pub fn only_allocates(self) -> bool {
         use Shape::{Allocate, AllocateFlags, AllocateOut};
         use Shape::{AllocateProduct, AllocateProductSecond, AllocateSecond};
@@ -67,7 +67,7 @@ impl Shape {
         all.contains(&self)
     }
 
-    /// The kind of a function of this name behind the prefix.
+    /// Returns the kind of a function with this name after the prefix.
     fn kind(self, name: &str) -> Call {
         let is = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         if !self.only_allocates() {
@@ -86,25 +86,25 @@ impl Shape {
     }
 }
 
-/// How large a block is that was asked for.
+/// The usable size of a requested block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
     /// The size class of jemalloc.
     Jemalloc,
-    /// The request.
+    /// The requested size.
     Requested,
 }
 
 /// An allocator.
 pub struct Family {
     pub prefixes: &'static [&'static str],
-    /// The name behind the prefix of a function that returns statistics.
+    /// The name, after the prefix, of a function that returns statistics.
     pub statistics: Option<(&'static str, Statistics)>,
-    /// Names behind the prefix of functions that return the size of a block.
+    /// Names, after the prefix, of functions that return the size of a block.
     pub usable: &'static [&'static str],
-    /// Without such a function.
+    /// Sizes without such a function.
     pub sizes: Sizes,
-    /// Names behind the prefix.
+    /// Names after the prefix.
     pub functions: &'static [(&'static str, Shape)],
 }
 
@@ -114,7 +114,7 @@ macro_rules! functions {
     };
 }
 
-/// All known ones.
+/// All known families.
 pub static FAMILIES: [Family; 5] = [
     Family {
         prefixes: &["_rjem_", "je_"],
@@ -201,28 +201,27 @@ pub static FAMILIES: [Family; 5] = [
     },
 ];
 
-/// A function of any number of arguments up to six: surplus ones are ignored.
+/// A function with up to six arguments; additional ones are ignored.
 pub type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
-/// The registers of arguments, in their order, and that of the result.
+/// The argument registers in order, followed by the result register.
 type Registers = [usize; 7];
 
-/// What is done when a function is called. Returns what is to be in the register
-/// of the result.
+/// The body of an intercepted function. Returns the value for the result register.
 type Body = extern "C" fn(&Registers, sp: u64, bp: u64, function: &Function) -> usize;
 
-/// A function that is intercepted. The stub at its entry passes it to [`entry`].
+/// An intercepted function. The stub at its entry passes it to [`entry`].
 #[repr(C)]
 pub struct Function {
-    /// First: [`entered`] calls it.
+    /// The first field, because `entered` calls it.
     body: Body,
-    /// By which it is called, with as many arguments as it has.
+    /// The moved function, callable with the function's arguments.
     pub moved: Moved,
-    /// Returns the size of a block, if the allocator in the object has such a function.
+    /// Returns the size of a block, if the object's allocator has such a function.
     pub usable: Option<extern "C" fn(Address, usize) -> usize>,
     pub sizes: Sizes,
     pub shape: Shape,
-    /// Its kind, where sites are recorded by call.
+    /// Its kind, for sites recorded by call.
     pub kind: Call,
 }
 
@@ -254,9 +253,9 @@ impl Function {
         (self.moved)(a, b, c, 0, 0, 0)
     }
 
-    /// The size that is asked for, and the alignment where jemalloc's flags have one.
+    /// Returns the requested size, and the alignment in jemalloc's flags, if any.
     fn request(&self, a: usize, b: usize, c: usize) -> (usize, u32) {
-        /// The logarithm of the alignment, in jemalloc's flags.
+        /// The logarithm of the alignment in jemalloc's flags.
         const LG_ALIGN: usize = 63;
         match self.shape {
             Shape::Allocate | Shape::Free => (a, 0),
@@ -267,7 +266,7 @@ impl Function {
             Shape::ReallocateFlags => (b, (c & LG_ALIGN) as u32),
             Shape::ReallocateProduct | Shape::AllocateProductSecond => (b.saturating_mul(c), 0),
             Shape::ReallocateSecond => (c, 0),
-            // Of all arguments: see `long`.
+            // These need all arguments: see `long`.
             Shape::ReallocateProductSecond
             | Shape::ReallocateThird
             | Shape::ReallocateFourth
@@ -275,7 +274,7 @@ impl Function {
         }
     }
 
-    /// The usable size of a new block.
+    /// Returns the usable size of a new block.
     fn usable(&self, block: Address, (size, lg_align): (usize, u32)) -> u64 {
         match (self.usable, self.sizes) {
             (Some(usable), _) => usable(block, 0) as u64,
@@ -288,8 +287,8 @@ impl Function {
     }
 }
 
-/// The size class of jemalloc for a request: four to each doubling, at least 16 apart, and 8
-/// (`sz_s2u_compute` there).
+/// Returns jemalloc's size class for a request: four per power of two, at least 16 apart, and 8
+/// (`sz_s2u_compute` in jemalloc).
 fn size_class(size: u64) -> u64 {
     const TINY: u64 = 8;
     const QUANTUM_LG: u32 = 4;
@@ -302,11 +301,11 @@ fn size_class(size: u64) -> u64 {
     size.checked_next_multiple_of(1 << step).unwrap_or(size)
 }
 
-/// Above this a size is kept in pages, with this bit set.
+/// Larger sizes are stored in pages, with this bit set.
 const IN_PAGES: u32 = 1 << 31;
 const PAGE_BITS: u32 = 12;
 
-/// Keeps the size of a new block.
+/// Stores the size of a new block.
 fn keep_size(block: Address, usable: u64) {
     let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
     let number = bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32);
@@ -319,7 +318,7 @@ fn bytes(number: u32) -> Option<u64> {
     (number != 0).then_some(bytes)
 }
 
-/// The size of a live block, if it is a family's.
+/// Returns the size of a live block of any family.
 pub fn size_of(block: Address) -> Option<u64> {
     let sizes = &process().sizes;
     if !sizes.is_made() {
@@ -328,7 +327,7 @@ pub fn size_of(block: Address) -> Option<u64> {
     bytes(sizes.get(block as u64))
 }
 
-/// The size of a block that is no longer live; none if it was not recorded.
+/// Returns and removes the size of a block; `None` if it was not recorded.
 fn take_size(block: Address) -> Option<u64> {
     let sizes = &process().sizes;
     if !sizes.is_made() {
@@ -369,7 +368,8 @@ extern "C" fn allocate_out(
     };
     let status = function.call(a, b, c);
     let block = match status as i32 {
-        // SAFETY: posix_memalign's contract: it succeeded, so the first argument holds a block.
+        // SAFETY: posix_memalign's contract: it succeeded, so the first argument points to the
+        // block.
         0 => unsafe { *(a as *const Address) },
         _ => NULL,
     };
@@ -389,7 +389,7 @@ extern "C" fn reallocate(
     change(old, request, entry, function, || function.call(a, b, c))
 }
 
-/// Has `call` give a block another size, most often in another place.
+/// Resizes a block with `call`, usually moving it.
 #[inline(always)]
 fn change(
     old: Address,
@@ -422,7 +422,7 @@ fn change(
     result
 }
 
-/// By a signal handler or the allocator itself: the new block is nobody's.
+/// A reallocation in a signal handler or in the allocator itself: the new block is not recorded.
 #[cold]
 fn reallocate_nested(old: Address, call: impl FnOnce() -> usize) -> usize {
     let Some(had) = take_size(old) else {
@@ -456,7 +456,7 @@ extern "C" fn free(
     result
 }
 
-/// What the stubs of all functions jump to.
+/// Returns the target of the stubs of all functions.
 pub fn entry() -> u64 {
     arch::family_entry!()
 }
@@ -479,7 +479,7 @@ extern "C" fn long(
     change(old as Address, (size, 0), entry, function, call)
 }
 
-/// Has `call` resize a block in place, and return its size, as far as that is possible.
+/// Resizes a block in place with `call`, as far as possible; `call` returns the size.
 fn resize(block: Address, size: usize, entry: Entry, call: impl FnOnce() -> usize) -> usize {
     let Some(mut inside) = Inside::enter::<Preload>(entry) else {
         return call();

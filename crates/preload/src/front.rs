@@ -1,4 +1,4 @@
-//! What the library provides to the recorder.
+//! The library's services to the recorder.
 
 use crate::intercept::{families, notice, outcome};
 use crate::{Preload, allocator, attachment, exec, family, next_symbol, route, statistics};
@@ -40,8 +40,8 @@ impl Front for Preload {
     }
 }
 
-/// Looks for allocators of their own names when the recorder starts, and has the loader give notice
-/// of later ones. None without memory.
+/// Looks for allocators with their own function names when the recorder starts, and gets notified
+/// by the loader of later ones. `None` if out of memory.
 fn create_tables(scarce: bool) -> Option<()> {
     let is_first = !families::is_on();
     families::start(scarce)?;

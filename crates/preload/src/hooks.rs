@@ -1,10 +1,10 @@
-//! The functions that stand in front of the program's: one table.
+//! The table of interposed functions.
 //!
-//! An entry that can allocate is a few instructions that hand the caller's stack pointer and frame
-//! pointer on and jump: the body returns straight to the caller, and the unwinder starts in the
-//! caller's frame. Those of malloc, free and the operators of C++ runtimes enter the recorder by
-//! themselves where the thread has a lane with an open gate, and continue by the lane's route
-//! ([`crate::route`]): they do what every event needs, and save no register twice.
+//! The entry of an allocating function is a few instructions that pass the caller's stack pointer
+//! and frame pointer and jump. So the body returns directly to the caller, and the unwinder starts
+//! in the caller's frame. The entries of malloc, free and the operators of C++ runtimes enter the
+//! recorder themselves if the thread has a lane with an open gate, and continue with the lane's
+//! route ([`crate::route`]): they do the work that every event needs, and save no register twice.
 
 use crate::allocator::REAL_MALLOC;
 use crate::next_symbol::Real;
@@ -16,8 +16,8 @@ use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::sys::front::Route;
 
-/// An entry: its symbol, its instructions, and their operands; `real` is the function behind it,
-/// where that is looked up.
+/// Defines an entry: its symbol, its instructions, and their operands; `real` is the real function,
+/// if it is looked up.
 macro_rules! entry {
     ($symbol:ident { $($function:item)? } [$($line:expr),+ $(,)?] [$($operands:tt)*]) => {
         #[unsafe(naked)]
@@ -37,7 +37,7 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// Where entries find what they need in a lane.
+/// Offsets of the lane's fields that entries need.
 const GATE: usize = LaneState::GATE_AT + Gate::STATE_AT;
 const CALL: usize = LaneState::GATE_AT + Gate::CALL_AT;
 const GATE_SP: usize = LaneState::GATE_AT + Gate::SP_AT;
@@ -45,23 +45,24 @@ const GATE_BP: usize = LaneState::GATE_AT + Gate::BP_AT;
 const ALLOCATED: usize = LaneState::ROUTE_AT + Route::ALLOCATED_AT;
 const FREE: usize = LaneState::ROUTE_AT + Route::FREE_AT;
 
-/// What a hook is: its symbol, how it is entered, and its body.
+/// The kinds of hooks: each has a symbol, an entry, and a body.
 ///
-/// - `allocate`: three arguments and the entry's registers go to the body.
-/// - `malloc`: by the lane's route, else likewise.
-/// - `throwing`: as `allocate`; if the body returns null the real function is jumped to, to do what
-///   it does then (call the new-handler, throw) with no frame of ours in between.
-/// - `new`: by the lane's route if the real function is a C++ runtime's, whose memory is malloc's,
-///   else as `throwing`. The second function counts a failure.
-/// - `free`: by the lane's route; else the block and the entry's registers go to the body.
-/// - `delete`: likewise if the real function is a C++ runtime's, else as `allocate`.
-/// - `mapping`: the body is called with the arguments and the entry's registers.
+/// - `allocate`: passes three arguments and the entry's registers to the body.
+/// - `malloc`: continues with the lane's route, or else like `allocate`.
+/// - `throwing`: like `allocate`; if the body returns null, jumps to the real function, which then
+///   acts (calls the new-handler, throws) without a frame of ours in between.
+/// - `new`: continues with the lane's route if the real function is that of a C++ runtime, whose
+///   memory comes from malloc; or else like `throwing`. The second function counts a failure.
+/// - `free`: continues with the lane's route; or else passes the block and the entry's registers to
+///   the body.
+/// - `delete`: like `free` if the real function is that of a C++ runtime, or else like `allocate`.
+/// - `mapping`: calls the body with the arguments and the entry's registers.
 /// - `plain`: an ordinary function.
 macro_rules! hooks {
     ($($kind:ident $symbol:ident = $($body:path),+;)*) => {
         $(hooks!(@ $kind $symbol $($body),+);)*
 
-        /// The symbols of all hooks, each ended by a zero byte.
+        /// The symbols of all hooks, each followed by a zero byte.
         pub static NAMES: &[&[u8]] = &[$(concat!(stringify!($symbol), "\0").as_bytes(),)*];
     };
     (@ mapping $symbol:ident $body:path) => {

@@ -1,9 +1,8 @@
-//! The imports of the modules of a program that a command attached to: where one is bound to a
-//! function that a hook stands for, it is bound to the hook.
+//! Rebinds the imports of a program that a command attached to: an import that is bound to an
+//! interposed function is bound to the hook instead.
 //!
-//! An import is one word, which is changed at once, whatever other threads do. Which functions the
-//! C library and other allocators call inside of themselves is not changed by it: those that
-//! allocate are intercepted in place.
+//! An import is one word, which changes atomically. Calls within the C library and other allocators
+//! do not use imports, so their allocating functions are intercepted in place.
 
 use crate::attachment;
 use crate::next_symbol::{self, find};
@@ -19,32 +18,32 @@ const PROT_READ: usize = 1;
 /// `mprotect`: readable and writable.
 const PROT_RW: usize = 3;
 
-/// [`heaptide_recorder::store::modules::Modules::loads`] of the last look.
+/// [`heaptide_recorder::store::modules::Modules::loads`] at the last check.
 static LOADS: AtomicU32 = AtomicU32::new(0);
 
-/// A function that a hook stands for.
+/// An interposed function.
 #[derive(Clone, Copy)]
 struct Taken {
-    /// The function's code; 0: nothing loaded has it.
+    /// The function's code; 0 if no loaded object has it.
     body: u64,
     hook: u64,
 }
 
-/// The names of the functions that hooks stand for.
+/// The names of interposed functions.
 type Names = &'static [&'static [u8]];
-/// Of so many functions.
+/// The most names.
 const NAMES_MAX: usize = 128;
 
 /// The names, once a command has attached.
 static NAMES: AtomicPtr<Names> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Takes over the imports of all modules that have one of these names, each ended by a zero byte.
+/// Rebinds the imports of all modules with one of these names, each followed by a zero byte.
 pub fn take_over(names: &'static Names) {
     NAMES.store(core::ptr::from_ref(names).cast_mut(), Release);
     own_stack::call(|| take_over_all(names));
 }
 
-/// Takes over those of modules that were loaded since the last look. Only where a command attached.
+/// Rebinds the imports of modules loaded since the last check. Only if a command attached.
 #[inline(always)]
 pub fn look_at_new() {
     if attachment::is_attached() && LOADS.load(Relaxed) != modules().loads.load(Relaxed) {
@@ -88,10 +87,10 @@ fn take_over_imports(map: &'static LinkMap, names: Names, taken: &[Taken]) {
         if body == 0 || hook == 0 || !page.prepare(import.slot) {
             return;
         }
-        // SAFETY: a word of a loaded module's table of imports, aligned, which may be written.
+        // SAFETY: a word of a loaded module's import table, aligned and writable.
         let slot = unsafe { AtomicU64::from_ptr(import.slot as *mut u64) };
         let bound = slot.load(Relaxed);
-        // A lazy import that was not used leads back into its own module.
+        // A lazy import that was not used yet refers to code in its own module.
         let is_unbound = import.is_lazy && is_near(map, bound, import.slot);
         if bound == body || is_unbound {
             slot.store(hook, Release);
@@ -100,14 +99,14 @@ fn take_over_imports(map: &'static LinkMap, names: Names, taken: &[Taken]) {
     page.finish();
 }
 
-/// The page that is written to. Most tables of imports are made read-only once they are complete.
+/// The page to write. Most import tables are made read-only once they are complete.
 struct Page {
     start: u64,
     is_protected: bool,
 }
 
 impl Page {
-    /// Makes the page of a word writable. Returns false if it cannot be.
+    /// Makes the page of a word writable. Returns false if that fails.
     fn prepare(&mut self, at: u64) -> bool {
         let start = at & !(kernel::page_bytes() - 1);
         if start == self.start {
@@ -137,10 +136,10 @@ impl Page {
         true
     }
 
-    /// Makes the last page what it was.
+    /// Restores the protection of the last page.
     fn finish(&mut self) {
         if self.is_protected {
-            // SAFETY: a page of imports, which was like that.
+            // SAFETY: a page of imports, which was read-only before.
             unsafe { kernel::protect(self.start, kernel::page_bytes() as usize, PROT_READ) };
         }
         self.is_protected = false;
@@ -148,10 +147,10 @@ impl Page {
     }
 }
 
-/// Bytes of a module at most, as far as an import that is not bound leads back.
+/// The most bytes between an import and the code of its module.
 const REACH: u64 = 1 << 31;
 
-/// Whether an address can be in the code of the module that has this import.
+/// Returns whether an address can be in the code of the module with this import.
 fn is_near(map: &LinkMap, address: u64, slot: u64) -> bool {
     (map.address()..slot).contains(&address) && slot - address < REACH
 }

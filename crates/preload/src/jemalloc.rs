@@ -1,4 +1,4 @@
-//! jemalloc's extended interface, recorded where it exists, and what it means where it does not.
+//! Hooks of jemalloc's extended interface, with their own implementation if there is no jemalloc.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
@@ -24,7 +24,7 @@ pub extern "C" fn mallocx_body(
     allocate(Call::Other, size, Entry { sp, bp }, call)
 }
 
-/// A program that finds our symbol where there is no jemalloc gets what the call means.
+/// Implements mallocx for a program that finds our symbol without jemalloc.
 fn mallocx_without(size: usize, flags: usize) -> Address {
     let block = match flags & MALLOCX_LG_ALIGN {
         0..=4 => call_real!(REAL_MALLOC, (size), NULL),
@@ -37,12 +37,12 @@ fn mallocx_without(size: usize, flags: usize) -> Address {
     block
 }
 
-/// The same for rallocx: a stricter alignment takes a new block.
+/// Implements rallocx without jemalloc: a stricter alignment requires a new block.
 fn rallocx_without(old: Address, size: usize, flags: usize) -> Address {
     let had = usable(old) as usize;
     let block = mallocx_without(size, flags);
     if !block.is_null() {
-        // SAFETY: both blocks hold that many bytes, and they are two.
+        // SAFETY: both blocks have that many bytes, and are distinct.
         unsafe { core::ptr::copy_nonoverlapping(old, block, had.min(size)) };
         call_real!(REAL_FREE, (old), ());
     }
@@ -61,7 +61,7 @@ pub extern "C" fn rallocx_body(
     reallocate(old, size, Entry { sp, bp }, call)
 }
 
-/// Resizes in place or not at all, and says the size: a reallocation of the block's bytes, charged
+/// Resizes in place if possible, and returns the size: a reallocation of the block's bytes, charged
 /// to its site.
 #[unsafe(no_mangle)]
 pub extern "C" fn xallocx(block: Address, size: usize, extra: usize, flags: i32) -> usize {
@@ -98,6 +98,6 @@ pub extern "C" fn dallocx_body(
     real: &Real<extern "C" fn(Address, usize, usize)>,
 ) {
     let without = || call_real!(REAL_FREE, (block), ());
-    // A surplus third argument is ignored.
+    // An additional third argument is ignored.
     release(block, Entry { sp, bp }, || call_real!(real, (block, second, third), without()));
 }

@@ -1,8 +1,8 @@
-//! libheaptide.so: records every allocation of the process it is loaded into. Its functions stand
-//! in front of those of the C library, enter the recorder, and call the real ones.
+//! libheaptide.so: records every allocation of the process that loads it. Its functions interpose
+//! those of the C library, enter the recorder, and call the real ones.
 
-// An unwinding profile, as of lints, needs a personality function, which std has. The library that
-// is loaded into programs is built without unwinding and without std.
+// Profiles with unwinding, such as those of lints, need a personality function, which std defines.
+// The library for programs is built without unwinding and without std.
 #![cfg_attr(not(panic = "unwind"), no_std)]
 #![allow(unsafe_code, reason = "it replaces functions of the C library")]
 
@@ -35,10 +35,10 @@ mod statistics;
 
 use heaptide_recorder::event::{exit, start};
 
-/// The library as the recorder sees it.
+/// The library's implementation of the recorder's interface.
 struct Preload;
 
-/// Runs once the library is loaded: a program that never allocates has a profile too.
+/// Runs once the library is loaded, so that a program that never allocates has a profile, too.
 extern "C" fn loaded() {
     next_symbol::note_loading();
     start::start_early::<Preload>();
@@ -49,7 +49,7 @@ extern "C" fn loaded() {
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
 
-// Without LTO core refers to it; hidden, so that it stands in front of nobody's.
+// core refers to it without LTO; hidden, so that it does not interpose another definition.
 #[cfg(panic = "abort")]
 core::arch::global_asm!(
     ".weak rust_eh_personality",
@@ -61,7 +61,7 @@ core::arch::global_asm!(
 #[cfg(panic = "abort")]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // Nothing panics by intent. A thread that does so by a mistake of ours stops here; the others
+    // Nothing panics by design. If a bug causes a panic, this thread stops here, and the others
     // continue.
     loop {
         heaptide_recorder::sys::kernel::sched_yield();

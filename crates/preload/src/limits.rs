@@ -1,5 +1,6 @@
-//! Limits that the program sets itself. Address space that the recorder has reserved counts for the
-//! kernel, but not for the program: its limits are raised by that much, and read as it set them.
+//! Resource limits that the program sets itself. The kernel counts address space that the recorder
+//! has reserved, but the program must not notice: its limits are raised by that amount, and reading
+//! them returns its own values.
 
 use crate::next_symbol::{call_real, real};
 use core::sync::atomic::AtomicU64;
@@ -9,16 +10,16 @@ use heaptide_recorder::event::process::process;
 use heaptide_recorder::sys::kernel::{self, Limit};
 use heaptide_recorder::sys::{confined, memory};
 
-/// The limits that the recorder's reservations count for.
+/// The limits that the recorder's reservations count towards.
 const COUNTED: [usize; 2] = [kernel::RLIMIT_AS, kernel::RLIMIT_DATA];
 
-/// By what the kernel's limit is higher than the program's.
+/// The difference between the kernel's limit and the program's.
 struct Raise {
     soft: AtomicU64,
     hard: AtomicU64,
 }
 
-/// One for each of [`COUNTED`]. Children inherit them, as they do limits.
+/// One per element of [`COUNTED`]. Children inherit them, like limits.
 static RAISES: [Raise; 2] =
     [const { Raise { soft: AtomicU64::new(0), hard: AtomicU64::new(0) } }; 2];
 
@@ -28,8 +29,8 @@ fn raise_of(resource: i32) -> Option<&'static Raise> {
 }
 
 impl Raise {
-    /// A limit of the program's as it is to be set in the kernel. Where that would raise a hard
-    /// limit which the program does not raise, and so may not be allowed, it stays what it is.
+    /// Converts a limit of the program to the kernel's. If that would raise a hard limit that the
+    /// program does not raise, which may not be permitted, it stays the same.
     fn raised(&self, resource: i32, given: Limit) -> Limit {
         let by = reserved(resource);
         let now = kernel::limits(resource as usize);
@@ -43,7 +44,7 @@ impl Raise {
         self.hard.store(set.hard - given.hard.min(set.hard), Relaxed);
     }
 
-    /// The kernel's limit as the program knows it.
+    /// Converts the kernel's limit to the program's.
     fn lowered(&self, set: Limit) -> Limit {
         let lower = |limit: u64, by: &AtomicU64| match limit {
             kernel::UNLIMITED => limit,
@@ -57,14 +58,14 @@ fn raise(limit: u64, by: u64) -> u64 {
     if limit == kernel::UNLIMITED { limit } else { limit.saturating_add(by) }
 }
 
-/// Bytes that the recorder has reserved of a resource.
+/// Returns the bytes of a resource that the recorder has reserved.
 fn reserved(resource: i32) -> u64 {
     let p = process();
     let is_space = resource == kernel::RLIMIT_AS as i32;
     memory::reserved() + if is_space { p.reserved.load(Relaxed) } else { 0 }
 }
 
-/// Sets a limit of the calling process by `set`, which returns 0 if it could.
+/// Sets a limit of the calling process with `set`, which returns 0 on success.
 fn set(resource: i32, given: Option<&Limit>, set: impl FnOnce(*const Limit) -> i32) -> i32 {
     let p = process();
     let raise = raise_of(resource).filter(|_| exit::is_own(p) && confined::may_call());
@@ -79,8 +80,8 @@ fn set(resource: i32, given: Option<&Limit>, set: impl FnOnce(*const Limit) -> i
     status
 }
 
-/// Sets the program's own limits before it becomes another one; the kernel's before, where one was
-/// raised.
+/// Restores the program's own limits before an exec. Returns the kernel's previous limits that had
+/// been raised.
 pub fn before_exec() -> [Option<Limit>; 2] {
     let lower = |(&resource, raise): (&usize, &Raise)| {
         let is_raised = raise.soft.load(Relaxed) > 0 || raise.hard.load(Relaxed) > 0;
@@ -92,8 +93,8 @@ pub fn before_exec() -> [Option<Limit>; 2] {
     [all.next().flatten(), all.next().flatten()]
 }
 
-/// It did not. Without the right to raise hard limits again, the soft ones can only be raised up to
-/// them.
+/// Reverts that after a failed exec. Without permission to raise hard limits, soft limits can only
+/// be raised up to them.
 pub fn exec_failed(before: [Option<Limit>; 2]) {
     for ((&resource, raise), limits) in COUNTED.iter().zip(&RAISES).zip(before) {
         let Some(limits) = limits else {
@@ -105,7 +106,7 @@ pub fn exec_failed(before: [Option<Limit>; 2]) {
         }
         let soft = limits.soft.min(given.hard);
         kernel::set_limits(resource, &Limit { soft, hard: given.hard });
-        // A child that borrows our memory has limits of its own.
+        // A child that shares this memory has its own limits.
         if exit::is_own(process()) {
             raise.note(given, kernel::limits(resource));
         }
@@ -118,8 +119,8 @@ real! {
     static REAL_PRLIMIT = "prlimit", extern "C" fn(i32, i32, *const Limit, *mut Limit) -> i32;
 }
 
-// Both names of each function are hooks of their own: a call by a symbol would reach the C
-// library's, where this library was loaded into a program that runs.
+// Both names of each function have their own hook: if this library was loaded into a running
+// program, a call by symbol would reach the C library's function.
 
 fn set_own(resource: i32, given: *const Limit) -> i32 {
     let call = |given| call_real!(REAL_SETRLIMIT, (resource, given), -1);
@@ -132,7 +133,7 @@ pub extern "C" fn setrlimit(resource: i32, given: *const Limit) -> i32 {
     set_own(resource, given)
 }
 
-/// The same function on this architecture.
+/// The same as setrlimit on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn setrlimit64(resource: i32, given: *const Limit) -> i32 {
     set_own(resource, given)
@@ -152,13 +153,13 @@ pub extern "C" fn getrlimit(resource: i32, read: *mut Limit) -> i32 {
     read_own(resource, read)
 }
 
-/// The same function on this architecture.
+/// The same as getrlimit on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
     read_own(resource, read)
 }
 
-/// What is read is the limit from before.
+/// `read` receives the previous limit.
 fn set_of(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
     let call = |given| call_real!(REAL_PRLIMIT, (pid, resource, given, read), -1);
     if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
@@ -167,7 +168,7 @@ fn set_of(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32
     let before = raise_of(resource).map(|raise| raise.lowered(kernel::limits(resource as usize)));
     // SAFETY: prlimit's contract: null or a limit.
     let status = set(resource, unsafe { given.as_ref() }, call);
-    // SAFETY: likewise.
+    // SAFETY: as above.
     if let (0, Some(before), Some(read)) = (status, before, unsafe { read.as_mut() }) {
         *read = before;
     }
@@ -179,7 +180,7 @@ pub extern "C" fn prlimit(pid: i32, resource: i32, given: *const Limit, read: *m
     set_of(pid, resource, given, read)
 }
 
-/// The same function on this architecture.
+/// The same as prlimit on this architecture.
 #[unsafe(no_mangle)]
 pub extern "C" fn prlimit64(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
     set_of(pid, resource, given, read)

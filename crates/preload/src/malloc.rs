@@ -1,4 +1,4 @@
-//! The functions of the C library that allocate and free.
+//! Hooks of the C library's functions that allocate and free.
 
 use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
@@ -55,7 +55,7 @@ pub extern "C" fn valloc_body(
     bp: u64,
     real: &Real<extern "C" fn(usize) -> Address>,
 ) -> Address {
-    // musl lacks both functions, and posix_memalign serves.
+    // musl lacks both functions; posix_memalign replaces them.
     let call = || call_real!(real, (size), aligned(kernel::page_bytes() as usize, size));
     allocate(Call::Aligned, size, Entry { sp, bp }, call)
 }
@@ -78,7 +78,7 @@ pub extern "C" fn posix_memalign_body(
         dispatch::failed(&mut inside);
         return status;
     }
-    // SAFETY: posix_memalign's contract: it succeeded, so `out` holds a block.
+    // SAFETY: posix_memalign's contract: it succeeded, so `out` points to the block.
     let block = unsafe { *out };
     if !block.is_null() {
         inside.lane().gate.note_call(Call::Aligned);
@@ -106,10 +106,10 @@ pub extern "C" fn reallocarray_body(
     bp: u64,
     real: &Real<extern "C" fn(Address, usize, usize) -> Address>,
 ) -> Address {
-    // A size that overflows is never 0, so a null result then is a failure.
+    // An overflowing size is never 0, so a null result then is a failure.
     let bytes = count.saturating_mul(size);
-    // An old libc without reallocarray has realloc. An overflow is the real function's to refuse,
-    // with errno set; where there is none, an impossible size has realloc do that.
+    // An old libc without reallocarray has realloc. The real function reports an overflow and sets
+    // errno; without it, realloc does so for an impossible size.
     let without = || call_real!(REAL_REALLOC, (old, bytes), NULL);
     reallocate(old, bytes, Entry { sp, bp }, || call_real!(real, (old, count, size), without()))
 }

@@ -1,6 +1,6 @@
-//! Hooks of what maps and unmaps memory. Their entries pass the caller's stack pointer and frame
-//! pointer, as those of allocations do; the real function is called first where it maps, and last
-//! where it unmaps.
+//! Hooks of functions that map and unmap memory. Their entries pass the caller's stack pointer and
+//! frame pointer, like those of allocations. The real function is called first if it maps, and last
+//! if it unmaps.
 
 use crate::Preload;
 use crate::arch;
@@ -12,12 +12,12 @@ use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::{python_interpreter, regions};
 use heaptide_recorder::sys::{confined, kernel};
 
-/// What a call that maps returns if it fails: `MAP_FAILED`, `(void *) -1`.
+/// The result of a failed mapping call: `MAP_FAILED`, `(void *) -1`.
 const FAILED: usize = usize::MAX;
-/// Likewise a call that returns a status.
+/// The result of a failed call that returns a status.
 const ERROR: i32 = -1;
 
-/// An entry: it calls the body with the six arguments that are in registers, and the caller's stack
+/// Defines an entry: it calls the body with the six register arguments, and the caller's stack
 /// pointer and frame pointer.
 macro_rules! mapping_entry {
     ($symbol:ident $body:path) => {
@@ -71,7 +71,7 @@ pub extern "C" fn mmap64_body(
 ) -> usize {
     let (at, what) = (Entry { sp, bp }, What::Mmap { protection, flags, fd });
     map(at, bytes, what, || {
-        // A C library without this name has 64-bit offsets in mmap.
+        // In a C library without this name, mmap has 64-bit offsets.
         let real = if MMAP64.get() != 0 { &MMAP64 } else { &MMAP };
         mmap_by(real, (start, bytes, protection, flags, fd, offset))
     })
@@ -146,7 +146,7 @@ fn remap(
     call: impl FnOnce() -> usize,
 ) -> usize {
     const MREMAP_DONTUNMAP: i32 = 4;
-    // With no old bytes shared memory is mapped once more.
+    // With an old size of 0, shared memory is mapped again.
     let keeps_old = flags & MREMAP_DONTUNMAP != 0 || old_bytes == 0;
     let old = (old as u64, if keeps_old { 0 } else { old_bytes as u64 });
     let remapping = Remapping::begin::<Preload>(entry, old);
@@ -239,8 +239,8 @@ pub extern "C" fn shmdt_body(
     status
 }
 
-/// Entries for calls by `syscall`, whose hook jumps to them ([`crate::auxiliary`]): the first
-/// argument is the call's number, the call's sixth is their seventh.
+/// Defines entries for calls through `syscall`, whose hook jumps to them ([`crate::auxiliary`]):
+/// the first argument is the call's number, so the call's sixth argument is their seventh.
 macro_rules! by_syscall {
     ($($name:ident = $body:path;)*) => {
         $(
@@ -268,7 +268,7 @@ extern "C" fn mmap_syscall_body(
     sp: u64,
     bp: u64,
 ) -> usize {
-    // SAFETY: `syscall` passed its entry's, and has seven arguments.
+    // SAFETY: `sp` is that of the entry of `syscall`, which has seven arguments.
     let offset = unsafe { arch::seventh_argument(sp) };
     let [protection, flags, fd] = [protection, flags, fd].map(|word| word as i32);
     let what = What::Mmap { protection, flags, fd };

@@ -1,4 +1,4 @@
-//! mlockall, for the program's memory without the recorder's: most of that is reserved and never
+//! mlockall for the program's memory without the recorder's: most of that is reserved and never
 //! touched, and locking would fill it with pages.
 
 use crate::next_symbol::{call_real, real};
@@ -12,8 +12,8 @@ use heaptide_recorder::sys::{confined, kernel, memory, own_stack};
 const MCL_CURRENT: i32 = 1;
 const MCL_ONFAULT: i32 = 4;
 
-/// Locks each mapping of the program on its own. What comes later (`MCL_FUTURE`) is the kernel's
-/// to lock; the recorder's memory is reserved already.
+/// Locks each mapping of the program individually. The kernel locks later mappings (`MCL_FUTURE`);
+/// the recorder's memory is reserved already.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlockall(flags: i32) -> i32 {
     real! {
@@ -26,7 +26,7 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
         && confined::may_call()
         && memory::is_reserved();
     if !may || !fits(p) {
-        return real(flags); // which says what is wrong, if anything is
+        return real(flags); // reports what is wrong, if anything
     }
     let future = flags & !MCL_CURRENT;
     if future & !MCL_ONFAULT != 0 {
@@ -42,15 +42,15 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
     0
 }
 
-/// Whether the program's memory alone is within what it may lock.
+/// Returns whether the program's memory alone is within the limit of locked memory.
 fn fits(p: &Process) -> bool {
     let all = kernel::memory_size().map_or(u64::MAX, |(all, _)| all);
     let own = memory::reserved() + p.reserved.load(Relaxed);
     kernel::may_lock_all() || all.saturating_sub(own) <= kernel::limit(kernel::RLIMIT_MEMLOCK)
 }
 
-/// Locks all mappings that are not the recorder's. Those that cannot be locked or filled are passed
-/// over, as mlockall does.
+/// Locks all mappings except the recorder's. Like mlockall, it skips mappings that cannot be locked
+/// or filled.
 fn lock_each(p: &Process, on_fault: bool) {
     let mut buffer = [0u8; 16 << 10];
     let low = p.base.load(Relaxed) as u64;

@@ -1,5 +1,5 @@
-//! The functions behind the hooks: the next definition of a symbol after this library, in load
-//! order, or that of an allocator that is intercepted in place.
+//! Finds the real functions behind the hooks: the next definition of a symbol after this library,
+//! in load order, or that of an allocator that is intercepted in place.
 
 use crate::{attachment, own_allocator};
 use core::marker::PhantomData;
@@ -14,21 +14,21 @@ use heaptide_recorder::sys::range::Range;
 
 core::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start", ".hidden _end");
 
-/// A function found, and whether the library that has it is a C++ runtime, whose operators call
-/// malloc and free.
+/// A function that was found, and whether it belongs to a C++ runtime, whose operators call malloc
+/// and free.
 #[derive(Clone, Copy)]
 pub struct Found {
-    /// By which it is called.
+    /// The address to call.
     pub address: usize,
-    /// Where its code is.
+    /// The address of its code.
     pub body: usize,
     pub runtime: bool,
     pub object: *const LinkMap,
-    /// Bytes of its code, 0 if the symbol does not say.
+    /// Bytes of its code, 0 if the symbol has no size.
     pub size: usize,
 }
 
-/// Looks up what the hook of `name` (ended by a zero byte) stands for.
+/// Looks up the real function for the hook of `name` (zero-terminated).
 pub fn find(name: &[u8]) -> Option<Found> {
     let own = own_allocator::find(name).map(|(place, object)| Found {
         address: place.call,
@@ -40,7 +40,7 @@ pub fn find(name: &[u8]) -> Option<Found> {
     own.or_else(|| find_behind(name))
 }
 
-/// Looks `name` (ended by a zero byte) up behind this library.
+/// Looks up `name` (zero-terminated) after this library.
 pub fn find_behind(name: &[u8]) -> Option<Found> {
     let me = own_dynamic();
     let found = |map: &'static LinkMap| {
@@ -48,21 +48,23 @@ pub fn find_behind(name: &[u8]) -> Option<Found> {
         Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
     };
     if attachment::is_attached() {
-        // Loaded late, this library stands for what the loader found without it.
+        // Loaded late, this library does not precede others, so the first definition is the real
+        // one.
         return objects().filter(|map| !map.has_dynamic(me)).find_map(found);
     }
     let behind = objects().skip_while(|map| !map.has_dynamic(me)).skip(1);
     behind.into_iter().find_map(found)
 }
 
-/// Notes whether the program runs already, before anything else of this library does.
+/// Stores whether the program is already running; must be called before anything else in this
+/// library.
 pub fn note_loading() {
     if is_late() {
         attachment::link().store(LINK_IDLE, Release);
     }
 }
 
-/// Whether this library was loaded after the C library: into a program that runs.
+/// Returns whether this library was loaded after the C library, which means into a running program.
 fn is_late() -> bool {
     let me = own_dynamic();
     let mut before = objects().take_while(|map| !map.has_dynamic(me));
@@ -72,20 +74,21 @@ fn is_late() -> bool {
     })
 }
 
-/// The address of the definition of `name` that the loader takes for all objects, this library's
-/// and the executable's included.
+/// Returns the address of the definition of `name` that the loader uses for all objects, including
+/// this library's and the executable's.
 pub fn find_first(name: &[u8]) -> Option<usize> {
     objects().find_map(|map| look_up(map, name)).map(|(address, _)| address)
 }
 
-/// The object whose definition of `name` the loader finds before ours: calls go there.
+/// Returns the object whose definition of `name` the loader finds before ours, so that calls go
+/// there.
 pub fn object_before(name: &[u8]) -> Option<&'static LinkMap> {
     let me = own_dynamic();
     let mut before = objects().take_while(|map| !map.has_dynamic(me));
     before.find(|map| look_up(map, name).is_some())
 }
 
-/// This library.
+/// Returns this library.
 pub fn own_object() -> Option<&'static LinkMap> {
     let me = own_dynamic();
     objects().find(|map| map.has_dynamic(me))
@@ -95,7 +98,7 @@ fn own_dynamic() -> *const Dynamic {
     address_of_symbol!("_DYNAMIC") as *const Dynamic
 }
 
-/// The addresses of this library, its zeroed data included.
+/// Returns the addresses of this library, including its zeroed data.
 pub fn own_code() -> Range {
     let low = address_of_symbol!("__ehdr_start") as u64;
     let high = address_of_symbol!("_end") as u64;
@@ -108,18 +111,18 @@ fn is_runtime(map: &LinkMap) -> bool {
 }
 
 impl Found {
-    /// Whether the function is in the object of this file name.
+    /// Returns whether the function is in the object with this file name.
     pub fn is_in(&self, file: &[u8]) -> bool {
         // SAFETY: an entry of the loader's list.
         unsafe { self.object.as_ref() }.is_some_and(|map| file_name(map) == file)
     }
 }
 
-/// A function to be found on first use; a later load may still bring it. `F` is the type of a
-/// pointer to it, or `()` where it is only jumped to.
+/// A function that is looked up on first use, because a later load may still bring it. `F` is its
+/// function pointer type, or `()` if it is only jumped to.
 #[repr(C)]
 pub struct Real<F> {
-    /// First, for entries jump through it.
+    /// The first field, because entries jump through it.
     address: AtomicUsize,
     body: AtomicUsize,
     size: AtomicUsize,
@@ -128,7 +131,7 @@ pub struct Real<F> {
     kind: PhantomData<F>,
 }
 
-/// Declares functions by their types in C, under the names of their symbols.
+/// Declares functions with their C types, by symbol.
 macro_rules! real {
     ($($visible:vis static $real:ident = $symbol:expr, $type:ty;)*) => {
         $(
@@ -141,7 +144,7 @@ macro_rules! real {
 }
 pub(crate) use real;
 
-/// Calls a real function; the value for "there is none" otherwise.
+/// Calls a real function; evaluates to the given value if there is none.
 macro_rules! call_real {
     ($real:expr, ($($argument:expr),*), $none:expr) => {
         match $real.function() {
@@ -153,14 +156,14 @@ macro_rules! call_real {
 pub(crate) use call_real;
 
 impl<F> Real<F> {
-    /// Byte offset of the answer of [`Real::is_runtime`], once the function was found, for entries,
-    /// whose first instructions are not Rust.
+    /// Byte offset of the result of [`Real::is_runtime`], after the function was found, for the
+    /// assembly of entries.
     pub const RUNTIME_AT: usize = offset_of!(Real<F>, runtime);
 
-    /// `name` ends with a zero byte.
+    /// `name` is zero-terminated.
     ///
     /// # Safety
-    /// `F` is the type of a pointer to the function of this name, or `()`.
+    /// `F` is the pointer type of the function with this name, or `()`.
     pub const unsafe fn new(name: &'static [u8]) -> Real<F> {
         Real {
             address: AtomicUsize::new(0),
@@ -172,7 +175,7 @@ impl<F> Real<F> {
         }
     }
 
-    /// Returns its address, or 0 if nothing loaded defines it.
+    /// Returns its address, or 0 if no loaded object defines it.
     #[inline(always)]
     pub fn get(&self) -> usize {
         let address = self.address.load(Relaxed);
@@ -192,34 +195,35 @@ impl<F> Real<F> {
         found.address
     }
 
-    /// Has it called by another address from now on: a jump to its hook stands at its beginning.
+    /// Changes the address to call, because a jump to its hook replaces its start.
     pub fn move_to(&self, address: usize) {
         self.address.store(address, Relaxed);
     }
 
-    /// Whether a return address is inside the function.
+    /// Returns whether a return address is inside the function.
     pub fn holds(&self, pc: u64) -> bool {
         let found = self.get() != 0;
         found && (pc as usize).wrapping_sub(self.body.load(Relaxed)) <= self.size.load(Relaxed)
     }
 
-    /// Whether it is a C++ runtime's own: its operators new and delete are malloc and free.
+    /// Returns whether it belongs to a C++ runtime, whose operators new and delete use malloc and
+    /// free.
     #[inline(always)]
     pub fn is_runtime(&self) -> bool {
         self.get() != 0 && self.runtime.load(Relaxed)
     }
 }
 
-/// A pointer to a function.
+/// A function pointer type.
 ///
 /// # Safety
-/// It is one: as large as an address, and not null.
+/// It has the size of an address, and is not null.
 pub unsafe trait Pointer: Copy {}
 
 macro_rules! pointers {
     ($(($($argument:ident)*))*) => {
         $(
-            // SAFETY: a pointer to a function.
+            // SAFETY: a function pointer.
             unsafe impl<R, $($argument),*> Pointer for extern "C" fn($($argument),*) -> R {}
         )*
     };
@@ -228,21 +232,21 @@ macro_rules! pointers {
 pointers! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E G) (A B C D E G H) }
 
 impl<F: Pointer> Real<F> {
-    /// Returns the function; none if nothing loaded defines it.
+    /// Returns the function; `None` if no loaded object defines it.
     #[inline(always)]
     pub fn function(&self) -> Option<F> {
         let address = self.get();
-        // SAFETY: an address of the function, whose type this is (`new`).
+        // SAFETY: an address of the function, which has this type (`new`).
         (address != 0).then(|| unsafe { core::mem::transmute_copy(&address) })
     }
 
-    /// Returns one that was looked up before, as the allocator's are before the first event.
+    /// Returns a function that was looked up before, like the allocator's before the first event.
     ///
     /// # Safety
     /// It was found.
     #[inline(always)]
     pub unsafe fn known(&self) -> F {
-        // SAFETY: as the caller promises: an address that changes no more.
+        // SAFETY: the caller's contract; the address no longer changes.
         unsafe { *self.address.as_ptr().cast::<F>() }
     }
 }

@@ -1,4 +1,5 @@
-//! C++ operators new and delete: the outermost call is the event, whatever it is made of.
+//! Hooks of C++ operators new and delete: the outermost call is the event, regardless of nested
+//! ones.
 
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
 use crate::calls::{allocate, allocate_or, expect_retry, release};
@@ -6,10 +7,10 @@ use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::Entry;
 
-/// Operator new. A C++ runtime's is malloc and, if that fails, the new-handler and an exception: so
-/// malloc is called here, and the rest is left to the real one by returning null. Other allocators'
-/// are asked by their nothrow form, which returns null where the throwing one would do more. A
-/// nested call is the real one's own: a nothrow form may be made of the throwing one.
+/// Operator new. That of a C++ runtime calls malloc and, if that fails, the new-handler, and
+/// throws: so this calls malloc, and leaves the rest to the real one by returning null. Operators
+/// of other allocators are called in their nothrow form, which returns null on failure. A nested
+/// call is left to the real function, because a nothrow form may call the throwing one.
 pub extern "C" fn new_body(
     size: usize,
     _: usize,
@@ -35,8 +36,8 @@ pub extern "C" fn new_body(
     })
 }
 
-/// Operator new[]: its real form asks operator new, in whose place we are, by a jump. A failure is
-/// one.
+/// Operator new[]: its real form calls operator new, which is our hook, by a jump. A failure counts
+/// once.
 pub extern "C" fn new_array_body(
     size: usize,
     b: usize,
@@ -48,7 +49,7 @@ pub extern "C" fn new_array_body(
     or_expect_retry(new_body(size, b, c, sp, bp, real), sp)
 }
 
-/// Aligned operator new[]: likewise.
+/// Aligned operator new[], in the same way.
 pub extern "C" fn new_aligned_array_body(
     size: usize,
     alignment: usize,
@@ -101,11 +102,11 @@ pub extern "C" fn new_nothrow_body(
     bp: u64,
     real: &Real<extern "C" fn(usize, usize, usize) -> Address>,
 ) -> Address {
-    // A surplus third argument is ignored.
+    // An additional third argument is ignored.
     allocate(Call::New, size, Entry { sp, bp }, || call_real!(real, (size, second, third), NULL))
 }
 
-/// Operator delete in all forms. A C++ runtime's is free.
+/// Operator delete in all forms. That of a C++ runtime calls free.
 pub extern "C" fn delete_body(
     block: Address,
     second: usize,
@@ -114,7 +115,7 @@ pub extern "C" fn delete_body(
     bp: u64,
     real: &Real<extern "C" fn(Address, usize, usize)>,
 ) {
-    // Surplus arguments are ignored.
+    // Additional arguments are ignored.
     release(block, Entry { sp, bp }, || match real.function() {
         Some(delete) if !real.is_runtime() => delete(block, second, third),
         _ => call_real!(REAL_FREE, (block), ()),

@@ -1,31 +1,31 @@
-//! The functions of an allocator that the executable brings, once they are intercepted: where
-//! their code is, and by what they are called.
+//! The functions of the executable's own allocator, once they are intercepted: the locations of
+//! their code, and the addresses to call.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_recorder::sys::loader::{LinkMap, look_up};
 
-/// A function of the allocator that one of our hooks stands for.
+/// A function of the allocator that one of our hooks interposes.
 #[derive(Clone, Copy)]
 pub struct Name {
-    /// Ends with a zero byte.
+    /// Zero-terminated.
     pub symbol: &'static [u8],
-    /// What becomes of the allocator's blocks if this is not intercepted.
+    /// The consequence for the allocator's blocks if this function is not intercepted.
     pub duty: Duty,
 }
 
-/// What a function does with blocks.
+/// The effect of a function on blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Duty {
-    /// Allocates: unless it is intercepted its blocks are not recorded, like those from before.
+    /// Allocates: if it is not intercepted, its blocks are not recorded, like older ones.
     Allocates,
-    /// Frees or moves: unless it is intercepted its blocks stay live in the recording.
+    /// Frees or moves: if it is not intercepted, its blocks stay live in the recording.
     Frees,
 }
 
 macro_rules! names {
     ($($duty:ident: $($symbol:literal)*;)*) => {
-        /// All of them. Where two have one address the first counts.
+        /// All of them. If two have one address, the first counts.
         pub const NAMES: &[Name] = &[
             $($(Name { symbol: concat!($symbol, "\0").as_bytes(), duty: Duty::$duty },)*)*
         ];
@@ -46,11 +46,11 @@ names! {
     Allocates: "_ZnwmSt11align_val_tRKSt9nothrow_t" "_ZnamSt11align_val_tRKSt9nothrow_t";
 }
 
-/// Functions that are asked about blocks, and need not be intercepted.
+/// Functions that only query blocks, and need not be intercepted.
 const QUERIES: [&[u8]; 2] = [b"malloc_usable_size\0", b"nallocx\0"];
 
 impl Name {
-    /// The name without the zero byte.
+    /// Returns the name without the zero byte.
     pub fn text(&self) -> &'static str {
         core::ffi::CStr::from_bytes_with_nul(self.symbol)
             .ok()
@@ -58,7 +58,7 @@ impl Name {
             .unwrap_or_default()
     }
 
-    /// Whether it is an operator of C++. That of a C++ runtime calls malloc and free.
+    /// Returns whether it is an operator of C++. That of a C++ runtime calls malloc and free.
     pub fn is_operator(&self) -> bool {
         self.symbol.starts_with(b"_Z")
     }
@@ -66,13 +66,13 @@ impl Name {
 
 /// An intercepted function.
 struct Intercepted {
-    /// How it is called now; 0: it is not intercepted.
+    /// The address to call; 0: it is not intercepted.
     moved: AtomicUsize,
     address: AtomicUsize,
     size: AtomicUsize,
 }
 
-/// One for each of [`NAMES`].
+/// One per name in [`NAMES`].
 static INTERCEPTED: [Intercepted; NAMES.len()] = [const {
     Intercepted {
         moved: AtomicUsize::new(0),
@@ -81,21 +81,21 @@ static INTERCEPTED: [Intercepted; NAMES.len()] = [const {
     }
 }; NAMES.len()];
 
-/// The object that has the allocator; null: none is intercepted. It is never unloaded.
+/// The object with the allocator; null: none is intercepted. It is never unloaded.
 static OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Where a function is.
+/// The location of a function.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// By which it is called.
+    /// The address to call.
     pub call: usize,
-    /// Of its code.
+    /// The address of its code.
     pub address: usize,
     /// Bytes of its code.
     pub size: usize,
 }
 
-/// Notes how the function of [`NAMES`] with this index is called from now on.
+/// Sets the location of the function with this index in [`NAMES`].
 pub fn note(index: usize, place: Place) {
     if let Some(intercepted) = INTERCEPTED.get(index) {
         intercepted.address.store(place.address, Relaxed);
@@ -104,19 +104,19 @@ pub fn note(index: usize, place: Place) {
     }
 }
 
-/// From now on the allocator of the process is the one in this object.
+/// Sets the object with the allocator of the process.
 pub fn set_object(object: &'static LinkMap) {
     OBJECT.store(core::ptr::from_ref(object).cast_mut(), Release);
 }
 
-/// The object that has the intercepted allocator.
+/// Returns the object with the intercepted allocator.
 pub fn object() -> Option<&'static LinkMap> {
-    // SAFETY: an entry of the loader's list, or null; the executable and what was loaded before
-    // this library stays.
+    // SAFETY: an entry of the loader's list, or null; the executable and objects loaded before this
+    // library stay loaded.
     unsafe { OBJECT.load(Acquire).as_ref() }
 }
 
-/// Finds a function of the intercepted allocator by its name, which ends with a zero byte.
+/// Finds a function of the intercepted allocator by its zero-terminated name.
 pub fn find(name: &[u8]) -> Option<(Place, &'static LinkMap)> {
     let object = object()?;
     if QUERIES.contains(&name) {

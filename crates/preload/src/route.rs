@@ -1,6 +1,6 @@
-//! Where the entries of malloc, free and the operators of C++ runtimes continue: one function for
-//! each mode of a thread whose events may take the fast path, and one for all others. Entries pass
-//! the thread's lane ([`heaptide_recorder::sys::front::Route`]).
+//! The routes on which the entries of malloc, free and the operators of C++ runtimes continue: one
+//! function per mode for threads whose events may take the fast path, and one for all others.
+//! Entries pass the thread's lane ([`heaptide_recorder::sys::front::Route`]).
 
 use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, is_aligned};
@@ -11,20 +11,23 @@ use heaptide_format::Mode;
 use heaptide_recorder::event::fast_path::{self, is_unobserved};
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::event::record;
 use heaptide_recorder::event::stacks::Same;
+use heaptide_recorder::event::{record, sampling};
 use heaptide_recorder::sys::front::Route;
 
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
+const SAMPLED: u32 = Mode::Sampled as u32;
 
-/// The route of a thread whose events may take the fast path of this mode, or of no mode (0).
+/// Returns the route of a thread whose events may take the fast path of this mode, or of no mode
+/// (0).
 pub fn of_mode(mode: u32) -> Route {
     let (allocated, free): (After, Before) = match mode {
         COUNTERS => (after_counters, free_counters),
         SCOPES => (after_scopes, free_of_site),
         STACKS => (after_stacks, free_of_site),
+        SAMPLED => (after_counters, free_sampled),
         _ => (after_any, free_any),
     };
     Route { allocated: Some(allocated), free: Some(free) }
@@ -33,10 +36,10 @@ pub fn of_mode(mode: u32) -> Route {
 type After = extern "C" fn(Address, usize, *mut u8) -> Address;
 type Before = extern "C" fn(Address, *mut u8, u64, u64);
 
-/// The lane that an entry passed.
+/// Converts the lane that an entry passed.
 #[inline(always)]
 fn state<'a>(lane: *mut u8) -> &'a mut LaneState {
-    // SAFETY: an entry passes its thread's lane, to which nothing else refers: the entry has
+    // SAFETY: an entry passes its thread's lane, which nothing else refers to: the entry has
     // entered the recorder, or the thread is outside of it.
     unsafe { &mut *lane.cast() }
 }
@@ -49,7 +52,7 @@ extern "C" fn after_scopes(block: Address, requested: usize, lane: *mut u8) -> A
     after(block, requested, lane, fast_path::allocated_in_scopes::<Preload>)
 }
 
-/// After an allocation, where `count` counts it or returns false.
+/// Continues after an allocation, which `count` counts unless it returns false.
 #[inline(always)]
 fn after(
     block: Address,
@@ -88,7 +91,7 @@ fn after_other_stack(block: Address, requested: usize, lane: *mut u8, seen: Same
 #[inline(never)]
 extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Address {
     let state = state(lane);
-    // Most often the limit was reached only as it was known, and there is a higher one.
+    // Usually only the cached limit was reached, and the actual limit is higher.
     if state.quick != 0
         && state.renew_limits()
         && let Some(allocated) = state.route.allocated
@@ -96,18 +99,19 @@ extern "C" fn after_any(block: Address, requested: usize, lane: *mut u8) -> Addr
         return allocated(block, requested, lane);
     }
     record_allocation(&mut entered(lane), block, requested as u64);
-    // Callers that know the result to be the block would not jump here but call.
+    // If callers knew that the result is the block, the compiler would emit a call instead of a
+    // jump.
     black_box(block)
 }
 
-/// Takes over from an entry that has entered the recorder.
+/// Returns the guard for an entry that has already entered the recorder.
 #[inline(always)]
 fn entered(lane: *mut u8) -> Inside {
-    // SAFETY: not null, for the entry found the gate open; an entry continues in one place.
+    // SAFETY: not null, because the entry found the gate open; an entry continues only once.
     unsafe { Inside::by_entry(NonNull::new_unchecked(lane.cast())) }
 }
 
-/// Calls the real free: by a jump, for nothing is left to do.
+/// Calls the real free, by a jump, because nothing is left to do.
 #[inline(always)]
 fn free_real(block: Address) {
     // SAFETY: a thread has a lane, so the allocator was found.
@@ -116,20 +120,45 @@ fn free_real(block: Address) {
 }
 
 extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+}
+
+extern "C" fn free_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    if sampling::may_be_sampled(state(lane), block) {
+        return free_near_sampled(block, lane, sp, bp);
+    }
+    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+}
+
+/// The same of a block that may be sampled. By a jump: a call would have others save registers.
+#[inline(never)]
+extern "C" fn free_near_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
+    free_counted(block, lane, sp, bp, fast_path::freed_in_sampled::<Preload>)
+}
+
+/// Frees a block where the lane alone counts, and `count` counts it or returns false.
+#[inline(always)]
+fn free_counted(
+    block: Address,
+    lane: *mut u8,
+    sp: u64,
+    bp: u64,
+    count: impl FnOnce(&mut LaneState, Address) -> bool,
+) {
     if block.is_null() {
         return free_real(block);
     }
     let state = state(lane);
-    // No shadow word distinguishes an address inside a block here.
+    // No shadow word identifies an address inside of a block here.
     let is_common = is_aligned(block) && is_unobserved(state);
-    if is_common && fast_path::freed_in_counters::<Preload>(state, block) {
+    if is_common && count(state, block) {
         return free_real(block);
     }
     free_any(block, lane, sp, bp)
 }
 
-/// The recorder is left before the real call: no free calls another one in front of us for the same
-/// block, and if it did, the block is no longer known.
+/// Leaves the recorder before the real call: no free calls another interposed one for the same
+/// block, and if it did, the block would be unknown by then.
 extern "C" fn free_of_site(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     if block.is_null() {
         return free_real(block);
@@ -157,13 +186,13 @@ fn free_inside(block: Address, lane: *mut u8) {
     free_real(block)
 }
 
-/// Counts a failure of a C++ runtime's operator new, unless it is the second try of a request whose
+/// Counts a failure of a C++ runtime's operator new, unless it is the retry of a request whose
 /// failure was counted.
 pub extern "C" fn new_failed(lane: *mut u8) {
     record_allocation(&mut entered(lane), NULL, 0);
 }
 
-/// The same for new[], whose real form calls operator new, which is ours.
+/// Like `new_failed`, for new[], whose real form calls our operator new.
 pub extern "C" fn new_array_failed(lane: *mut u8) {
     let mut inside = entered(lane);
     record_allocation(&mut inside, NULL, 0);

@@ -1,5 +1,6 @@
-//! What allocators know about their memory: glibc's `mallinfo2`, jemalloc's `stats.*`, mimalloc's
-//! `mi_process_info`. Called where the thread is not in the allocator; see DESIGN.md.
+//! The allocators' statistics about their memory: glibc's `mallinfo2`, jemalloc's `stats.*`,
+//! mimalloc's `mi_process_info`. Called only while the thread is not in the allocator; see
+//! DESIGN.md.
 
 use crate::allocator::is_glibc;
 use crate::next_symbol::{self, call_real, real};
@@ -14,7 +15,7 @@ real! {
     static MALLINFO2 = "mallinfo2", extern "C" fn() -> Mallinfo;
 }
 
-/// A function that returns statistics, of an allocator that stays loaded.
+/// A statistics function of an allocator that stays loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Statistics {
     /// `mallctl` of jemalloc.
@@ -23,26 +24,26 @@ pub enum Statistics {
     Mimalloc,
 }
 
-/// The functions in an executable that brings the allocator under names of its own; 0: none.
+/// The functions of an allocator with its own function names in the executable; 0: none.
 static IN_EXECUTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Notes a function of an intercepted allocator in the executable.
+/// Stores a function of an intercepted allocator in the executable.
 pub fn note(statistics: Statistics, address: u64) {
     IN_EXECUTABLE[statistics as usize].store(address as usize, Relaxed);
 }
 
-/// What the allocator of the process knows about its memory.
+/// Returns the statistics of the process's allocator.
 pub fn of_process(asked: Asked) -> HeapState {
-    // The thread that maps may be the allocator's own, and hold its locks; glibc has none.
+    // A thread that maps may belong to the allocator and hold its locks; glibc has no such threads.
     let may_ask_others = asked == Asked::AtRest;
     let found = if may_ask_others { find() } else { None };
     match found {
         Some((Statistics::Jemalloc, address)) => {
-            // SAFETY: jemalloc's function of this name.
+            // SAFETY: jemalloc's function with this name.
             jemalloc(unsafe { transmute::<usize, Mallctl>(address) })
         }
         Some((Statistics::Mimalloc, address)) => {
-            // SAFETY: mimalloc's function of this name.
+            // SAFETY: mimalloc's function with this name.
             mimalloc(unsafe { transmute::<usize, ProcessInfo>(address) })
         }
         None if is_glibc() && !has_other() => glibc(),
@@ -50,12 +51,12 @@ pub fn of_process(asked: Asked) -> HeapState {
     }
 }
 
-/// Whether the executable brings an allocator, which has most of the memory.
+/// Returns whether the executable has its own allocator, which has most of the memory.
 fn has_other() -> bool {
     IN_EXECUTABLE.iter().any(|address| address.load(Relaxed) != 0)
 }
 
-/// The function of the allocator of the executable, or of the one that has `malloc`.
+/// Returns the function of the executable's allocator, or of the one that defines `malloc`.
 fn find() -> Option<(Statistics, usize)> {
     let all = [Statistics::Jemalloc, Statistics::Mimalloc];
     let noted = all.map(|which| (which, IN_EXECUTABLE[which as usize].load(Relaxed)));
@@ -74,7 +75,7 @@ fn find() -> Option<(Statistics, usize)> {
         .find_map(|(which, name)| look_up(object, name).map(|(address, _)| (which, address)))
 }
 
-/// As glibc's `struct mallinfo2`.
+/// glibc's `struct mallinfo2`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Mallinfo {
@@ -104,7 +105,7 @@ fn glibc() -> HeapState {
 /// `mallctl(name, old, old_length, new, new_length)`
 type Mallctl = extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> i32;
 
-/// Statistics are of the last refresh, which writing `epoch` asks for.
+/// Statistics are those of the last refresh, which writing `epoch` triggers.
 fn jemalloc(mallctl: Mallctl) -> HeapState {
     let mut epoch = 1u64;
     let new = (&raw mut epoch).cast();
@@ -120,7 +121,7 @@ fn jemalloc(mallctl: Mallctl) -> HeapState {
     };
     let [used, resident, metadata] =
         [c"stats.allocated", c"stats.resident", c"stats.metadata"].map(read);
-    // A jemalloc may be built without statistics.
+    // jemalloc may have been built without statistics.
     let (Some(used), Some(arena), Some(metadata)) = (used, resident, metadata) else {
         return HeapState::default();
     };
@@ -128,8 +129,8 @@ fn jemalloc(mallctl: Mallctl) -> HeapState {
     HeapState { source: HeapSource::Jemalloc, arena, used, free, mapped: 0 }
 }
 
-/// `mi_process_info(elapsed, user, system, rss, peak_rss, commit, peak_commit, faults)`; all but
-/// what is wanted may be null.
+/// `mi_process_info(elapsed, user, system, rss, peak_rss, commit, peak_commit, faults)`; all
+/// unneeded arguments may be null.
 type ProcessInfo = extern "C" fn(
     *mut usize,
     *mut usize,

@@ -1,7 +1,7 @@
-//! GROUP BY: records that have their keys in common become one.
+//! GROUP BY: merges records with equal keys into one.
 //!
-//! Batches are added to groups, on several threads to groups of their own; groups are merged, and
-//! become records in the order in which they were first met.
+//! Each thread adds its batches to groups of its own. These are merged, and become records in the
+//! order in which they first occurred.
 
 use std::cmp::Reverse;
 
@@ -11,16 +11,16 @@ use crate::sums::{Summing, Sums};
 use crate::table::{Attribute, AttributeId, Column, Form, NodeId, Table};
 use crate::value::{Bits, Kind};
 
-/// What tells records apart.
+/// The keys that distinguish groups.
 struct Keys {
-    /// By attribute: whether its nodes do.
+    /// By attribute: whether its nodes are keys.
     nodes: Vec<bool>,
-    /// Attributes whose values do.
+    /// Attributes whose values are keys.
     columns: Vec<AttributeId>,
 }
 
 impl Keys {
-    /// Without GROUP BY all nodes of hierarchies count, but for stacks. `none` is no attribute.
+    /// Without GROUP BY all nodes of hierarchies are keys, except stacks. `none` is no attribute.
     fn of(query: &Query, table: &Table) -> Keys {
         let Some(names) = &query.group_by else {
             let grouping = |form| matches!(form, Form::Nested | Form::Hierarchy);
@@ -47,37 +47,37 @@ impl Keys {
     }
 }
 
-/// A query's grouping made ready for a table and all that share its nodes and texts.
+/// The grouping of a query, prepared for a table and all tables that share its nodes and texts.
 pub(crate) struct Grouping<'q> {
     query: &'q Query,
     keys: Keys,
-    /// By node, its node in the answer.
+    /// By node, its node in the result.
     kept: Vec<NodeId>,
     calls: Vec<Summing<'q>>,
-    /// The answer, still without records.
+    /// The result, without records.
     answer: Table,
-    /// Of each key, what its values are less than, if that is known.
+    /// By key, an upper bound of its values, if known.
     widths: Vec<Option<usize>>,
 }
 
-/// Groups, and what was added up for them.
+/// Groups and their sums.
 pub(crate) struct Groups {
     numbers: Numbers,
-    /// Of each, the number of its first record.
+    /// By group, the number of its first record.
     first: Vec<u64>,
     /// By operator.
     sums: Vec<Sums>,
 }
 
-/// A group's keys.
+/// The keys of a group.
 #[derive(Clone, Copy)]
 struct Key {
     path: NodeId,
-    /// The number of what it has beside the path.
+    /// The number of its keys other than the path.
     rest: u32,
 }
 
-/// What groups have beside the path.
+/// The keys of groups other than the path.
 struct Rest {
     other: NodeId,
     values: Vec<Option<Bits>>,
@@ -104,13 +104,13 @@ impl<'q> Grouping<'q> {
         Grouping { query, keys, kept, calls, answer, widths }
     }
 
-    /// No groups.
+    /// Returns an empty set of groups.
     pub(crate) fn none(&self) -> Groups {
         let sums = vec![Sums::default(); self.calls.len()];
         Groups { numbers: Numbers::new(self.widths.iter().copied()), first: Vec::new(), sums }
     }
 
-    /// Adds the given records of a batch. Its first record is the one of number `start`.
+    /// Adds the selected records of a batch, whose first record has the number `start`.
     pub(crate) fn add(&self, groups: &mut Groups, table: &Table, rows: &[usize], start: u64) {
         let mut numbers = vec![0; rows.len()];
         for (step, &id) in self.keys.columns.iter().enumerate() {
@@ -144,7 +144,7 @@ impl<'q> Grouping<'q> {
     /// Adds the groups of another thread.
     pub(crate) fn merge(&self, groups: &mut Groups, other: Groups) {
         let mut here = groups.numbers.absorb(&other.numbers);
-        // Without keys there is one number, but perhaps no record.
+        // Without keys there is one group, but perhaps no record.
         here.truncate(other.first.len());
         for (&number, &first) in here.iter().zip(&other.first) {
             match groups.first.get_mut(number as usize) {
@@ -158,7 +158,7 @@ impl<'q> Grouping<'q> {
         }
     }
 
-    /// A record for each group, with the results of all operators.
+    /// Creates a record for each group, with the results of all operators.
     pub(crate) fn finish(mut self, groups: Groups) -> Table {
         let mut order: Vec<u32> = (0..groups.first.len() as u32).collect();
         order.sort_unstable_by_key(|&group| groups.first[group as usize]);
@@ -194,7 +194,7 @@ impl<'q> Grouping<'q> {
         self.answer
     }
 
-    /// The keys of groups, and what they have beside the path.
+    /// Returns the keys of groups, and their keys other than the path.
     fn keys_of(&self, numbers: &Numbers, groups: &[u32]) -> (Vec<Key>, Vec<Rest>) {
         let split = |group: u32| {
             let mut values = numbers.keys(group);
@@ -208,7 +208,7 @@ impl<'q> Grouping<'q> {
             let (other, path) = (node(), node());
             (path, Rest { other, values })
         };
-        // Where nothing is nested the other hierarchies are the path.
+        // Without nested attributes, the other hierarchies form the path.
         let is_nested = groups.iter().any(|&group| split(group).0 != NodeId(0));
         let values = self.widths.iter().take(self.keys.columns.len()).copied();
         let mut numbers = Numbers::new(values.chain([Some(self.answer.nodes.len())]));
@@ -228,9 +228,8 @@ impl<'q> Grouping<'q> {
         (keys, rests)
     }
 
-    /// Groups that inclusive operators have something of, each with the group of the path above,
-    /// which is made if it is not there; inner ones first. Of each its path, itself and the
-    /// one above.
+    /// Returns the groups to which inclusive operators contribute, inner ones first, each with its
+    /// path, itself, and the group of the enclosing path, which is created if necessary.
     fn above(
         &self,
         keys: &mut Vec<Key>,
@@ -267,13 +266,13 @@ impl<'q> Grouping<'q> {
                 open.push(number);
             }
         }
-        // Nodes come after those above them: all that is below a group has been added to it before
-        // it is added itself.
+        // Parents have smaller numbers than their children, so everything below a group has been
+        // added to it before the group itself is added to its parent.
         above.sort_unstable();
         above
     }
 
-    /// A record for each group, with its keys.
+    /// Creates a record for each group, with its keys.
     fn write_keys(&mut self, keys: &[Key], rests: &[Rest]) {
         let rest = |key: &Key| &rests[key.rest as usize];
         self.answer.paths = keys.iter().map(|key| key.path).collect();
@@ -285,8 +284,8 @@ impl<'q> Grouping<'q> {
     }
 }
 
-/// By node, its node in the answer: itself or the innermost above it that tells records apart.
-/// Empty if no node does.
+/// Returns, by node, its node in the result: the innermost node, from itself upwards, that is a
+/// key. Empty if no node is a key.
 fn kept(keys: &Keys, table: &Table, answer: &mut Table) -> Vec<NodeId> {
     let is_key = |id: NodeId| {
         let node = table.nodes[id.0 as usize];
@@ -296,7 +295,7 @@ fn kept(keys: &Keys, table: &Table, answer: &mut Table) -> Vec<NodeId> {
     if !ids().any(is_key) {
         return Vec::new();
     }
-    // Trees of nothing but keys stay as they are.
+    // Trees that consist only of keys stay unchanged.
     let parent = |id: NodeId| table.nodes[id.0 as usize].parent;
     let whole = |id: NodeId| !is_key(id) || parent(id) == NodeId(0) || is_key(parent(id));
     let shared = ids().all(whole);
@@ -322,7 +321,7 @@ mod tests {
     use crate::stream::Stream;
     use crate::{parse, run};
 
-    /// Records as `name=value,…`, of the named attributes.
+    /// Compares records, written as `name=value,…` with the named attributes.
     #[track_caller]
     fn check(records: &[&str], query: &str, names: &[&str], expected: &[&str]) {
         let answer = run(&parse(query).expect(query), Stream::of(table(records)));
@@ -339,7 +338,7 @@ mod tests {
         assert_eq!(lines, expected, "{query}");
     }
 
-    /// What Caliper's own tests say of these numbers.
+    /// Results from Caliper's own tests.
     #[test]
     fn known_results() {
         let numbers = ["x=-4", "x=9", "x=25", "x=36"];
@@ -377,7 +376,7 @@ mod tests {
             "- 0.000000 0.000000 0 0 0 0.000000 -",
         ];
         check(&records, query, &names, &expected);
-        // A path that has no record of its own is there too.
+        // A path without records of its own is included, too.
         let query = "SELECT inclusive_sum(x) GROUP BY function ORDER BY inclusive#x";
         let expected = ["a/b 5", "a 5"];
         check(&["function=a/b,x=5"], query, &["function", "inclusive#x"], &expected);

@@ -1,8 +1,9 @@
-//! Caliper's own files as tables.
+//! Reads Caliper's files into tables.
 //!
-//! A file is lines `__rec=node,id=…,attr=…,data=…,parent=…`, `__rec=ctx,ref=…,attr=…,data=…` and
-//! `__rec=globals,…`. A node is a value of an attribute, which is a node itself: of `attr=8`, with
-//! its properties (`attr=10`) and its type (nodes 0 to 7, and 11) above it.
+//! A file consists of lines `__rec=node,id=…,attr=…,data=…,parent=…`,
+//! `__rec=ctx,ref=…,attr=…,data=…` and `__rec=globals,…`. A node is a value of an attribute. An
+//! attribute is a node, too: with `attr=8`, below its properties (`attr=10`) and its type (nodes 0
+//! to 7, and 11).
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -12,32 +13,32 @@ use rustc_hash::FxHashMap;
 use crate::table::{AttributeId, Form, NodeId, Shown, Table};
 use crate::value::Kind;
 
-/// Ids of nodes that no file has to define.
+/// Number of predefined node ids.
 pub(crate) const BUILT_IN: u64 = 12;
-/// The node of the attribute that attributes have their names by.
+/// The node of the attribute that holds the names of attributes.
 pub(crate) const NAME: u64 = 8;
-/// The same of their properties.
+/// The node of the attribute that holds the properties of attributes.
 pub(crate) const PROPERTIES: u64 = 10;
-/// Property: records have values, not nodes.
+/// Property: stored as values in records instead of nodes.
 pub(crate) const AS_VALUE: u64 = 1;
 /// Property: not shown unless named.
 pub(crate) const HIDDEN: u64 = 128;
 /// Property: part of the path.
 pub(crate) const NESTED: u64 = 256;
-/// Property: of all records.
+/// Property: applies to all records.
 const GLOBAL: u64 = 512;
 
-/// The longest line; longer ones are refused.
+/// The longest line; longer ones are rejected.
 const LONGEST: usize = 1 << 24;
-/// The largest file that is read, in bytes: in memory its table takes a few times as much.
+/// The largest file to read, in bytes; its table takes a few times as much memory.
 pub const FILE_LIMIT: u64 = 16 << 30;
 
-/// What is wrong with a file.
+/// Why a file cannot be read.
 #[derive(Debug)]
 pub enum Error {
-    /// It cannot be read.
+    /// An I/O error.
     Io(io::Error),
-    /// A line is none of Caliper's: its number from 1, and what was expected.
+    /// An invalid line: its number from 1, and the expected contents.
     Line(u64, &'static str),
 }
 
@@ -54,8 +55,8 @@ impl std::error::Error for Error {}
 
 /// Adds the records of a file to a table.
 ///
-/// Errors: the file cannot be read, or a line is none of a `.cali` file. What came before is in the
-/// table.
+/// Errors: the file cannot be read, or a line is not valid in a `.cali` file. Earlier records are
+/// in the table.
 pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
     let mut reader =
         Reader { table, nodes: FxHashMap::default(), attributes: FxHashMap::default() };
@@ -87,7 +88,7 @@ struct FileNode {
     attribute: u64,
     data: String,
     parent: Option<u64>,
-    /// Its place in the table, once it was needed: in the path, and beside it.
+    /// Its nodes in the table, once it was used: in the path, and in the other hierarchies.
     place: Option<(NodeId, NodeId)>,
 }
 
@@ -144,7 +145,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The attribute of a node of the file.
+    /// Returns the attribute of a node of the file.
     fn attribute(&mut self, id: u64) -> Done<Known> {
         if let Some(&known) = self.attributes.get(&id) {
             return Ok(known);
@@ -186,7 +187,7 @@ impl Reader<'_> {
         Ok(known)
     }
 
-    /// Where a node and those above it are in the table.
+    /// Returns the nodes in the table for a node with its parents.
     fn place(&mut self, id: u64) -> Done<(NodeId, NodeId)> {
         let mut open = Vec::new();
         let mut at = Some(id).filter(|id| *id >= BUILT_IN);
@@ -207,7 +208,7 @@ impl Reader<'_> {
         Ok(place)
     }
 
-    /// The place of a node below another place.
+    /// Returns the nodes in the table for a node below other nodes.
     fn below(&mut self, (path, other): (NodeId, NodeId), id: u64) -> Done<(NodeId, NodeId)> {
         let Some((attribute, data)) = self.nodes.get(&id).map(|n| (n.attribute, n.data.clone()))
         else {
@@ -245,7 +246,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The place of a node where the record has others already.
+    /// Returns the nodes in the table for a node of a record that already has others.
     fn appended(&mut self, (path, other): (NodeId, NodeId), id: u64) -> Done<(NodeId, NodeId)> {
         let next = self.place(id)?;
         Ok((self.joined(path, next.0), self.joined(other, next.1)))
@@ -288,7 +289,7 @@ impl Reader<'_> {
     }
 }
 
-/// The type that one of the first nodes stands for.
+/// Returns the type of a predefined node.
 fn built_in(id: u64) -> Kind {
     match id {
         1 => Kind::Int,
@@ -304,8 +305,8 @@ fn number(text: &str) -> Done<u64> {
     text.parse().map_err(|_| "expected the number of a node")
 }
 
-/// The fields of a line, `name=value=value,name=…`, as they are written: `\` takes the next
-/// character as it is, and `\n` is a new line.
+/// Iterates over the fields of a line, `name=value=value,name=…`: `\` escapes the next character,
+/// and `\n` is a newline.
 #[derive(Default)]
 struct Line<'a> {
     kind: Option<&'a str>,
@@ -338,12 +339,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The values of a field.
+/// Returns the values of a field.
 fn words(field: Option<&str>) -> impl Iterator<Item = &str> {
     field.into_iter().flat_map(|values| split(values, b'='))
 }
 
-/// The parts of a text between separators that no `\` stands before.
+/// Splits a text at separators that are not escaped by `\`.
 fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -402,13 +403,13 @@ __rec=globals,ref=20
         assert_eq!((text(0, "x").as_deref(), text(1, "x").as_deref()), (Some("-4"), Some("9")));
         assert_eq!(text(1, "function").as_deref(), Some("main"));
         assert_eq!(table.globals, [("host".to_owned(), "here".to_owned())]);
-        // A second file has numbers of its own.
+        // A second file has its own ids.
         read(FILE.as_bytes(), &mut table).expect("a file");
         assert_eq!((table.rows(), table.paths[0]), (4, table.paths[2]));
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_line() {
+    fn errors_have_a_line_number() {
         let error = |text: &str| {
             let whole = format!("{FILE}{text}");
             read(whole.as_bytes(), &mut Table::default()).expect_err(text).to_string()
@@ -425,7 +426,7 @@ __rec=globals,ref=20
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn it_does_not_panic_on_any_bytes() {
         let mut state = 1u64;
         for _ in 0..3000 {
             let mut bytes = FILE.as_bytes().to_vec();

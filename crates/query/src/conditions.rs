@@ -1,4 +1,4 @@
-//! Text to conditions: `a`, `a=v`, `a<v`, `NOT …`, and beyond CalQL `OR`, `AND`, parentheses, `!=`,
+//! Parses conditions: `a`, `a=v`, `a<v`, `NOT …`, and beyond CalQL `OR`, `AND`, parentheses, `!=`,
 //! `<=`, `>=`, LIKE and `=~`.
 
 use regex::RegexBuilder;
@@ -7,12 +7,12 @@ use crate::lexer::{SEPARATORS, Word};
 use crate::parser_state::{Parsed, Parser};
 use crate::query::{Condition, Relation, Test};
 
-/// Parentheses and NOTs inside each other.
+/// The deepest nesting of parentheses and NOTs.
 const DEEPEST: usize = 100;
-/// Bytes that a regex may become.
+/// The most bytes of a compiled regex.
 const LARGEST: usize = 1 << 20;
 
-/// Conditions with commas between, all of which must hold.
+/// Parses conditions separated by commas, all of which must hold.
 pub(crate) fn list(parser: &mut Parser) -> Parsed<Vec<Condition>> {
     let mut all = vec![either(parser, 0)?];
     while parser.cursor.takes(",") {
@@ -21,7 +21,7 @@ pub(crate) fn list(parser: &mut Parser) -> Parsed<Vec<Condition>> {
     Ok(all)
 }
 
-/// One condition.
+/// Parses one condition.
 pub(crate) fn one(parser: &mut Parser) -> Parsed<Condition> {
     either(parser, 0)
 }
@@ -70,7 +70,7 @@ fn term(parser: &mut Parser, depth: usize) -> Parsed<Condition> {
         };
     }
     let mut attribute = parser.word("a condition", SEPARATORS)?;
-    // `a!=v` is one word up to the sign, as names may have one.
+    // In `a!=v`, the word ends with `!`, because names may contain it.
     let differs = !attribute.quoted && attribute.text.ends_with('!') && attribute.text.len() > 1;
     let differs = differs && parser.cursor.takes("=");
     if differs {
@@ -93,7 +93,7 @@ fn test(attribute: Word, relation: Relation) -> Condition {
     Condition::Test(Test { attribute, relation })
 }
 
-/// What comes after the attribute.
+/// Parses the part after the attribute.
 fn relation(parser: &mut Parser) -> Parsed<Relation> {
     type Sign = (&'static str, fn(String) -> Relation);
     const SIGNS: [Sign; 6] = [
@@ -135,7 +135,7 @@ fn regex(parser: &Parser, word: &Word, text: &str) -> Parsed<Relation> {
     }
 }
 
-/// A pattern of SQL as a regular expression: `%` is any text, `_` any character.
+/// Converts an SQL pattern to a regular expression: `%` is any text, `_` any character.
 fn like(pattern: &str) -> String {
     let mut regex = "(?s)^".to_owned();
     for c in pattern.chars() {

@@ -1,23 +1,23 @@
-//! LET: attributes made of others, one after the other.
+//! LET: attributes computed from other attributes, in order.
 
 use crate::filter::{Filter, nested};
 use crate::query::{Derivation, Let};
 use crate::table::{AttributeId, Column, Form, Lookup, NodeId, Table};
 use crate::value::{Bits, Kind};
 
-/// A derivation made ready for a table and all that share its nodes and texts.
+/// A derivation, prepared for a table and all tables that share its nodes and texts.
 pub(crate) struct Derived<'q> {
     of: &'q Let,
     condition: Option<Filter<'q>>,
     inputs: Vec<Option<(Kind, Lookup)>>,
     kind: Kind,
     target: AttributeId,
-    /// Of `leaf()`, by node: the innermost value of the path as text.
+    /// For `leaf()`, by node: the innermost value of the path as text.
     leaves: Vec<Option<Bits>>,
 }
 
 impl<'q> Derived<'q> {
-    /// Adds the attribute, and its texts, to the table.
+    /// Adds the attribute and its texts to the table.
     pub(crate) fn of(derived: &'q Let, table: &mut Table) -> Derived<'q> {
         let operator = derived.call.operator;
         let ids = derived.call.arguments.iter().map(|word| table.named(&word.text));
@@ -37,9 +37,9 @@ impl<'q> Derived<'q> {
         Derived { of: derived, condition, inputs, kind, target, leaves }
     }
 
-    /// Gives the records of a table the attribute, where what it is made of is there.
+    /// Sets the attribute in each record of a table that has the operands.
     pub(crate) fn apply(&self, table: &mut Table) {
-        // A target that was there keeps its type.
+        // An existing attribute keeps its type.
         let target = table.of(self.target);
         if target.kind != self.kind || target.form == Form::Tree {
             return;
@@ -65,7 +65,7 @@ impl<'q> Derived<'q> {
         table.of_mut(self.target).column = column;
     }
 
-    /// The value of a record, of its operands and its path.
+    /// Computes the value of a record from its operands and its path.
     fn value(&self, value: impl Fn(usize) -> Option<(Kind, Bits)>, path: NodeId) -> Option<Bits> {
         let (inputs, scale) = (self.inputs.len(), self.of.call.scale);
         let number = |at: usize| value(at).map(|(kind, bits)| bits.to_double(kind));
@@ -87,7 +87,7 @@ impl<'q> Derived<'q> {
     }
 }
 
-/// A value as one of another type, if it can be.
+/// Converts a value to another type, if possible.
 fn same_kind(of: Kind, kind: Kind, bits: Bits) -> Option<Bits> {
     match kind {
         _ if of == kind => Some(bits),
@@ -96,7 +96,7 @@ fn same_kind(of: Kind, kind: Kind, bits: Bits) -> Option<Bits> {
     }
 }
 
-/// A number less what is left when it is divided by another; integers stay integers.
+/// Rounds a number toward zero to a multiple of `step`; integers stay integers.
 fn truncate(kind: Kind, bits: Bits, step: f64) -> Option<Bits> {
     if step == 0.0 || !kind.is_number() {
         return None;
@@ -129,7 +129,7 @@ fn sum(values: impl Iterator<Item = (Kind, Bits)>, kind: Kind) -> Option<Bits> {
     Some(values.fold(Bits(0), add))
 }
 
-/// By node, the innermost value of the path as text.
+/// Returns, by node, the innermost value of the path as text.
 fn leaves(table: &mut Table) -> Vec<Option<Bits>> {
     let of_path = nested(table);
     let nodes = table.nodes.clone();
@@ -153,7 +153,7 @@ mod tests {
     use crate::fixtures::table;
     use crate::parse;
 
-    /// The last of the derived attributes, in the first record.
+    /// Compares the last derived attribute of the first record.
     #[track_caller]
     fn check(lets: &str, expected: Option<&str>) {
         let mut table = table(&["n=18,d=3,zero=0,f=7.5,annotation=a,function=main/foo", "n=1"]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn later_ones_see_earlier_ones_and_conditions_hold() {
+    fn later_derivations_see_earlier_ones_and_conditions_apply() {
         check("a=scale(n,2),b=ratio(a,d)", Some("12.000000"));
         check("a=scale(n,2) IF n>20", None);
         check("a=scale(n,2) if function=main", Some("36.000000"));

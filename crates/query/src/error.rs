@@ -1,24 +1,24 @@
-//! What is wrong with a query, and where.
+//! Errors of queries, with their location.
 
 use std::fmt;
 
-/// An error at a place of a query. It shows as two lines below the message: the line of the query,
-/// and a caret below the place.
+/// An error at a location in a query. Two lines below the message show it: the line of the query,
+/// and a caret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueryError {
-    /// What is wrong: lower case, no full stop.
+    /// The message: lower case, no full stop.
     pub message: String,
     /// The line of the query.
     line: String,
-    /// Characters before the place in that line.
+    /// Characters before the location in that line.
     column: usize,
 }
 
-/// Characters shown on each side of the place, of long queries.
+/// In long queries, the characters shown on each side of the location.
 const AROUND: usize = 48;
 
 impl QueryError {
-    /// An error at a byte of a query.
+    /// Creates an error at a byte offset of a query.
     pub fn at(query: &str, byte: usize, message: impl Into<String>) -> QueryError {
         let mut byte = byte.min(query.len());
         while !query.is_char_boundary(byte) {
@@ -38,7 +38,7 @@ impl QueryError {
         QueryError { message: message.into(), line, column }
     }
 
-    /// The line of the query and the caret below it.
+    /// Returns the line of the query, and the caret below it.
     pub fn excerpt(&self) -> String {
         format!("  {}\n  {:width$}^", self.line, "", width = self.column)
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_is_below_the_place() {
+    fn the_caret_is_below_the_error() {
         let error = QueryError::at("select\n größe x", 7 + 9, "odd");
         assert_eq!(error.to_string(), "query: odd\n   größe x\n         ^");
         let long = "a ".repeat(100);

@@ -1,7 +1,7 @@
-//! WHERE, HAVING and IF: which records hold a condition.
+//! WHERE, HAVING and IF: finds the records that satisfy a condition.
 //!
-//! As in Caliper a condition on a hierarchy holds if any of its nodes does, NOT `a=v` also where
-//! there is no `a`, and comparisons only where there is one.
+//! As in Caliper, a condition on a hierarchy holds if it holds for any of its nodes; NOT `a=v`
+//! holds if there is no `a`; and comparisons hold only if there is one.
 
 use std::cmp::Ordering;
 
@@ -9,19 +9,20 @@ use crate::query::{Condition, Relation, Test};
 use crate::table::{AttributeId, Form, Table};
 use crate::value::{Bits, Kind, Strings};
 
-/// A condition made ready for the records of a table and of all that share its nodes and texts.
+/// A condition, prepared for the records of a table and of all tables that share its nodes and
+/// texts.
 pub(crate) enum Filter<'q> {
     All(Vec<Filter<'q>>),
     Any(Vec<Filter<'q>>),
     Not(Box<Filter<'q>>),
-    /// Whether one of the attributes has a wanted value must be as said.
+    /// Holds if one of the attributes has a matching value; with `false`, if none has.
     Test(Vec<Wanted<'q>>, bool),
 }
 
-/// Values of an attribute that are wanted.
+/// The matching values of an attribute.
 pub(crate) struct Wanted<'q> {
     attribute: AttributeId,
-    /// By node, if any has the attribute: whether it or one above it has such a value.
+    /// By node, if any node has the attribute: whether the node or a parent has a matching value.
     nodes: Vec<bool>,
     is: Predicate<'q>,
 }
@@ -40,12 +41,12 @@ impl<'q> Filter<'q> {
         }
     }
 
-    /// All of these.
+    /// Requires all of these conditions.
     pub(crate) fn all(conditions: &'q [Condition], table: &Table) -> Filter<'q> {
         Filter::All(conditions.iter().map(|one| Filter::of(one, table)).collect())
     }
 
-    /// Whether each record holds it.
+    /// Returns whether each record satisfies it.
     pub(crate) fn holds(&self, table: &Table) -> Vec<bool> {
         match self {
             Filter::All(parts) => join(parts, table, true, |a, b| a && b),
@@ -59,7 +60,7 @@ impl<'q> Filter<'q> {
         }
     }
 
-    /// The records that hold it.
+    /// Returns the records that satisfy it.
     pub(crate) fn rows(&self, table: &Table) -> Vec<usize> {
         if matches!(self, Filter::All(parts) if parts.is_empty()) {
             return (0..table.rows()).collect();
@@ -86,7 +87,7 @@ fn tested<'q>(test: &'q Test, table: &Table) -> Filter<'q> {
     Filter::Test(wanted.collect(), sought)
 }
 
-/// What a value must be.
+/// The required value.
 #[derive(Clone, Copy)]
 enum Asked<'q> {
     Anything,
@@ -94,8 +95,8 @@ enum Asked<'q> {
     Matched(&'q regex::Regex),
 }
 
-/// What is asked for, and whether somewhere: those that ask for a value nowhere are the opposite of
-/// asking for one somewhere.
+/// Returns the condition on a value, and whether some value must satisfy it; with `false`, none
+/// may.
 fn asked(relation: &Relation) -> (Asked<'_>, bool) {
     match relation {
         Relation::Exists => (Asked::Anything, true),
@@ -111,7 +112,7 @@ fn asked(relation: &Relation) -> (Asked<'_>, bool) {
     }
 }
 
-/// Every attribute of the path.
+/// Returns all attributes of the path.
 pub(crate) fn nested(table: &Table) -> Vec<AttributeId> {
     let all = table.attributes.iter().zip(0..);
     all.filter(|(of, _)| of.form == Form::Nested).map(|(_, id)| AttributeId(id)).collect()
@@ -131,7 +132,7 @@ impl<'q> Wanted<'q> {
         Wanted { attribute, nodes, is }
     }
 
-    /// Marks the records that have a wanted value.
+    /// Marks the records with a matching value.
     fn mark(&self, rows: &mut [bool], table: &Table) {
         let of = table.of(self.attribute);
         let in_tree = of.form == Form::Tree;
@@ -150,7 +151,7 @@ impl<'q> Wanted<'q> {
     }
 }
 
-/// Texts are looked at once each, not record by record.
+/// Each distinct text is tested only once, not per record.
 fn predicate<'q>(asked: Asked<'q>, kind: Kind, strings: &Strings) -> Predicate<'q> {
     if kind == Kind::Text {
         let holds = |text: &str| match asked {
@@ -170,7 +171,7 @@ fn predicate<'q>(asked: Asked<'q>, kind: Kind, strings: &Strings) -> Predicate<'
     if let Some(value) = none.clone().parse(text, kind) {
         return Box::new(move |bits| accepted(bits.compare(value, kind, &none)));
     }
-    // An integer is compared with a fraction as one.
+    // Comparing an integer with a fraction compares fractions.
     match text.trim().parse::<f64>() {
         Ok(value) => {
             Box::new(move |bits| bits.to_double(kind).partial_cmp(&value).is_some_and(accepted))
@@ -185,7 +186,7 @@ mod tests {
     use crate::fixtures::table;
     use crate::parse;
 
-    /// Three records: `a=1 t=x`, `a=5 function=main/foo`, and an empty one.
+    /// Tests three records: `a=1 t=x`, `a=5 function=main/foo`, and an empty one.
     #[track_caller]
     fn check(conditions: &str, held: &[usize]) {
         let table = table(&["a=1,t=x", "a=5,function=main/foo", ""]);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn caliper_s_conditions() {
+    fn calipers_conditions_are_supported() {
         check("a", &[0, 1]);
         check("not a", &[2]);
         check("a=5", &[1]);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_beyond() {
+    fn conditions_beyond_calql_are_supported() {
         check("a=1 or function=foo", &[0, 1]);
         check("a!=1", &[1, 2]);
         check("a != 1, a", &[1]);

@@ -1,10 +1,10 @@
-//! Tables for tests, written as lines of `name=value`; `/` is between the nodes of a path.
+//! Tables for tests, written as lines of `name=value`; `/` separates the nodes of a path.
 
 use crate::table::{Form, NodeId, Table};
 use crate::value::Kind;
 
-/// A table of these records. Values that are numbers make their attribute one; `function` and
-/// `annotation` are nested.
+/// Creates a table of these records. Numeric values give their attribute a numeric type; `function`
+/// and `annotation` are nested.
 pub(crate) fn table(records: &[&str]) -> Table {
     let mut table = Table::default();
     for record in records {

@@ -1,4 +1,4 @@
-//! Answers as text, as Caliper's formatters lay them out.
+//! Formats results as text, with the layouts of Caliper's formatters.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ mod split;
 mod table;
 mod tree;
 
-/// Writes an answer.
+/// Writes a result.
 ///
 /// ```
 /// use heaptide_query::{format, parse, parse_format, table::Table};

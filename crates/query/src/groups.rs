@@ -1,35 +1,35 @@
-//! Numbers for groups: records with the same keys have the same number.
+//! Assigns numbers to groups: records with equal keys have the same number.
 
 use rustc_hash::FxHashMap;
 
 use crate::value::Bits;
 
-/// Numbers by keys, in the order they are first met. The keys are taken one after the other: what
-/// comes before a key is a number already.
+/// Numbers of keys, in order of first occurrence. Keys are processed one by one: the earlier keys
+/// of a record are represented by their number.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     steps: Vec<Step>,
 }
 
-/// Places of a table by number and key; beyond them there is a map.
+/// The size of the table by number and key; larger combinations are in a map.
 const DENSE: usize = 1 << 26;
 
 #[derive(Debug)]
 struct Step {
-    /// Keys are less than that, where it is known.
+    /// Upper bound of the keys, if known.
     width: Option<usize>,
-    /// By number before and key: the number, from 1.
+    /// By number of the earlier keys and by key: the number, from 1.
     dense: Vec<u32>,
     ids: FxHashMap<(u32, Option<Bits>), u32>,
-    /// The number before each.
+    /// By number, that of its earlier keys.
     before: Vec<u32>,
-    /// The key of each.
+    /// By number, its last key.
     keys: Vec<u64>,
     present: Vec<bool>,
 }
 
 impl Step {
-    /// The number of a key that was met with this number before it.
+    /// Returns the number for a key after the earlier keys with number `before`.
     #[inline]
     fn number(&mut self, before: u32, key: Option<Bits>) -> u32 {
         let known = self.slot(before, key).and_then(|slot| self.dense.get(slot));
@@ -39,7 +39,7 @@ impl Step {
         }
     }
 
-    /// The place in the table, if it may have one.
+    /// Returns the index in the table, if it is small enough.
     #[inline]
     fn slot(&self, before: u32, key: Option<Bits>) -> Option<usize> {
         let width = self.width?;
@@ -48,7 +48,7 @@ impl Step {
         Some(slot).filter(|slot| *slot < DENSE)
     }
 
-    /// The same of a key that may be new.
+    /// Like `number`, for a key that may be new.
     #[inline(never)]
     fn look_up(&mut self, before: u32, key: Option<Bits>) -> u32 {
         let next = self.before.len() as u32 + 1;
@@ -70,14 +70,14 @@ impl Step {
         *number - 1
     }
 
-    /// What a number was made of.
+    /// Returns the number of the earlier keys, and the last key, of a number.
     fn made_of(&self, number: usize) -> (u32, Option<Bits>) {
         (self.before[number], self.present[number].then_some(Bits(self.keys[number])))
     }
 }
 
 impl Numbers {
-    /// For so many keys; of each, what its values are less than, if that is known.
+    /// Creates it for as many keys as there are `widths`: upper bounds of each key, if known.
     pub(crate) fn new(widths: impl Iterator<Item = Option<usize>>) -> Numbers {
         let step = |width: Option<usize>| Step {
             width: width.filter(|width| *width < DENSE),
@@ -90,7 +90,8 @@ impl Numbers {
         Numbers { steps: widths.map(step).collect() }
     }
 
-    /// Takes the next key of each record. The first numbers are 0, the last are those of groups.
+    /// Processes the next key of each record. Initially all numbers are 0; finally they are those
+    /// of groups.
     pub(crate) fn take(
         &mut self,
         step: usize,
@@ -101,12 +102,12 @@ impl Numbers {
         numbers.iter_mut().zip(keys).for_each(|(number, key)| *number = step.number(*number, key));
     }
 
-    /// The number of a record's keys.
+    /// Returns the number of a record's keys.
     pub(crate) fn of(&mut self, keys: impl Iterator<Item = Option<Bits>>) -> u32 {
         self.steps.iter_mut().zip(keys).fold(0, |number, (step, key)| step.number(number, key))
     }
 
-    /// The keys of a number.
+    /// Returns the keys of a number.
     pub(crate) fn keys(&self, number: u32) -> Vec<Option<Bits>> {
         let mut at = number;
         let back = self.steps.iter().rev().map(|step| {
@@ -119,7 +120,7 @@ impl Numbers {
         keys
     }
 
-    /// Adds other numbers for the same keys: what each of them is here.
+    /// Merges other numbers for the same keys; returns, for each, its number here.
     pub(crate) fn absorb(&mut self, other: &Numbers) -> Vec<u32> {
         let mut here = vec![0];
         for (step, of) in self.steps.iter_mut().zip(&other.steps) {
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_with_the_same_keys_have_the_same_number() {
+    fn records_with_equal_keys_have_equal_numbers() {
         let records = [[None, Some(7)], [Some(2), Some(7)], [None, None], [None, Some(7)]];
         let keys = |record: [Option<u64>; 2]| record.map(|key| key.map(Bits)).into_iter();
         for widths in [[None, None], [Some(3), None], [Some(3), Some(9)], [Some(DENSE - 1), None]] {

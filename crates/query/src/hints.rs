@@ -1,4 +1,4 @@
-//! Hints for the reader of a query's answer: names that no record contains, and how to record them.
+//! Hints about a query's result: unknown names, and how to record missing data.
 
 use heaptide_analysis::model::{Process, Recording};
 
@@ -7,20 +7,20 @@ use crate::stream::Stream;
 use crate::table::Table;
 use crate::tables;
 
-/// Attributes of single events, which Caliper's users may ask for.
+/// Attributes of single events, which Caliper's users may expect elsewhere.
 const OF_EVENTS: [&str; 3] = ["mem.free", "alloc.uid", "alloc.address"];
 
 /// Those of them that scopes have, too.
 const OF_SCOPES: [&str; 2] = ["mem.active", "alloc.region.highwatermark"];
 
-/// The names of the column with exact sizes, which only some recordings have in `sites`.
+/// The names of the column of exact sizes, which only some recordings have in `sites`.
 const SIZES: [&str; 2] = ["size", "alloc.total_size"];
 
-/// The column with the functions called, which only some recordings have.
+/// The column of called functions, which only some recordings have.
 const CALL: &str = "call";
 
-/// Reports that a query names sizes, calls or columns of a trace that no recording has, and how to
-/// record them.
+/// Returns hints if a query uses sizes, calls or trace columns that no recording has, with the
+/// option that records them.
 ///
 /// ```
 /// use heaptide_query::{hints, parse, tables::Source};
@@ -33,7 +33,7 @@ pub fn missing(query: &Query, source: &tables::Source, recordings: &[Recording])
     of_sites.into_iter().chain(missing_trace(query, source, recordings)).collect()
 }
 
-/// What sites may lack.
+/// Hints for columns that sites may lack.
 fn missing_of_sites(
     query: &Query,
     source: &tables::Source,
@@ -64,7 +64,7 @@ fn missing_of_sites(
     hints
 }
 
-/// What needs a trace, of recordings without one.
+/// Hints for tables and columns that need a trace, if recordings have none.
 fn missing_trace(
     query: &Query,
     source: &tables::Source,
@@ -80,8 +80,8 @@ fn missing_trace(
     })
 }
 
-/// Reports what a query names that a table does not have; the answer is that of no record having
-/// it. `hint` describes how to see the names that there are.
+/// Returns hints for names in a query that a table does not have; the result treats them as missing
+/// in every record. `hint` describes how to list the available names.
 ///
 /// ```
 /// use heaptide_query::{hints, parse, table::Table};
@@ -110,7 +110,7 @@ pub fn unknown(query: &Query, table: &Table, hint: &str) -> Vec<String> {
     hints
 }
 
-/// The same of a table of recordings.
+/// Like `unknown`, for a table of recordings.
 pub fn unknown_columns(query: &Query, source: &tables::Source, stream: &Stream) -> Vec<String> {
     let hint = format!("`heaptide query --describe {}` lists the columns", source.name);
     unknown(query, stream.template(), &hint)

@@ -1,19 +1,19 @@
-//! Words and signs of a query: words end at white space or a separator, `"` quotes anywhere in a
-//! word, `\` takes the next character as it is.
+//! Splits a query into words and signs: words end at white space or a separator, `"` quotes parts
+//! of a word, `\` escapes the next character.
 
 /// Characters that end a word.
 pub const SEPARATORS: &str = ",;=<>()";
-/// Those that end a unit, which may have comparisons in it.
+/// Characters that end a unit, which may contain comparison signs.
 pub const OF_UNITS: &str = ",;=()";
-/// Those that end an argument, which may have `=` in it.
+/// Characters that end an argument, which may contain `=`.
 pub const OF_ARGUMENTS: &str = ",;()";
 
-/// A word and where it begins.
+/// A word and its location.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Word {
     /// Its text, without quotes and escapes.
     pub text: String,
-    /// The byte it begins at.
+    /// The byte offset of its start.
     pub at: usize,
     /// Byte in `text` of the first `=` outside quotes.
     pub equals: Option<usize>,
@@ -22,44 +22,44 @@ pub struct Word {
 }
 
 impl Word {
-    /// The word in lower case; nothing of a quoted one, which is no keyword.
+    /// Returns the word in lower case; empty if it is quoted, because it is then no keyword.
     pub fn keyword(&self) -> String {
         if self.quoted { String::new() } else { self.text.to_ascii_lowercase() }
     }
 
-    /// Whether nothing is there. `""` is something.
+    /// Returns whether there is no word. `""` is a word.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.quoted
     }
 }
 
-/// A place in a query.
+/// A position in a query.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     /// The whole query.
     pub query: &'a str,
-    /// The next byte.
+    /// The offset of the next byte.
     pub at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning.
+    /// Starts at the beginning of the query.
     pub fn new(query: &'a str) -> Cursor<'a> {
         Cursor { query, at: 0 }
     }
 
-    /// What is left.
+    /// Returns the remaining text.
     fn rest(&self) -> &'a str {
         &self.query[self.at..]
     }
 
-    /// Goes on to the next character that is no white space, and says which it is.
+    /// Skips white space and returns the next character, without consuming it.
     pub fn peek(&mut self) -> Option<char> {
         self.at = self.query.len() - self.rest().trim_start().len();
         self.rest().chars().next()
     }
 
-    /// Takes this text if it is next, white space left out.
+    /// Skips white space, and consumes this text if it is next.
     pub fn takes(&mut self, text: &str) -> bool {
         self.peek();
         let next = self.rest().starts_with(text);
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         next
     }
 
-    /// The next word, up to one of the separators; empty if there is none.
+    /// Returns the next word, which ends at one of the separators; empty if there is none.
     pub fn word(&mut self, separators: &str) -> Word {
         self.peek();
         let mut word = Word { at: self.at, ..Word::default() };
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// The next word without going there.
+    /// Returns the next word without consuming it.
     pub fn next_word(&self) -> Word {
         let mut ahead = *self;
         ahead.word(SEPARATORS)

@@ -1,4 +1,4 @@
-//! CalQL: queries over the tables of recordings, and over Caliper's own files.
+//! CalQL: queries over the tables of recordings and over Caliper's files.
 //!
 //! ```text
 //! recordings ──tables──▶ Stream ──LET, WHERE, GROUP BY, HAVING, ORDER BY──▶ Table ──format──▶ text
@@ -6,7 +6,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would panic
 
 mod aggregate;
 pub mod cali;

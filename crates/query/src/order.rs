@@ -9,7 +9,7 @@ use crate::query::{First, Query};
 use crate::table::{AttributeId, Form, Lookup, Reader, Table};
 use crate::value::{Bits, Kind};
 
-/// Orders the records and keeps as many as are asked for.
+/// Sorts the records, and applies LIMIT.
 pub(crate) fn order(query: &Query, table: &mut Table) {
     if !query.order.is_empty() || query.limit.is_some() {
         let paths = Paths::default();
@@ -17,13 +17,13 @@ pub(crate) fn order(query: &Query, table: &mut Table) {
     }
 }
 
-/// The places of paths by the attributes of ORDER BY, for all tables that have the same nodes: they
-/// are computed once, however many batches there are.
+/// The ranks of paths for the attributes of ORDER BY, computed once for all tables with the same
+/// nodes.
 #[derive(Default)]
 pub(crate) struct Paths(OnceLock<Vec<(AttributeId, Vec<u32>)>>);
 
 impl Paths {
-    /// Those of an attribute; none if no node has it.
+    /// Returns the ranks for an attribute; `None` if no node has it.
     fn of(&self, query: &Query, table: &Table, id: AttributeId) -> Option<&[u32]> {
         let all = self.0.get_or_init(|| {
             let ids = query.order.iter().filter_map(|o| attribute(query, table, &o.attribute.text));
@@ -35,12 +35,12 @@ impl Paths {
     }
 }
 
-/// What records are ordered by.
+/// A sort key of records.
 enum Key<'a> {
     /// A value.
     Value(Kind, Lookup),
-    /// The values of an attribute in the nodes of a record, from the outermost: by node, the place
-    /// of its path among all. No path has the place 0.
+    /// The path of an attribute's values in a record, outermost first: by node, the rank of its
+    /// path among all. 0 means no path.
     Path(AttributeId, &'a [u32]),
 }
 
@@ -56,8 +56,8 @@ impl<'a> Key<'a> {
     }
 }
 
-/// By node, the place of its values of an attribute, from the outermost, among those of all nodes;
-/// 0 for none. A path comes before those that it is the begin of.
+/// Returns, by node, the rank of its values of an attribute, outermost first, among those of all
+/// nodes; 0 if it has none. A path precedes its extensions.
 fn places_of_paths(table: &Table, id: AttributeId) -> Vec<u32> {
     let kind = table.of(id).kind;
     let mut tree: Vec<(u32, Bits)> = vec![(0, Bits(0))];
@@ -94,8 +94,8 @@ fn places_of_paths(table: &Table, id: AttributeId) -> Vec<u32> {
     of_node.into_iter().map(|at| places[at as usize]).collect()
 }
 
-/// Of some records, which are in order, as many as are asked for: by all keys, the first of them
-/// first. Records without a value come before all others; those with the same keys stay in order.
+/// Returns the first of some records, up to the limit, sorted by all keys. Records without a value
+/// come first, and the sort is stable.
 pub(crate) fn first(
     query: &Query,
     table: &Table,
@@ -146,7 +146,7 @@ enum Reads<'a> {
     Path(AttributeId, &'a [u32]),
 }
 
-/// The attribute of a name or of a title.
+/// Returns the attribute with a name or a title.
 pub(crate) fn attribute(query: &Query, table: &Table, name: &str) -> Option<AttributeId> {
     let titled = || query.aliases.iter().find(|(_, alias)| *alias == name);
     table.named(name).or_else(|| table.named(titled()?.0))

@@ -1,4 +1,4 @@
-//! Text to query.
+//! Parses queries.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::query::{
     Aggregation, Call, Derivation, First, Format, Item, Layout, Let, Order, Query, Signature,
 };
 
-/// Reads a query.
+/// Parses a query.
 ///
 /// ```
 /// let query = heaptide_query::parse("SELECT function,count() GROUP BY function").unwrap();
@@ -19,7 +19,7 @@ use crate::query::{
 /// assert_eq!(error.message, "expected BY after GROUP");
 /// ```
 ///
-/// Errors: what is wrong, at its place.
+/// Errors: the problem and its location.
 pub fn parse(text: &str) -> Result<Query, QueryError> {
     let mut parser = Parser { cursor: Cursor::new(text), query: Query::default() };
     while let Some(next) = parser.cursor.peek() {
@@ -31,14 +31,14 @@ pub fn parse(text: &str) -> Result<Query, QueryError> {
     Ok(parser.query)
 }
 
-/// Reads a formatter with its arguments, as it stands after FORMAT.
+/// Parses a formatter with its arguments, the part after FORMAT.
 ///
 /// ```
 /// use heaptide_query::query::Layout;
 /// assert_eq!(heaptide_query::parse_format("json(pretty)").unwrap().layout, Layout::Json);
 /// ```
 ///
-/// Errors: what is wrong, at its place.
+/// Errors: the problem and its location.
 pub fn parse_format(text: &str) -> Result<Format, QueryError> {
     let mut parser = Parser { cursor: Cursor::new(text), query: Query::default() };
     let format = parser.format()?;
@@ -99,7 +99,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One or more, with commas between.
+    /// Parses one or more elements, separated by commas.
     fn list(&mut self, one: fn(&mut Self) -> Parsed<()>) -> Parsed<()> {
         one(self)?;
         while self.cursor.takes(",") {
@@ -186,7 +186,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The operator of a word, and the arguments that come next.
+    /// Parses the operator named by a word, and the arguments that follow.
     fn call<O: Copy>(
         &mut self,
         word: &Word,
@@ -222,7 +222,7 @@ impl Parser<'_> {
         Ok(Call { operator, arguments, scale })
     }
 
-    /// `(a, b, …)`, or nothing.
+    /// Parses `(a, b, …)`; may be absent.
     fn arguments(&mut self) -> Parsed<Vec<Word>> {
         let mut arguments = Vec::new();
         if !self.cursor.takes("(") {
@@ -263,7 +263,7 @@ impl Parser<'_> {
         Ok(Format { layout, arguments })
     }
 
-    /// An argument `name=value`, a flag, or the value of the place it is in.
+    /// Parses an argument: `name=value`, a flag, or a positional value.
     fn format_argument(
         &self,
         argument: &Word,

@@ -1,4 +1,4 @@
-//! A query as it was understood.
+//! The parsed form of a query.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use regex::Regex;
 
 use crate::lexer::Word;
 
-/// A parsed query; [`crate::parse`] makes it.
+/// A parsed query; see [`crate::parse`].
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// The table of `FROM`.
     pub from: Option<Word>,
     /// Derived attributes, in order.
     pub lets: Vec<Let>,
-    /// What is shown; none for everything.
+    /// The columns to show; `None` for all.
     pub select: Option<Vec<Item>>,
-    /// Whether `*` is among what is shown.
+    /// Whether SELECT contains `*`.
     pub all: bool,
-    /// Aggregations, those of SELECT among them.
+    /// Aggregations, including those of SELECT.
     pub aggregations: Vec<Call<Aggregation>>,
-    /// Attributes of GROUP BY; none if there is no such clause.
+    /// Attributes of GROUP BY; `None` without the clause.
     pub group_by: Option<Vec<Word>>,
-    /// Records that count.
+    /// Conditions on records.
     pub filter: Vec<Condition>,
-    /// Results that are shown.
+    /// Conditions on results.
     pub having: Vec<Condition>,
-    /// How results are ordered, first key first.
+    /// Sort keys of results, most significant first.
     pub order: Vec<Order>,
-    /// How many results are shown at most.
+    /// The most results to show.
     pub limit: Option<usize>,
-    /// How they are shown.
+    /// The output format.
     pub format: Option<Format>,
     /// Titles by attribute.
     pub aliases: BTreeMap<String, String>,
@@ -38,12 +38,12 @@ pub struct Query {
 }
 
 impl Query {
-    /// The title of an attribute.
+    /// Returns the title of an attribute.
     pub fn title<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.get(name).map_or(name, |alias| alias)
     }
 
-    /// Every attribute that the query names, with its place in it; none if it shows everything.
+    /// Returns all attributes that the query uses, with their locations; `None` if it shows all.
     pub fn names(&self) -> Option<Vec<&Word>> {
         let select = self.select.as_ref().filter(|_| !self.all)?;
         let mut names: Vec<&Word> = select.iter().filter_map(|item| item.attribute()).collect();
@@ -51,12 +51,12 @@ impl Query {
         Some(names)
     }
 
-    /// Whether its conditions leave nothing but memory with a label.
+    /// Returns whether its conditions admit only labelled memory.
     pub fn is_labelled(&self) -> bool {
         self.filter.iter().any(Condition::needs_label)
     }
 
-    /// Those that it computes with.
+    /// Returns the attributes that it reads for computations.
     pub fn read_names(&self) -> Vec<&Word> {
         let mut names: Vec<&Word> = self.group_by.iter().flatten().collect();
         for derived in &self.lets {
@@ -71,12 +71,12 @@ impl Query {
     }
 }
 
-/// Something that is shown.
+/// An element of SELECT.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Its attribute.
     pub name: Word,
-    /// Whether that is the result of an operator.
+    /// Whether the attribute is the result of an operator.
     pub computed: bool,
 }
 
@@ -89,11 +89,11 @@ impl Item {
 /// A derived attribute.
 #[derive(Clone, Debug)]
 pub struct Let {
-    /// What it is called.
+    /// The name of the new attribute.
     pub target: Word,
-    /// What it is.
+    /// Its definition.
     pub call: Call<Derivation>,
-    /// The records that get it.
+    /// The records that receive it.
     pub condition: Option<Condition>,
 }
 
@@ -114,16 +114,16 @@ impl<Operator> Call<Operator> {
     }
 }
 
-/// What operators are like: name, least and most arguments, and which of them is a factor.
+/// The name of an operator, its minimal and maximal number of arguments, and which is a factor.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature {
     /// Its name.
     pub name: &'static str,
-    /// Least arguments.
+    /// Minimal number of arguments.
     pub least: usize,
-    /// Most arguments.
+    /// Maximal number of arguments.
     pub most: usize,
-    /// The argument that is a number.
+    /// The index of the numeric argument.
     pub factor: Option<usize>,
 }
 
@@ -136,42 +136,42 @@ const fn signature(
     Signature { name, least, most, factor }
 }
 
-/// How the records of a group become one.
+/// An operator that merges the records of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aggregation {
-    /// Records, or the sum of their `count`.
+    /// The number of records, or the sum of their `count`.
     Count,
     /// The sum.
     Sum,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The mean, an integer of integers.
+    /// The mean; an integer for integers.
     Avg,
-    /// The population's variance.
+    /// The population variance.
     Variance,
-    /// The first there is.
+    /// The first value.
     Any,
-    /// The sum as a part of that of all records.
+    /// The sum as a percentage of the sum of all records.
     PercentTotal,
-    /// A sum divided by another one.
+    /// The ratio of two sums.
     Ratio,
     /// The sum times a factor.
     Scale,
     /// The count times a factor.
     ScaleCount,
-    /// The sum over the path and all below it.
+    /// The sum over the path and everything below it.
     InclusiveSum,
-    /// The least of those.
+    /// The minimum over the path and everything below it.
     InclusiveMin,
-    /// The largest of those.
+    /// The maximum over the path and everything below it.
     InclusiveMax,
-    /// Their sum times a factor.
+    /// The inclusive sum times a factor.
     InclusiveScale,
-    /// Their sum divided by another one.
+    /// The ratio of two inclusive sums.
     InclusiveRatio,
-    /// Their sum as a part of that of all records.
+    /// The inclusive sum as a percentage of the sum of all records.
     InclusivePercentTotal,
 }
 
@@ -197,13 +197,13 @@ impl Aggregation {
         (Aggregation::InclusivePercentTotal, signature("inclusive_percent_total", 1, 1, None)),
     ];
 
-    /// Whether the result is in the unit of what it is computed from.
+    /// Returns whether the result has the unit of its operand.
     pub const fn keeps_unit(self) -> bool {
         use Aggregation::{Any, Avg, InclusiveMax, InclusiveMin, InclusiveSum, Max, Min, Sum};
         matches!(self, Any | Avg | InclusiveMax | InclusiveMin | InclusiveSum | Max | Min | Sum)
     }
 
-    /// Whether what is below a path counts for it.
+    /// Returns whether it includes values below a path.
     pub const fn is_inclusive(self) -> bool {
         matches!(
             self,
@@ -216,7 +216,7 @@ impl Aggregation {
         )
     }
 
-    /// What its result's name begins with.
+    /// Returns the prefix of its result's name.
     pub const fn prefix(self) -> &'static str {
         match self {
             Aggregation::Count => "count",
@@ -241,27 +241,27 @@ impl Aggregation {
 }
 
 impl Call<Aggregation> {
-    /// The attribute of its result.
+    /// Returns the attribute of its result.
     pub fn result(&self) -> String {
         let names: Vec<&str> = self.arguments.iter().map(|word| word.text.as_str()).collect();
         format!("{}{}", self.operator.prefix(), names.join("/"))
     }
 }
 
-/// How a record gets an attribute more.
+/// An operator that computes an attribute of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Derivation {
-    /// One divided by another.
+    /// The ratio of two attributes.
     Ratio,
-    /// One times a factor.
+    /// An attribute times a factor.
     Scale,
-    /// One less what is left when divided by a factor.
+    /// An attribute rounded toward zero to a multiple of a number.
     Truncate,
-    /// The first that is there.
+    /// The first attribute that has a value.
     First,
-    /// The sum of those that are there.
+    /// The sum of the attributes that have values.
     Sum,
-    /// The innermost of a hierarchy, or of the path.
+    /// The innermost value of a hierarchy, or of the path.
     Leaf,
 }
 
@@ -277,16 +277,16 @@ impl Derivation {
     ];
 }
 
-/// What a record must be.
+/// A condition on records.
 #[derive(Clone, Debug)]
 pub enum Condition {
-    /// All of these.
+    /// All of these hold.
     All(Vec<Condition>),
-    /// One of these.
+    /// At least one of these holds.
     Any(Vec<Condition>),
-    /// Not this.
+    /// This does not hold.
     Not(Box<Condition>),
-    /// This.
+    /// A test of an attribute.
     Test(Test),
 }
 
@@ -301,7 +301,7 @@ impl Condition {
         }
     }
 
-    /// Whether nothing without a label holds it, as far as its form tells.
+    /// Returns whether unlabelled memory cannot satisfy it, judging by its form.
     fn needs_label(&self) -> bool {
         match self {
             Condition::All(parts) => parts.iter().any(Condition::needs_label),
@@ -318,42 +318,42 @@ impl Condition {
     }
 }
 
-/// What values of an attribute must be.
+/// A test of an attribute's values.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// The attribute; `path` is every nested one.
+    /// The attribute; `path` means every nested one.
     pub attribute: Word,
-    /// How a value must be; one is enough.
+    /// The relation that at least one value must satisfy.
     pub relation: Relation,
 }
 
-/// How a value must be.
+/// A relation of a value.
 #[derive(Clone, Debug)]
 pub enum Relation {
-    /// There.
+    /// It exists.
     Exists,
-    /// Not there.
+    /// It does not exist.
     Missing,
-    /// This.
+    /// Equal to this.
     Equal(String),
-    /// Nowhere this.
+    /// No value is equal to this.
     NotEqual(String),
     /// Less than this.
     Less(String),
-    /// Not more than this.
+    /// At most this.
     LessOrEqual(String),
-    /// More than this.
+    /// Greater than this.
     Greater(String),
-    /// Not less than this.
+    /// At least this.
     GreaterOrEqual(String),
-    /// Matched by this.
+    /// Matched by this regex.
     Matches(Regex),
-    /// Nowhere matched by this.
+    /// No value is matched by this regex.
     MatchesNot(Regex),
 }
 
 impl Relation {
-    /// What NOT makes of it.
+    /// Returns its negation.
     pub fn negated(self) -> Relation {
         match self {
             Relation::Exists => Relation::Missing,
@@ -370,28 +370,28 @@ impl Relation {
     }
 }
 
-/// A key that results are ordered by.
+/// A sort key of results.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Its attribute.
     pub attribute: Word,
-    /// Which values come first.
+    /// Ascending or descending.
     pub first: First,
 }
 
-/// Which values come first.
+/// The order of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum First {
-    /// The least.
+    /// Ascending.
     Least,
-    /// The largest.
+    /// Descending.
     Largest,
 }
 
-/// The argument of formats for people that has them show numbers in full.
+/// The argument of formats for people that shows all digits of numbers.
 pub const EXACT: &str = "exact";
 
-/// How results are shown.
+/// How results are formatted.
 #[derive(Clone, Debug)]
 pub struct Format {
     /// The formatter.
@@ -403,7 +403,7 @@ pub struct Format {
 /// The formatters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// Caliper's own records.
+    /// Caliper's record format.
     Cali,
     /// Comma-separated values.
     Csv,
@@ -411,18 +411,18 @@ pub enum Layout {
     Expand,
     /// An object for each record.
     Json,
-    /// A list of rows, with their columns and a tree.
+    /// A list of rows, with columns and a tree.
     JsonSplit,
     /// A table.
     Table,
     /// A tree of paths.
     Tree,
-    /// Lines as the query says.
+    /// Lines with a template from the query.
     Format,
 }
 
 impl Layout {
-    /// Every formatter: name, arguments in order, and how many must be given.
+    /// Every formatter: name, arguments in order, and the number of required ones.
     pub const ALL: [(Layout, &'static str, &'static [&'static str], usize); 8] = [
         (Layout::Cali, "cali", &[], 0),
         (

@@ -1,4 +1,4 @@
-//! A query's answer: from records to a table.
+//! Runs a query on records.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,8 +15,8 @@ use crate::stream::{Batch, Stream};
 use crate::supply::Supply;
 use crate::table::Table;
 
-/// Answers a query: derives attributes, leaves out records, joins the rest by what GROUP BY names,
-/// and orders what comes out. All processors work at it.
+/// Runs a query: computes derived attributes, filters records, merges them by GROUP BY, and sorts
+/// the results. Uses all processors.
 ///
 /// ```
 /// use heaptide_query::{cali, parse, run, stream::Stream, table::Table};
@@ -32,7 +32,7 @@ use crate::table::Table;
 pub fn run(query: &Query, stream: Stream) -> Table {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let plan = Plan::of(query, stream.template());
-    // What is read beyond the last record that is shown would be read in vain.
+    // If the first records suffice, reading ahead would be wasted.
     let supply = if plan.stops_early() { Supply::on_demand } else { Supply::ahead }(stream);
     let work = || {
         let mut part = plan.part();
@@ -53,34 +53,34 @@ pub fn run(query: &Query, stream: Stream) -> Table {
     answer
 }
 
-/// A query made ready for a stream.
+/// A query, prepared for a stream.
 struct Plan<'q> {
     query: &'q Query,
     lets: Vec<Derived<'q>>,
     filter: Filter<'q>,
     grouping: Option<Grouping<'q>>,
-    /// What batches are like once they have the derived attributes.
+    /// A table like those of batches, with the derived attributes.
     template: Table,
-    /// Records kept so far.
+    /// Number of records kept so far.
     kept: AtomicUsize,
-    /// What the records of all batches are ordered by.
+    /// Ranks of paths for the sort keys, for all batches.
     paths: order::Paths,
 }
 
-/// What a thread has made of its batches.
+/// The result of a thread's batches.
 enum Part {
     Groups(Groups),
-    /// Records as they are, in pieces.
+    /// Ungrouped records, in pieces.
     Records(Vec<Piece>),
 }
 
-/// Records, and the number of each.
+/// Records, with the number of each.
 struct Piece {
     numbers: Vec<u64>,
     table: Table,
 }
 
-/// Records that a thread keeps before it looks which of them can be among the first.
+/// The number of records that a thread collects before it discards those outside of LIMIT.
 const KEPT: usize = 1 << 17;
 
 impl<'q> Plan<'q> {
@@ -101,19 +101,19 @@ impl<'q> Plan<'q> {
         }
     }
 
-    /// The next batch, unless the records so far are all that is shown.
+    /// Returns the next batch, unless the records so far suffice.
     fn next<'a>(&self, supply: &Supply<'a>) -> Option<Batch<'a>> {
         let has_room = |limit| self.kept.load(Relaxed) < limit;
         let more = !self.stops_early() || self.limit().is_none_or(has_room);
         more.then(|| supply.next())?
     }
 
-    /// Whether the first records kept are those that are shown.
+    /// Returns whether the first records that pass the filter are the result.
     fn stops_early(&self) -> bool {
         self.limit().is_some() && self.query.order.is_empty()
     }
 
-    /// How many records are kept as they are, where that is known.
+    /// Returns the limit of ungrouped records, if there is one.
     fn limit(&self) -> Option<usize> {
         self.query.limit.filter(|_| self.grouping.is_none() && self.query.having.is_empty())
     }
@@ -146,7 +146,7 @@ impl<'q> Plan<'q> {
         }
     }
 
-    /// Pieces as one, in order.
+    /// Concatenates pieces in order.
     fn joined(&self, pieces: Vec<Piece>) -> Piece {
         let mut all = Piece { numbers: Vec::new(), table: self.template.without_rows() };
         all.table.globals.clone_from(&self.template.globals);
@@ -182,7 +182,7 @@ impl Piece {
         self.numbers = rows.iter().map(|&row| self.numbers[row]).collect();
     }
 
-    /// The first records of the query's order.
+    /// Sorts the records by the query's order, and applies LIMIT.
     fn ordered(mut self, query: &Query, paths: &order::Paths) -> Piece {
         let rows = order::first(query, &self.table, (0..self.numbers.len()).collect(), paths);
         self.keep(&rows);

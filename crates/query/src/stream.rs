@@ -1,4 +1,4 @@
-//! Records in batches: what a query is evaluated on, and what other engines can read.
+//! Records in batches, the input of queries and of other engines.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,14 +7,14 @@ use crate::table::Table;
 /// Rows of a batch: few enough for a processor's cache.
 const ROWS: usize = 1 << 14;
 
-/// Makes a batch's table, on any thread.
+/// Creates a batch's table, on any thread.
 pub type Make<'a> = Box<dyn FnOnce() -> Table + Send + 'a>;
 
 /// Records in batches, in order.
 ///
-/// One thread at a time takes the next batch; what it takes can be made a table on any thread, and
-/// that is where most of the work is. All batches have the attributes of [`Stream::template`], and
-/// share its nodes and texts, so that what is made of those once holds for every batch.
+/// One thread at a time takes the next batch. Any thread can convert a batch to a table, which is
+/// most of the work. All batches have the attributes of [`Stream::template`], and share its nodes
+/// and texts, so that data derived from those is valid for every batch.
 ///
 /// ```
 /// use heaptide_query::stream::Stream;
@@ -33,8 +33,8 @@ pub struct Stream<'a> {
     notes: Notes,
 }
 
-/// What turns out while a stream is read: how complete its records are. It can be asked when the
-/// stream is gone.
+/// Notes that arise while a stream is read, about the completeness of its records. They outlive the
+/// stream.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -43,33 +43,33 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
     }
 
-    /// The notes so far, a line each.
+    /// Returns the notes so far, one line each.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Some records, one after the other.
+/// Consecutive records.
 pub struct Batch<'a> {
-    /// The number of the first of them, from 0.
+    /// The number of the first record, from 0.
     pub first: u64,
     make: Make<'a>,
 }
 
 impl Batch<'_> {
-    /// The records as a table.
+    /// Returns the records as a table.
     pub fn table(self) -> Table {
         (self.make)()
     }
 }
 
 impl<'a> Stream<'a> {
-    /// The records of a table.
+    /// Streams the records of a table.
     pub fn of(table: Table) -> Stream<'a> {
         Stream::in_batches(table, ROWS)
     }
 
-    /// The same with so many rows in each batch.
+    /// Streams the records of a table in batches of `rows` rows.
     pub fn in_batches(table: Table, rows: usize) -> Stream<'a> {
         let mut template = table.without_rows();
         template.globals.clone_from(&table.globals);
@@ -84,7 +84,8 @@ impl<'a> Stream<'a> {
         Stream::new(template, supply)
     }
 
-    /// Batches as they are supplied: how many rows, and what makes their table.
+    /// Creates a stream from an iterator of batches: the number of rows, and the function that
+    /// creates the table.
     pub fn new(
         template: Table,
         supply: impl FnMut() -> Option<(usize, Make<'a>)> + Send + 'a,
@@ -96,13 +97,13 @@ impl<'a> Stream<'a> {
         Stream { notes, ..self }
     }
 
-    /// What a person should know of the records, once they are read.
+    /// Returns notes about the records, for the user, after they were read.
     pub fn notes(&self) -> Notes {
         self.notes.clone()
     }
 
-    /// What the tables of all batches are like: their attributes, nodes and texts, and what holds
-    /// for all records. It has no records.
+    /// Returns a table without records that has the attributes, nodes, texts and global values of
+    /// all batches.
     pub fn template(&self) -> &Table {
         &self.template
     }

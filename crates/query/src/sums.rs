@@ -1,18 +1,18 @@
-//! Aggregation operators: what they read of records, add up and make of it.
+//! Aggregation operators: their inputs, accumulators and results.
 //!
-//! Next to its result an operator leaves what it added up, hidden; where records have that already,
-//! being results themselves, it goes on from there.
+//! In addition to its result, an operator stores its accumulators in hidden attributes. If records
+//! have these already, because they are results themselves, aggregation continues from them.
 
 use crate::query::{Aggregation, Call};
 use crate::table::{AttributeId, Column, Form, Lookup, Quantity, Shown, Table};
 use crate::value::{Bits, Kind, Strings};
 
-/// What a value adds to.
+/// The accumulator that a value is added to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
-    /// The sum, least, largest or first, and the count.
+    /// The sum, minimum, maximum or first value, and the count.
     Value,
-    /// The sum alone.
+    /// Only the sum.
     Sum,
     /// The divisor.
     Divisor,
@@ -22,7 +22,8 @@ enum Role {
     Squares,
 }
 
-/// A sum of fractions that does not depend on their order: what a `f64` has no room for is kept.
+/// A sum of fractions that does not depend on their order, because it also keeps the rounding
+/// errors.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fraction {
     high: f64,
@@ -51,23 +52,23 @@ impl Fraction {
     }
 }
 
-/// What has been added up for a group.
+/// The accumulators of a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     value: Total,
     divisor: Total,
     squares: Fraction,
     count: u64,
-    /// Of the first value that was met, the record.
+    /// The record number of the first value.
     place: u64,
 }
 
-/// A total, if anything was added.
+/// A total, if any value was added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     any: bool,
     bits: u64,
-    /// Of fractions, in the place of the bits.
+    /// For fractions, used instead of the bits.
     fraction: Fraction,
 }
 
@@ -109,8 +110,8 @@ impl Total {
     }
 }
 
-/// Sums of all groups: of each part as many as there are groups, or none if the operator has no use
-/// for it.
+/// The accumulators of all groups. Each array has an element per group, or is empty if the operator
+/// does not use it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     values: Totals,
@@ -123,7 +124,7 @@ pub(crate) struct Sums {
 #[derive(Clone, Debug, Default)]
 struct Totals {
     any: Vec<bool>,
-    /// Of fractions the bits of the high part.
+    /// For fractions, the bits of the high part.
     bits: Vec<u64>,
     low: Vec<f64>,
 }
@@ -159,7 +160,7 @@ impl Totals {
 }
 
 impl Sums {
-    /// Whether values were added.
+    /// Returns whether any values were added.
     pub(crate) fn any(&self, group: usize) -> bool {
         part(&self.values.any, group) || part(&self.divisors.any, group)
     }
@@ -183,16 +184,17 @@ impl Sums {
     }
 }
 
-/// An operator at work, on a table and all that share its nodes and texts.
+/// An operator, prepared for a table and all tables that share its nodes and texts.
 pub(crate) struct Summing<'q> {
     call: &'q Call<Aggregation>,
-    /// Type of the values, and of the divisor.
+    /// Types of the value and of the divisor.
     kinds: [Kind; 2],
     inputs: Vec<(Role, Kind, Lookup)>,
     strings: Strings,
 }
 
-/// Hidden attributes of an operator: the prefix of their names, and what they hold.
+/// Returns the hidden attributes of an operator: the prefixes of their names, and their
+/// accumulators.
 fn partials(operator: Aggregation) -> &'static [(&'static str, Role)] {
     match operator {
         Aggregation::Sum => &[("sum#", Role::Value)],
@@ -217,7 +219,7 @@ fn partials(operator: Aggregation) -> &'static [(&'static str, Role)] {
 }
 
 impl<'q> Summing<'q> {
-    /// Finds what an operator reads of a table.
+    /// Finds the inputs of an operator in a table.
     pub(crate) fn of(call: &'q Call<Aggregation>, table: &Table) -> Summing<'q> {
         let strings = table.strings.clone();
         let mut summing = Summing { call, kinds: [Kind::Uint; 2], inputs: Vec::new(), strings };
@@ -253,13 +255,13 @@ impl<'q> Summing<'q> {
         }
     }
 
-    /// Whether it adds up; else it picks.
+    /// Returns whether it selects a value instead of adding values.
     fn picks(&self) -> bool {
         use Aggregation::{Any, InclusiveMax, InclusiveMin, Max, Min};
         matches!(self.call.operator, Any | Min | Max | InclusiveMin | InclusiveMax)
     }
 
-    /// Makes room for so many groups.
+    /// Allocates accumulators for `groups` groups.
     pub(crate) fn resize(&self, sums: &mut Sums, groups: usize) {
         use Aggregation::{Avg, InclusiveRatio, Ratio, Variance};
         let of = self.call.operator;
@@ -271,7 +273,7 @@ impl<'q> Summing<'q> {
         sums.places.resize(room(self.picks()), 0);
     }
 
-    /// The sums of some groups, in their order.
+    /// Returns the accumulators of some groups, in their order.
     pub(crate) fn ordered(&self, sums: &Sums, groups: &[u32]) -> Sums {
         let mut ordered = Sums::default();
         self.resize(&mut ordered, groups.len());
@@ -281,8 +283,8 @@ impl<'q> Summing<'q> {
         ordered
     }
 
-    /// Adds the given records of a table to the sums of their groups. The table's first record is
-    /// the one of number `start`.
+    /// Adds the selected records of a table to the accumulators of their groups. The table's first
+    /// record has the number `start`.
     pub(crate) fn add(
         &self,
         sums: &mut Sums,
@@ -324,7 +326,7 @@ impl<'q> Summing<'q> {
         }
     }
 
-    /// Whether values that are not negative just add up, as most do.
+    /// Returns whether it only adds non-negative values, the most frequent case.
     fn only_adds(&self, role: Role, kind: Kind) -> bool {
         let counts = matches!(self.call.operator, Aggregation::Avg | Aggregation::Variance);
         role == Role::Value
@@ -354,7 +356,7 @@ impl<'q> Summing<'q> {
         }
     }
 
-    /// Takes a value, if it is to come in the place of the one there is.
+    /// Replaces the selected value if this one takes precedence.
     fn pick(&self, sum: &mut Sum, kind: Kind, bits: Bits, place: u64) {
         use Aggregation::{InclusiveMax, InclusiveMin, Max, Min};
         let before = sum.value.bits(kind).filter(|_| kind == self.kinds[0]);
@@ -371,7 +373,7 @@ impl<'q> Summing<'q> {
         }
     }
 
-    /// Adds what a group of the same sums added up.
+    /// Adds the accumulators of a group to another group of the same sums.
     pub(crate) fn merge_below(&self, sums: &mut Sums, group: u32, up: u32) {
         let below = sums.get(group as usize);
         let mut sum = sums.get(up as usize);
@@ -379,7 +381,7 @@ impl<'q> Summing<'q> {
         sums.put(up as usize, sum);
     }
 
-    /// Adds what groups of another thread added up; of each, `here` is the group.
+    /// Adds the accumulators of another thread's groups; `here` has, for each, its group.
     pub(crate) fn merge_all(&self, sums: &mut Sums, other: &Sums, here: &[u32]) {
         for (from, &group) in here.iter().enumerate() {
             let mut sum = sums.get(group as usize);
@@ -388,7 +390,7 @@ impl<'q> Summing<'q> {
         }
     }
 
-    /// Adds what another group added up.
+    /// Adds the accumulators of another group.
     fn merge(&self, sum: &mut Sum, other: &Sum) {
         let [kind, below] = self.kinds;
         if self.picks() {
@@ -402,8 +404,8 @@ impl<'q> Summing<'q> {
         sum.count = sum.count.saturating_add(other.count);
     }
 
-    /// The columns of the results in another table: of each group what is its own, and with what is
-    /// below it.
+    /// Writes the results to the columns of another table: for each group, its own values, and
+    /// those including everything below it.
     pub(crate) fn finish(&self, table: &mut Table, own: &Sums, all: &Sums) {
         let rows = table.rows();
         let total: f64 = (0..rows).map(|row| self.value(&own.get(row))).sum();
@@ -501,7 +503,7 @@ fn attribute(table: &mut Table, name: &str, kind: Kind, shown: Shown) -> Attribu
     id
 }
 
-/// A mean; of integers an integer.
+/// Returns a mean; an integer for integers.
 fn divide(sum: Bits, kind: Kind, count: u64) -> Option<Bits> {
     match kind {
         Kind::Int => {

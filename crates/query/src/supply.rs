@@ -1,46 +1,47 @@
-//! Batches of a stream for several threads: each takes the next, and one at a time reads ahead.
+//! Distributes the batches of a stream to threads: each takes the next, and one at a time reads
+//! ahead.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::stream::{Batch, Stream};
 
-/// Batches that are read ahead, at most.
+/// The most batches to read ahead.
 const AHEAD: usize = 8;
 
 /// The batches of a stream, for any number of threads.
 ///
-/// There is no thread that only reads: a thread that finds few batches at hand reads until there
-/// are enough, while the others take them. So reading seldom changes between processors, and what
-/// it has in their caches stays there; and nobody waits for it but where there is nothing to take.
+/// No thread is dedicated to reading: a thread that finds few batches available reads until there
+/// are enough, while the others take them. So reading rarely moves between processors, whose caches
+/// keep its data, and threads wait only if there is nothing to take.
 pub(crate) struct Supply<'a> {
     state: Mutex<State<'a>>,
-    /// There is another batch, or there will be none.
+    /// Signals another batch, or the end.
     changed: Condvar,
     ahead: usize,
 }
 
 struct State<'a> {
     ready: VecDeque<Batch<'a>>,
-    /// The stream, unless a thread reads it or it has ended.
+    /// The stream, unless a thread is reading it or it has ended.
     stream: Option<Stream<'a>>,
     is_over: bool,
 }
 
-/// A thread that reads. However it ends, the others continue.
+/// A thread that reads. The others continue regardless of how it ends.
 struct Reading<'s, 'a> {
     supply: &'s Supply<'a>,
-    /// Until it is given back.
+    /// `None` once it was returned.
     stream: Option<Stream<'a>>,
 }
 
 impl<'a> Supply<'a> {
-    /// Reads ahead of those who take.
+    /// Reads ahead of consumers.
     pub(crate) fn ahead(stream: Stream<'a>) -> Supply<'a> {
         Supply::new(stream, AHEAD)
     }
 
-    /// Reads no batch before a thread wants it.
+    /// Reads a batch only when a thread requests it.
     pub(crate) fn on_demand(stream: Stream<'a>) -> Supply<'a> {
         Supply::new(stream, 1)
     }
@@ -50,7 +51,7 @@ impl<'a> Supply<'a> {
         Supply { state: Mutex::new(state), changed: Condvar::new(), ahead }
     }
 
-    /// The next batch; none at the end.
+    /// Returns the next batch; `None` at the end.
     pub(crate) fn next(&self) -> Option<Batch<'a>> {
         let mut state = self.lock();
         loop {
@@ -65,7 +66,7 @@ impl<'a> Supply<'a> {
             } else if state.is_over {
                 return None;
             } else {
-                // A thread reads, and wakes this one whether or not it reads on.
+                // Another thread is reading, and wakes this one even if it stops reading.
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -77,14 +78,15 @@ impl<'a> Supply<'a> {
 }
 
 impl Reading<'_, '_> {
-    /// Reads until enough is ready, or to the end.
+    /// Reads until enough batches are ready, or to the end.
     fn read(mut self) {
         while let Some(batch) = self.stream.as_mut().and_then(Stream::next) {
             let mut state = self.supply.lock();
             state.ready.push_back(batch);
             self.supply.changed.notify_one();
             if state.ready.len() >= self.supply.ahead {
-                // Those who wait may have to read: this one may take no more.
+                // A waiting thread may have to read now, because this one may not take another
+                // batch.
                 self.supply.changed.notify_all();
                 state.stream = self.stream.take();
                 return;
@@ -94,7 +96,7 @@ impl Reading<'_, '_> {
 }
 
 impl Drop for Reading<'_, '_> {
-    /// A stream that was not given back has ended, or the thread did.
+    /// A stream that was not returned has ended, or the thread has panicked.
     fn drop(&mut self) {
         if self.stream.is_some() {
             self.supply.lock().is_over = true;
@@ -113,7 +115,7 @@ mod tests {
     use crate::stream::Make;
     use crate::table::Table;
 
-    /// A stream of so many batches of one record, and what comes then.
+    /// Creates a stream of `batches` batches of one record, which ends with the result of `then`.
     fn stream(batches: usize, then: fn() -> Option<(usize, Make<'static>)>) -> Stream<'static> {
         let mut left = batches;
         let one = || Some((1, Box::new(Table::default) as Make<'static>));
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_is_wanted() {
+    fn batches_are_read_only_on_demand() {
         let supply = Supply::on_demand(stream(1, || panic!("nobody asked")));
         assert!(supply.next().is_some());
         let supply = Supply::ahead(stream(AHEAD, || panic!("that is more than enough")));
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_want_no_more_leave_none_waiting() {
+    fn threads_that_stop_leave_no_thread_waiting() {
         for new in [Supply::ahead, Supply::on_demand] {
             for _ in 0..2000 {
                 let supply = new(stream(1 << 20, || None));
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_continue_where_a_thread_ends() {
+    fn other_threads_continue_after_a_thread_panics() {
         let supply = Supply::ahead(stream(2, || panic!("on purpose")));
         assert!(catch_unwind(AssertUnwindSafe(|| supply.next().is_some())).is_err());
         assert_eq!(taken(&supply), [0, 1]);

@@ -1,11 +1,11 @@
-//! Records in columns. As in Caliper a record has values, and a path in a tree of nodes.
+//! Records in columns. As in Caliper, a record has values, and a path in a tree of nodes.
 //!
-//! A node is a value of an attribute below another node: `function=main` and below it
-//! `function=solve`. Nested attributes share one path; the hierarchies that are not nested have a
-//! tree place of their own.
+//! A node is a value of an attribute below another node: `function=main`, and below it
+//! `function=solve`. Nested attributes share one path; each hierarchy that is not nested has its
+//! own tree.
 //!
-//! What records are made of is apart from them and shared: names, texts and nodes. A batch is a
-//! table of some of the records, and costs what its own columns cost.
+//! Names, texts and nodes are shared between tables. A batch is a table of some of the records, and
+//! takes only the memory of its own columns.
 
 use std::hash::BuildHasher;
 use std::ops::{Deref, Range};
@@ -24,10 +24,10 @@ pub struct AttributeId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct NodeId(pub u32);
 
-/// A value of an attribute below another node.
+/// A value of an attribute below a parent node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
-    /// The node above; smaller than this node's own id.
+    /// The parent; smaller than this node's own id.
     pub parent: NodeId,
     /// The attribute.
     pub attribute: AttributeId,
@@ -35,53 +35,53 @@ pub struct Node {
     pub value: Bits,
 }
 
-/// Who sees an attribute.
+/// When an attribute is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// Everybody.
+    /// Always.
     Always,
-    /// Who names it.
+    /// If the query names it.
     IfNamed,
 }
 
-/// How values of an attribute are kept.
+/// How values of an attribute are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A value in each record.
     Value,
     /// Nodes of the path.
     Nested,
-    /// Nodes of a tree of its own.
+    /// Nodes of a separate tree.
     Hierarchy,
-    /// The same, which tells records apart only where it is named.
+    /// Like `Hierarchy`, but a key of groups only if it is named.
     Stack,
-    /// A node in each record, of a tree of its own: values are [`NodeId`]s, of nodes that have the
+    /// A node in each record, of a separate tree: values are [`NodeId`]s of nodes with the
     /// attribute.
     Tree,
 }
 
-/// A column, and what is said of it.
+/// A column with its metadata.
 #[derive(Clone, Debug)]
 pub struct Attribute {
     /// Its name.
     pub name: Arc<str>,
     /// The type of its values.
     pub kind: Kind,
-    /// How they are kept.
+    /// How they are stored.
     pub form: Form,
-    /// Who sees it.
+    /// When it is shown.
     pub shown: Shown,
-    /// Its title, if its file says one.
+    /// Its title, if the file has one.
     pub alias: Option<Arc<str>>,
-    /// Its unit, if its file says one.
+    /// Its unit, if the file has one.
     pub unit: Option<Arc<str>>,
-    /// What its numbers measure, for formats for people.
+    /// The quantity of its numbers, for formats for people.
     pub quantity: Quantity,
     /// Its values by row.
     pub column: Column,
 }
 
-/// What numbers measure, as far as it changes how people read them.
+/// The quantity of numbers, which determines how they are shown to people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Quantity {
     /// Anything else, such as blocks.
@@ -89,12 +89,12 @@ pub enum Quantity {
     Number,
     /// Bytes.
     Bytes,
-    /// A time from some begin, or between two events, in nanoseconds.
+    /// A time since a start, or between two events, in nanoseconds.
     Nanoseconds,
 }
 
 impl Quantity {
-    /// A value with its unit; none of a number without.
+    /// Returns a value with its unit; `None` for a number without unit.
     pub fn text(self, kind: Kind, value: Bits) -> Option<String> {
         let show = match self {
             Quantity::Number => return None,
@@ -118,7 +118,7 @@ impl Quantity {
     }
 }
 
-/// Values by row; rows may have none.
+/// Values by row; rows may lack one.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
     bits: Vec<u64>,
@@ -126,13 +126,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// The value of a row.
+    /// Returns the value of a row.
     #[inline]
     pub fn get(&self, row: usize) -> Option<Bits> {
         self.present.get(row).is_some_and(|present| *present).then(|| Bits(self.bits[row]))
     }
 
-    /// Gives a row a value.
+    /// Sets the value of a row.
     pub fn set(&mut self, row: usize, value: Bits) {
         if row >= self.bits.len() {
             self.bits.resize(row + 1, 0);
@@ -142,22 +142,22 @@ impl Column {
         self.present[row] = true;
     }
 
-    /// Whether no row ever had a value.
+    /// Returns whether no row has a value.
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }
 
-    /// The bits of the first rows, of those without a value 0; later rows have no value.
+    /// Returns the bits of the first rows, with 0 for missing values; later rows have no value.
     pub fn bits(&self) -> &[u64] {
         &self.bits
     }
 
-    /// Which of those rows have a value.
+    /// Returns which of these rows have a value.
     pub fn present(&self) -> &[bool] {
         &self.present
     }
 
-    /// A column of these values, from the first row on.
+    /// Creates a column of these values, starting with the first row.
     pub fn of(values: impl Iterator<Item = Option<Bits>>) -> Column {
         let (rows, _) = values.size_hint();
         let (mut bits, mut present) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -169,12 +169,12 @@ impl Column {
         if any { Column { bits, present } } else { Column::default() }
     }
 
-    /// A column in which every row has a value.
+    /// Creates a column in which every row has a value.
     pub fn full(bits: Vec<u64>) -> Column {
         Column { present: vec![true; bits.len()], bits }
     }
 
-    /// The values of some rows, in their order.
+    /// Returns the values of some rows, in their order.
     fn of_rows(&self, rows: impl Iterator<Item = usize>) -> Column {
         if self.is_empty() { Column::default() } else { Column::of(rows.map(|row| self.get(row))) }
     }
@@ -188,7 +188,7 @@ impl Column {
         }
     }
 
-    /// Adds the values of another column from a row on.
+    /// Appends the values of another column, starting at row `from`.
     fn append(&mut self, from: usize, other: &Column) {
         if !other.is_empty() {
             self.bits.resize(from, 0);
@@ -199,35 +199,35 @@ impl Column {
     }
 }
 
-/// The trees of a table: each node comes after the one above it, and entry 0 is no node. Clones
-/// share them until one is changed.
+/// The trees of a table: each node comes after its parent, and entry 0 is no node. Clones share
+/// them until one is modified.
 #[derive(Clone, Debug)]
 pub struct Nodes(Arc<Tree>);
 
 #[derive(Clone, Debug)]
 struct Tree {
     all: Vec<Node>,
-    /// By node, those right below it.
+    /// By node, its children.
     families: Vec<Family>,
-    /// The nodes of large families by hash, each in the first free place from its own on; 0 is
-    /// free. Never quite full.
+    /// A hash table of the nodes in large families, with linear probing; 0 is a free slot. It
+    /// always has free slots.
     ids: Vec<u32>,
-    /// How many of them there are.
+    /// The number of its entries.
     indexed: usize,
 }
 
-/// The nodes right below one. Most families are small, and looked through: they are near each other
-/// in memory, and a table of all nodes of a large tree is in no cache.
+/// The children of a node. Small families, the majority, are searched linearly: their nodes are
+/// close in memory, whereas a hash table of a large tree does not fit a cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Family {
     size: u32,
-    /// The youngest of them; 0 is none.
+    /// The last child; 0 if there is none.
     youngest: u32,
-    /// Of this node, the next older one of its own family.
+    /// For this node, its previous sibling.
     older: u32,
 }
 
-/// Nodes of a family that are looked through.
+/// The largest family that is searched linearly.
 const SMALL_FAMILY: u32 = 4;
 
 impl Default for Nodes {
@@ -247,7 +247,7 @@ impl Deref for Nodes {
 }
 
 impl Nodes {
-    /// The node of a value below another; a new one if there is none.
+    /// Returns the node of a value below another, creating it if necessary.
     pub fn id(&mut self, node: Node) -> NodeId {
         match self.0.find(&node) {
             0 => Arc::make_mut(&mut self.0).add(node),
@@ -257,7 +257,7 @@ impl Nodes {
 }
 
 impl Tree {
-    /// The id of a node, or 0.
+    /// Returns the id of a node, or 0.
     fn find(&self, node: &Node) -> u32 {
         let family = self.families[node.parent.0 as usize];
         if family.size > SMALL_FAMILY {
@@ -271,7 +271,7 @@ impl Tree {
         id
     }
 
-    /// Where the id of a node of a large family is, or is to be.
+    /// Returns the slot for a node of a large family.
     fn place(&self, node: &Node) -> usize {
         let last = self.ids.len() - 1;
         let mut place = FxBuildHasher.hash_one(node) as usize & last;
@@ -300,7 +300,7 @@ impl Tree {
         NodeId(id)
     }
 
-    /// Puts a node's id among those by hash.
+    /// Adds a node's id to the hash table.
     fn index(&mut self, id: u32) {
         let place = self.place(&self.all[id as usize]);
         self.ids[place] = id;
@@ -325,29 +325,29 @@ pub struct Table {
     pub strings: Strings,
     /// The trees.
     pub nodes: Nodes,
-    /// Of each row, the node of its path.
+    /// By row, the node of its path.
     pub paths: Vec<NodeId>,
-    /// Of each row, the node of what is not nested.
+    /// By row, the node of its hierarchies that are not nested.
     pub others: Vec<NodeId>,
-    /// Names and values that hold for all records.
+    /// Names and values that apply to all records.
     pub globals: Vec<(String, String)>,
     names: Arc<FxHashMap<Arc<str>, AttributeId>>,
 }
 
 impl Table {
-    /// The number of records.
+    /// Returns the number of records.
     pub fn rows(&self) -> usize {
         self.paths.len()
     }
 
-    /// Adds an empty record and says which it is.
+    /// Adds an empty record and returns its row.
     pub fn add_row(&mut self) -> usize {
         self.paths.push(NodeId(0));
         self.others.push(NodeId(0));
         self.paths.len() - 1
     }
 
-    /// The attribute of a name, a new one if there is none.
+    /// Returns the attribute with a name, creating it if necessary.
     pub fn attribute(&mut self, name: &str, kind: Kind, form: Form) -> AttributeId {
         if let Some(&id) = self.names.get(name) {
             return id;
@@ -362,32 +362,32 @@ impl Table {
         id
     }
 
-    /// Another name for an attribute.
+    /// Adds another name for an attribute.
     pub fn also_called(&mut self, id: AttributeId, name: &str) {
         Arc::make_mut(&mut self.names).entry(name.into()).or_insert(id);
     }
 
-    /// The attribute of a name.
+    /// Returns the attribute with a name.
     pub fn named(&self, name: &str) -> Option<AttributeId> {
         self.names.get(name).copied()
     }
 
-    /// What is known of an attribute.
+    /// Returns the metadata of an attribute.
     pub fn of(&self, id: AttributeId) -> &Attribute {
         &self.attributes[id.0 as usize]
     }
 
-    /// The same, to change it.
+    /// Like `of`, for modification.
     pub fn of_mut(&mut self, id: AttributeId) -> &mut Attribute {
         &mut self.attributes[id.0 as usize]
     }
 
-    /// The node of a value below another; a new one if there is none.
+    /// Returns the node of a value below another, creating it if necessary.
     pub fn node(&mut self, parent: NodeId, attribute: AttributeId, value: Bits) -> NodeId {
         self.nodes.id(Node { parent, attribute, value })
     }
 
-    /// A node and those above it, innermost first.
+    /// Returns a node and its ancestors, innermost first.
     pub fn chain(&self, node: NodeId) -> impl Iterator<Item = &Node> {
         let mut at = node;
         std::iter::from_fn(move || {
@@ -397,19 +397,19 @@ impl Table {
         })
     }
 
-    /// A table of the same attributes without records, nodes and texts.
+    /// Returns a table with the same attributes, without records, nodes and texts.
     pub fn bare(&self) -> Table {
         let attributes = self.attributes.iter().map(Attribute::bare).collect();
         Table { attributes, names: self.names.clone(), ..Table::default() }
     }
 
-    /// A table of the same attributes, nodes and texts without records. What it shares with this
-    /// one, it is not to be charged for.
+    /// Returns a table with the same attributes, nodes and texts, without records. Shared parts do
+    /// not count as memory of the new table.
     pub fn without_rows(&self) -> Table {
         Table { strings: self.strings.clone(), nodes: self.nodes.clone(), ..self.bare() }
     }
 
-    /// Some of the records as a table of their own.
+    /// Returns some of the records as a table.
     pub fn slice(&self, rows: Range<usize>) -> Table {
         let mut part = self.without_rows();
         for (new, of) in part.attributes.iter_mut().zip(&self.attributes) {
@@ -420,14 +420,14 @@ impl Table {
         part
     }
 
-    /// Gives the table the texts, and the attributes more, that one has that was like it.
+    /// Takes over the texts and additional attributes of a table that was like this one.
     pub(crate) fn adopt(&mut self, template: &Table) {
         let more = template.attributes.iter().skip(self.attributes.len());
         self.attributes.extend(more.map(Attribute::bare));
         (self.names, self.strings) = (template.names.clone(), template.strings.clone());
     }
 
-    /// Adds the records of a table that has the same attributes, nodes and texts.
+    /// Appends the records of a table that has the same attributes, nodes and texts.
     pub fn append(&mut self, other: &Table) {
         let from = self.rows();
         for (of, new) in self.attributes.iter_mut().zip(&other.attributes) {
@@ -437,7 +437,7 @@ impl Table {
         self.others.extend(&other.others);
     }
 
-    /// The innermost value that each node has of an attribute, itself or above it.
+    /// Returns, by node, the innermost value of an attribute in the node or its ancestors.
     pub fn innermost(&self, attribute: AttributeId) -> Vec<Option<Bits>> {
         let mut found: Vec<Option<Bits>> = vec![None; self.nodes.len()];
         for (id, node) in self.nodes.iter().enumerate().skip(1) {
@@ -450,15 +450,15 @@ impl Table {
         found
     }
 
-    /// What it takes to read an attribute, of this table and all that share its nodes.
+    /// Prepares reading an attribute of this table and of all tables that share its nodes.
     pub fn lookup(&self, attribute: AttributeId) -> Lookup {
         let in_nodes = self.nodes.iter().skip(1).any(|node| node.attribute == attribute);
         let in_column = self.of(attribute).form != Form::Tree;
         Lookup { attribute, in_column, innermost: in_nodes.then(|| self.innermost(attribute)) }
     }
 
-    /// The values of an attribute in a record as text, outermost first with `/` between; none if it
-    /// has none.
+    /// Returns the values of an attribute in a record as text, outermost first, separated by `/`;
+    /// `None` if it has none.
     pub fn text(&self, row: usize, attribute: AttributeId) -> Option<String> {
         let Attribute { kind, form, ref column, .. } = *self.of(attribute);
         if let Some(value) = column.get(row).filter(|_| form != Form::Tree) {
@@ -474,33 +474,33 @@ impl Table {
         self.places(row, attribute).find_map(in_chain)
     }
 
-    /// The value of an attribute in a record with its unit, where it is a number that has one.
+    /// Returns the value of an attribute in a record with its unit, if it is a number with a unit.
     pub(crate) fn with_unit(&self, row: usize, attribute: AttributeId) -> Option<String> {
         let Attribute { kind, form, quantity, ref column, .. } = *self.of(attribute);
         column.get(row).filter(|_| form != Form::Tree).and_then(|bits| quantity.text(kind, bits))
     }
 
-    /// The value of an attribute in a record, where it is a number that is not negative and in no
-    /// node.
+    /// Returns the value of an attribute in a record, if it is a non-negative number in a column.
     pub(crate) fn uint(&self, row: usize, attribute: AttributeId) -> Option<u64> {
         let Attribute { kind, form, ref column, .. } = *self.of(attribute);
         let is_number = kind == Kind::Uint && form != Form::Tree;
         column.get(row).filter(|_| is_number).map(|bits| bits.0)
     }
 
-    /// The nodes that a record has values of an attribute in or above.
+    /// Returns the nodes of a record whose chains may have values of an attribute.
     pub fn places(&self, row: usize, attribute: AttributeId) -> impl Iterator<Item = NodeId> {
         let of = self.of(attribute);
         let own = of.column.get(row).filter(|_| of.form == Form::Tree);
         own.map(|bits| NodeId(bits.0 as u32)).into_iter().chain([self.paths[row], self.others[row]])
     }
 
-    /// The path of a record as text.
+    /// Returns the path of a record as text.
     pub fn path_text(&self, row: usize) -> Option<String> {
         self.chain_text(self.paths[row])
     }
 
-    /// A node and those above it as text, outermost first with `/` between; none of no node.
+    /// Returns a node and its ancestors as text, outermost first, separated by `/`; `None` for no
+    /// node.
     pub fn chain_text(&self, node: NodeId) -> Option<String> {
         let show = |node: &Node| node.value.show(self.of(node.attribute).kind, &self.strings);
         let mut parts: Vec<String> = self.chain(node).map(show).collect();
@@ -508,7 +508,7 @@ impl Table {
         (!parts.is_empty()).then(|| parts.join("/"))
     }
 
-    /// Where no record has a path, the other hierarchies are it.
+    /// If no record has a path, turns the other hierarchies into the path.
     pub fn settle_paths(&mut self) {
         if self.paths.iter().all(|path| *path == NodeId(0)) {
             std::mem::swap(&mut self.paths, &mut self.others);
@@ -526,7 +526,7 @@ impl Table {
 }
 
 impl Attribute {
-    /// The same without values.
+    /// Returns a copy without values.
     fn bare(&self) -> Attribute {
         Attribute {
             column: Column::default(),
@@ -538,18 +538,18 @@ impl Attribute {
     }
 }
 
-/// Where values of an attribute are.
+/// Finds the values of an attribute.
 #[derive(Debug)]
 pub struct Lookup {
     attribute: AttributeId,
-    /// Whether the column has the values, not nodes.
+    /// Whether the values are in the column, not in nodes.
     in_column: bool,
     /// By node, if any node has the attribute.
     innermost: Option<Vec<Option<Bits>>>,
 }
 
 impl Lookup {
-    /// Reads a table.
+    /// Prepares reading a table.
     pub fn reader<'a>(&'a self, table: &'a Table) -> Reader<'a> {
         Reader { table, column: &table.of(self.attribute).column, lookup: self }
     }
@@ -563,7 +563,7 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value in a row, of a hierarchy the innermost.
+    /// Returns the value in a row; for a hierarchy, the innermost one.
     #[inline]
     pub fn get(&self, row: usize) -> Option<Bits> {
         let value = if self.lookup.in_column { self.column.get(row) } else { None };
@@ -615,14 +615,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_below_a_node_has_one_node() {
+    fn equal_values_below_a_node_share_a_node() {
         let mut nodes = Nodes::default();
         let node = |parent, value| Node {
             parent: NodeId(parent),
             attribute: AttributeId(value as u32 % 2),
             value: Bits(value),
         };
-        // Below the first node there are many, below each of them one more than below the last.
+        // The first node has many children, and each of those has one more than the previous one.
         let below = |at: u32| (0..u64::from(at) % 9).map(move |value| node(at, value));
         let all: Vec<Node> =
             (0..200).map(|value| node(0, value)).chain((1..=200).flat_map(below)).collect();

@@ -1,4 +1,4 @@
-//! The tables of recordings: what each has for columns, and how they are filled.
+//! The tables of recordings: their columns, and how they are filled.
 
 use crate::lexer::Word;
 use crate::query::Query;
@@ -34,12 +34,12 @@ const SOURCES: [Source; 15] = [
 ];
 
 impl Source {
-    /// Every table; the first is what FROM need not name.
+    /// Returns all tables; the first is the default of FROM.
     pub const fn all() -> &'static [Source] {
         &SOURCES
     }
 
-    /// The table of a name.
+    /// Returns the table with a name.
     ///
     /// ```
     /// use heaptide_query::tables::Source;
@@ -57,7 +57,7 @@ impl Source {
     }
 }
 
-/// The names in a query that a table knows nothing of.
+/// Returns the names in a query that a table does not have.
 pub fn unknown<'a>(query: &'a Query, table: &Table) -> Vec<&'a Word> {
     let results: Vec<String> = query.aggregations.iter().map(|call| call.result()).collect();
     let is_part = |name: &str| {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_have_names_of_their_own() {
+    fn column_names_are_unique() {
         for source in Source::all() {
             let mut names = FxHashSet::default();
             for info in source.columns() {

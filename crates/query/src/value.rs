@@ -12,9 +12,9 @@ pub enum Kind {
     Text,
     /// An integer.
     Int,
-    /// A number that is not negative.
+    /// A non-negative number.
     Uint,
-    /// A fraction.
+    /// A floating-point number.
     Double,
     /// True or false.
     Bool,
@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What Caliper calls it.
+    /// Returns Caliper's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Text => "string",
@@ -35,28 +35,28 @@ impl Kind {
         }
     }
 
-    /// Whether sums of it make sense.
+    /// Returns whether values can be summed.
     pub const fn is_number(self) -> bool {
         matches!(self, Kind::Int | Kind::Uint | Kind::Double)
     }
 }
 
-/// The bits of a value. What they mean, its attribute's [`Kind`] says.
+/// The bits of a value; its attribute's [`Kind`] determines their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bits(pub u64);
 
 impl Bits {
-    /// Those of a fraction.
+    /// Returns the bits of a floating-point number.
     pub fn double(value: f64) -> Bits {
         Bits(value.to_bits())
     }
 
-    /// Those of an integer.
+    /// Returns the bits of an integer.
     pub const fn int(value: i64) -> Bits {
         Bits(value.cast_unsigned())
     }
 
-    /// The value as a fraction; 0 for texts.
+    /// Converts the value to floating point; 0 for texts.
     pub fn to_double(self, kind: Kind) -> f64 {
         match kind {
             Kind::Text => 0.0,
@@ -66,7 +66,7 @@ impl Bits {
         }
     }
 
-    /// Which of two values of one kind comes first.
+    /// Compares two values of one kind.
     pub fn compare(self, other: Bits, kind: Kind, strings: &Strings) -> Ordering {
         match kind {
             Kind::Text if self == other => Ordering::Equal,
@@ -80,7 +80,7 @@ impl Bits {
         }
     }
 
-    /// The value as text, fractions with six digits as Caliper prints them.
+    /// Formats the value; floating-point numbers have six digits, as in Caliper.
     pub fn show(self, kind: Kind, strings: &Strings) -> String {
         match kind {
             Kind::Text => strings.get(self).to_owned(),
@@ -93,7 +93,7 @@ impl Bits {
     }
 }
 
-/// Distinct texts. Clones share them until one gets another text.
+/// Distinct texts. Clones share them until one adds another text.
 #[derive(Clone, Debug, Default)]
 pub struct Strings(Arc<Texts>);
 
@@ -104,7 +104,7 @@ struct Texts {
 }
 
 impl Strings {
-    /// The bits that stand for a text.
+    /// Returns the bits for a text, adding it if necessary.
     pub fn bits(&mut self, text: &str) -> Bits {
         if let Some(bits) = self.known(text) {
             return bits;
@@ -117,22 +117,22 @@ impl Strings {
         Bits(id.into())
     }
 
-    /// The same of a text that is there.
+    /// Returns the bits for an existing text.
     pub fn known(&self, text: &str) -> Option<Bits> {
         self.0.ids.get(text).map(|&id| Bits(id.into()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn get(&self, bits: Bits) -> &str {
         usize::try_from(bits.0).ok().and_then(|id| self.0.all.get(id)).map_or("", |text| text)
     }
 
-    /// All texts; those of bits 0, 1, 2, …
+    /// Returns all texts, in the order of their bits 0, 1, 2, …
     pub fn all(&self) -> &[Arc<str>] {
         &self.0.all
     }
 
-    /// A text as a value of a kind; none if it is no such thing.
+    /// Parses a text as a value of a kind; `None` if it is invalid.
     pub fn parse(&mut self, text: &str, kind: Kind) -> Option<Bits> {
         match kind {
             Kind::Text => Some(self.bits(text)),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_compared_and_shown() {
+    fn values_are_parsed_compared_and_formatted() {
         let mut strings = Strings::default();
         let cases = [
             (Kind::Int, "-4", "25", "-4"),

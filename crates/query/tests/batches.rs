@@ -1,4 +1,5 @@
-//! However records are cut into batches, and whichever threads take them, the answer is the same.
+//! The result does not depend on how records are split into batches, nor on which threads process
+//! them.
 
 use heaptide_fixtures::Random;
 use heaptide_query::stream::Stream;
@@ -6,7 +7,7 @@ use heaptide_query::table::{Form, Table};
 use heaptide_query::value::{Bits, Kind};
 use heaptide_query::{format, parse, parse_format, run};
 
-/// Records with paths, stacks beside them, and values of all kinds, some of which are not there.
+/// Creates records with paths, stacks, and values of all kinds, some of which are missing.
 fn table(random: &mut Random, rows: usize) -> Table {
     let mut table = Table::default();
     let function = table.attribute("function", Kind::Text, Form::Nested);
@@ -78,7 +79,7 @@ const CLAUSES: [&str; 24] = [
 ];
 
 #[test]
-fn batches_do_not_matter() {
+fn results_do_not_depend_on_batches() {
     let mut random = Random::new(5);
     let formats = ["json(separate-nested)", "tree", "expand"].map(parse_format);
     let formats = formats.map(|format| format.expect("a format"));

@@ -1,11 +1,11 @@
-//! The page of queries lists the columns that tables have. `UPDATE_EXPECT=1` writes its lists anew.
+//! The documentation of queries lists the columns of tables. `UPDATE_EXPECT=1` rewrites the lists.
 
 use std::path::Path;
 
 use heaptide_query::tables::Source;
 
 #[test]
-fn the_page_lists_every_column() {
+fn the_documentation_lists_every_column() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/query.md");
     let page = std::fs::read_to_string(&path).expect("docs/query.md");
     let first = format!("\n### `{}`", Source::all()[0].name);

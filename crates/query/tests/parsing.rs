@@ -1,4 +1,5 @@
-//! The grammar: what Caliper's parser takes and refuses, what goes beyond it, and where errors are.
+//! The grammar: input that Caliper's parser accepts and rejects, extensions of it, and error
+//! locations.
 
 use heaptide_query::query::{First, Layout, Query};
 use heaptide_query::{Word, parse};
@@ -7,7 +8,7 @@ fn good(text: &str) -> Query {
     parse(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The message and the text that the caret is below.
+/// Checks the message of an error, and the text at its caret.
 #[track_caller]
 fn bad(text: &str, message: &str, at: &str) {
     let error = parse(text).expect_err(text);
@@ -39,7 +40,7 @@ fn select() {
 }
 
 #[test]
-fn lists_add_up_and_the_last_format_counts() {
+fn repeated_lists_are_joined_and_the_last_format_applies() {
     let query = good("select a format table where b select c where d format expand group by a");
     assert_eq!(selected(&query), ["a", "c"]);
     assert_eq!(query.filter.len(), 2);
@@ -128,7 +129,7 @@ fn conditions() {
 }
 
 #[test]
-fn errors_are_at_their_place() {
+fn errors_have_a_location() {
     bad("select bla,", "expected an attribute or an operator", "");
     bad("select ", "expected an attribute or an operator", "");
     bad("select sum()", "sum takes 1 argument, got 0", "sum");
@@ -149,7 +150,7 @@ fn errors_are_at_their_place() {
 }
 
 #[test]
-fn no_text_makes_it_panic() {
+fn it_does_not_panic_on_any_text() {
     const WORDS: [&str; 36] = [
         "select",
         "count()",

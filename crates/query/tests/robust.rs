@@ -1,5 +1,5 @@
-//! Queries made of random words, asked of files with random bytes: each ends with an error or with
-//! an answer that every formatter can write.
+//! Random queries on random files: each ends with an error, or with a result that every formatter
+//! can write.
 
 use heaptide_fixtures::Random;
 use heaptide_query::stream::Stream;
@@ -8,7 +8,7 @@ use heaptide_query::{cali, format, parse, parse_format, run};
 
 const FILE: &str = include_str!("../../../tests/queries/numbers.cali");
 
-/// Parts that make many queries good.
+/// Clauses from which many queries are valid.
 const CLAUSES: [&str; 26] = [
     "SELECT * ",
     "SELECT function,x,sum(x),avg(f) AS \"m m\" ",
@@ -57,7 +57,7 @@ const FORMATS: [&str; 15] = [
 ];
 
 #[test]
-fn every_question_has_an_answer() {
+fn every_query_ends_with_a_result_or_an_error() {
     let mut random = Random::new(11);
     let mut asked = 0;
     for round in 0..2000 {
@@ -85,7 +85,7 @@ fn every_question_has_an_answer() {
     assert!(asked > 1900, "{asked} of 2000 queries were evaluated");
 }
 
-/// Whether what was written as Caliper's can be read; records that have nothing are not written.
+/// Returns whether output in Caliper's format can be read again; empty records are not written.
 fn again(out: &[u8], rows: usize) -> bool {
     let mut table = Table::default();
     cali::read(out, &mut table).is_ok() && table.rows() <= rows

@@ -1,9 +1,9 @@
-//! Moves the first instructions of a function, so that a jump can stand in their place.
+//! Moves the first instructions of a function, so that a jump can replace them.
 //!
-//! An entry is patched with a jump ([`jump`]). The instructions that it overwrites are written
-//! elsewhere with the same effect ([`relocate`]): what they address relative to themselves is
-//! adapted, and a jump back follows. Calls of the moved code run the function as it was. What
-//! cannot be moved with certainty is refused.
+//! A function's entry is patched with a jump ([`jump`]). The overwritten instructions are written
+//! to another address with the same effect ([`relocate`]): operands relative to the instruction
+//! pointer are adapted, and a jump back follows. A call of the moved code runs the original
+//! function. Functions that cannot be moved safely are rejected.
 
 #![no_std]
 #![forbid(unsafe_code)]

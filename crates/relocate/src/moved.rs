@@ -1,39 +1,38 @@
-//! What a beginning has become.
+//! The moved start of a function.
 
 use crate::unmovable::Unmovable;
 
-/// The most bytes that a moved beginning can have, the jump back included.
+/// The most bytes of a moved start, including the jump back.
 pub const MOVED_BYTES_MAX: usize = 64;
-/// Bytes of what a patched entry jumps to.
+/// Bytes of the stub that a patched entry jumps to.
 pub const STUB_BYTES: usize = 32;
 
-/// A beginning that was moved.
+/// The moved start of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     code: [u8; MOVED_BYTES_MAX],
     length: usize,
-    /// Where in the function the jump goes: 0, or behind an instruction that has to stay.
+    /// Offset of the jump in the function: 0, or after an instruction that has to stay.
     pub patch_at: usize,
     /// Whether the code returns to an address that it has pushed, which shadow stacks forbid.
     pub pushes_return: bool,
-    /// The instruction that takes back what the one that stays has done, the signature of the
-    /// return address; 0: it has done nothing.
+    /// The instruction that reverts the one that stays, if that signs the return address; else 0.
     pub undo: u32,
 }
 
 impl Moved {
-    /// Of no instruction so far.
+    /// Creates it without instructions.
     pub(crate) fn new() -> Moved {
         let code = [0; MOVED_BYTES_MAX];
         Moved { code, length: 0, patch_at: 0, pushes_return: false, undo: 0 }
     }
 
-    /// The instructions, for the address that they were moved to.
+    /// Returns the instructions, for the address that they were moved to.
     pub fn code(&self) -> &[u8] {
         &self.code[..self.length]
     }
 
-    /// Bytes of the instructions so far.
+    /// Returns the bytes of the instructions so far.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -54,7 +53,7 @@ impl Moved {
     }
 }
 
-/// A stub of these parts; all of them fit.
+/// Concatenates the parts of a stub, which must fit.
 pub(crate) fn stub(parts: &[&[u8]]) -> [u8; STUB_BYTES] {
     let mut stub = [0; STUB_BYTES];
     let mut room = stub.iter_mut();

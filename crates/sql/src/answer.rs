@@ -1,4 +1,4 @@
-//! Answers of statements, written as the options say.
+//! Writes results of statements in the requested format.
 
 use std::io;
 
@@ -10,9 +10,9 @@ use crate::session::Session;
 use crate::shown::{self, Failed};
 use crate::statements::Statement;
 
-/// Answers a statement on standard output.
+/// Writes the result of a statement to standard output.
 ///
-/// Errors: those of the statement, with their place in it, and of standard output.
+/// Errors: those of the statement, with their location in it, and of standard output.
 pub fn print(session: &Session, statement: &Statement, format: SqlFormat) -> Result<(), Error> {
     let output = |write: Write<'_>| match format {
         SqlFormat::Table => output::print_text(|out| write(out)),
@@ -21,17 +21,17 @@ pub fn print(session: &Session, statement: &Statement, format: SqlFormat) -> Res
     written(output, session, statement, format)
 }
 
-/// What writes an answer.
+/// The function that writes a result.
 pub(crate) type Write<'a> = &'a mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>;
 
-/// Answers a statement into what `output` opens.
+/// Writes the result of a statement to the file that `output` opens.
 pub(crate) fn written(
     output: impl FnOnce(Write<'_>) -> Result<(), Error>,
     session: &Session,
     statement: &Statement,
     format: SqlFormat,
 ) -> Result<(), Error> {
-    // What is wrong with the statement itself is said before a file is there.
+    // Report errors of the statement before the file is created.
     let mut answer = session.ask(&statement.text)?;
     let mut wrong = None;
     let mut write = |out: &mut dyn io::Write| {

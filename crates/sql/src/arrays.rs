@@ -1,4 +1,4 @@
-//! Records of a table as Arrow's arrays.
+//! Converts records of a table to Arrow arrays.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use rustc_hash::FxHashMap;
 
 use crate::columns::{ITERATION, PATH, RUN, SCOPES, TEXT, scope_fields};
 
-/// Some records of a table of one recording, with the columns of the schema.
+/// Converts some records of a table of one recording to a batch with the columns of the schema.
 ///
-/// Errors: those of Arrow, for texts of more than 4 GB in a batch.
+/// Errors: those of Arrow, for batches with more than 4 GB of text.
 pub fn batch(
     table: &Table,
     run: &str,
@@ -58,7 +58,7 @@ impl Part<'_> {
         Ok(Arc::new(texts.collect::<StringViewArray>()))
     }
 
-    /// A column with a value in each record.
+    /// Converts a column with a value in each record.
     fn values(&self, id: AttributeId, data: &DataType) -> Result<ArrayRef, ArrowError> {
         let attribute = self.table.of(id);
         let bits = self.rows.clone().map(|row| attribute.column.get(row));
@@ -82,7 +82,7 @@ impl Part<'_> {
         })
     }
 
-    /// A hierarchy, outermost first.
+    /// Converts a hierarchy, outermost first.
     fn lists(&self, id: AttributeId) -> Result<ArrayRef, ArrowError> {
         let table = self.table;
         let places = |row| {
@@ -102,13 +102,13 @@ impl Part<'_> {
         .texts(table)
     }
 
-    /// Values of nested scopes.
+    /// Converts the values of nested scopes.
     fn paths(&self) -> Result<ArrayRef, ArrowError> {
         let table = self.table;
         self.chains(|row| table.paths[row], |chain, path| above(table, chain, path)).texts(table)
     }
 
-    /// Attributes and values of all scopes: nested ones, then iterations.
+    /// Converts the attributes and values of all scopes: nested ones, then iterations.
     fn scopes(&self) -> Result<ArrayRef, ArrowError> {
         let table = self.table;
         let all = (0..).zip(&table.attributes);
@@ -130,7 +130,8 @@ impl Part<'_> {
         .scopes(table)
     }
 
-    /// A list for each row, innermost first as `fill` gives it; rows at one place have the same.
+    /// Builds a list for each row from the output of `fill`, which is innermost first. Rows with
+    /// the same node share it.
     fn chains<K: Clone + PartialEq>(
         &self,
         place: impl Fn(usize) -> K,
@@ -153,7 +154,7 @@ impl Part<'_> {
     }
 }
 
-/// Adds a node and those above it.
+/// Adds a node and its ancestors.
 fn above(table: &Table, chain: &mut Vec<(AttributeId, Bits)>, node: NodeId) {
     chain.extend(table.chain(node).map(|node| (node.attribute, node.value)));
 }
@@ -195,7 +196,7 @@ impl Chains {
         self.list(DataType::Struct(fields), Arc::new(scopes))
     }
 
-    /// No list where there is nothing in it.
+    /// Builds the array; an empty list becomes NULL.
     fn list(&self, item: DataType, items: ArrayRef) -> Result<ArrayRef, ArrowError> {
         let there = NullBuffer::from_iter(self.lengths.iter().map(|&length| length > 0));
         let offsets = OffsetBuffer::from_lengths(self.lengths.iter().copied());
@@ -204,12 +205,13 @@ impl Chains {
     }
 }
 
-/// What the program called the attribute: CalQL's name has `scope.` before it if a column has that.
+/// Returns the program's name of the attribute: CalQL prefixes `scope.` if a column has the same
+/// name.
 fn scope_name(name: &str) -> String {
     name.strip_prefix("scope.").unwrap_or(name).to_owned()
 }
 
-/// An array of texts in the making; each distinct one is kept once.
+/// Builds an array of texts that stores each distinct one once.
 #[derive(Default)]
 struct Texts {
     block: Vec<u8>,

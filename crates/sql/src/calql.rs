@@ -1,7 +1,8 @@
-//! `heaptide query --dataset`: CalQL over a dataset, by the evaluator that answers for recordings.
+//! `heaptide query --dataset`: CalQL over a dataset, with the same evaluator as for recordings.
 //!
-//! The columns a query needs are read twice, a batch at a time: first those with texts and paths,
-//! which all batches share, then all of them. What is kept is what is distinct in the first.
+//! The columns that a query needs are read in batches, in two passes: first those with texts and
+//! paths, which all batches share, then all of them. Only the distinct values of the first pass
+//! stay in memory.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,10 +52,10 @@ pub struct QueryOptions {
     force: bool,
 }
 
-/// What `count()` adds up, and the column with the same values.
+/// The operand of `count()`, and the column with the same values.
 const COUNT: (&str, &str) = ("count", "allocations");
 
-/// Answers the query.
+/// Runs the query.
 pub fn query(options: &QueryOptions) -> Outcome {
     let query = parse(&options.query).map_err(|error| in_query("query", &error))?;
     let format = match (&options.format, &query.format) {
@@ -120,7 +121,7 @@ impl Columns {
             .filter(is_wanted)
             .map(|info| if info.name == COUNT.0 { COUNT.1 } else { info.name })
             .collect();
-        // What is no column may be a scope, and paths are of scopes.
+        // An unknown name may be a scope; paths consist of scopes.
         let known =
             |name: &str| infos.iter().any(|info| info.name == name || info.also == Some(name));
         let named = query.names();
@@ -134,7 +135,8 @@ impl Columns {
         Columns(names)
     }
 
-    /// What reads those columns of a table that fit; rows without any column are rows, too.
+    /// Returns the statement that reads the columns of a table for which `fits` is true. Rows are
+    /// counted even without columns.
     fn select(&self, source: &Source, fits: impl Fn(&str) -> bool) -> String {
         let mut columns: Vec<String> =
             self.0.iter().filter(|name| fits(name)).map(|name| format!("\"{name}\"")).collect();
@@ -143,7 +145,7 @@ impl Columns {
     }
 }
 
-/// Turns batches of a dataset into tables that share their texts and nodes.
+/// Converts batches of a dataset to tables that share their texts and nodes.
 struct Reader {
     template: Table,
     scopes: FxHashMap<String, AttributeId>,
@@ -151,7 +153,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads all texts and paths there are.
+    /// Reads all texts and paths.
     fn new(
         session: &Session,
         source: &Source,
@@ -194,7 +196,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The records of a batch. Texts and nodes that are new to it are only those of the table.
+    /// Converts a batch to a table. New texts and nodes exist only in that table.
     fn table(&self, batch: &RecordBatch) -> Table {
         let mut table = self.template.without_rows();
         table.paths = vec![NodeId(0); batch.num_rows()];
@@ -219,7 +221,7 @@ impl Reader {
         table
     }
 
-    /// Nested scopes become the path, iterations values.
+    /// Converts nested scopes to the path, and iterations to values.
     fn scopes(&self, table: &mut Table, array: &ArrayRef) {
         let all = array.as_list::<i32>();
         let parts = all.values().as_struct();

@@ -1,9 +1,8 @@
-//! The columns of the tables as SQL sees them.
+//! The columns of the tables in SQL.
 //!
-//! They are those of CalQL, but for what the two languages see differently: numbers are 64-bit
-//! integers with a sign, since differences of counters may be negative; stacks are lists; the
-//! scopes, of which CalQL has an attribute each, are two columns, so that tables of all recordings
-//! have the same columns.
+//! They are those of CalQL, with these differences: numbers are signed 64-bit integers, because
+//! differences of counters may be negative; stacks are lists; and the scopes, each of which is an
+//! attribute in CalQL, are two columns, so that tables of all recordings have the same columns.
 
 use std::sync::Arc;
 
@@ -18,10 +17,10 @@ pub const RUN: &str = "run";
 pub const PATH: &str = "path";
 /// All scopes with their attributes, iterations of loops included.
 pub const SCOPES: &str = "scopes";
-/// What attributes of iterations begin with.
+/// The prefix of attributes of iterations.
 pub const ITERATION: &str = "iteration#";
 
-/// What there is of a column to know.
+/// The description of a column.
 pub struct Column {
     /// Its name.
     pub name: &'static str,
@@ -29,7 +28,7 @@ pub struct Column {
     pub data: DataType,
     /// Its unit; empty if it has none.
     pub unit: &'static str,
-    /// What it is.
+    /// A description of its values.
     pub says: &'static str,
 }
 
@@ -42,7 +41,7 @@ impl Column {
         }
     }
 
-    /// Its type for a person.
+    /// Returns its type, for people.
     pub fn type_name(&self) -> &'static str {
         match &self.data {
             DataType::Boolean => "BOOLEAN",
@@ -55,20 +54,20 @@ impl Column {
     }
 }
 
-/// How texts are kept: views of the distinct ones.
+/// The type of texts: views of the distinct ones.
 pub const TEXT: DataType = DataType::Utf8View;
 
-/// A list of these.
+/// Returns the type of lists of this type.
 pub fn list(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-/// The two parts of a scope.
+/// Returns the two fields of a scope.
 pub fn scope_fields() -> Fields {
     Fields::from(vec![Field::new("attribute", TEXT, false), Field::new("value", TEXT, false)])
 }
 
-/// The columns of a table.
+/// Returns the columns of a table.
 pub fn of(source: &Source) -> Vec<Column> {
     let infos = source.columns();
     let shown = infos.iter().filter(|info| info.shown == Shown::Always);
@@ -83,13 +82,13 @@ pub fn of(source: &Source) -> Vec<Column> {
     all
 }
 
-/// The same as a schema.
+/// Returns the columns of a table as a schema.
 pub fn schema(source: &Source) -> SchemaRef {
     let field = |column: Column| Field::new(column.name, column.data, true);
     Arc::new(Schema::new(of(source).into_iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Whether records of a table are made in scopes.
+/// Returns whether records of a table have scopes.
 fn has_scopes(source: &Source) -> bool {
     matches!(source.name, "sites" | "events" | "lifetimes" | "scopes")
 }
@@ -104,7 +103,7 @@ fn data_type(info: &Info) -> DataType {
     }
 }
 
-/// The columns of a table for a person.
+/// Describes the columns of a table, for people.
 pub fn described(source: &Source) -> String {
     let mut page = format!("{}: {}\n\n", source.name, source.says);
     for column in of(source) {

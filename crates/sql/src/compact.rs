@@ -1,8 +1,8 @@
-//! `heaptide dataset compact`: the files of each table become few large ones, in a directory beside
-//! it that takes its name when it is whole.
+//! `heaptide dataset compact`: merges the files of each table into few large ones, in a new
+//! directory that replaces the old one when it is complete.
 //!
-//! A command that is killed leaves the old directory or the new one in place, and the other one to
-//! be removed by the next.
+//! If the command is killed, either the old directory or the new one is in place, and the next
+//! command removes the other one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -25,13 +25,13 @@ use crate::layout::{self, RUN_KEY};
 use crate::parquet;
 use crate::session::Session;
 
-/// A file is complete when it has these: readers take files apart, but open each of them.
+/// The size at which a file is complete: readers split files, but have to open each.
 const FILE_BYTES: usize = 256 << 20;
 
 /// Compacts all tables of a dataset.
 pub fn compact(options: &CompactOptions) -> Outcome {
     let dataset = &options.dataset;
-    // It says what is wrong with the directory before a file is made there.
+    // Reports what is wrong with the directory before creating files in it.
     Session::from_dataset(dataset, None)?;
     let _lock = lock(dataset, Purpose::Compact)?;
     for source in Source::all() {
@@ -46,7 +46,7 @@ pub fn compact(options: &CompactOptions) -> Outcome {
     Ok(())
 }
 
-/// Puts back, or removes, what a command left that was killed.
+/// Cleans up after a command that was killed: restores or removes directories.
 fn repair(dataset: &Path, source: &Source) -> io::Result<()> {
     let (table, old) = (dataset.join(source.name), layout::old(dataset, source));
     if old.is_dir() && !table.is_dir() {
@@ -60,7 +60,7 @@ fn repair(dataset: &Path, source: &Source) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is nothing to merge.
+/// Returns whether there is nothing to merge.
 fn is_compact(table: &Path) -> io::Result<bool> {
     let files = layout::files(table)?;
     let mut bytes = 0;
@@ -87,14 +87,14 @@ fn write(dataset: &Path, source: &'static Source) -> Result<(), Error> {
     files.close()
 }
 
-/// Gives the new directory the name of the table, and removes the old one.
+/// Renames the new directory to the name of the table, and removes the old one.
 fn replace(dataset: &Path, source: &Source) -> io::Result<()> {
     let table = dataset.join(source.name);
     let (new, old) = (layout::new(dataset, source), layout::old(dataset, source));
     if exchange(&new, &table)? {
         fs::rename(&new, &old)?;
     } else {
-        // Readers take the old one as long as there is no other.
+        // Until the new directory is in place, readers use the old one.
         fs::rename(&table, &old)?;
         fs::rename(&new, &table)?;
     }
@@ -102,13 +102,13 @@ fn replace(dataset: &Path, source: &Source) -> io::Result<()> {
     fs::remove_dir_all(old)
 }
 
-/// Files of a table, one after the other.
+/// Writes the files of a table one after the other.
 struct Files {
     directory: PathBuf,
     schema: SchemaRef,
     count: usize,
     writer: Option<ArrowWriter<File>>,
-    /// Runs with records in the file.
+    /// Runs with records in the current file.
     runs: BTreeSet<String>,
 }
 
@@ -132,7 +132,7 @@ impl Files {
         if bytes < FILE_BYTES { Ok(()) } else { self.finish() }
     }
 
-    /// The file that is being written, or the next.
+    /// Returns the current file, or opens the next one.
     fn open(&mut self) -> Result<ArrowWriter<File>, Error> {
         if let Some(writer) = self.writer.take() {
             return Ok(writer);
@@ -145,7 +145,7 @@ impl Files {
         writer.map_err(|error| self.failed(&error))
     }
 
-    /// Completes a file.
+    /// Completes the current file.
     fn finish(&mut self) -> Result<(), Error> {
         let mut writer = self.open()?;
         for run in std::mem::take(&mut self.runs) {
@@ -155,7 +155,7 @@ impl Files {
         file.sync_all().map_err(|error| Error::file(&self.directory, "write it", error))
     }
 
-    /// Completes the last file. A table without records has one without records.
+    /// Completes the last file. A table without records gets one empty file.
     fn close(mut self) -> Result<(), Error> {
         if self.writer.is_some() || self.count == 0 {
             self.finish()?;

@@ -1,5 +1,5 @@
-//! Datasets as tables of the engine: it reads only the files, the columns and the groups of rows
-//! that an answer needs.
+//! Datasets as tables of the engine, which reads only the files, columns and row groups that a
+//! query needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,14 +32,14 @@ pub struct DatasetTable {
     #[cfg(feature = "cluster")]
     source: &'static Source,
     schema: SchemaRef,
-    /// Those with some columns in their paths.
+    /// The files with some columns in their paths.
     files: Vec<PartitionedFile>,
-    /// Those with all columns.
+    /// The files that contain all columns.
     compacted: Vec<PartitionedFile>,
 }
 
 impl DatasetTable {
-    /// The table of this name in a dataset; none if it has no such table.
+    /// Opens the table with this name in a dataset; `None` if it does not exist.
     ///
     /// Errors: it cannot be read.
     pub fn open(dataset: &Path, source: &'static Source) -> Result<Option<DatasetTable>, Error> {
@@ -66,20 +66,20 @@ impl DatasetTable {
         }))
     }
 
-    /// The dataset it is a table of, as an absolute path.
+    /// Returns the absolute path of its dataset.
     #[cfg(feature = "cluster")]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Which of its tables it is.
+    /// Returns which table it is.
     #[cfg(feature = "cluster")]
     pub fn source(&self) -> &'static Source {
         self.source
     }
 }
 
-/// A file and the values that its path has.
+/// Returns a file with the values in its path.
 fn file(path: &PathBuf, place: &Place) -> Result<PartitionedFile, Error> {
     let failed = |error| Error::file(path, "read it", error);
     let metadata = path.metadata().map_err(failed)?;
@@ -100,7 +100,7 @@ fn file(path: &PathBuf, place: &Place) -> Result<PartitionedFile, Error> {
 }
 
 impl DatasetTable {
-    /// What reads these columns of these files, of which some may be in paths.
+    /// Plans a scan of these columns of these files; some columns may be in paths.
     fn scan_files(
         &self,
         state: &dyn Session,

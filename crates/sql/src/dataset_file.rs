@@ -1,5 +1,5 @@
-//! The file that makes a directory a dataset: it holds the version of its schema, and is locked by
-//! those who write into the directory.
+//! The file that marks a directory as a dataset: it contains the version of the schema, and writers
+//! lock it.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -8,40 +8,40 @@ use std::path::Path;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 
-/// The file.
+/// The name of the file.
 const NAME: &str = "heaptide-dataset";
-/// What its line begins with.
+/// The prefix of its line.
 const SCHEMA: &str = "schema ";
-/// The version of the tables that this program writes. A column more, or less, needs no new
-/// version: it is NULL in files without it. A column with another meaning or type does.
+/// The version of the tables that this program writes. Adding or removing a column needs no new
+/// version, because it is NULL in files without it. Changing the meaning or type of a column does.
 const VERSION: u32 = 1;
-/// The file is smaller.
+/// An upper bound of the file's size.
 const BYTES_MAX: u64 = 64;
 
-/// What a lock is for.
+/// The purpose of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// Adding files.
     Export,
-    /// Replacing all of them.
+    /// Replacing all files.
     Compact,
 }
 
-/// Checks that this program understands the tables of a dataset.
+/// Checks that this program supports the tables of a dataset.
 ///
-/// Errors: they are of a later version.
+/// Errors: they have a later version.
 pub fn check(dataset: &Path) -> Result<(), Error> {
     match File::open(dataset.join(NAME)) {
         Ok(file) => check_file(dataset, &file).map(drop),
-        Err(_) => Ok(()), // files that were copied together, of which Parquet knows the columns
+        Err(_) => Ok(()), // copied files; Parquet contains their columns
     }
 }
 
-/// Locks a dataset for as long as the result lives. Any number of exports may run at a time, but
-/// nothing else beside a compaction. Makes the directory a dataset if it is none.
+/// Locks a dataset during the lifetime of the result. Several exports may run at a time, but a
+/// compaction excludes everything else. Turns the directory into a dataset if it is none.
 ///
-/// Errors: its tables are of a later version, another compaction is going on, or the file system
-/// knows no locks where one is needed.
+/// Errors: its tables have a later version, another compaction is running, or a compaction needs a
+/// lock but the file system does not support locks.
 pub fn lock(dataset: &Path, purpose: Purpose) -> Result<File, Error> {
     let path = dataset.join(NAME);
     let failed = |error| Error::file(&path, "write it", error);
@@ -57,7 +57,7 @@ pub fn lock(dataset: &Path, purpose: Purpose) -> Result<File, Error> {
             message(format_args!("waiting for a compaction of {}", dataset.display()));
             file.lock_shared().map_err(failed)?;
         }
-        // One export at a time can be left alone; what it writes is not yet in a list.
+        // Without locks a single export is safe; its files are not listed yet.
         (Err(TryLockError::Error(_)), Purpose::Export) => {}
         (Err(TryLockError::WouldBlock), Purpose::Compact) => {
             let path = dataset.display();

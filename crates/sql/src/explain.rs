@@ -1,11 +1,11 @@
-//! What is wrong with a statement, said as the other commands say it: one line, and where the place
-//! is known the line of the statement with a caret below.
+//! Converts errors of the engine to the style of the other commands: one line, and, if the location
+//! is known, the line of the statement with a caret.
 
 use datafusion::common::{DataFusionError, SchemaError};
 use heaptide_command::error::Error;
 use heaptide_query::QueryError;
 
-/// The error of a statement.
+/// Converts the error of a statement.
 pub fn explain(sql: &str, error: &DataFusionError) -> Error {
     let (message, place) = said(error);
     match place {
@@ -16,19 +16,19 @@ pub fn explain(sql: &str, error: &DataFusionError) -> Error {
     }
 }
 
-/// Whether the results of a query on a cluster could not be fetched, because the executor that had
-/// them is gone.
+/// Returns whether results of a query on a cluster could not be fetched because the executor that
+/// had them is lost.
 pub fn lost_executor(error: &DataFusionError) -> bool {
     let text = error.to_string();
     ["GrpcConnectionError", "FetchFailed", "transport error"].iter().any(|of| text.contains(of))
 }
 
-/// The error of a query or a part of it.
+/// Converts the error of a query or a part of it.
 pub fn in_query(what: &str, error: &QueryError) -> Error {
     Error::Text { what: format!("{what}: {}", error.message), excerpt: error.excerpt() }
 }
 
-/// The message, and the place of it: line and column, from 1.
+/// Returns the message and its location: line and column, from 1.
 fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
     let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
     let place = span.map(|span| (span.start.line, span.start.column));
@@ -63,7 +63,7 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
     }
 }
 
-/// The first line of a message, without what the engine puts before it.
+/// Returns the first line of a message, without the engine's prefixes.
 fn plain(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
     let text = of_executor(&text).unwrap_or(text);
@@ -73,8 +73,8 @@ fn plain(error: &DataFusionError) -> String {
     line.replace("table 'datafusion.public.", "table '")
 }
 
-/// What an executor said, from the error of a query on a cluster: it is quoted, inside the names of
-/// those who passed it on.
+/// Extracts an executor's message from the error of a query on a cluster, where it is quoted within
+/// the names of the parts that forwarded it.
 fn of_executor(text: &str) -> Option<String> {
     text.contains("Job ").then_some(())?;
     let quoted = text.split_once(" failed: ")?.1.rsplit_once("(\"")?.1;
@@ -82,7 +82,7 @@ fn of_executor(text: &str) -> Option<String> {
     Some(said.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
-/// As this project writes messages: lower case, no full stop.
+/// Changes a message to this project's style: lower case, no full stop.
 fn lower(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut characters = text.chars();
@@ -94,7 +94,7 @@ fn lower(text: &str) -> String {
     }
 }
 
-/// The byte at a line and a column, both from 1.
+/// Returns the byte offset of a line and a column, both from 1.
 fn byte(text: &str, line: u64, column: u64) -> usize {
     let line = usize::try_from(line).unwrap_or(1).max(1);
     let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_executor_said_is_taken_out_of_what_was_passed_on() {
+    fn messages_of_executors_are_extracted_from_forwarded_errors() {
         let passed = "Execution error: Job 038 failed: Job failed due to stage 0 failed: Task failed \
                       due to runtime execution error: DataFusionError(Shared(External(\
                       DataFusionError(Execution(\"stack_contains: regex `(\\\"`: unclosed\")))))";
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_over_lines() {
+    fn locations_on_later_lines_are_found() {
         let text = "select\nä b\nc";
         assert_eq!(byte(text, 1, 1), 0);
         assert_eq!(&text[byte(text, 2, 3)..], "b\nc");

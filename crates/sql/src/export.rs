@@ -1,5 +1,5 @@
-//! `heaptide export --format parquet`: a recording as a dataset, a directory of Parquet files that
-//! any number of recordings can go to.
+//! `heaptide export --format parquet`: adds a recording to a dataset, a directory of Parquet files
+//! for any number of recordings.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ use crate::layout::{self, Place};
 use crate::parquet;
 use crate::recordings::{self, Go, Part};
 
-/// The table in which every run has records.
+/// The table that has records for every run.
 const PROCESSES: &str = "processes";
 
 /// `heaptide export`, as far as it is for this program.
@@ -44,7 +44,7 @@ pub struct ExportOptions {
     selection: Selection,
 }
 
-/// Adds the recording to the dataset. Of an error nothing of it is left there.
+/// Adds the recording to the dataset. If it fails, nothing of the recording remains there.
 pub fn export(options: &ExportOptions) -> Outcome {
     let sources = std::slice::from_ref(&options.source);
     let parts = recordings::parts(source::open_all(sources, &options.selection)?);
@@ -66,13 +66,13 @@ pub fn export(options: &ExportOptions) -> Outcome {
     write(directory, &parts).inspect_err(|_| {
         let written = runs.iter().flat_map(|run| directories(directory, run));
         for path in written {
-            let _ = fs::remove_dir_all(path); // the error is that of writing
+            let _ = fs::remove_dir_all(path); // report the error of writing
         }
     })?;
     Ok(())
 }
 
-/// Refuses to add a run again whose records are in files with those of others.
+/// Rejects a run that is already in the dataset, in files that also contain other runs.
 fn refuse_compacted(dataset: &Path, runs: &BTreeSet<&str>) -> Result<(), Error> {
     let table = dataset.join(PROCESSES);
     let compacted = layout::compacted_runs(&table);
@@ -87,7 +87,7 @@ fn refuse_compacted(dataset: &Path, runs: &BTreeSet<&str>) -> Result<(), Error> 
     }
 }
 
-/// The directories of a recording in a dataset, one a table.
+/// Returns the directories of a recording in a dataset, one per table.
 fn directories(dataset: &Path, run: &str) -> Vec<PathBuf> {
     let inside = layout::part(layout::RUN, run);
     Table::all().iter().map(|table| dataset.join(table.name).join(&inside)).collect()
@@ -95,7 +95,7 @@ fn directories(dataset: &Path, run: &str) -> Vec<PathBuf> {
 
 fn write(directory: &Path, parts: &[Part]) -> Result<(), Error> {
     for table in Table::all() {
-        // A table without records has a file without records, so that it is there.
+        // A table without records gets an empty file, so that it exists.
         let mut written = false;
         for (at, part) in parts.iter().enumerate() {
             if !part.has(table) {
@@ -112,7 +112,7 @@ fn write(directory: &Path, parts: &[Part]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A file of one table of one process image, created when there is anything to write.
+/// The file of one table of one process image, created when there are records.
 struct TableFile<'a> {
     table: &'static Table,
     path: PathBuf,
@@ -132,7 +132,7 @@ impl<'a> TableFile<'a> {
         TableFile { table, path, schema, writer: None, part }
     }
 
-    /// Creates the file if it is not there yet.
+    /// Creates the file if it does not exist yet.
     fn open(&mut self) -> Result<&mut ArrowWriter<File>, Error> {
         let failed = |error| Error::file(&self.path, "write it", error);
         let writer = match self.writer.take() {
@@ -148,7 +148,7 @@ impl<'a> TableFile<'a> {
         Ok(self.writer.insert(writer))
     }
 
-    /// Writes all records; says whether there is a file now.
+    /// Writes all records; returns whether the file exists now.
     fn fill(mut self, part: &Part) -> Result<bool, Error> {
         let (table, schema, mut wrong) = (self.table, self.schema.clone(), None);
         let take = |batch: RecordBatch| {

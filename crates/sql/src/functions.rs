@@ -1,4 +1,4 @@
-//! The functions of SQL that only make sense here.
+//! SQL functions for recordings.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use rustc_hash::FxHashMap;
 
 use crate::columns::{TEXT, list, scope_fields};
 
-/// A function and what is said of it.
+/// A function and its documentation.
 pub struct Function {
     /// Its name and arguments.
     pub call: &'static str,
-    /// What it gives.
+    /// A description of its result.
     pub says: &'static str,
     arguments: fn() -> Vec<DataType>,
     result: DataType,
     body: fn(&[ArrayRef]) -> Result<ArrayRef, DataFusionError>,
 }
 
-/// All of them.
+/// All functions.
 pub const FUNCTIONS: [Function; 6] = [
     Function {
         call: "stack_contains(stack, regex)",
@@ -74,12 +74,12 @@ pub const FUNCTIONS: [Function; 6] = [
 ];
 
 impl Function {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.call.split('(').next().unwrap_or(self.call)
     }
 
-    /// The function as the engine takes it.
+    /// Converts it to a function of the engine.
     pub fn udf(&self) -> ScalarUDF {
         let body = self.body;
         let call = move |values: &[ColumnarValue]| {
@@ -91,7 +91,7 @@ impl Function {
     }
 }
 
-/// The texts of a row of a list; none if there is no list.
+/// Returns the texts in a row of lists; `None` if the list is NULL.
 fn row(lists: &ListArray, row: usize) -> Option<ArrayRef> {
     lists.is_valid(row).then(|| lists.value(row))
 }
@@ -100,7 +100,7 @@ fn stack_contains(arguments: &[ArrayRef]) -> Result<ArrayRef, DataFusionError> {
     let (stacks, patterns) = (as_list_array(&arguments[0])?, arguments[1].as_string_view());
     let (names, offsets) = (stacks.values().as_string_view(), stacks.value_offsets());
     let mut regexes: FxHashMap<&str, Regex> = FxHashMap::default();
-    // Few functions are in many stacks: each is matched once, told by its view.
+    // Stacks share few functions, so each distinct one, identified by its view, is matched once.
     let mut known: FxHashMap<(&str, u128), bool> = FxHashMap::default();
     let mut found = Vec::with_capacity(stacks.len());
     for at in 0..stacks.len() {
@@ -170,7 +170,7 @@ fn scope(arguments: &[ArrayRef]) -> Result<ArrayRef, DataFusionError> {
     Ok(Arc::new((0..lists.len()).map(one).collect::<StringViewArray>()))
 }
 
-/// Numbers as a person reads them, with a minus before those below 0.
+/// Formats numbers for people, with a minus sign for negative ones.
 fn human(arguments: &[ArrayRef], show: fn(u64) -> String) -> ArrayRef {
     let numbers: &Int64Array = arguments[0].as_primitive::<Int64Type>();
     let shown = numbers.iter().map(|number| {

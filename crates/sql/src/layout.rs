@@ -1,7 +1,7 @@
-//! Where files of a dataset are: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, as Hive does
-//! it, so that readers of such directories know run, host, rank and pid of every record, and read
-//! only the files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank
-//! among their columns.
+//! Paths of files in a dataset: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, like in Hive, so
+//! that readers of such directories know run, host, rank and pid of every record, and read only the
+//! files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank among their
+//! columns.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,37 +18,38 @@ use crate::recordings::Part;
 pub const RUN: &str = "run";
 /// The machine.
 pub const HOST: &str = "host";
-/// The place in a parallel job.
+/// The rank in a parallel job.
 pub const RANK: &str = "rank";
-/// The process.
+/// The process id.
 const PID: &str = "pid";
-/// Columns that are in paths, and so not in files.
+/// Columns that are in paths instead of files.
 pub const IN_PATHS: [&str; 3] = [RUN, HOST, RANK];
 
-/// The key under which a compacted file names its runs, one a value.
+/// The key under which a compacted file lists its runs, one per value.
 pub const RUN_KEY: &str = "heaptide.run";
 
-/// What stands for no rank: some readers cannot tell the type of a column without any value.
+/// Stands for a missing rank, because some readers cannot infer the type of a column without
+/// values.
 const NO_RANK: i64 = -1;
-/// What stands for no name.
+/// Stands for a missing name.
 const NO_NAME: &str = "unknown";
 
-/// The place of a process image.
+/// The partition of a process image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
     /// The name of the recording.
     pub run: String,
     /// The machine.
     pub host: String,
-    /// The place in a parallel job.
+    /// The rank in a parallel job.
     pub rank: Option<i64>,
-    /// The process; 0 of joined ones.
+    /// The process id; 0 for joined processes.
     pid: u32,
     image: u32,
 }
 
 impl Place {
-    /// That of a part.
+    /// Returns the partition of a process image.
     pub fn new(part: &Part) -> Place {
         let run = part.run.clone();
         let Some(process) = part.process() else {
@@ -64,7 +65,7 @@ impl Place {
         }
     }
 
-    /// The path below the table's directory.
+    /// Returns the path below the table's directory.
     pub fn path(&self) -> PathBuf {
         let rank = self.rank.unwrap_or(NO_RANK).to_string();
         let parts = [
@@ -76,12 +77,13 @@ impl Place {
         parts.iter().collect::<PathBuf>().join(format!("image-{}.parquet", self.image))
     }
 
-    /// Whether the path has none of it: a compacted file, whose records have all columns.
+    /// Returns whether the path contains no values: a compacted file, whose records have all
+    /// columns.
     pub fn is_in_file(&self) -> bool {
         self.run.is_empty()
     }
 
-    /// Takes over what a part of a path says.
+    /// Reads a component of a path.
     fn learn(&mut self, part: &str) {
         let Some((key, value)) = part.split_once('=') else {
             return;
@@ -97,13 +99,13 @@ impl Place {
     }
 }
 
-/// A part of a path: `key=value`.
+/// Returns a component of a path: `key=value`.
 pub fn part(key: &str, value: &str) -> String {
     let value = if value.is_empty() { NO_NAME } else { value };
     format!("{key}={}", escaped(value))
 }
 
-/// A value as a part of a path: what has a meaning there is `%XX`.
+/// Escapes a value for a path: special characters become `%XX`.
 fn escaped(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
@@ -127,23 +129,23 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Where the directory of a table is written before it takes the place of another.
+/// Returns the directory in which a table is written before it replaces the old one.
 pub fn new(dataset: &Path, source: &Source) -> PathBuf {
     dataset.join(format!(".new-{}", source.name))
 }
 
-/// Where that other one is then, until it is removed.
+/// Returns the directory to which the old table is renamed until it is removed.
 pub fn old(dataset: &Path, source: &Source) -> PathBuf {
     dataset.join(format!(".old-{}", source.name))
 }
 
-/// The directory of a table; none if there is no such table.
+/// Returns the directory of a table; `None` if it does not exist.
 pub fn table(dataset: &Path, source: &Source) -> Option<PathBuf> {
     let places = [dataset.join(source.name), old(dataset, source)];
     places.into_iter().find(|place| place.is_dir())
 }
 
-/// The runs with records in the compacted files of a table.
+/// Returns the runs with records in the compacted files of a table.
 ///
 /// Errors: one of them cannot be read.
 pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
@@ -158,9 +160,9 @@ pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
     Ok(runs)
 }
 
-/// The files of a table with their places, in order of their paths.
+/// Returns the files of a table with their partitions, sorted by path.
 ///
-/// Errors: the directory cannot be read, or one of the files is no regular file.
+/// Errors: the directory cannot be read, or contains something other than regular files.
 pub fn files(table: &Path) -> io::Result<Vec<(PathBuf, Place)>> {
     let mut files = Vec::new();
     collect(table, &Place::default(), &mut files)?;
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_back_from_paths() {
+    fn partitions_are_parsed_from_paths() {
         let run = "a b/%ü=".to_owned();
         let place = Place { run, host: "n1".to_owned(), rank: None, pid: 17, image: 0 };
         let path = place.path();

@@ -2,7 +2,7 @@
 //! and others run it with their own arguments.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would panic
 
 mod answer;
 mod arrays;
@@ -39,7 +39,7 @@ use heaptide_command::terminal::TerminalOptions;
 use calql::QueryOptions;
 use export::ExportOptions;
 
-/// What `heaptide` hands on to the SQL engine, with the arguments as they were.
+/// The commands that `heaptide` forwards to the SQL engine, with unchanged arguments.
 #[derive(Parser, Debug)]
 #[command(name = "heaptide-sql", version, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]

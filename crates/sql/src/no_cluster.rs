@@ -1,4 +1,4 @@
-//! Stands for the cluster in builds without the feature `cluster`: there is none.
+//! Replaces the cluster in builds without the feature `cluster`.
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -7,12 +7,12 @@ use heaptide_command::error::Error;
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A cluster, of which there is none.
+/// A cluster, which cannot exist in this build.
 #[derive(Debug)]
 pub enum Cluster {}
 
 impl Cluster {
-    /// Connects to no cluster.
+    /// Fails to connect to a cluster.
     ///
     /// Errors: always.
     pub async fn connect(address: &str, _version: &str) -> Result<Cluster, Error> {
@@ -22,12 +22,12 @@ impl Cluster {
         )))
     }
 
-    /// The engine that has this cluster answer.
+    /// Returns the engine that runs queries on this cluster.
     pub async fn context(&self, _version: &str) -> Result<SessionContext, DataFusionError> {
         match *self {}
     }
 
-    /// Waits until it can answer.
+    /// Waits until the cluster can run queries.
     pub async fn ready(&self) -> Result<(), Error> {
         match *self {}
     }

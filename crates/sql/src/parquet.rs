@@ -1,5 +1,5 @@
-//! Parquet files as every reader of the format understands them: zstd, texts in dictionaries, and
-//! none of the types that only this engine's memory has.
+//! Parquet files that every reader of the format supports: zstd, dictionaries for texts, and no
+//! types that are specific to this engine.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
 
-/// Rows that are compressed together, and that readers can take apart from others.
+/// Rows per row group, the unit of compression that readers can read separately.
 const GROUP: usize = 1 << 17;
 
-/// How files are written.
+/// Returns the settings of the writer.
 pub fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -21,12 +21,12 @@ pub fn properties() -> WriterProperties {
         .build()
 }
 
-/// A schema with texts as plain ones.
+/// Returns a schema in which texts have the plain string type.
 pub fn plain(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()))
 }
 
-/// Records with texts as plain ones.
+/// Converts texts in records to the plain string type.
 ///
 /// Errors: a batch with more than 2 GB of text.
 pub fn plained(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {

@@ -1,5 +1,5 @@
-//! The prompt: statements over several lines until `;`, with history, completion, and words that
-//! list what there is.
+//! The prompt: reads statements over several lines until `;`, with history, completion, and
+//! commands that list tables and functions.
 
 use std::borrow::Cow;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::functions::FUNCTIONS;
 use crate::session::Session;
 use crate::statements::{self, Statement};
 
-/// Statements that are remembered.
+/// The most statements in the history.
 const STATEMENTS_MAX: usize = 10_000;
 
 const HELP: &str = "\
@@ -35,8 +35,8 @@ statements end with ; and may span lines
 \\q         quits, like Ctrl-D
 ";
 
-/// Asks until there is nothing more to ask. What is wrong with a statement is said, and the prompt
-/// comes again.
+/// Runs the prompt until the end of input. Errors of statements are printed, and the prompt
+/// continues.
 ///
 /// Errors: the terminal cannot be used.
 pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
@@ -47,7 +47,7 @@ pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
     editor.set_helper(Some(Words::all()));
     let history = history();
     if let Some(path) = &history {
-        let _ = editor.load_history(path); // the first time there is none
+        let _ = editor.load_history(path); // initially there is none
     }
     message("\\? lists the commands");
     loop {
@@ -55,7 +55,7 @@ pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
             Ok(text) => {
                 let going_on = entered(session, format, text.trim())?;
                 if let Some(path) = &history {
-                    let _ = editor.append_history(path); // without it, the prompt still answers
+                    let _ = editor.append_history(path); // without a history the prompt still works
                 }
                 if !going_on {
                     return Ok(());
@@ -68,7 +68,7 @@ pub fn prompt(session: &Session, format: SqlFormat) -> Result<(), Error> {
     }
 }
 
-/// Does what was entered; says whether the prompt goes on.
+/// Runs what was entered; returns whether the prompt continues.
 fn entered(session: &Session, format: SqlFormat, text: &str) -> Result<bool, Error> {
     let mut words = text.trim_end_matches(';').split_whitespace();
     match (words.next(), words.next()) {
@@ -116,7 +116,7 @@ fn functions() -> String {
     FUNCTIONS.iter().map(|function| format!("{:28} {}\n", function.call, function.says)).collect()
 }
 
-/// Where statements are remembered: a file of the user's own state.
+/// Returns the file of the history, in the user's state directory.
 fn history() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
@@ -125,10 +125,10 @@ fn history() -> Option<PathBuf> {
     made.ok().map(|()| directory.join("sql_history"))
 }
 
-/// What can be completed, and when a statement is whole.
+/// Completes words, and detects when a statement is complete.
 struct Words(Vec<String>);
 
-/// Words of SQL worth completing.
+/// SQL keywords to complete.
 const KEYWORDS: &str = "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT DISTINCT JOIN LEFT USING ON \
     WITH UNION ALL CASE WHEN THEN ELSE END CAST AS AND OR NOT IN IS NULL LIKE ILIKE BETWEEN DESC \
     EXPLAIN ANALYZE count sum min max avg median approx_percentile_cont unnest array_distinct \
@@ -191,7 +191,7 @@ impl Validator for Words {
     }
 }
 
-/// Whether nothing is missing: a word of the prompt is whole, a statement with `;`.
+/// Returns whether the input is complete: a command of the prompt, or a statement with `;`.
 fn whole(text: &str) -> bool {
     let text = text.trim();
     let is_word = text.starts_with('\\') || matches!(text, "" | "exit" | "quit" | "help");
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_go_on_until_the_semicolon() {
+    fn statements_continue_until_the_semicolon() {
         assert!(whole("") && whole("\\d sites") && whole("quit") && whole("SELECT 1;"));
         assert!(!whole("SELECT 1") && !whole("SELECT ';") && !whole("SELECT 1; SELECT 2"));
     }

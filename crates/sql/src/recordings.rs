@@ -1,5 +1,5 @@
-//! Recordings as tables of the engine: read a process at a time, only the columns that are asked
-//! for, and handed on in batches.
+//! Recordings as tables of the engine: reads one process at a time, only the needed columns, in
+//! batches.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -24,23 +24,23 @@ use heaptide_query::tables::{Source, Wanted};
 use crate::arrays;
 use crate::columns;
 
-/// Batches that wait for the engine.
+/// The most batches waiting for the engine.
 const WAITING: usize = 4;
 
 /// One process image.
 #[derive(Debug)]
 pub struct Part {
-    /// What its recording is called.
+    /// The name of its recording.
     pub run: String,
-    /// A recording of it alone.
+    /// A recording that contains only this image.
     recording: [Recording; 1],
 }
 
 impl Part {
-    /// Hands the records of a table to `take`, in order, until it wants no more. All processors
-    /// make the batches.
+    /// Passes the records of a table to `take`, in order, until it stops. All processors create
+    /// batches.
     ///
-    /// Errors: what the table is made of was not recorded; those of Arrow, and of `take`.
+    /// Errors: the data was not recorded; those of Arrow, and of `take`.
     pub fn read(
         &self,
         source: &Source,
@@ -70,18 +70,18 @@ impl Part {
 }
 
 impl Part {
-    /// Its tables.
+    /// Returns its tables.
     pub fn process(&self) -> Option<&Process> {
         self.recording[0].processes.first()
     }
 
-    /// Whether the table can be read of it: events were traced or were not.
+    /// Returns whether the table exists for it: some need a trace.
     pub fn has(&self, source: &Source) -> bool {
         let traced = || self.process().is_some_and(Process::has_trace);
         !matches!(source.name, "events" | "lifetimes") || traced()
     }
 
-    /// What is wanted for these columns.
+    /// Returns the columns to fill for a schema.
     fn wanted(&self, schema: &SchemaRef) -> Wanted {
         let mut names: Vec<String> =
             schema.fields().iter().map(|field| field.name().clone()).collect();
@@ -94,17 +94,17 @@ impl Part {
     }
 }
 
-/// Takes batches in the order of their numbers, whoever made them.
+/// Passes batches on in the order of their numbers, regardless of the threads that created them.
 struct Turns<F> {
     turn: Mutex<Turn<F>>,
     next: Condvar,
 }
 
 struct Turn<F> {
-    /// The batch that is to be taken.
+    /// The number of the next batch.
     next: usize,
     take: F,
-    /// Why no more are taken.
+    /// The reason to stop.
     ended: Option<Result<(), DataFusionError>>,
 }
 
@@ -131,17 +131,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether more is wanted.
+/// Whether to continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Go {
-    /// It is.
+    /// Continue.
     On,
-    /// It is not.
+    /// Stop.
     Stop,
 }
 
-/// The process images of recordings. Recordings that were merged have the names of those they were
-/// made of; equal names get a number.
+/// Returns the process images of recordings. Merged recordings have the names of their parts; equal
+/// names get a number.
 pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (number, recording) in (1..).zip(recordings) {
@@ -171,12 +171,12 @@ pub fn parts(recordings: Vec<Recording>) -> Vec<Part> {
     parts.into_iter().map(numbered).collect()
 }
 
-/// The number that tells a recording from others of its name.
+/// Returns the number that distinguishes a recording from others with its name.
 fn number_of((number, merged): (u32, u32)) -> String {
     if merged == 0 { number.to_string() } else { format!("{number}.{merged}") }
 }
 
-/// The name of a recording without `.heaptide`.
+/// Returns the name of a recording without `.heaptide`.
 fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let name = name.strip_suffix(".heaptide").unwrap_or(&name);
@@ -192,7 +192,7 @@ pub struct RecordedTable {
 }
 
 impl RecordedTable {
-    /// The table of these.
+    /// Creates the table of these images.
     pub fn new(source: &'static Source, parts: Arc<Vec<Part>>) -> RecordedTable {
         RecordedTable { source, parts, schema: columns::schema(source) }
     }
@@ -227,7 +227,7 @@ impl TableProvider for RecordedTable {
     }
 }
 
-/// Some columns of a table, about to be read.
+/// A scan of some columns of a table.
 #[derive(Debug)]
 struct Scan {
     source: &'static Source,
@@ -246,7 +246,7 @@ impl PartitionStream for Scan {
         let batches = stream.tx();
         stream.spawn_blocking(move || {
             for part in parts.iter() {
-                // Who has enough hangs up.
+                // The receiver closes the channel when it needs no more.
                 let take = |batch| match batches.blocking_send(Ok(batch)) {
                     Ok(()) => Ok(Go::On),
                     Err(_) => Ok(Go::Stop),
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_is_called_like_its_directory() {
+    fn a_recording_has_the_name_of_its_directory() {
         assert_eq!(stem(Path::new("a/app.heaptide")), "app");
         assert_eq!(stem(Path::new("app.7.heaptide/")), "app.7");
         assert_eq!(stem(Path::new(".heaptide")), "recording");

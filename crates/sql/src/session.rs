@@ -1,4 +1,4 @@
-//! The engine with the tables and functions of this project in it.
+//! The SQL engine with the tables and functions of this project.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::explain::{explain, lost_executor};
 use crate::functions::FUNCTIONS;
 use crate::recordings::{Part, RecordedTable};
 
-/// Times that a statement is sent to a cluster again, because an executor was lost with results
-/// that had not been fetched yet.
+/// How often a statement is sent to a cluster again if an executor was lost with results that had
+/// not been fetched.
 const RETRIES_MAX: usize = 3;
 
 /// The engine.
 pub struct Session {
     runtime: Runtime,
     context: SessionContext,
-    /// What answers, if not this process.
+    /// The cluster that runs queries; `None` for this process.
     cluster: Option<Cluster>,
 }
 
 impl Session {
-    /// An engine without tables, in this process.
+    /// Creates an engine without tables, in this process.
     ///
     /// Errors: its threads cannot be started.
     fn new() -> Result<Session, Error> {
@@ -44,9 +44,9 @@ impl Session {
         Ok(Session { runtime, context, cluster: None }.with_functions())
     }
 
-    /// An engine without tables that has the cluster of this scheduler answer.
+    /// Creates an engine without tables, which runs queries on the cluster of this scheduler.
     ///
-    /// Errors: the scheduler cannot be reached, or is of another version.
+    /// Errors: the scheduler cannot be reached, or has another version.
     fn on_cluster(address: &str) -> Result<Session, Error> {
         let runtime = runtime()?;
         let (cluster, context) = runtime.block_on(async {
@@ -64,7 +64,7 @@ impl Session {
         self
     }
 
-    /// The same with the tables of process images.
+    /// Creates an engine with the tables of process images.
     pub fn from_parts(parts: Vec<Part>) -> Result<Session, Error> {
         let (session, parts) = (Session::new()?, Arc::new(parts));
         for source in Source::all() {
@@ -75,9 +75,10 @@ impl Session {
         Ok(session)
     }
 
-    /// The tables of a dataset, which this process reads, or the cluster of this scheduler.
+    /// Creates an engine with the tables of a dataset, which this process reads, or the cluster of
+    /// this scheduler.
     ///
-    /// Errors: it is none, or cannot be read; the cluster cannot be used.
+    /// Errors: it is no dataset, or cannot be read; the cluster cannot be used.
     pub fn from_dataset(directory: &Path, cluster: Option<&str>) -> Result<Session, Error> {
         dataset_file::check(directory)?;
         let mut tables = Vec::new();
@@ -98,9 +99,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Begins to answer a statement. What changes files is refused.
+    /// Starts to run a statement. Statements that modify data are rejected.
     ///
-    /// Errors: those of the statement, with their place in it.
+    /// Errors: those of the statement, with their location in it.
     pub fn ask(&self, sql: &str) -> Result<Answer<'_>, Error> {
         if let Some(cluster) = &self.cluster {
             self.runtime.block_on(cluster.ready())?;
@@ -123,7 +124,7 @@ impl Session {
     }
 }
 
-/// Whether a plan has a union: in Ballista 55 the stages of one wait for each other for ever.
+/// Returns whether a plan has a union: in Ballista 55 the stages of a union deadlock.
 fn has_union(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -133,30 +134,30 @@ fn has_union(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
     Ok(found)
 }
 
-/// Threads for the engine.
+/// Creates the threads of the engine.
 fn runtime() -> Result<Runtime, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|e| Error::new(format!("cannot start threads: {e}")))
 }
 
-/// An answer as it comes.
+/// A result that is streamed.
 pub struct Answer<'a> {
     session: &'a Session,
     sql: String,
     stream: SendableRecordBatchStream,
-    /// Times that it can be asked for again: not after its first records.
+    /// Remaining retries; none after its first records.
     retries: usize,
 }
 
 impl Answer<'_> {
-    /// Its columns.
+    /// Returns its columns.
     pub fn schema(&self) -> datafusion::arrow::datatypes::SchemaRef {
         self.stream.schema()
     }
 
-    /// The next records.
+    /// Returns the next records.
     ///
-    /// Errors: those of the statement that only its execution meets.
+    /// Errors: those of the statement that occur only during execution.
     pub fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
         loop {
             let next = futures::StreamExt::next(&mut self.stream);

@@ -1,4 +1,4 @@
-//! Answers as text and files: a table for people, CSV, JSON and Parquet.
+//! Formats results: a table for people, CSV, JSON and Parquet.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use heaptide_render::shared::json_text::PrintableJson;
 use crate::parquet::{plain, plained, properties};
 use crate::session::Answer;
 
-/// The widest a column of a table is made, in characters.
+/// The maximal width of a column in a table, in characters.
 const WIDEST_COLUMNS: usize = 60;
 
-/// Writes an answer.
+/// Writes a result.
 ///
-/// Errors: those of the answer, and of `out`.
+/// Errors: those of the result, and of `out`.
 pub fn write(
     out: &mut dyn Write,
     format: SqlFormat,
@@ -39,9 +39,9 @@ pub fn write(
     }
 }
 
-/// Why an answer was not written.
+/// Why a result was not written.
 pub enum Failed {
-    /// There is none.
+    /// The result could not be computed.
     Answer(Error),
     /// It could not be written.
     Write(io::Error),
@@ -74,7 +74,7 @@ impl From<datafusion::parquet::errors::ParquetError> for Failed {
     }
 }
 
-/// Titles, and rows below them; as wide as the first records need.
+/// Writes titles and rows; widths are those of the first records.
 fn table(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     let schema = answer.schema();
     let titles: Vec<&str> = schema.fields().iter().map(|field| &**field.name()).collect();
@@ -114,7 +114,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A row. What is wider than its column pushes the rest aside: nothing is cut off.
+/// Writes a row. Values wider than their column shift the rest; nothing is truncated.
 fn line<'a>(
     out: &mut dyn Write,
     widths: &[usize],
@@ -154,18 +154,18 @@ fn csv(out: &mut dyn Write, answer: &mut Answer<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A column as texts for people.
+/// Formats a column for people.
 fn printable_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(changed(&text(column)?, |text| printable(text).into_owned()))
 }
 
-/// A column of texts, each changed.
+/// Applies a function to each text of a column.
 fn changed(column: &ArrayRef, change: impl Fn(&str) -> String) -> ArrayRef {
     let texts: &StringArray = column.as_string();
     Arc::new(texts.iter().map(|text| text.map(&change)).collect::<StringArray>())
 }
 
-/// The schema with lists as texts.
+/// Returns the schema with lists converted to texts.
 fn flat(schema: &SchemaRef) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         if has_text(field.data_type()) {
@@ -177,12 +177,12 @@ fn flat(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Whether a column of this type is shown as texts.
+/// Returns whether a column of this type is shown as text.
 fn has_text(data: &DataType) -> bool {
     data.is_nested() || data.is_string()
 }
 
-/// A column as texts. Of a list, `;` is between its items; of its scopes, `=` in them.
+/// Converts a column to texts: items of a list are joined with `;`, and scopes with `=`.
 fn text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let options = FormatOptions::default();
     let shown: StringArray = match column.data_type() {

@@ -1,4 +1,4 @@
-//! `heaptide sql`: statements of the command line or of standard input, or the prompt.
+//! `heaptide sql`: runs statements from the command line or standard input, or the prompt.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::recordings;
 use crate::session::Session;
 use crate::statements;
 
-/// Bytes of statements that are read from standard input: fewer than this.
+/// Upper bound of the bytes of statements read from standard input.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// Answers what the command line or standard input asks.
+/// Runs the statements of the command line or standard input.
 pub fn sql(options: &SqlOptions) -> Outcome {
     let format = format(options)?;
     if let Some(path) = options.output() {
@@ -55,7 +55,7 @@ pub fn sql(options: &SqlOptions) -> Outcome {
     Ok(())
 }
 
-/// The statements that come from elsewhere than the command line.
+/// Reads statements from a source other than the command line.
 fn read(mut from: impl Read) -> Result<String, Error> {
     let mut text = String::new();
     let read = from.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text);
@@ -66,7 +66,7 @@ fn read(mut from: impl Read) -> Result<String, Error> {
     Ok(text)
 }
 
-/// How answers are shown: as the option says, as the name of the file says, or as a table.
+/// Returns the format of results: that of the option, that of the file's suffix, or a table.
 fn format(options: &SqlOptions) -> Result<SqlFormat, Error> {
     let extension = options.output().and_then(Path::extension);
     let by_name = match extension.and_then(|extension| extension.to_str()) {

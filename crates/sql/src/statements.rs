@@ -1,14 +1,14 @@
-//! Texts with several statements, taken apart.
+//! Splits texts into statements.
 
 /// A statement of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
-    /// The text up to its end. What is before the statement is blank, so that places in it are
-    /// those in the whole text.
+    /// The text up to its end. Everything before the statement is replaced by spaces, so that
+    /// locations in it are those in the whole text.
     pub text: String,
 }
 
-/// The statements of a text, `;` between.
+/// Splits a text at `;`.
 pub fn split(text: &str) -> Vec<Statement> {
     let mut starts = vec![0];
     starts.extend(semicolons(text).into_iter().map(|at| at + 1));
@@ -21,22 +21,23 @@ pub fn split(text: &str) -> Vec<Statement> {
     starts.iter().zip(ends).filter_map(part).collect()
 }
 
-/// Whether the last thing in a text, comments apart, is a `;`.
+/// Returns whether a text, without comments, ends with `;`.
 pub fn ends(text: &str) -> bool {
     semicolons(text).last().is_some_and(|&at| uncommented(&text[at + 1..]).trim().is_empty())
 }
 
-/// Bytes of the `;` outside quotes and comments.
+/// Returns the byte offsets of `;` outside of quotes and comments.
 fn semicolons(text: &str) -> Vec<usize> {
     plain(text).filter(|(_, c)| *c == ';').map(|(at, _)| at).collect()
 }
 
-/// The text without comments; quoted parts are left out, too, but for their quotes.
+/// Returns the text without comments and without the contents of quotes.
 fn uncommented(text: &str) -> String {
     plain(text).map(|(_, c)| c).collect()
 }
 
-/// What is neither quoted nor a comment, quotes included, with the bytes they are at.
+/// Iterates over characters outside of quotes and comments, including the quotes, with byte
+/// offsets.
 fn plain(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut characters = text.char_indices().peekable();
     let mut inside = Inside::Nothing;
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_taken_apart_at_semicolons_that_end() {
+    fn texts_are_split_at_semicolons_that_end_statements() {
         let texts = |text| split(text).into_iter().map(|part| part.text).collect::<Vec<_>>();
         assert_eq!(texts("a; b;"), ["a", "   b"]);
         assert_eq!(texts("a 'x;''y' \";\" -- ;\n/* ; */ b"), ["a 'x;''y' \";\" -- ;\n/* ; */ b"]);

@@ -1,5 +1,4 @@
-//! What an ELF file is, as far as it decides whether a program can be recorded and a library
-//! loaded.
+//! Properties of ELF files that determine whether a program can be recorded and a library loaded.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +11,10 @@ use object::{Endianness, ReadRef};
 
 use crate::unseen::{Contents, contents};
 
-/// A longer table of names is not searched, in bytes: the largest of real programs have some 50 MB.
+/// The longest table of names to search, in bytes: the largest in real programs have about 50 MB.
 const NAMES_BYTES_MAX: u64 = 256 << 20;
 
-/// The machine that this command and its recorder are built for.
+/// The machine of this command and its recorder.
 #[cfg(target_arch = "x86_64")]
 const OWN_MACHINE: u16 = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
@@ -28,7 +27,7 @@ pub struct Elf {
     machine: u16,
     has_interpreter: bool,
     kind: Kind,
-    /// Names, each ended by zero, see [`Elf::names`].
+    /// Zero-terminated names; see [`Elf::names`].
     names: Vec<u8>,
     contents: Contents,
 }
@@ -41,7 +40,7 @@ enum Kind {
 }
 
 impl Elf {
-    /// Reads the headers of a file; none if it is no ELF file that can be loaded.
+    /// Reads the headers of a file; `None` if it is no loadable ELF file.
     ///
     /// Errors: the file cannot be read.
     pub fn read(path: &Path) -> io::Result<Option<Elf>> {
@@ -54,7 +53,7 @@ impl Elf {
         })
     }
 
-    /// None if a header is damaged.
+    /// Returns `None` if a header is damaged.
     fn parse<Header: FileHeader<Endian = Endianness>>(
         data: &ReadCache<File>,
         bits: u32,
@@ -98,53 +97,53 @@ impl Elf {
         })
     }
 
-    /// Whether this machine's loader would load it as a shared object.
+    /// Returns whether this machine's loader would load it as a shared object.
     pub fn is_library(&self) -> bool {
         self.kind == Kind::Library && self.is_of_this_machine() && !self.names.is_empty()
     }
 
-    /// Whether it is a program, which the loader does not load as a shared object.
+    /// Returns whether it is a program, which the loader does not load as a shared object.
     pub fn is_program(&self) -> bool {
         self.kind == Kind::Program
     }
 
-    /// Whether it is a program into which no library can be loaded.
+    /// Returns whether it is a program that cannot load libraries.
     pub fn is_static_program(&self) -> bool {
         self.is_program() && !self.has_interpreter
     }
 
-    /// What it contains that decides how much can be recorded.
+    /// Returns the contents that determine how much can be recorded.
     pub fn contents(&self) -> Contents {
         self.contents
     }
 
-    /// Whether the recorder is built for the same kind of machine.
+    /// Returns whether the recorder is built for the same machine.
     pub fn is_of_this_machine(&self) -> bool {
         (self.bits, self.machine) == (64, OWN_MACHINE)
     }
 
-    /// The machine that it is for.
+    /// Returns the machine that it is for.
     pub fn machine(&self) -> String {
         name_of(self.bits, self.machine)
     }
 
-    /// Names of libraries that it needs, of functions that it exports or imports, and of all its
-    /// functions if a sanitizer is linked into it: the name of that is exported by some linkers
-    /// only.
+    /// Returns names of needed libraries and of exported and imported functions, and of all its
+    /// functions if a sanitizer is linked into it, because only some linkers export the sanitizer's
+    /// name.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.names.split(|&byte| byte == 0)
     }
 }
 
-/// What a program imports that has a sanitizer linked into it: its runtime calls this if it is
-/// there.
+/// An import of programs with a statically linked sanitizer, whose runtime calls this function if
+/// it exists.
 pub const STATIC_SANITIZER: &[u8] = b"__sanitizer_symbolize_code";
 
 fn contains(names: &[u8], name: &[u8]) -> bool {
     names.split(|&byte| byte == 0).any(|other| other == name)
 }
 
-/// The names of the symbol table for debuggers; none if it was stripped off.
+/// Returns the names of the debug symbol table; none if it was stripped.
 fn local_names<'data, Header: FileHeader>(
     header: &Header,
     endian: Header::Endian,
@@ -157,10 +156,10 @@ fn local_names<'data, Header: FileHeader>(
     data.read_bytes_at(begin, length.min(NAMES_BYTES_MAX)).ok()
 }
 
-/// The flag of programs that may lie anywhere, in the dynamic entry of flags.
+/// The flag of position-independent programs, in the dynamic entry of flags.
 const DF_1_PIE: u64 = elf::DF_1_PIE as u64;
 
-/// The machine that the recorder is built for.
+/// Returns the machine that the recorder is built for.
 pub fn own_machine() -> String {
     name_of(64, OWN_MACHINE)
 }
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_libraries_are_told_apart() {
+    fn programs_and_libraries_are_distinguished() {
         let place = Scratch::new("kinds");
         let dynamic = read(&build(&place, "dynamic", &[]));
         assert!(dynamic.is_program() && !dynamic.is_static_program() && !dynamic.is_library());
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loader_is_no_static_program() {
+    fn the_loader_is_not_a_static_program() {
         let loader = match OWN_MACHINE {
             elf::EM_X86_64 => "/lib64/ld-linux-x86-64.so.2",
             _ => "/lib/ld-linux-aarch64.so.1",
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_named() {
+    fn other_architectures_are_named() {
         let place = Scratch::new("machines");
         let mut bytes = fs::read(build(&place, "program", &[])).expect("a program");
         bytes[18] = elf::EM_RISCV as u8;
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_file_is_none_and_damage_does_no_harm() {
+    fn other_files_and_damaged_elf_files_are_rejected() {
         let place = Scratch::new("damaged");
         let bytes = fs::read(build(&place, "program", &[])).expect("a program");
         for (name, bytes) in [("empty", &b""[..]), ("text", b"#!/bin/sh\n"), ("cut", &bytes[..40])]

@@ -1,7 +1,7 @@
-//! The environment of the program: what the command inherited, byte for byte and in its order, with
-//! the few entries changed that record it.
+//! The environment of the program: that of the command, unchanged in bytes and order, except for
+//! the few entries that enable recording.
 //!
-//! `HEAPTIDE_RUN` lists what was changed, so that a `heaptide run` inside the program takes off the
+//! `HEAPTIDE_RUN` lists the changes, so that a `heaptide run` inside of the program removes the
 //! settings of the outer one and keeps those of the user.
 
 use std::ffi::{OsStr, OsString};
@@ -10,34 +10,34 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use heaptide_format::settings::Setting;
 
-/// The list of changes: `NAME:LENGTH:FINGERPRINT` for each, separated by commas. The value of NAME
-/// begins with so many bytes of this fingerprint, in hexadecimal digits.
+/// The list of changes: `NAME:LENGTH:FINGERPRINT` for each, separated by commas. FINGERPRINT, in
+/// hexadecimal, is that of the first LENGTH bytes of the value.
 const CHANGES: &str = Setting::Run.variable();
 /// The libraries that the loader loads first.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
-/// Entries of an environment, whatever they look like.
+/// Entries of an environment, in any form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Environment {
     entries: Vec<OsString>,
-    /// What [`CHANGES`] will list.
+    /// The future contents of [`CHANGES`].
     changes: String,
 }
 
 impl Environment {
-    /// These entries, without what an outer `heaptide run` put there.
+    /// Creates it from these entries, without the changes of an outer `heaptide run`.
     pub fn new(entries: &[OsString]) -> Environment {
         let mut environment = Environment { entries: entries.to_vec(), changes: String::new() };
         environment.take_back_changes();
         environment
     }
 
-    /// The value of a variable, as getenv finds it.
+    /// Returns the value of a variable, like getenv.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.entries.iter().find_map(|entry| value(entry, name))
     }
 
-    /// Gives a variable one value: in the place of the first that it had, or behind all others.
+    /// Sets a variable: replaces its first entry, or appends one.
     pub fn set(&mut self, name: &str, value: &OsStr) {
         let first = self.position(name);
         let is_news = self.get(name) != Some(value);
@@ -52,8 +52,9 @@ impl Environment {
         }
     }
 
-    /// Has the loader load libraries before those that it is asked for. Which of several entries
-    /// the loader and the program's children go by differs: all of them get the libraries.
+    /// Makes the loader load libraries before the others that are listed. The loader and the
+    /// program's children may use different ones of several entries, so all entries get the
+    /// libraries.
     pub fn preload(&mut self, libraries: &OsStr) {
         let mut is_there = false;
         for entry in &mut self.entries {
@@ -73,7 +74,7 @@ impl Environment {
         self.note(PRELOAD, libraries);
     }
 
-    /// The entries, and the list of what was changed.
+    /// Returns the entries, and the list of changes.
     pub fn finish(mut self) -> Vec<OsString> {
         if !self.changes.is_empty() {
             let changes = entry(CHANGES, OsStr::new(&self.changes));
@@ -99,7 +100,7 @@ impl Environment {
         let _ = write!(self.changes, "{comma}{name}:{length}:{print:x}"); // to a string: never fails
     }
 
-    /// Undoes the changes of an outer run that are still as it made them.
+    /// Reverts the changes of an outer run that are still in effect.
     fn take_back_changes(&mut self) {
         let Some(changes) = self.get(CHANGES).map(|list| list.to_string_lossy().into_owned())
         else {
@@ -128,7 +129,7 @@ impl Change<'_> {
         Some(Change { name, length: length.parse().ok()?, fingerprint })
     }
 
-    /// The entry without the change; none if nothing is left of it.
+    /// Returns the entry without the change; `None` if nothing remains.
     fn undo(&self, entry: OsString) -> Option<OsString> {
         let made = |value: &OsStr| {
             let made = value.as_bytes().get(..self.length);
@@ -139,7 +140,7 @@ impl Change<'_> {
         };
         match value.as_bytes().get(self.length..) {
             None | Some([]) => None,
-            // What came after the libraries was there before.
+            // Libraries after ours were there before.
             Some([b':', others @ ..]) if self.name == PRELOAD => {
                 Some(self::entry(self.name, OsStr::from_bytes(others)))
             }
@@ -148,7 +149,7 @@ impl Change<'_> {
     }
 }
 
-/// The value of an entry with this name.
+/// Returns the value of an entry if it has this name.
 fn value<'a>(entry: &'a OsStr, name: &str) -> Option<&'a OsStr> {
     let value = entry.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
     Some(OsStr::from_bytes(value))
@@ -172,20 +173,20 @@ mod tests {
         Environment::new(&entries.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
-    /// The entries without the list of changes.
+    /// Returns the entries without the list of changes.
     fn finished(environment: Environment) -> Vec<String> {
         let entries = environment.finish().into_iter().map(|e| e.into_string().expect("UTF-8"));
         entries.filter(|entry| !entry.starts_with("HEAPTIDE_RUN=")).collect()
     }
 
     #[test]
-    fn an_environment_that_is_not_changed_stays_what_it_is() {
+    fn an_environment_without_changes_stays_the_same() {
         let entries = ["Z=1", "A=2", "A=3", "no equals sign", "", "=odd", "LD_PRELOAD=x.so"];
         assert_eq!(of(&entries).finish(), entries);
     }
 
     #[test]
-    fn settings_stand_in_the_place_of_what_was_there() {
+    fn settings_replace_existing_variables() {
         let mut environment = of(&["A=1", "MODE=old", "B=2", "MODE=older"]);
         environment.set("MODE", OsStr::new("new"));
         environment.set("OUTPUT", OsStr::new("/r"));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_of_libraries_gets_ours_in_front() {
+    fn the_library_is_prepended_to_every_list_of_libraries() {
         let mut environment = of(&["LD_PRELOAD=a.so b.so", "A=1", "LD_PRELOAD="]);
         environment.preload(OsStr::new("ours.so"));
         let expected = ["LD_PRELOAD=ours.so:a.so b.so", "A=1", "LD_PRELOAD=ours.so"];
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(finished(environment), ["A=1", "LD_PRELOAD=ours.so"]);
     }
 
-    /// What a program of an outer run has, that the user gave these entries.
+    /// Returns the environment of a program of an outer run, for which the user set these entries.
     fn inside(entries: &[&str]) -> Vec<OsString> {
         let mut outer = of(entries);
         outer.preload(OsStr::new("/lib.so:/monitor,odd.so"));
@@ -215,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_run_finds_what_the_user_gave_the_outer_one() {
+    fn an_inner_run_gets_the_users_settings_of_the_outer_one() {
         let entries = ["LD_PRELOAD=own.so", "A=1", "HEAPTIDE_BY_SIZE=on", "HEAPTIDE_MODE=scopes"];
         assert_eq!(Environment::new(&inside(&entries)).finish(), entries);
         assert_eq!(Environment::new(&inside(&["A=1"])).finish(), ["A=1"]);
     }
 
     #[test]
-    fn what_a_program_changed_since_is_its_own() {
+    fn later_changes_by_a_program_are_kept() {
         let changed = |entry: OsString| match entry.to_str() {
             Some("HEAPTIDE_FOLLOW=12") => "HEAPTIDE_FOLLOW=123".into(),
             Some(preload) if preload.starts_with("LD_PRELOAD=") => "LD_PRELOAD=/else.so".into(),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_nonsense_changes_nothing() {
+    fn an_invalid_list_changes_nothing() {
         for list in ["", ",", "A", "A:1", "A:x:y", "A:99:0", "A:18446744073709551615:0"] {
             let entries = ["A=1".to_owned(), format!("HEAPTIDE_RUN={list}")];
             let entries = entries.map(OsString::from);

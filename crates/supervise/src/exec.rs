@@ -1,5 +1,5 @@
-//! All `unsafe` code of the command: what it was started with, fork, exec, and the few system calls
-//! that no safe wrapper offers.
+//! All `unsafe` code of the command: its initial state, fork, exec, and the few system calls
+//! without a safe wrapper.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long};
 use std::io;
@@ -15,25 +15,25 @@ use std::sync::OnceLock;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
-/// The stack of the thread that runs the command, in bytes. The limit for the stack of the initial
-/// thread is the program's: it may be too small for the command.
+/// The stack of the thread that runs the command, in bytes. The stack limit of the initial thread
+/// is meant for the program, and may be too small for the command.
 const STACK_BYTES: usize = 8 << 20;
-/// It is at most this part of the address space, where that is limited, and at least so much.
+/// The stack is at most this fraction of a limited address space, but at least this large.
 const STACK_PART: u64 = 32;
 const STACK_LEAST_BYTES: usize = 256 << 10;
-/// The exit status of the command if nothing better is known.
+/// The exit status of the command if there is no better one.
 const FAILED: u8 = 2;
 /// The highest signal number of Linux.
 const SIGNAL_MAX: c_int = 64;
 /// The size of the kernel's signal set, in bytes.
 const SIGNAL_SET_BYTES: usize = size_of::<u64>();
-/// What runs a file that is neither a binary nor begins with `#!`, as in execvp.
+/// The shell that runs a file which is neither a binary nor starts with `#!`, as in execvp.
 pub(crate) const SHELL: &CStr = c"/bin/sh";
 
 /// Defines the C function `main` of the program, which runs `fn() -> u8` and exits with its result.
 ///
-/// Rust's own start-up code would change what the command was started with before that can be
-/// noted: it ignores SIGPIPE and opens `/dev/null` for closed standard descriptors.
+/// Rust's own start-up code would change the command's initial state before it can be saved: it
+/// ignores SIGPIPE and opens `/dev/null` for closed standard descriptors.
 #[macro_export]
 macro_rules! entry {
     ($command:path) => {
@@ -49,45 +49,44 @@ macro_rules! entry {
     };
 }
 
-/// What the command was started with, which exec would have handed on to the program.
+/// The initial state of the command, which exec would have passed on to the program.
 pub struct Inherited {
-    /// The arguments, the command's name first.
+    /// The arguments, starting with the command's name.
     pub arguments: Vec<OsString>,
-    /// The environment: its entries in their order, whatever they look like.
+    /// The environment: its entries in order, in any form.
     pub environment: Vec<OsString>,
     /// Ignored signals: bit n - 1 for signal n.
     ignored: u64,
-    /// Blocked signals, likewise.
+    /// Blocked signals, in the same form.
     mask: u64,
-    /// The signal that is sent when the parent dies; 0 for none.
+    /// The signal to receive when the parent dies; 0 for none.
     death_signal: c_int,
     /// Whether orphaned descendants become children of the process.
     is_subreaper: bool,
-    /// Where the kernel reads `/proc/PID/cmdline`: address and length.
+    /// Address and length of the memory that `/proc/PID/cmdline` shows.
     command_line: (usize, usize),
 }
 
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
 
-/// What the command was started with; none in a program that does not begin by [`entry!`].
+/// Returns the initial state; `None` in a program that does not start with [`entry!`].
 pub fn inherited() -> Option<&'static Inherited> {
     INHERITED.get()
 }
 
-/// Notes what the command was started with, runs `command` on a stack of its own and exits with its
-/// result.
+/// Saves the initial state, runs `command` on a separate stack, and exits with its result.
 ///
 /// # Safety
 ///
-/// To be called from C's `main`, once, with its arguments.
+/// Must be called from C's `main`, once, with its arguments.
 pub unsafe fn enter(count: c_int, words: *const *const c_char, command: fn() -> u8) -> c_int {
     // SAFETY: the arguments of `main`; no other thread exists yet.
     let inherited = unsafe { Inherited::capture(count, words) };
     let _ = INHERITED.set(inherited); // cannot fail: this runs once
     occupy_standard_descriptors();
-    // A reader that goes away is a failed write, not the end of the command.
+    // A closed pipe must be a failed write, not the end of the command.
     set_action(libc::SIGPIPE, libc::SIG_IGN);
-    // This thread gets no signals from now on: they are the other's to take or to block.
+    // Signals go to the other thread from now on, which handles or blocks them.
     let mask = change_mask(Some(u64::MAX));
     let run = move || {
         change_mask(Some(mask));
@@ -95,7 +94,7 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, command: fn() -> 
     };
     match std::thread::Builder::new().stack_size(stack_bytes()).spawn(run) {
         Ok(thread) => thread.join().map_or(FAILED.into(), |never| never),
-        Err(_) => run(), // no room for a thread: the stack that there is may do
+        Err(_) => run(), // no space for a thread: the current stack may suffice
     }
 }
 
@@ -105,12 +104,11 @@ fn stack_bytes() -> usize {
     usize::try_from(room).unwrap_or(usize::MAX).clamp(STACK_LEAST_BYTES, STACK_BYTES)
 }
 
-/// Has this process, which is not the program, use what memory it may: soft limits are for the
-/// program.
+/// Raises the soft limits of this process, because they are meant for the program.
 pub fn lift_limits() {
     for resource in [Resource::RLIMIT_AS, Resource::RLIMIT_DATA] {
         if let Ok((_, hard)) = getrlimit(resource) {
-            let _ = setrlimit(resource, hard, hard); // if not, there is as much as before
+            let _ = setrlimit(resource, hard, hard); // on failure the limit stays the same
         }
     }
 }
@@ -123,14 +121,14 @@ impl Inherited {
         let count = usize::try_from(count).unwrap_or(0);
         // SAFETY: `main` gets an array of `count` strings.
         let arguments = unsafe { strings(words, count) };
-        // SAFETY: libc's `environ` is null or an array that ends with a null pointer; nobody
+        // SAFETY: libc's `environ` is null or an array that ends with a null pointer; nothing
         // changes it.
         let environment = unsafe { strings(environ.cast(), usize::MAX) };
         let bytes = arguments.iter().map(|word| word.len() + 1).sum();
         // SAFETY: the array has a first entry if `count` is not 0.
         let begin = if count > 0 { unsafe { words.read() as usize } } else { 0 };
         let (mut death_signal, mut is_subreaper): (c_int, c_int) = (0, 0);
-        // SAFETY: each stores an integer at the address that it is given.
+        // SAFETY: each stores an integer at the given address.
         unsafe {
             libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut death_signal);
             libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_subreaper);
@@ -147,14 +145,14 @@ impl Inherited {
         }
     }
 
-    /// Makes signals and attributes what they were at the start. The death signal is about `parent`
-    /// from now on.
+    /// Restores the initial signal state and attributes. The death signal refers to `parent` from
+    /// now on.
     fn restore(&self, parent: Pid) {
         for signal in (1..=SIGNAL_MAX).filter(|s| ![libc::SIGKILL, libc::SIGSTOP].contains(s)) {
             let is_ignored = self.ignored & bit(signal) != 0;
             set_action(signal, if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL });
         }
-        // SAFETY: both take an integer and change an attribute of this process only.
+        // SAFETY: both take an integer and change only an attribute of this process.
         unsafe {
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, c_long::from(self.is_subreaper));
             libc::prctl(libc::PR_SET_PDEATHSIG, c_long::from(self.death_signal));
@@ -170,15 +168,15 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// The strings of an array, up to a null pointer and `most` at most.
+/// Returns the strings of an array, up to a null pointer, and at most `most`.
 ///
 /// # Safety
 ///
-/// The array is null, or holds strings and ends as described.
+/// The array is null, or contains strings and ends as described.
 unsafe fn strings(array: *const *const c_char, most: usize) -> Vec<OsString> {
     let mut found = Vec::new();
     while found.len() < most && !array.is_null() {
-        // SAFETY: entries before the last are strings; `found.len()` have been passed.
+        // SAFETY: entries before the last are strings; `found.len()` have been read.
         let entry = unsafe { array.add(found.len()).read() };
         if entry.is_null() {
             break;
@@ -189,29 +187,29 @@ unsafe fn strings(array: *const *const c_char, most: usize) -> Vec<OsString> {
     found
 }
 
-/// Opens something harmless as each closed standard descriptor, else a file that is opened later
-/// gets the number and the messages. It is closed again by exec.
+/// Opens a placeholder for each closed standard descriptor; otherwise a file opened later would get
+/// its number, and receive messages. Exec closes it.
 fn occupy_standard_descriptors() {
     for descriptor in libc::STDIN_FILENO..=libc::STDERR_FILENO {
-        // SAFETY: asks about a number; each call opens the lowest number that is free, which is
-        // this one, and nothing owns it.
+        // SAFETY: queries a number; each call opens the lowest free number, which is this one, and
+        // which nothing owns.
         unsafe {
             if libc::fcntl(descriptor, libc::F_GETFD) == -1
                 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) == -1
             {
-                // By its number: glibc has the function since 2.27 only.
+                // Called by number, because glibc has the function only since 2.27.
                 libc::syscall(libc::SYS_memfd_create, c"null".as_ptr(), libc::MFD_CLOEXEC);
             }
         }
     }
 }
 
-/// A signal in a set.
+/// Returns the bit of a signal in a set.
 fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The kernel's `struct sigaction`. libc's functions refuse the signals that it uses itself.
+/// The kernel's `struct sigaction`. libc's functions reject the signals that it uses itself.
 #[repr(C)]
 #[derive(Default)]
 struct Action {
@@ -221,10 +219,10 @@ struct Action {
     mask: u64,
 }
 
-/// The handler of a signal.
+/// Returns the handler of a signal.
 fn action(signal: c_int) -> libc::sighandler_t {
     let mut old = Action::default();
-    // SAFETY: stores an `Action`, of the kernel's layout.
+    // SAFETY: stores an `Action`, which has the kernel's layout.
     unsafe {
         let new = null::<Action>();
         libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, SIGNAL_SET_BYTES);
@@ -232,21 +230,21 @@ fn action(signal: c_int) -> libc::sighandler_t {
     old.handler
 }
 
-/// Makes a signal ignored or its action the default.
+/// Sets a signal to be ignored, or to its default action.
 fn set_action(signal: c_int, handler: libc::sighandler_t) {
     let new = Action { handler, ..Action::default() };
-    // SAFETY: reads an `Action`, of the kernel's layout; no handler function is installed.
+    // SAFETY: reads an `Action`, which has the kernel's layout; no handler function is installed.
     unsafe {
         let old = null_mut::<Action>();
         libc::syscall(libc::SYS_rt_sigaction, signal, &raw const new, old, SIGNAL_SET_BYTES);
     }
 }
 
-/// Sets the signals that this thread blocks, and returns those that it blocked.
+/// Sets the signals that this thread blocks, and returns the previous ones.
 fn change_mask(new: Option<u64>) -> u64 {
     let mut old = 0u64;
     let new = new.as_ref().map_or(null(), |mask| mask as *const u64);
-    // SAFETY: reads and stores a set of the kernel's layout.
+    // SAFETY: reads and stores a set with the kernel's layout.
     unsafe {
         let (how, old) = (libc::SIG_SETMASK, &raw mut old);
         libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, SIGNAL_SET_BYTES);
@@ -254,18 +252,18 @@ fn change_mask(new: Option<u64>) -> u64 {
     old
 }
 
-/// Blocks every signal in this thread and those that it starts, and returns a descriptor from which
-/// a process reads its own pending signals, without waiting for one. The default action of the
-/// signals of job control and of SIGCHLD is restored, so that this process can stop and wait.
+/// Blocks every signal in this thread and in threads that it starts. Returns a descriptor from
+/// which a process reads its own pending signals, without blocking. Restores the default action of
+/// SIGCHLD and of job control signals, so that this process can stop and wait.
 ///
-/// Errors: there are no descriptors left.
+/// Errors: there is no free descriptor.
 pub fn block_signals() -> io::Result<OwnedFd> {
     for signal in [libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
         set_action(signal, libc::SIG_DFL);
     }
     let every = u64::MAX;
     change_mask(Some(every));
-    // SAFETY: reads the set; the descriptor that it returns is new and has no other owner.
+    // SAFETY: reads the set; the returned descriptor is new and has no other owner.
     unsafe {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         let set = &raw const every;
@@ -275,39 +273,39 @@ pub fn block_signals() -> io::Result<OwnedFd> {
 
 /// # Safety
 ///
-/// A descriptor in the result of a system call must be new.
+/// If the result of a system call is a descriptor, it must be new.
 unsafe fn owned(result: c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(result) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Sends a signal, which may be a real-time one.
+/// Sends a signal, possibly a real-time signal.
 ///
-/// Errors: the process is gone or belongs to another user.
+/// Errors: the process has ended or belongs to another user.
 pub fn kill(process: Pid, signal: c_int) -> io::Result<()> {
     // SAFETY: takes two integers.
     check(unsafe { libc::kill(process.as_raw(), signal) }.into())
 }
 
-/// Where a signal came from, as its receiver sees it.
+/// The origin of a signal, as its receiver sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// `si_code`: below 0 for signals that carry a value.
     pub code: c_int,
-    /// The sender; 0 for the kernel and for processes of another pid namespace.
+    /// The sender; 0 for the kernel and for processes in another pid namespace.
     pub process: u32,
-    /// The sender's user.
+    /// The sender's user id.
     pub user: u32,
-    /// The value sent along.
+    /// The value sent with it.
     pub value: u64,
 }
 
-/// Sends a signal with its value, and as if it came from its first sender.
+/// Sends a signal with its value and with the original sender.
 ///
-/// Errors: as those of [`kill`]; the code is not one that programs may use.
+/// Errors: those of [`kill`]; or programs may not use the code.
 pub fn queue(process: Pid, signal: c_int, origin: Origin) -> io::Result<()> {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     // `siginfo_t`: number and error, code, sender and user, value.
@@ -327,36 +325,36 @@ fn check(result: c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A descriptor that becomes readable when a process ends.
+/// Returns a descriptor that becomes readable when a process ends.
 ///
-/// Errors: there is no such process, or no descriptor left, or the kernel has none (before 5.3).
+/// Errors: there is no such process, or no free descriptor, or the kernel lacks it (before 5.3).
 pub fn pidfd(process: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: takes two integers; the descriptor that it returns is new.
+    // SAFETY: takes two integers; the returned descriptor is new.
     unsafe { owned(libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0)) }
 }
 
 /// Starts a process that runs `child` and exits with its result.
 ///
-/// It begins with a copy of the calling thread alone, so no other thread may be running when this
-/// is called but the initial one, which [`enter`] keeps waiting.
+/// It starts with a copy of only the calling thread, so no other thread may be running, except the
+/// initial one, which [`enter`] keeps waiting.
 ///
-/// Errors: there is no memory, or the user has as many processes as are allowed.
+/// Errors: out of memory, or the user's process limit is reached.
 pub fn fork(child: impl FnOnce() -> u8) -> io::Result<Pid> {
-    // SAFETY: the other thread waits and holds no lock; libc leaves the child a heap that works.
+    // SAFETY: the other thread waits and holds no lock; libc leaves the child a usable heap.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let status = child();
-            // SAFETY: ends the process. What the parent has to do at its end is not done twice.
+            // SAFETY: ends the process, without running the parent's exit handlers again.
             unsafe { libc::_exit(status.into()) }
         }
         pid => Ok(Pid::from_raw(pid)),
     }
 }
 
-/// [`fork`] for a process that does something for the command: it has these descriptors alone.
+/// Like [`fork`], for a helper process of the command, which has only these descriptors.
 ///
-/// Errors: as those of [`fork`].
+/// Errors: those of [`fork`].
 pub fn fork_helper(kept: &[BorrowedFd], helper: impl FnOnce() -> u8) -> io::Result<Pid> {
     fork(|| {
         close_all_but(kept);
@@ -369,8 +367,8 @@ fn close_all_but(kept: &[BorrowedFd]) {
     kept.sort_unstable();
     let mut from = 0;
     for last in kept.iter().map(|&kept| kept - 1).chain([RawFd::MAX]) {
-        // SAFETY: takes integers. In this process, which runs one function of ours and exits
-        // without running destructors, nothing uses the descriptors that are not kept.
+        // SAFETY: takes integers. This process runs one function of ours and exits without running
+        // destructors, so nothing uses the closed descriptors.
         if from <= last && unsafe { libc::syscall(libc::SYS_close_range, from, last, 0) } == -1 {
             return close_listed_but(&kept); // Linux before 5.9
         }
@@ -388,13 +386,13 @@ fn close_listed_but(kept: &[RawFd]) {
     }
 }
 
-/// Has the kernel kill this process when its parent dies.
+/// Makes the kernel kill this process when its parent dies.
 pub fn die_with_parent() {
-    // SAFETY: takes an integer and changes an attribute of this process only.
+    // SAFETY: takes an integer and changes only an attribute of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_long::from(libc::SIGKILL)) };
 }
 
-/// Gives this process another name, and as its command line the last `words` arguments alone.
+/// Changes the name of this process, and reduces its command line to the last `words` arguments.
 pub fn rename(name: &CStr, words: usize) {
     // SAFETY: reads a string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -405,22 +403,22 @@ pub fn rename(name: &CStr, words: usize) {
         return;
     }
     let area = begin as *mut u8;
-    // SAFETY: the arguments lie one behind the other in `length` bytes of writable memory, which
-    // nobody reads here any more but the kernel: `inherited` has copies.
+    // SAFETY: the arguments are contiguous in `length` bytes of writable memory, which only the
+    // kernel still reads: `inherited` has copies.
     unsafe {
         area.add(length - tail).copy_to(area, tail);
         area.add(tail).write_bytes(0, length - tail);
     }
 }
 
-/// Whether a file has an extended attribute of this name.
+/// Returns whether a file has an extended attribute with this name.
 pub fn has_attribute(file: &Path, name: &CStr) -> bool {
     let Ok(file) = CString::new(file.as_os_str().as_bytes()) else { return false };
-    // SAFETY: reads two strings and stores nothing: asks for the size alone.
+    // SAFETY: reads two strings and stores nothing, because it queries only the size.
     unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), null_mut(), 0) > 0 }
 }
 
-/// A child that ended, stopped or continued, if there is one.
+/// Returns a child that ended, stopped or continued, if there is one.
 pub fn changed_child() -> Option<(Pid, ExitStatus)> {
     let mut status = 0;
     let flags = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
@@ -431,7 +429,7 @@ pub fn changed_child() -> Option<(Pid, ExitStatus)> {
     }
 }
 
-/// Waits for the end of a child; none if it is no child.
+/// Waits for the end of a child; `None` if it is no child.
 pub fn wait_for(child: Pid) -> Option<ExitStatus> {
     let mut status = 0;
     loop {
@@ -444,7 +442,7 @@ pub fn wait_for(child: Pid) -> Option<ExitStatus> {
     }
 }
 
-/// The interval timers of a process: `alarm` and its kin. Exec hands them on and fork does not.
+/// The interval timers of a process, such as `alarm`. Exec preserves them, fork does not.
 pub struct Timers([libc::itimerval; 3]);
 
 /// The kinds of interval timers.
@@ -464,7 +462,7 @@ impl Timers {
         }))
     }
 
-    /// Starts them in this process.
+    /// Starts the timers in this process.
     pub fn start(&self) {
         for (which, timer) in TIMERS.into_iter().zip(&self.0) {
             // SAFETY: reads a valid value.
@@ -473,11 +471,11 @@ impl Timers {
     }
 }
 
-/// Becomes a program, as execve does: with signals and attributes of the process as the command was
-/// started with. A file of an unknown format is run by the shell, as execvp does. `parent` is the
-/// parent that this process had when it began.
+/// Executes a program in this process, like execve, with the command's initial signal state and
+/// attributes. The shell runs a file of unknown format, as in execvp. `parent` is the parent that
+/// this process had at its start.
 ///
-/// Returns only if that is not possible, and why.
+/// Returns only on failure, with the reason.
 pub fn become_program(
     file: &CStr,
     words: &[CString],
@@ -503,7 +501,7 @@ pub fn become_program(
     error
 }
 
-/// The addresses of strings, and a null pointer.
+/// Returns the addresses of strings, and a null pointer.
 fn pointers<'a>(strings: impl Iterator<Item = &'a CStr>) -> Vec<*const c_char> {
     strings.map(CStr::as_ptr).chain([null()]).collect()
 }

@@ -1,4 +1,4 @@
-//! Programs for tests, made by the compiler.
+//! Compiles programs for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) fn build(place: &Path, name: &str, flags: &[&str]) -> PathBuf {
     place.join(name)
 }
 
-/// The same; false if the compiler cannot.
+/// Like `build`; returns false if the compiler fails.
 pub(crate) fn can_build(place: &Path, name: &str, flags: &[&str]) -> bool {
     let source = place.join("program.c");
     let text = "#include <stdlib.h>\nint main(void) { free(malloc(8)); return 0; }\n";

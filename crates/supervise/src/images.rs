@@ -1,11 +1,11 @@
-//! When the process images of a recording end: seen from outside, for those that could not note it
-//! themselves.
+//! Observes from outside when the process images of a recording end, for those that could not
+//! record it themselves.
 //!
 //! The directory of the recording reports each new profile, and a descriptor of its process becomes
-//! readable when that ends. Between the two nothing is done.
+//! readable when that ends. Nothing is polled.
 //!
-//! To stop watching a directory takes the kernel some 10 ms. So that is begun only when the program
-//! has run for a while, and the descriptor stays open until all else is done.
+//! The kernel takes about 10 ms to stop watching a directory. So watching starts only when the
+//! program has run for a while, and the descriptor stays open until everything else is done.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -24,14 +24,15 @@ use zerocopy::FromBytes;
 use crate::exec;
 use crate::process;
 
-/// Processes that are watched at once: each takes a descriptor. The ends of others are not noted.
+/// The most processes to watch at once, because each takes a descriptor. The ends of others are not
+/// recorded.
 const WATCHED_MAX: u64 = 256;
-/// Of the descriptors that this process may have, one in so many is for that.
+/// The fraction of this process's descriptors to use for that.
 const DESCRIPTORS_PART: u64 = 4;
-/// Ends that are noted: each takes some 50 bytes of the recording.
+/// The most ends to record, because each takes about 50 bytes of the recording.
 const ENDS_MAX: usize = 100_000;
 
-/// When an image ended.
+/// The end of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageEnd {
     /// `PID-IMAGE`.
@@ -40,23 +41,23 @@ pub struct ImageEnd {
     pub monotonic_ns: u64,
 }
 
-/// A process that has made a profile, and runs.
+/// A running process that has created a profile.
 struct Process {
     pid: u32,
     /// Its last image, `PID-IMAGE`.
     image: String,
-    /// When it began, in clock ticks since boot.
+    /// Its start, in clock ticks since boot.
     start_ticks: u64,
-    /// None if it ended before it could be watched.
+    /// `None` if it ended before it could be watched.
     end: Option<OwnedFd>,
 }
 
 /// The images of a recording.
 pub struct Images {
     directory: File,
-    /// The pid of the program as it sees it itself.
+    /// The pid of the program in its own pid namespace.
     program: u32,
-    /// Reports new profiles, once it is there.
+    /// Reports new profiles, once watching has started.
     news: Option<(Inotify, WatchDescriptor)>,
     /// Inode of our pid namespace.
     namespace: u64,
@@ -66,9 +67,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// The images in a recording's directory, of a program that calls itself by a pid.
+    /// Creates it for a recording's directory, and the pid of the program in its own namespace.
     ///
-    /// Errors: there is no descriptor left, or no `/proc`.
+    /// Errors: there is no free descriptor, or no `/proc`.
     pub fn new(directory: &File, program: u32) -> io::Result<Images> {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Ok(Images {
@@ -82,9 +83,9 @@ impl Images {
         })
     }
 
-    /// Begins to watch the processes of the recording.
+    /// Starts to watch the processes of the recording.
     ///
-    /// Errors: the kernel has no descriptor or watch left for that.
+    /// Errors: the kernel has no free descriptor or watch.
     pub(crate) fn watch(&mut self) -> io::Result<()> {
         let news = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let watch = news.add_watch(&*here(&self.directory), AddWatchFlags::IN_CREATE)?;
@@ -95,7 +96,7 @@ impl Images {
         Ok(())
     }
 
-    /// The last image of each pid in the recording.
+    /// Returns the last image of each pid in the recording.
     fn last_images(&self) -> HashMap<u32, u32> {
         let mut last = HashMap::new();
         for entry in fs::read_dir(here(&self.directory)).into_iter().flatten().flatten() {
@@ -107,13 +108,13 @@ impl Images {
         last
     }
 
-    /// What becomes readable when there is something to look at.
+    /// Returns the descriptors that become readable on an event.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let ends = self.running.iter().filter_map(|process| process.end.as_ref());
         ends.map(AsFd::as_fd).chain(self.news.iter().map(|(news, _)| news.as_fd()))
     }
 
-    /// Notes which images began and ended since.
+    /// Updates the images that have started and ended.
     pub(crate) fn look(&mut self) {
         while let Some(Ok(events)) = self.news.as_ref().map(|(news, _)| news.read_events()) {
             for name in events.into_iter().filter_map(|event| event.name?.into_string().ok()) {
@@ -135,7 +136,7 @@ impl Images {
 
     fn began(&mut self, pid: u32, image: &str) {
         if pid == self.program {
-            return; // its end is taken from waitpid, which is more exact
+            return; // waitpid reports its end more exactly
         }
         if let Some(process) = self.running.iter_mut().find(|process| process.is_still(pid)) {
             image.clone_into(&mut process.image);
@@ -144,7 +145,8 @@ impl Images {
         }
     }
 
-    /// Whether a profile is of this very process, which ended without noting it there.
+    /// Returns whether a profile belongs to exactly this process, which ended without recording
+    /// that.
     fn cannot_tell(&self, process: &Process) -> bool {
         let name = format!("{}/{}{PROFILE_SUFFIX}", here(&self.directory), process.image);
         let mut bytes = [0; size_of::<FileHeader>()];
@@ -154,17 +156,17 @@ impl Images {
             && header.is_some_and(|header| {
                 header.magic == format::MAGIC
                     && header.end_kind == End::Unknown as u32
-                    // A pid of another namespace is another process here, or none.
+                    // A pid of another namespace would refer to a different process here.
                     && header.pid_namespace == self.namespace
                     && (process.end.is_none() || header.process_start_ticks == process.start_ticks)
             })
     }
 
-    /// The ends that were seen, after that of the program. Nothing is watched any more.
+    /// Returns the observed ends, including that of the program, and stops watching.
     pub(crate) fn finish(&mut self, program_end_ns: u64) -> Vec<ImageEnd> {
         self.look();
         if let Some((news, watch)) = &self.news {
-            let _ = news.rm_watch(*watch); // if not, it ends with the descriptor
+            let _ = news.rm_watch(*watch); // otherwise it ends with the descriptor
         }
         let last = self.last_images().remove(&self.program);
         let image = last.map(|image| format!("{}-{image}", self.program));
@@ -173,19 +175,19 @@ impl Images {
     }
 }
 
-/// Pid and image of a profile's name.
+/// Returns pid and image in a profile's name.
 fn numbers(file: &str) -> Option<(u32, u32)> {
     let (pid, image) = file.strip_suffix(PROFILE_SUFFIX)?.split_once('-')?;
     Some((pid.parse().ok()?, image.parse().ok()?))
 }
 
-/// A path to an open directory that holds wherever it is moved.
+/// Returns a path to an open directory that stays valid if it is moved.
 fn here(directory: &File) -> String {
     format!("/proc/self/fd/{}", directory.as_raw_fd())
 }
 
 impl Process {
-    /// None if it cannot be watched.
+    /// Returns `None` if it cannot be watched.
     fn new(pid: u32, image: &str) -> Option<Process> {
         let end = match exec::pidfd(Pid::from_raw(pid as i32)) {
             Ok(end) => Some(end),
@@ -196,7 +198,7 @@ impl Process {
         Some(Process { pid, image: image.to_owned(), start_ticks, end })
     }
 
-    /// Whether this process runs and has the pid.
+    /// Returns whether this process still runs, with this pid.
     fn is_still(&self, pid: u32) -> bool {
         self.pid == pid && !self.has_ended()
     }
@@ -208,12 +210,12 @@ impl Process {
     }
 }
 
-/// When a process began, in clock ticks since boot.
+/// Returns the start of a process, in clock ticks since boot.
 fn start_ticks(pid: u32) -> Option<u64> {
     process::Process::read(pid).map(|process| process.start_ticks)
 }
 
-/// The clock of profiles.
+/// Returns the time of the profiles' clock.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(std::time::Duration::ZERO, From::from);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_image_of_a_killed_process_ends_with_it() {
+    fn the_last_image_of_a_killed_process_is_marked_as_ended() {
         let (path, open) = directory("killed");
         let mut images = watched(&open);
         let child = sleeper();
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_the_watch_is_watched_too() {
+    fn earlier_processes_are_watched_too() {
         let (path, open) = directory("before");
         let mut images = Images::new(&open, 1).expect("images");
         let child = sleeper();
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_other_processes_and_noted_ends_are_left_alone() {
+    fn other_profiles_and_recorded_ends_are_not_changed() {
         let (path, open) = directory("others");
         let mut images = watched(&open);
         let changes: [fn(&mut FileHeader); 4] = [
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_at_once_has_ended_now() {
+    fn a_process_that_ends_immediately_has_ended_now() {
         let (path, open) = directory("gone");
         let mut images = watched(&open);
         let child = sleeper();
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_wakes_those_who_wait() {
+    fn an_end_wakes_waiting_threads() {
         let (path, open) = directory("wakes");
         let mut images = watched(&open);
         let child = sleeper();

@@ -1,8 +1,8 @@
-//! Starts a program exactly as exec would, watches it, and looks before whether it can be recorded.
+//! Starts a program exactly like exec, supervises it, and checks beforehand whether it can be
+//! recorded.
 //!
-//! The command stands between a program and its starter. It must not be noticed: the program
-//! inherits what exec would have handed on, gets the signals that it would have got, and ends with
-//! its own status.
+//! The command runs between a program and its starter, and must not be noticed: the program
+//! inherits everything that exec passes on, gets the same signals, and ends with its own status.
 
 #![deny(unsafe_code)]
 

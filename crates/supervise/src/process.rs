@@ -1,28 +1,28 @@
-//! What `/proc` shows of a process: its name, parent and start, and its first environment.
+//! Reads the properties of a process in `/proc`: its name, parent, start, and initial environment.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
-/// Generations that [`ancestors`] returns at most: a loop of pids cannot be, a chain of thousands
-/// is no launcher's.
+/// The most generations that [`ancestors`] returns. pids cannot form a cycle, but no launcher needs
+/// a chain of thousands.
 const ANCESTORS_MAX: usize = 64;
 
-/// A process as its `stat` shows it.
+/// A process according to its `stat` file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// Its pid.
     pub pid: u32,
-    /// Its name, of which the kernel keeps 15 bytes.
+    /// Its name, of which the kernel stores 15 bytes.
     pub name: String,
     /// Its parent's pid; 0 if that is in another pid namespace.
     pub parent: u32,
-    /// When it began, in clock ticks since boot.
+    /// Its start, in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Process {
-    /// Reads `/proc/PID/stat`; none if there is no such process.
+    /// Reads `/proc/PID/stat`; `None` if there is no such process.
     ///
     /// ```
     /// use heaptide_supervise::process::Process;
@@ -38,12 +38,12 @@ impl Process {
             pid,
             name: head.split_once('(')?.1.to_owned(),
             parent: fields.next()?.parse().ok()?,
-            start_ticks: fields.nth(17)?.parse().ok()?, // field 22; the parent is the 4th
+            start_ticks: fields.nth(17)?.parse().ok()?, // field 22; the parent is field 4
         })
     }
 
-    /// The environment that it was executed with, and may have overwritten since; none if it may
-    /// not be read.
+    /// Returns the environment with which it was executed, and which it may have overwritten since;
+    /// `None` if it is not readable.
     pub fn environment(&self) -> Option<Vec<OsString>> {
         let block = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
         let entries = block.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// The parent of this process, its parent, and so on, as far as they are in this pid namespace.
+/// Returns the parent of this process, its parent, and so on, within this pid namespace.
 pub fn ancestors() -> impl Iterator<Item = Process> {
     let parent = Process::read(std::os::unix::process::parent_id());
     std::iter::successors(parent, |process| Process::read(process.parent)).take(ANCESTORS_MAX)
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_with_its_first_environment() {
+    fn a_process_has_its_initial_environment() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .env("HERE", "a=b")
@@ -71,7 +71,7 @@ mod tests {
         let process = Process::read(child.id()).expect("the child");
         assert_eq!((process.parent, process.pid), (std::process::id(), child.id()));
         let environment = || process.environment().expect("its environment");
-        // The kernel wakes the parent of an exec before it notes where the environment is.
+        // The kernel wakes the parent of an exec before it stores the location of the environment.
         while environment().is_empty() {
             std::thread::yield_now();
         }

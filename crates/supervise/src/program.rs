@@ -1,4 +1,4 @@
-//! The program's file: found as execvp would, and whether it can be recorded.
+//! The program's file: finds it like execvp, and determines whether it can be recorded.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,16 +14,16 @@ use nix::unistd::{AccessFlags, eaccess, getgid, getuid};
 use crate::elf::{Elf, STATIC_SANITIZER, own_machine};
 use crate::exec;
 
-/// Where programs are looked for without `PATH`, as in execvp.
+/// The search path without `PATH`, as in execvp.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// Scripts whose interpreter is a script are followed as far as the kernel does.
+/// The most nested script interpreters, as in the kernel.
 const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that the kernel reads.
 const LINE_BYTES_MAX: u64 = 256;
 
-/// The file of a program. A name without a slash is looked up in `path`, the value of PATH.
+/// Finds the file of a program. A name without a slash is looked up in `path`, the value of PATH.
 ///
-/// Errors: one line that names the program.
+/// Errors: one line that contains the name.
 pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, String> {
     let file = Path::new(name);
     if name.as_bytes().contains(&b'/') {
@@ -44,28 +44,28 @@ pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, String> {
 /// Why a program, or a part of its memory, cannot be recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Obstacle {
-    /// The file that is executed: of a script its interpreter.
+    /// The file that is executed; for a script, its interpreter.
     pub file: PathBuf,
-    /// What is in the way.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// What is in the way of recording.
+/// A reason why recording is impossible or incomplete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// No library can be loaded.
+    /// It cannot load libraries.
     Static,
-    /// Nor would it be of use: its allocator is that of Go.
+    /// It cannot load libraries, and uses Go's allocator.
     StaticGo,
-    /// It is for this machine, of another kind than the recorder's.
+    /// It is for this machine, which differs from the recorder's.
     Machine(String),
-    /// It was built with this sanitizer, whose allocator tolerates none in front of it.
+    /// It was built with this sanitizer, whose allocator must not be interposed.
     Sanitizer(Sanitizer),
-    /// It gets rights that its user has not.
+    /// It gets privileges that its user does not have.
     Privileged(Privilege),
-    /// Go's own allocator serves it. What its C code allocates is recorded.
+    /// It uses Go's own allocator. Only allocations of its C code are recorded.
     Go,
-    /// It contains this allocator, whose functions cannot be found. What it allocates otherwise is
+    /// It contains this allocator, whose functions have no symbols. Only other allocations are
     /// recorded.
     Unnamed(&'static str),
 }
@@ -83,8 +83,8 @@ impl Sanitizer {
     }
 }
 
-/// Sanitizers, a function that every program built with it has or needs, and how the names of its
-/// libraries begin. UBSan is not among them: it leaves the allocator alone.
+/// Sanitizers, with a function that every program built with it has or needs, and the prefixes of
+/// its libraries. UBSan is not included, because it does not replace the allocator.
 const SANITIZERS: [(Sanitizer, &str, [&str; 2]); 5] = [
     (
         Sanitizer::new("AddressSanitizer", "-fsanitize=address"),
@@ -112,10 +112,10 @@ const SANITIZERS: [(Sanitizer, &str, [&str; 2]); 5] = [
         ["libhwasan.so", "libclang_rt.hwasan"],
     ),
 ];
-/// One that is linked into a program whose symbols were stripped, so that its name is lost.
+/// A sanitizer whose name is unknown, because the symbols of the program were stripped.
 const UNKNOWN_SANITIZER: Sanitizer = Sanitizer::new("a sanitizer", "-fsanitize");
 
-/// Where rights come from.
+/// The source of privileges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privilege {
     /// The set-user-id bit.
@@ -127,8 +127,9 @@ pub enum Privilege {
 }
 
 impl Obstacle {
-    /// What is in the way of recording a program that is started by this file with these libraries
-    /// preloaded already; none if nothing is known to be, or if the program has the recorder in it.
+    /// Returns the reason why a program cannot be recorded, given its file and the libraries that
+    /// are already preloaded; `None` if there is no known reason, or if the program embeds the
+    /// recorder.
     pub fn from_program(program: &Path, preloaded: Option<&OsStr>) -> Option<Obstacle> {
         let file = executed(program)?;
         let elf = Elf::read(&file).ok()??;
@@ -144,18 +145,19 @@ impl Obstacle {
         Some(Obstacle { file, reason })
     }
 
-    /// Whether the program is recorded all the same, but for a part of its memory.
+    /// Returns whether the program is recorded except for a part of its memory.
     pub fn is_partial(&self) -> bool {
         matches!(self.reason, Reason::Go | Reason::Unnamed(_))
     }
 
-    /// What to print before the program starts.
+    /// Returns the message to print before the program starts.
     pub fn announcement(&self) -> String {
         let what = if self.is_partial() { "recorded in part" } else { "not recorded" };
         format!("{what}: {self}")
     }
 
-    /// Whether the program would break, or its loader complain, if the recorder was preloaded.
+    /// Returns whether the program would break, or its loader report an error, with a preloaded
+    /// recorder.
     pub fn forbids_preloading(&self) -> bool {
         matches!(self.reason, Reason::Sanitizer(_) | Reason::Machine(_))
     }
@@ -208,7 +210,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What in the file itself is in the way.
+/// Returns the reason found in the file itself.
 fn reason_inside(elf: &Elf) -> Option<Reason> {
     let contents = elf.contents();
     match (elf.is_static_program(), contents.is_go) {
@@ -220,8 +222,8 @@ fn reason_inside(elf: &Elf) -> Option<Reason> {
     }
 }
 
-/// The ELF file that the kernel executes: of a script that of its interpreter, of what is neither
-/// the shell. None if that is not to be found out.
+/// Returns the ELF file that the kernel executes: for a script that of its interpreter, for other
+/// files the shell. `None` if it cannot be determined.
 fn executed(program: &Path) -> Option<PathBuf> {
     let mut file = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
@@ -245,7 +247,7 @@ fn executed(program: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The sanitizer that the program is built with, or that is preloaded for libraries of it.
+/// Returns the sanitizer that the program is built with, or that is preloaded for its libraries.
 fn sanitizer_of(elf: &Elf, preloaded: Option<&OsStr>) -> Option<Sanitizer> {
     let preloaded = preloaded.map(OsStr::as_bytes).unwrap_or_default();
     let words = preloaded.split(|byte| b": ".contains(byte));
@@ -256,13 +258,13 @@ fn sanitizer_of(elf: &Elf, preloaded: Option<&OsStr>) -> Option<Sanitizer> {
     let known = SANITIZERS.into_iter().find(|(_, function, libraries)| {
         has(function) || libraries.iter().any(|library| needs(library))
     });
-    // UBSan's runtime has no functions of an allocator.
+    // UBSan's runtime has no allocator functions.
     let is_unknown = elf.names().any(|name| name == STATIC_SANITIZER) && has("malloc_usable_size");
     known.map(|(sanitizer, ..)| sanitizer).or(is_unknown.then_some(UNKNOWN_SANITIZER))
 }
 
-/// The rights that a file gives beyond those of its user. The loader then loads no libraries that
-/// the user names.
+/// Returns the source of privileges that a file grants beyond those of its user. Then the loader
+/// ignores libraries that the user names.
 fn privilege_of(file: &Path) -> Option<Privilege> {
     let metadata = fs::metadata(file).ok()?;
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
@@ -280,7 +282,7 @@ fn privilege_of(file: &Path) -> Option<Privilege> {
     }
 }
 
-/// Libraries that the loader can load, or why not.
+/// Checks whether the loader can load a library.
 ///
 /// Errors: the file is missing or no shared object for this machine.
 pub fn check_library(path: &Path) -> Result<Elf, String> {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_as_execvp_finds_them() {
+    fn programs_are_found_like_by_execvp() {
         let place = Scratch::new("find");
         let (first, second) = (place.join("first"), place.join("second"));
         for directory in [&first, &second] {
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_program_has_nothing_in_its_way() {
+    fn an_ordinary_program_can_be_recorded() {
         let place = Scratch::new("ordinary");
         let program = build(&place, "program", &[]);
         assert_eq!(Obstacle::from_program(&program, None), None);
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_in_a_static_program_leaves_nothing_in_its_way() {
+    fn a_static_program_with_an_embedded_recorder_can_be_recorded() {
         let place = Scratch::new("embedded");
         let note = "__attribute__((section(\".note.heaptide\"), used, aligned(4)))\n\
                     static const struct { int name, text, kind; char bytes[20]; } note =\n\
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn go_and_allocators_without_names_are_partly_in_the_way() {
+    fn go_and_unnamed_allocators_are_partial_obstacles() {
         let place = Scratch::new("partly");
         let text = |name: &str, text: &str| {
             fs::write(place.join(name), text).expect("a source");
@@ -435,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preloaded_sanitizer_is_one() {
+    fn a_preloaded_sanitizer_is_found() {
         let place = Scratch::new("preloaded");
         let program = build(&place, "program", &[]);
         let of = |preloaded: &str| Obstacle::from_program(&program, Some(OsStr::new(preloaded)));
@@ -446,11 +448,11 @@ mod tests {
     }
 
     #[test]
-    fn programs_with_rights_of_their_own_are_privileged() {
+    fn programs_with_more_rights_than_their_user_are_privileged() {
         let place = Scratch::new("privileged");
         let program = build(&place, "program", &[]);
         if !getuid().is_root() {
-            return; // giving files away is root's
+            return; // only root can change the owner
         }
         let mode = |mode| fs::set_permissions(&program, fs::Permissions::from_mode(mode));
         mode(0o4755).expect("a mode");

@@ -1,4 +1,4 @@
-//! Whether a program is CPython, or a script of its.
+//! Determines whether a program is CPython, or a Python script.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use crate::elf::Elf;
 use crate::program::find;
 
-/// Scripts whose interpreter is a script are followed as far as the kernel does.
+/// The most nested script interpreters, as in the kernel.
 const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that the kernel reads.
 const LINE_BYTES_MAX: u64 = 256;
-/// What the main function of CPython calls, in the order of versions.
+/// The functions that CPython's main function calls, in the order of versions.
 const MAIN: [&[u8]; 2] = [b"Py_BytesMain", b"_Py_UnixMain"];
 
-/// Whether a program is CPython: an executable with its main function, whatever it is called, a
-/// file that is called like it (`python3.11`, also a shell script in its place), or a script of
-/// either. Programs that `env` starts are looked up in `path`, the value of PATH.
+/// Returns whether a program is CPython: an executable with CPython's main function and any name; a
+/// file with a name like `python3.11`, including a shell script; or a script of either. Programs
+/// that `env` starts are looked up in `path`, the value of PATH.
 pub fn is_cpython(program: &Path, path: Option<&OsStr>) -> bool {
     let mut file = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
@@ -44,8 +44,8 @@ fn has_main(file: &Path) -> bool {
     elf.is_some_and(|elf| elf.names().any(|name| MAIN.contains(&name)))
 }
 
-/// Whether a file is called `python`, `python3` or `python3.` and a number, and is no link to PyPy,
-/// as in its virtual environments.
+/// Returns whether a file's name is `python`, `python3` or `python3.` with a number, and it is no
+/// link to PyPy, as in PyPy's virtual environments.
 fn is_called_python(file: &Path) -> bool {
     let is_pypy =
         |file: PathBuf| file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"pypy"));
@@ -61,7 +61,8 @@ fn is_called_python(file: &Path) -> bool {
             .is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit))
 }
 
-/// The interpreter of a script by its first line; none if it has none, or it is not found.
+/// Returns the interpreter of a script from its first line; `None` if there is none, or if it is
+/// not found.
 fn interpreter(script: &[u8], path: Option<&OsStr>) -> Option<PathBuf> {
     let line = script.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -118,7 +119,7 @@ mod tests {
         let of_pypy = place.join("python3");
         std::os::unix::fs::symlink(pypy, &of_pypy).expect("a link");
         assert!(!is(&of_pypy), "a link to PyPy");
-        // Another name, as a program that contains it has.
+        // A different name, like that of a program that embeds it.
         let real = fs::canonicalize("/usr/bin/python3").expect("a system's python3");
         let other = place.join("app");
         fs::copy(real, &other).expect("a copy");

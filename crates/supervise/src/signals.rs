@@ -1,5 +1,5 @@
-//! Signals that the command gets while the program runs: read without a handler, and distinguished
-//! by whether the program got them, too.
+//! Signals that the command receives while the program runs: read without a handler, and
+//! distinguished by whether the program received them, too.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use crate::exec::{self, Origin};
 
 /// The size of the kernel's `struct signalfd_siginfo`.
 pub(crate) const RECORD_BYTES: usize = 128;
-/// Records that are read at once.
+/// The most records to read at once.
 const BATCH: usize = 32;
-/// The first real-time signal of the kernel: those from it on are queued, those below are not.
+/// The kernel's first real-time signal: signals from it on are queued.
 const FIRST_QUEUED: i32 = 32;
-/// Signals that stop a process and that it can block: those of a terminal.
+/// Signals that stop a process and can be blocked: those of a terminal.
 pub(crate) const STOPPING: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
-/// A signal, and where it came from.
+/// A signal, and its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Received {
     pub(crate) signal: i32,
@@ -26,7 +26,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The signal of a record of signalfd; none if the record is all zeros.
+    /// Decodes the signal in a signalfd record; `None` if the record is all zeros.
     pub(crate) fn decode(record: &[u8; RECORD_BYTES]) -> Option<Received> {
         let half = |at: usize| record[at..].first_chunk().copied().map(u32::from_ne_bytes);
         let word = |at: usize| record[at..].first_chunk().copied().map(u64::from_ne_bytes);
@@ -36,12 +36,12 @@ impl Received {
         (signal != 0).then_some(Received { signal, origin })
     }
 
-    /// Whether it is the kernel's news of a child.
+    /// Returns whether it is SIGCHLD from the kernel.
     pub(crate) fn is_of_child(&self) -> bool {
         self.signal == libc::SIGCHLD && self.origin.code > 0
     }
 
-    /// Whether a pending signal is dropped when this one comes: to go on and to stop exclude each
+    /// Returns whether this signal cancels a pending one: stop and continue signals cancel each
     /// other.
     pub(crate) fn cancels(&self, pending: &Received) -> bool {
         let (news, old) = (self.signal, pending.signal);
@@ -55,7 +55,8 @@ impl Received {
 
     /// Sends it to the program, with its value if it has one.
     pub(crate) fn forward(&self, program: Pid) {
-        // It fails if the program is over or has taken another user's rights: as if sent there.
+        // It fails if the program has ended or has changed its user, as it would for the original
+        // sender.
         let _ = match self.origin.code {
             code if code < 0 => exec::queue(program, self.signal, self.origin),
             _ => exec::kill(program, self.signal),
@@ -67,20 +68,20 @@ impl Received {
 pub struct Signals(File);
 
 impl Signals {
-    /// Blocks every signal in this thread and in those that it starts. No disposition changes but
-    /// those that this process needs to stop itself and to wait.
+    /// Blocks every signal in this thread and in threads that it starts. Changes only the
+    /// dispositions that this process needs to stop itself and to wait.
     ///
-    /// Errors: there is no descriptor left.
+    /// Errors: there is no free descriptor.
     pub fn block() -> io::Result<Signals> {
         Ok(Signals(exec::block_signals()?.into()))
     }
 
-    /// What has arrived for the process that calls this.
+    /// Returns the signals that have arrived for the calling process.
     pub(crate) fn read(&self) -> Vec<Received> {
         self.records().iter().filter_map(Received::decode).collect()
     }
 
-    /// The same, as the kernel writes it.
+    /// Returns the signals as the kernel's records.
     pub(crate) fn records(&self) -> Vec<[u8; RECORD_BYTES]> {
         let mut found = Vec::new();
         let mut records = [[0; RECORD_BYTES]; BATCH];
@@ -101,11 +102,11 @@ impl AsFd for Signals {
     }
 }
 
-/// Of the signals that the command got, those that were sent to it alone, in their order. `seen`
-/// are those that another process of its group got; what stays in it has no counterpart yet.
+/// Returns the signals of the command that were sent only to it, in order. `seen` are those that
+/// another process of its group received; unmatched ones stay in it.
 ///
-/// Of signals that are not queued, a second one of the same sender is one with the first: `timeout`
-/// signals the process and then its group, and the program has got one of them.
+/// For signals that are not queued, a second one from the same sender is merged with the first:
+/// `timeout` signals the process and then its group, and the program has received one of them.
 pub(crate) fn sent_to_us_alone(own: Vec<Received>, seen: &mut Vec<Received>) -> Vec<Received> {
     let is_same = |a: &Received, b: &Received| {
         if a.is_queued() {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_group_got_is_not_forwarded() {
+    fn signals_to_the_group_are_not_forwarded() {
         let mut seen = vec![from(0, libc::SIGINT)];
         let own = vec![from(0, libc::SIGINT), from(5, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(own, &mut seen), [from(5, libc::SIGTERM)]);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sender_that_signals_process_and_group_signals_once() {
+    fn a_signal_to_process_and_group_is_forwarded_once() {
         let mut seen = vec![from(5, libc::SIGTERM)];
         let own = vec![from(5, libc::SIGTERM), from(5, libc::SIGTERM), from(6, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(own, &mut seen), [from(6, libc::SIGTERM)]);
@@ -173,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn to_stop_and_to_go_on_exclude_each_other() {
+    fn stop_and_continue_cancel_each_other() {
         let (stop, go_on, other) = (from(1, libc::SIGTSTP), from(2, libc::SIGCONT), from(1, 15));
         assert!(stop.cancels(&go_on) && go_on.cancels(&stop));
         assert!(!stop.cancels(&stop) && !go_on.cancels(&other) && !other.cancels(&stop));
     }
 
     #[test]
-    fn what_has_no_counterpart_yet_is_kept() {
+    fn unmatched_signals_are_kept() {
         let mut seen = vec![from(5, libc::SIGTERM)];
         assert_eq!(sent_to_us_alone(vec![], &mut seen), []);
         assert_eq!(sent_to_us_alone(vec![from(5, libc::SIGTERM)], &mut seen), []);

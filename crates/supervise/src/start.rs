@@ -1,7 +1,7 @@
-//! A program in its own process: forked, held until its settings are known, and then started.
+//! Starts a program in a forked process, which waits until its settings are known.
 //!
-//! The process waits for its environment, which depends on its pid, and for whatever is to be done
-//! before the program begins. A pipe that exec closes reports whether it began.
+//! The process waits for its environment, which depends on its pid, and for other preparations. A
+//! pipe that exec closes reports whether the program has started.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
@@ -16,27 +16,27 @@ use nix::unistd::{Pid, getpid, getppid, pipe2};
 
 use crate::exec::{self, Timers};
 
-/// The exit status of a process whose program could not be started, as that of a shell.
+/// The exit status of a process whose program could not be started, like that of a shell.
 const NOT_STARTED: u8 = 127;
 
-/// What is to be run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its file.
     pub file: PathBuf,
-    /// Its arguments, its name first.
+    /// Its arguments, starting with its name.
     pub words: Vec<OsString>,
 }
 
 impl Program {
-    /// Becomes the program in the place of this process.
+    /// Executes the program in this process.
     ///
-    /// Returns only if that is not possible, and why.
+    /// Returns only on failure, with the reason.
     pub fn exec(&self, environment: &[OsString]) -> io::Error {
         self.become_it(environment, getppid()).unwrap_or_else(|error| error)
     }
 
-    /// Errors: a text has a zero byte in it, which the kernel cannot be given.
+    /// Errors: a string contains a zero byte, which the kernel does not support.
     fn become_it(&self, environment: &[OsString], parent: Pid) -> io::Result<io::Error> {
         let file = text(self.file.as_os_str())?;
         let words = self.words.iter().map(|word| text(word)).collect::<io::Result<Vec<_>>>()?;
@@ -49,13 +49,13 @@ fn text(text: &OsStr) -> io::Result<CString> {
     Ok(CString::new(text.as_bytes())?)
 }
 
-/// A process that waits to become a program. If it is dropped before, it ends.
+/// A process that waits to execute a program. Dropping it earlier ends the process.
 pub struct Held {
     /// The process.
     pub pid: Pid,
-    /// Its pid as it sees it itself: another one if it is the first of a pid namespace.
+    /// Its pid in its own pid namespace, which differs if it is the first process of a namespace.
     pub own_pid: u32,
-    /// None once the program has started.
+    /// `None` once the program has started.
     pipes: Option<Pipes>,
 }
 
@@ -65,16 +65,16 @@ struct Pipes {
     outcome: File,
 }
 
-/// A pipe: where it is read, where it is written. Exec closes both.
+/// Creates a pipe: its read end and its write end. Exec closes both.
 pub(crate) fn pipe() -> io::Result<(File, File)> {
     let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC)?;
     Ok((read.into(), write.into()))
 }
 
 impl Held {
-    /// Forks the process. The interval timers of this process become its own.
+    /// Forks the process. The interval timers of this process move to it.
     ///
-    /// Errors: there is no room for a process.
+    /// Errors: no further process can be created.
     pub fn fork(program: &Program) -> io::Result<Held> {
         let (read_settings, settings) = pipe()?;
         let (outcome, write_outcome) = pipe()?;
@@ -82,7 +82,7 @@ impl Held {
         let timers = Timers::take();
         let is_apart = is_first_of_namespace();
         let pid = exec::fork(|| {
-            pipes = None; // in the child: else it would hold the pipe open that it waits for
+            pipes = None; // in the child, which waits for the end of this pipe
             if is_apart && report(&write_outcome, getpid().as_raw()).is_err() {
                 return NOT_STARTED;
             }
@@ -102,9 +102,9 @@ impl Held {
         Ok(u32::from_ne_bytes(bytes))
     }
 
-    /// Gives the process its environment and waits until the program has started.
+    /// Sends the process its environment, and waits until the program has started.
     ///
-    /// Errors: why it could not be started. The process is over then.
+    /// Errors: why it could not be started. The process has ended then.
     pub fn release(&mut self, environment: &[OsString]) -> io::Result<()> {
         let Some(Pipes { settings, outcome }) = &mut self.pipes else {
             return Ok(());
@@ -134,18 +134,18 @@ impl Drop for Held {
     }
 }
 
-/// Whether the children of this process are in another pid namespace than itself, as after
+/// Returns whether children of this process are in another pid namespace than the process, as after
 /// `unshare --pid`.
 fn is_first_of_namespace() -> bool {
     let inode = |name: &str| fs::metadata(format!("/proc/self/ns/{name}")).map(|m| m.ino()).ok();
     inode("pid") != inode("pid_for_children")
 }
 
-/// The new process: waits for its settings and becomes the program.
+/// The new process: waits for its settings and executes the program.
 fn start(program: &Program, settings: &File, outcome: &File, timers: &Timers) -> u8 {
     let parent = getppid();
     let Ok(environment) = receive(settings) else {
-        return NOT_STARTED; // the parent is gone, or has given up
+        return NOT_STARTED; // the parent has ended, or has given up
     };
     timers.start();
     let error = program.become_it(&environment, parent).unwrap_or_else(|error| error);

@@ -1,5 +1,5 @@
-//! Stands for the program while it runs: what is sent to the command alone is handed on, the two
-//! stop together, and the end is noted.
+//! Represents the program while it runs: forwards signals sent only to the command, stops together
+//! with the program, and records its end.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,29 +16,31 @@ use crate::signals::{Received, STOPPING, Signals, sent_to_us_alone};
 use crate::start::Held;
 use crate::witness::Witness;
 
-/// Signals are held so long: a sender that signals a process and then its group, or all processes
-/// of a service in turn, is through with it then.
+/// How long signals are held: enough for a sender that signals a process and then its group, or all
+/// processes of a service one by one.
 const WINDOW: Duration = Duration::from_millis(5);
-/// Programs that run no longer are not watched: that would take longer.
+/// Programs that run for less time are not watched, because that would take longer.
 const UNWATCHED: Duration = Duration::from_millis(100);
-/// What the witness has got that long after the last signal belongs to none of ours.
+/// Signals that the witness received this long after our last one match none of ours.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Watches one program.
 pub struct Supervisor {
     program: Pid,
     signals: Signals,
-    /// None if there was no room for it.
+    /// `None` if the process could not be created.
     witness: Option<Witness>,
-    /// The program is in our pid namespace: the witness can find it there.
+    /// Whether the program is in our pid namespace, where the witness can find it.
     can_be_found: bool,
     images: Option<Images>,
-    /// When to begin to watch them.
+    /// The time to start watching images.
     watch_at: Option<Instant>,
-    /// Signals that we have got, and when to decide which of them to forward.
+    /// Signals that are for the command alone, and what they have it do.
+    consumed: Vec<(i32, Box<dyn Fn()>)>,
+    /// Signals that we received, and the time to decide which of them to forward.
     own: Vec<Received>,
     decide_at: Option<Instant>,
-    /// Signals that the witness has got and we have not, and when to forget them.
+    /// Signals that only the witness received, and the time to forget them.
     seen: Vec<Received>,
     forget_at: Option<Instant>,
 }
@@ -47,14 +49,14 @@ pub struct Supervisor {
 pub struct Ended {
     /// Its status.
     pub status: ExitStatus,
-    /// When images of the recording ended.
+    /// The ends of images of the recording.
     pub ends: Vec<ImageEnd>,
-    /// Dropped last: that takes the kernel a while.
+    /// Dropped last, because that takes the kernel a while.
     _images: Option<Images>,
 }
 
 impl Supervisor {
-    /// Prepares to watch a program that is yet to be started; `words` is the number of its
+    /// Prepares to supervise a program that is not started yet; `words` is the number of its
     /// arguments, which are the last of ours.
     pub fn new(program: &Held, signals: Signals, words: usize) -> Supervisor {
         Supervisor {
@@ -64,6 +66,7 @@ impl Supervisor {
             signals,
             images: None,
             watch_at: None,
+            consumed: Vec::new(),
             own: Vec::new(),
             decide_at: None,
             seen: Vec::new(),
@@ -71,16 +74,22 @@ impl Supervisor {
         }
     }
 
-    /// Notes the ends of these images, too.
+    /// Records the ends of these images, too.
     pub fn note_ends(&mut self, images: Images) {
         self.images = Some(images);
         self.watch_at = Some(Instant::now() + UNWATCHED);
     }
 
-    /// Waits for the program's end, and meanwhile stands for it.
+    /// Has a signal that is sent to this process do something. It is not forwarded: the program
+    /// gets it only if it is sent to the process group.
+    pub fn consume(&mut self, signal: i32, act: impl Fn() + 'static) {
+        self.consumed.push((signal, Box::new(act)));
+    }
+
+    /// Waits for the program's end, and represents it meanwhile.
     pub fn wait(mut self) -> Ended {
         loop {
-            // Before children are asked for: one that ends after that has its signal still to come.
+            // First read signals: the signal of a child that ends later is still to come.
             self.receive();
             if let Some(status) = self.end_of_program() {
                 let now = monotonic_ns();
@@ -103,11 +112,11 @@ impl Supervisor {
         images.look();
     }
 
-    /// Until something happens or is due.
+    /// Waits for an event or the next deadline.
     fn sleep(&self) {
         let due = [self.decide_at, self.forget_at, self.watch_at].into_iter().flatten().min();
         let timeout = due.map_or(PollTimeout::NONE, |due| {
-            // Rounded up: a timeout of zero would turn until it is due.
+            // Rounded up: a timeout of zero would loop until the deadline.
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
@@ -116,7 +125,7 @@ impl Supervisor {
             .chain([self.signals.as_fd()])
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
-        let _ = poll(&mut all, timeout); // an error: the loop looks, and comes here again
+        let _ = poll(&mut all, timeout); // after an error the loop checks and comes back here
     }
 
     fn receive(&mut self) {
@@ -126,7 +135,12 @@ impl Supervisor {
         };
         let news = self.signals.read();
         for news in news.into_iter().filter(|news| !news.is_of_child() && !is_waker(news)) {
-            // As the kernel does with those that are pending, also with those of the witness.
+            let consumed = self.consumed.iter().find(|(signal, _)| *signal == news.signal);
+            if let Some((_, act)) = consumed {
+                act();
+                continue;
+            }
+            // Like the kernel does with pending signals; this also applies to those of the witness.
             self.own.retain(|other| !news.cancels(other));
             self.own.push(news);
         }
@@ -153,12 +167,12 @@ impl Supervisor {
         self.ask_witness();
         let own = std::mem::take(&mut self.own);
         let to_forward = if getpgid(Some(self.program)) != Ok(getpgrp()) {
-            self.seen.clear(); // it left our group: what the group got, it did not
+            self.seen.clear(); // it left our group, so it did not receive the group's signals
             own
         } else if self.witness.is_some() {
             sent_to_us_alone(own, &mut self.seen)
         } else {
-            // Those of the kernel come from a terminal, which signals the group.
+            // Signals from the kernel come from a terminal, which signals the whole group.
             own.into_iter().filter(|signal| signal.origin.process != 0).collect()
         };
         for signal in &to_forward {
@@ -169,13 +183,13 @@ impl Supervisor {
     fn ask_witness(&mut self) {
         match self.witness.as_mut().map(Witness::seen) {
             Some(Ok(seen)) => self.seen.extend(seen),
-            Some(Err(_)) => self.witness = None, // somebody killed it
+            Some(Err(_)) => self.witness = None, // the witness was killed
             None => {}
         }
     }
 
-    /// The program's status, once it has ended. Other children, which an earlier program in this
-    /// process has left, or which the first process of a container inherits, are taken away.
+    /// Returns the program's status, once it has ended. Reaps other children, which an earlier
+    /// program in this process has left, or which the first process of a container inherits.
     fn end_of_program(&mut self) -> Option<ExitStatus> {
         use std::os::unix::process::ExitStatusExt;
         while let Some((child, status)) = exec::changed_child() {
@@ -190,11 +204,11 @@ impl Supervisor {
         None
     }
 
-    /// Stops this process as the program was stopped, so that a shell notices. If the program alone
-    /// is continued, the witness continues this process, too; without it, only what comes from a
-    /// terminal, which is continued together, stops us.
+    /// Stops this process like the program was stopped, so that a shell notices. If only the
+    /// program is continued, the witness continues this process, too. Without a witness, only stop
+    /// signals from a terminal, which continues both, stop this process.
     fn stop_too(&mut self, signal: i32) {
-        // What continues us takes from the witness what has stopped us.
+        // The signal that continues this process removes the stop signal from the witness.
         if self.decide_at.is_some() {
             self.decide();
         }
@@ -204,17 +218,17 @@ impl Supervisor {
             _ => false,
         };
         if woken || is_of_terminal {
-            let _ = stop(signal); // a program that is stopped and a command that is not: no harm
+            let _ = stop(signal); // a stopped program and a running command do no harm
         }
     }
 }
 
-/// Stops this process by a signal that stops.
+/// Stops this process with a stop signal.
 fn stop(signal: i32) -> io::Result<()> {
     exec::kill(getpid(), signal)?;
     let signal = Signal::try_from(signal)?;
     if signal != Signal::SIGSTOP {
-        // It is delivered, to this thread, when it is no longer blocked.
+        // It is delivered to this thread as soon as it is unblocked.
         let set = SigSet::from_iter([signal]);
         set.thread_unblock()?;
         set.thread_block()?;

@@ -1,5 +1,5 @@
-//! What an executable contains that decides how much of it can be recorded, beside its headers:
-//! the recorder itself, Go's runtime, an allocator whose functions have no names.
+//! Contents of an executable, apart from its headers, that determine how much of it can be
+//! recorded: an embedded recorder, Go's runtime, an allocator without function symbols.
 
 use std::fs::File;
 
@@ -9,27 +9,27 @@ use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 
-/// More constants of a program are not searched, in bytes.
+/// The most bytes of a program's constants to search.
 const CONSTANTS_BYTES_MAX: u64 = 64 << 20;
 
-/// How messages of an allocator begin, which are constants of a program that it is linked into.
+/// Prefixes of messages of allocators, which are constants in programs that contain them.
 const MESSAGES: [(&str, &[u8]); 3] =
     [("jemalloc", b"<jemalloc>: "), ("tcmalloc", b"tcmalloc: "), ("mimalloc", b"mimalloc: ")];
-/// A function of CPython. It contains mimalloc and uses it where it is told to.
+/// A function of CPython, which contains mimalloc and uses it on request.
 const PYTHON: &[u8] = b"PyMem_Malloc";
 
 /// What an executable contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// The recorder.
+    /// An embedded recorder.
     pub has_recorder: bool,
-    /// Go's runtime, which has an allocator of its own that takes its memory from the kernel.
+    /// Go's runtime, whose allocator takes its memory from the kernel.
     pub is_go: bool,
-    /// An allocator whose functions have no symbols, by its name.
+    /// The name of an allocator whose functions have no symbols.
     pub unnamed_allocator: Option<&'static str>,
 }
 
-/// Looks at the notes, the section headers and, where these leave it open, at the constants.
+/// Checks the notes, the section headers and, if these are not sufficient, the constants.
 pub fn contents<Header: FileHeader>(
     header: &Header,
     endian: Header::Endian,
@@ -59,7 +59,7 @@ fn has_note<Header: FileHeader>(
     notes.flatten().map_while(Result::ok).any(|note| note.name() == name)
 }
 
-/// The allocator in a file that has no symbol table and exports no `malloc`.
+/// Returns the allocator in a file that has no symbol table and exports no `malloc`.
 fn unnamed_allocator<'data, Header: FileHeader>(
     sections: &SectionTable<'data, Header, &'data ReadCache<File>>,
     endian: Header::Endian,

@@ -1,8 +1,8 @@
-//! A process that stands beside the command in its process group, with all signals blocked: what is
-//! pending there too was sent to the whole group, so the program has got it.
+//! A process in the command's process group, with all signals blocked: signals that are pending
+//! there, too, were sent to the whole group, so the program received them.
 //!
-//! Nothing in a signal shows whether it was sent to a process or to its group. The kernel signals
-//! all processes of a group in one go, and so the witness knows, however busy the machine is.
+//! A signal contains no information on whether it was sent to a process or to its group. The kernel
+//! signals all processes of a group at once, so the witness knows, regardless of load.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,17 +18,18 @@ use crate::start::pipe;
 
 /// Its name in `ps`: `pkill heaptide` must not find it.
 const NAME: &std::ffi::CStr = c"signal-witness";
-/// How long an answer may take before the witness is taken for stopped, and then for dead.
+/// How long a response may take before the witness counts as stopped, and then as dead.
 const STOPPED_AFTER: Duration = Duration::from_millis(200);
 const DEAD_AFTER: Duration = Duration::from_secs(5);
-/// While the command is stopped, the witness looks so often whether the program is.
+/// The interval at which the witness checks whether the program is stopped, while the command is
+/// stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the command asks for, one byte each.
+/// Requests of the command, one byte each.
 const SHOW: u8 = b's';
 const WAKE: u8 = b'w';
 
-/// The command's end.
+/// The command's side.
 pub(crate) struct Witness {
     pid: Pid,
     requests: File,
@@ -36,10 +37,11 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Starts the witness. In `ps` it has the command line of the program, the last `words` of
-    /// ours: `pkill -f`, which signals by command line, finds both or neither.
+    /// Starts the witness. In `ps` it has the command line of the program, which is the last
+    /// `words` arguments of ours: `pkill -f`, which signals by command line, matches both or
+    /// neither.
     ///
-    /// Errors: there is no room for a process.
+    /// Errors: no further process can be created.
     pub(crate) fn start(signals: &Signals, program: Pid, words: usize) -> io::Result<Witness> {
         let (read_requests, requests) = pipe()?;
         let (answers, write_answers) = pipe()?;
@@ -56,12 +58,12 @@ impl Witness {
         Ok(Witness { pid, requests, answers })
     }
 
-    /// Whether a process is this one.
+    /// Returns whether a process is the witness.
     pub(crate) fn is(&self, pid: Pid) -> bool {
         self.pid == pid
     }
 
-    /// What was sent to the group since it was last asked for.
+    /// Returns the signals sent to the group since the last request.
     ///
     /// Errors: the witness is dead.
     pub(crate) fn seen(&mut self) -> io::Result<Vec<Received>> {
@@ -69,7 +71,7 @@ impl Witness {
         let (own, mut seen) = (getpid().as_raw() as u32, Vec::new());
         loop {
             if !is_readable(&self.answers, STOPPED_AFTER)? {
-                exec::kill(self.pid, libc::SIGCONT)?; // somebody stopped the group
+                exec::kill(self.pid, libc::SIGCONT)?; // the group was stopped
                 if !is_readable(&self.answers, DEAD_AFTER)? {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -84,8 +86,8 @@ impl Witness {
         }
     }
 
-    /// Has the witness continue this process, which is about to stop with the program, when the
-    /// program no longer is stopped. The next request ends that.
+    /// Makes the witness continue this process, which is about to stop with the program, when the
+    /// program is no longer stopped. The next request cancels that.
     pub(crate) fn wake_me(&mut self) -> io::Result<()> {
         self.requests.write_all(&[WAKE])
     }
@@ -98,13 +100,13 @@ impl Drop for Witness {
     }
 }
 
-/// Whether there is something to read, or an end, before the time is up.
+/// Returns whether there is data or an end of file before the timeout.
 fn is_readable(file: &File, patience: Duration) -> io::Result<bool> {
     let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
     Ok(poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], timeout)? > 0)
 }
 
-/// The witness: answers until the command is gone.
+/// Runs the witness: answers until the command has ended.
 fn serve(requests: &File, answers: &File, signals: &Signals, program: Pid) -> io::Result<()> {
     let (mut requests, mut answers) = (requests, answers);
     loop {
@@ -127,7 +129,7 @@ fn serve(requests: &File, answers: &File, signals: &Signals, program: Pid) -> io
     }
 }
 
-/// Whether a process is stopped, by a signal or a debugger.
+/// Returns whether a process is stopped, by a signal or a debugger.
 fn is_stopped(process: Pid) -> bool {
     let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
     let name_end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);

@@ -1,13 +1,13 @@
-//! Why there is no screen.
+//! Errors of the screen.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What failed, and what to do instead.
+/// The failure, and what to do instead.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no terminal.
+    /// Standard input or output is no terminal.
     NoTerminal,
     /// The terminal cannot be used.
     Terminal(io::Error),
@@ -16,18 +16,18 @@ pub enum Error {
         /// The recording.
         recording: PathBuf,
     },
-    /// The recording has no such process.
+    /// The recording does not contain this process.
     NoProcess {
         /// The recording.
         recording: PathBuf,
-        /// The process.
+        /// The process id.
         pid: u32,
-        /// Those that there are.
+        /// The process ids in the recording.
         pids: Vec<u32>,
     },
-    /// The filter is no pattern.
+    /// The filter is no valid pattern.
     Filter(String),
-    /// Nothing can be shown, and why.
+    /// The reason why there is nothing to show.
     Source(String),
     /// The recording cannot be read.
     Recording(heaptide_analysis::Error),

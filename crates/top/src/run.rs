@@ -1,4 +1,4 @@
-//! The main loop: takes what sources and the terminal report, and draws.
+//! The main loop: handles events of sources and the terminal, and draws.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,49 +21,49 @@ use crate::source::replaying;
 use crate::source::update::{Reports, Update};
 use crate::terminal::{self, Heard, Pressed, Screen};
 
-/// A replay that plays shows the next stop after this time.
+/// The time per stop of a playing replay.
 const PLAY: Duration = Duration::from_millis(200);
-/// What is reported within this time is drawn together.
+/// Events within this time are drawn together.
 const FRAME: Duration = Duration::from_millis(15);
-/// Longest title, in characters; the screen cuts it.
+/// The longest title, in characters; the screen truncates it further.
 const TITLE_MAX: usize = 500;
 
 /// Whether a recording is followed or replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// A process that runs.
+    /// A running process.
     Live,
-    /// A process that is over, or what one that runs did so far.
+    /// A finished process, or the recording of a running one so far.
     Replay,
 }
 
-/// What is shown, and how.
+/// What to show, and how.
 pub struct Options {
     /// A recording, or a profile in it.
     pub recording: PathBuf,
     /// Whether it is followed or replayed.
     pub mode: Mode,
-    /// The process that is shown first; none for the largest.
+    /// The process to show first; `None` for the largest.
     pub pid: Option<u32>,
-    /// The view that is shown first.
+    /// The view to show first.
     pub view: View,
-    /// The filter at first, as it is typed on the screen.
+    /// The initial filter, with the syntax of the prompt.
     pub focus: Option<String>,
-    /// Whether there are colours.
+    /// Whether to use colours.
     pub has_colours: bool,
-    /// Applies rules and filters to what was read.
+    /// Applies rules and filters to processes after reading.
     pub prepare: Prepare,
 }
 
-/// What the main loop waits for.
+/// An event for the main loop.
 enum Event {
     Heard(Heard),
     Update(u32, Update),
 }
 
-/// Shows the screen until the user leaves it.
+/// Shows the screen until the user quits.
 ///
-/// Errors: there is no terminal, no such process, or nothing can be read.
+/// Errors: there is no terminal, the process does not exist, or nothing can be read.
 pub fn run(options: Options) -> Result<(), Error> {
     let app = App::new(options.view, options.focus.as_deref()).map_err(Error::Filter)?;
     let image = choose(&options)?;
@@ -88,13 +88,13 @@ pub fn run(options: Options) -> Result<(), Error> {
     shown.until_left(screen, &events, &style)
 }
 
-/// The directory of a recording that may be named by one of its profiles.
+/// Returns the directory of a recording, given the directory or one of its profiles.
 fn recording_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if path.is_dir() { path.to_owned() } else { parent.unwrap_or(Path::new(".")).to_owned() }
 }
 
-/// The process image that is shown first.
+/// Returns the process image to show first.
 fn choose(options: &Options) -> Result<Image, Error> {
     let recording = || options.recording.clone();
     let mut found = images::list(&options.recording)?;
@@ -115,19 +115,19 @@ fn choose(options: &Options) -> Result<Image, Error> {
     largest.ok_or_else(|| Error::NoneRunning { recording: recording() })
 }
 
-/// Everything that the main loop knows.
+/// The state of the main loop.
 struct Shown {
     app: App,
     options: Options,
-    /// Where the list of processes comes from.
+    /// The recording for the list of processes.
     recording: PathBuf,
     sender: Sender<Event>,
-    /// Counts sources: what an earlier one reports is no longer of interest.
+    /// Numbers sources, so that reports of an earlier one are ignored.
     number: u32,
     live: Option<Live>,
     replay: Option<Box<Replay>>,
     places: Places,
-    /// Processor time that the screen took last.
+    /// Processor time of the last update of the screen.
     drawn_ns: Arc<AtomicU64>,
 }
 
@@ -161,7 +161,7 @@ impl Shown {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            // What follows at once is drawn with it.
+            // Draws events that follow immediately together with this one.
             let end = Instant::now() + FRAME;
             let rest = std::iter::from_fn(|| {
                 events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
@@ -179,7 +179,7 @@ impl Shown {
         }
     }
 
-    /// How long nothing needs to be done if nothing is reported.
+    /// Returns how long to wait for events.
     fn patience(&self) -> Duration {
         if self.app.is_playing { PLAY } else { Duration::from_secs(3600) }
     }
@@ -227,7 +227,7 @@ impl Shown {
         Reports::new(self.sender.clone(), Event::Update, self.number)
     }
 
-    /// Shows a process from now on.
+    /// Switches to a process.
     fn show(&mut self, image: Image) {
         self.number += 1;
         (self.live, self.replay) = (None, None);
@@ -256,7 +256,7 @@ impl Shown {
         }
     }
 
-    /// Looks which processes there are, beside the screen: there may be thousands on the machine.
+    /// Lists the processes in another thread, because there may be thousands on the machine.
     fn list(&mut self) {
         let (recording, reports) = (self.recording.clone(), self.reports());
         let list = move || match images::list(&recording) {
@@ -308,7 +308,7 @@ impl Shown {
         Next::Continue
     }
 
-    /// Moves a replay to another stop, if it is one.
+    /// Moves a replay to another stop; does nothing for a live process.
     fn seek(&mut self, to: impl FnOnce(usize) -> usize) {
         let Some(replay) = &self.replay else { return };
         let at = match self.app.status {
@@ -325,7 +325,7 @@ impl Shown {
         self.app.status = Status::Replay { stop, stops, name };
     }
 
-    /// Shows the next stop of a replay that plays.
+    /// Advances a playing replay.
     fn play(&mut self) {
         let Status::Replay { stop, stops, .. } = self.app.status else { return };
         if self.app.is_playing {
@@ -339,7 +339,7 @@ fn title(image: &Image, program: &str) -> String {
     format!("{program}  pid {}", image.pid)
 }
 
-/// The command line of a process, and its pid.
+/// Returns the command line of a process, and its pid.
 fn title_of(process: &heaptide_analysis::model::Process) -> String {
     format!("{}  pid {}", command_line(process, TITLE_MAX), process.identity.pid)
 }

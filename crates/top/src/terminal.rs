@@ -1,4 +1,4 @@
-//! The terminal: taken over for the screen, and given back whatever happens.
+//! The terminal: set up for the screen, and always restored.
 
 use std::io::{self, IsTerminal, Stdout};
 use std::panic;
@@ -23,7 +23,7 @@ use ratatui::layout::Rect;
 use crate::model::app::Input;
 use crate::screen::Places;
 
-/// Signals that end the program or stop it: the terminal is given back before.
+/// Signals that end or stop the program; the terminal is restored first.
 const SIGNALS: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -33,46 +33,46 @@ const SIGNALS: [Signal; 6] = [
     Signal::SIGCONT,
 ];
 
-/// What comes from the terminal.
+/// An event of the terminal.
 #[derive(Clone, Debug)]
 pub(crate) enum Heard {
     Key(KeyEvent),
     Mouse(MouseEvent),
-    /// The terminal has another size.
+    /// The size of the terminal changed.
     Resized,
     Signal(Signal),
-    /// The terminal is gone.
+    /// The terminal was closed.
     Closed,
 }
 
-/// Whether there is a terminal to write to and to read keys from.
+/// Returns whether there is a terminal for output and for keys.
 pub(crate) fn is_there() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
-/// The terminal while it shows the screen. Dropping it gives it back.
+/// The terminal while it shows the screen. Dropping it restores the terminal.
 pub(crate) struct Screen {
     pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Signals that were blocked before.
+    /// The signal mask before.
     before: SigSet,
 }
 
 impl Screen {
-    /// Takes the terminal over; what comes from it goes to `sender`.
+    /// Sets up the terminal; its events go to `sender`.
     ///
-    /// Errors: the terminal refuses, or there can be no thread.
+    /// Errors: the terminal cannot be set up, or the thread cannot be created.
     pub(crate) fn enter<T: Send + 'static>(
         sender: &Sender<T>,
         wrap: fn(Heard) -> T,
     ) -> io::Result<Screen> {
-        // Before there is any other thread, so that none handles them.
+        // Before any other thread exists, so that no thread handles them.
         let before = SigSet::thread_get_mask()?;
         let signals: SigSet = SIGNALS.into_iter().collect();
         signals.thread_block()?;
         give_back_on_panic();
         take()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        // From here on dropping it gives the terminal back.
+        // From here on, dropping it restores the terminal.
         let screen = match terminal {
             Ok(terminal) => Screen { terminal, before },
             Err(error) => {
@@ -107,28 +107,28 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Gives the terminal back, stops the process as a shell expects it, and takes the terminal
-    /// over again when it continues.
+    /// Restores the terminal, stops the process as a shell expects, and sets up the terminal again
+    /// when the process continues.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         raise(Signal::SIGSTOP)?;
         self.resume()
     }
 
-    /// Takes the terminal over again: others may have used it while the process was stopped.
+    /// Sets up the terminal again, because others may have used it while the process was stopped.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         take()?;
         self.redraw()
     }
 
-    /// Has everything drawn anew the next time. (`Terminal::clear` asks the terminal where its
-    /// cursor is; the thread that reads keys would take the answer.)
+    /// Forces a complete redraw. (`Terminal::clear` queries the cursor position, and the thread
+    /// that reads keys would consume the response.)
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
-    /// Gives the terminal back and ends by this signal, as if it had not been caught. Returns only
+    /// Restores the terminal and ends with this signal, as if it had not been caught. Returns only
     /// if the signal does not end the process.
     pub(crate) fn end_by(self, signal: Signal) {
         drop(self); // unblocks it
@@ -143,8 +143,8 @@ impl Drop for Screen {
     }
 }
 
-/// Whether the terminal shows the screen. Given back twice, it would move its cursor to where that
-/// was before, and what was written since would be written over.
+/// Whether the terminal shows the screen. Restoring it twice would move the cursor back to an old
+/// position, and later output would be overwritten.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 fn take() -> io::Result<()> {
@@ -157,7 +157,7 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// Does as much as it can: where the terminal is gone there is nothing to give back.
+/// Restores as much as possible, ignoring errors: the terminal may be closed.
 fn give_back() {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
         return;
@@ -166,7 +166,7 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// Has the message of a panic appear on the screen of the shell, which works again.
+/// Restores the terminal before the message of a panic, so that it appears on the shell's screen.
 fn give_back_on_panic() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -175,7 +175,7 @@ fn give_back_on_panic() {
     }));
 }
 
-/// What a key means; none of keys without a meaning.
+/// Returns the action of a key; `None` if it has none.
 pub(crate) fn key(key: KeyEvent) -> Option<Pressed> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     let input = match key.code {
@@ -202,7 +202,7 @@ pub(crate) fn key(key: KeyEvent) -> Option<Pressed> {
     Some(Pressed::Input(input))
 }
 
-/// What a key that was pressed is for.
+/// The action of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pressed {
     Input(Input),
@@ -210,7 +210,7 @@ pub(crate) enum Pressed {
     Redraw,
 }
 
-/// What the mouse means.
+/// Returns the action of a mouse event.
 pub(crate) fn mouse(mouse: MouseEvent, places: &Places) -> Option<Input> {
     match mouse.kind {
         MouseEventKind::ScrollDown => Some(Input::Wheel(1)),
@@ -233,9 +233,9 @@ mod tests {
 
     use super::*;
 
-    /// Runs in a terminal, as a program of its own.
+    /// Runs in a terminal, as a separate program.
     #[test]
-    #[ignore = "it panics: `a_panic_gives_the_terminal_back` runs it"]
+    #[ignore = "it panics: `a_panic_restores_the_terminal` runs it"]
     fn a_screen_that_panics() {
         assert!(is_there(), "a terminal");
         let (sender, _receiver) = mpsc::channel();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_the_terminal_back() {
+    fn a_panic_restores_the_terminal() {
         if Command::new("tmux").arg("-V").output().is_err() {
             return skip("tmux");
         }
@@ -276,7 +276,7 @@ mod tests {
         let screen = tmux(&socket, &CAPTURE);
         tmux(&socket, &["kill-server"]);
         assert_eq!(fs::read_to_string(&left).expect("its modes"), "echo\nicanon\n");
-        // On the screen of the shell, not on the one that was taken away.
+        // On the shell's screen, not on the alternate screen that was closed.
         assert!(screen.contains("a mistake of ours") && screen.contains("status 101"), "{screen}");
     }
 

@@ -1,9 +1,9 @@
-//! Records to events. The bytes are untrusted.
+//! Decodes records to events. The bytes are untrusted.
 
-use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, end, other, usual_size};
 use crate::record::{Block, Record};
 
-/// The reader's side of one extent, whose bytes it may own.
+/// The reader's side of one extent. `B` may own the bytes or borrow them.
 #[derive(Clone)]
 pub struct Decoder<B> {
     context: Context,
@@ -11,43 +11,42 @@ pub struct Decoder<B> {
     at: usize,
 }
 
-/// Bytes that are no record.
+/// Bytes that form no valid record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Where it begins.
+    /// The offset of the invalid record.
     pub at: usize,
 }
 
-/// The longest record that is not of whole fields, and enough behind it that a word can be read
-/// from where any of its fields begins.
+/// The longest short record, padded so that a word can be read at the start of each of its fields.
 type Window = [u8; SHORT_MAX + 8];
 
-/// Bytes of the longest record that is not of whole fields.
+/// The most bytes of a short record, whose fields are packed.
 const SHORT_MAX: usize = 16;
 
-/// The field of up to four bytes that begins in a byte of a short record.
+/// Returns the field of up to four bytes that starts at a byte of a short record.
 #[inline(always)]
 fn field(window: &Window, at: u32, bytes: u32) -> u64 {
-    // A field behind the last byte is an empty one.
+    // A field that starts after the last byte is empty.
     let at = at as usize % SHORT_MAX;
     let word = window[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     word & ((1 << (8 * bytes)) - 1)
 }
 
 impl<B: AsRef<[u8]>> Decoder<B> {
-    /// The records in these bytes, the first of them after this moment.
+    /// Creates a decoder for these bytes, with clock differences relative to `ticks`.
     pub fn new(ticks: u64, bytes: B) -> Decoder<B> {
         let mut context = Context::new();
         context.ticks = ticks;
         Decoder { context, bytes, at: 0 }
     }
 
-    /// Bytes decoded so far.
+    /// Returns the number of bytes decoded so far.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next record, and when it was; none at the end. After a fault there is nothing more.
+    /// Returns the next record and its time, or `None` at the end. A fault ends the iteration.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be cloned as cheaply")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<Result<(u64, Record), Fault>> {
@@ -62,7 +61,7 @@ impl<B: AsRef<[u8]>> Decoder<B> {
         self.next_of_any_length()
     }
 
-    /// The same where the record may be a long one, or among the last.
+    /// Like `next`, for records that may be long or near the end of the bytes.
     #[cold]
     fn next_of_any_length(&mut self) -> Option<Result<(u64, Record), Fault>> {
         let Decoder { context, bytes, at } = self;
@@ -81,8 +80,7 @@ impl<B: AsRef<[u8]>> Decoder<B> {
 }
 
 impl Context {
-    /// A record that is not of whole fields; none if it is none. It may end behind the bytes that
-    /// there are.
+    /// Decodes a short record, which may extend past the end of the bytes; `None` if it is invalid.
     #[inline(always)]
     fn short(&mut self, window: &Window) -> Option<(Record, usize)> {
         let first = window[0];
@@ -93,19 +91,39 @@ impl Context {
         }
         match first & 3 {
             ALLOCATED => self.block(window, clock_bytes, away_bytes),
-            kind @ (FREED | MOVING) if first >> 6 == 0 => {
+            kind @ (FREED | MOVING) if first >> 6 == end::NOTHING => {
                 let length = self.advance(window, 1, clock_bytes, away_bytes) as usize;
                 let (address, freed) = (self.address, kind == FREED);
                 let record =
                     if freed { Record::Freed { address } } else { Record::Moving { address } };
                 Some((record, length))
             }
+            kind @ (FREED | MOVING) if first >> 6 <= end::WHOLE => {
+                let at = self.advance(window, 1, clock_bytes, away_bytes);
+                Some(self.known_end(window, at, (kind == MOVING, first >> 6 == end::SLOT)))
+            }
             _ => None,
         }
     }
 
-    /// Reads the ticks, which begin in this byte, and the address. Returns where the next field
-    /// begins.
+    /// The end of a block whose site and usable size begin in this byte, or the slot that has them.
+    fn known_end(
+        &self,
+        window: &Window,
+        at: u32,
+        (moving, has_slot): (bool, bool),
+    ) -> (Record, usize) {
+        let known = *self.slot(field(window, at, 1) as u8);
+        let (site, usable, length) = if has_slot {
+            (known.site, known.usable, at + 1)
+        } else {
+            (field(window, at, 4) as u32, field(window, at + 4, 4), at + 8)
+        };
+        (Record::Ended { address: self.address, site, usable, moving }, length as usize)
+    }
+
+    /// Decodes the ticks, which start at byte `at`, and the address. Returns the start of the next
+    /// field.
     #[inline(always)]
     fn advance(&mut self, window: &Window, at: u32, clock_bytes: u32, away_bytes: u32) -> u32 {
         self.ticks = self.ticks.wrapping_add(field(window, at, clock_bytes));
@@ -158,7 +176,7 @@ impl Context {
         Some((Record::Allocated(block), length as usize))
     }
 
-    /// A record of whole fields.
+    /// Decodes a long record, which has whole fields.
     #[cold]
     fn long(&mut self, rest: &[u8]) -> Option<(Record, usize)> {
         let (first, rest) = rest.split_first()?;
@@ -195,6 +213,11 @@ impl Context {
             other::OPENED => (Record::Opened(block()?), 41),
             other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
             other::LABELLED => (Record::Labelled { uid: word(1)?, shape: half(16)? }, 21),
+            other::ENDED => {
+                let (address, usable) = (word(1)?, word(2)?);
+                let (site, moving) = (half(24)?, half(28)? & 1 != 0);
+                (Record::Ended { address, site, usable, moving }, 33)
+            }
             _ => return None,
         };
         self.ticks = ticks;
@@ -203,7 +226,9 @@ impl Context {
                 self.address = block.address;
                 self.note(Context::slot_of(block.site), &block);
             }
-            Record::Freed { address } | Record::Moving { address } => {
+            Record::Freed { address }
+            | Record::Moving { address }
+            | Record::Ended { address, .. } => {
                 self.address = address;
             }
             _ => {}

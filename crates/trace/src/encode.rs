@@ -1,9 +1,9 @@
-//! Events to records.
+//! Encodes events as records.
 
-use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, Slot, other, usual_size};
+use crate::packing::{ALLOCATED, Context, FREED, MOVING, OTHER, Slot, end, other, usual_size};
 use crate::record::{Block, Record};
 
-/// Bytes of the longest record.
+/// The most bytes of a record.
 pub const LONGEST: usize = 41;
 
 /// The writer's side of one extent.
@@ -26,8 +26,8 @@ impl Default for Encoder {
     }
 }
 
-/// Puts the low bytes of a number at a place, and moves on. Eight are written: what is too much is
-/// written over by what follows.
+/// Stores the low `bytes` bytes of a number at `at`, and advances `at`. It always writes eight
+/// bytes; the next field overwrites the excess.
 #[inline(always)]
 fn put(out: &mut [u8; LONGEST], at: &mut usize, value: u64, bytes: u32) {
     if let Some(room) = out.get_mut(*at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
@@ -36,7 +36,7 @@ fn put(out: &mut [u8; LONGEST], at: &mut usize, value: u64, bytes: u32) {
     *at += bytes as usize;
 }
 
-/// Bytes that a number needs, one at least.
+/// Returns the number of bytes that a number needs, at least 1.
 fn bytes_of(value: u64) -> u32 {
     (71 - (value | 1).leading_zeros()) / 8
 }
@@ -46,18 +46,18 @@ fn zigzag(difference: i64) -> u64 {
 }
 
 impl Encoder {
-    /// One that has seen nothing.
+    /// Creates an encoder without history.
     pub const fn new() -> Encoder {
         Encoder(Context::new())
     }
 
-    /// A new extent begins at this moment.
+    /// Starts a new extent at this time.
     pub fn begin(&mut self, ticks: u64) {
         self.0.restart(ticks);
     }
 
-    /// Packs an allocation; the length of the record in bytes. Ticks before the last record's count
-    /// as that one's.
+    /// Encodes an allocation. Returns the length of the record in bytes. Ticks before those of the
+    /// last record count as equal to them.
     #[inline]
     pub fn allocated(&mut self, out: &mut [u8; LONGEST], ticks: u64, block: &Block) -> usize {
         let context = &mut self.0;
@@ -67,7 +67,7 @@ impl Encoder {
         let slot = Context::slot_of(block.site);
         let known = *context.slot(slot);
         let (site, site_bytes) = match known.site == block.site {
-            // No branch: which site comes next is hard to guess.
+            // Without a branch, because the next site is hard to predict.
             true => (u64::from(slot), u32::from(slot != context.last)),
             false if block.site < 1 << 24 => (u64::from(block.site), 3),
             false => (u64::from(block.site), 4),
@@ -97,16 +97,52 @@ impl Encoder {
         at
     }
 
-    /// Packs a free.
+    /// Encodes a free.
     #[inline]
     pub fn freed(&mut self, out: &mut [u8; LONGEST], ticks: u64, address: u64) -> usize {
         self.ended(out, ticks, address, [FREED, other::FREED])
     }
 
-    /// Packs the begin of a reallocation.
+    /// Encodes the start of a reallocation.
     #[inline]
     pub fn moving(&mut self, out: &mut [u8; LONGEST], ticks: u64, address: u64) -> usize {
         self.ended(out, ticks, address, [MOVING, other::MOVING])
+    }
+
+    /// Packs an end that holds the site and the usable size of its block.
+    fn ended_known(
+        &mut self,
+        out: &mut [u8; LONGEST],
+        ticks: u64,
+        (address, site, usable, moving): (u64, u32, u64, bool),
+    ) -> usize {
+        let context = &mut self.0;
+        let ticks = ticks.max(context.ticks);
+        let clock = ticks - context.ticks;
+        let away = distance(context, address);
+        let (clock_bytes, away_bytes) = (bytes_of(clock), bytes_of(away));
+        (context.ticks, context.address) = (ticks, address);
+        let slot = Context::slot_of(site);
+        let known = *context.slot(slot);
+        let is_short = clock_bytes <= 3 && away_bytes <= 4 && address.is_multiple_of(8);
+        if !is_short || usable >> 32 != 0 {
+            return fields(out, other::ENDED, [ticks, address, usable], [site, moving.into()]);
+        }
+        let is_known = known.site == site && known.usable == usable;
+        let code = if is_known { end::SLOT } else { end::WHOLE };
+        let kind = if moving { MOVING } else { FREED };
+        let first = u32::from(kind) | (clock_bytes - 1) << 2 | (away_bytes - 1) << 4;
+        let mut at = 0;
+        put(out, &mut at, u64::from(first | u32::from(code) << 6), 1);
+        put(out, &mut at, clock, clock_bytes);
+        put(out, &mut at, away, away_bytes);
+        if is_known {
+            put(out, &mut at, slot.into(), 1);
+        } else {
+            put(out, &mut at, site.into(), 4);
+            put(out, &mut at, usable, 4);
+        }
+        at
     }
 
     #[inline(always)]
@@ -135,13 +171,16 @@ impl Encoder {
         (1 + clock_bytes + away_bytes) as usize
     }
 
-    /// Packs any record; those of frequent kinds have functions of their own.
+    /// Encodes any record; frequent kinds have their own functions.
     pub fn record(&mut self, out: &mut [u8; LONGEST], ticks: u64, record: &Record) -> usize {
         let now = ticks.max(self.0.ticks);
         match *record {
             Record::Allocated(ref block) => return self.allocated(out, ticks, block),
             Record::Freed { address } => return self.freed(out, ticks, address),
             Record::Moving { address } => return self.moving(out, ticks, address),
+            Record::Ended { address, site, usable, moving } => {
+                return self.ended_known(out, ticks, (address, site, usable, moving));
+            }
             Record::Scope(id) => return fields(out, other::SCOPE, [], [id]),
             Record::Thread(id) => return fields(out, other::THREAD, [], [id]),
             Record::Node(id) => return fields(out, other::NODE, [], [id]),
@@ -163,15 +202,16 @@ impl Encoder {
     }
 }
 
-/// How far an address is from the last one, in units of 8 bytes.
+/// Returns the distance of an address from the previous one, in units of 8 bytes.
 fn distance(context: &Context, address: u64) -> u64 {
     zigzag((address >> 3).wrapping_sub(context.address >> 3).cast_signed())
 }
 
-/// A requested size: its code and its bytes, more than four where it does not fit.
+/// Returns the code of a requested size and its number of bytes, which exceeds four if it does not
+/// fit.
 #[inline(always)]
 fn size(known: &Slot, requested: u64) -> (u32, u32) {
-    // No branches: sizes are hard to guess.
+    // Without branches, because sizes are hard to predict.
     let new = u32::from(requested != known.requested);
     let needed = bytes_of(requested);
     let code = needed.min(3);
@@ -179,7 +219,7 @@ fn size(known: &Slot, requested: u64) -> (u32, u32) {
     (code * new, bytes * new)
 }
 
-/// A usable size: what to store of it, its code, its bytes.
+/// Returns the stored value of a usable size, its code, and its number of bytes.
 fn usable(known: &Slot, block: &Block) -> (u64, u32, u32) {
     let more = block.usable.wrapping_sub(block.requested);
     match more {
@@ -191,14 +231,14 @@ fn usable(known: &Slot, block: &Block) -> (u64, u32, u32) {
     }
 }
 
-/// A block with all its fields.
+/// Encodes a block with whole fields.
 #[cold]
 fn whole(out: &mut [u8; LONGEST], what: u8, ticks: u64, block: &Block) -> usize {
     let Block { address, site, requested, usable, reallocated } = *block;
     fields(out, what, [ticks, address, requested, usable], [site, reallocated.into()])
 }
 
-/// A record of whole fields: words, then half words.
+/// Encodes a record with whole fields: 8-byte words, then 4-byte half words.
 #[cold]
 fn fields<const N: usize, const M: usize>(
     out: &mut [u8; LONGEST],

@@ -1,14 +1,22 @@
-//! What both sides of the packed form share: kinds of records, and what is known after each.
+//! The state that encoder and decoder share: kinds of records, and the context after each.
 
 use crate::record::Block;
 
-/// Kinds, in the low bits of the first byte.
+/// Kinds of records, stored in the low bits of the first byte.
 pub(crate) const ALLOCATED: u8 = 0;
 pub(crate) const FREED: u8 = 1;
 pub(crate) const MOVING: u8 = 2;
 pub(crate) const OTHER: u8 = 3;
 
-/// What a record of kind [`OTHER`] is.
+/// What a record of kind [`FREED`] or [`MOVING`] has of its block, in the highest bits of the first
+/// byte: nothing, the slot of its site with the usable size it has there, or site and usable size.
+pub(crate) mod end {
+    pub(crate) const NOTHING: u8 = 0;
+    pub(crate) const SLOT: u8 = 1;
+    pub(crate) const WHOLE: u8 = 2;
+}
+
+/// Events of records of kind [`OTHER`].
 pub(crate) mod other {
     pub(crate) const ALLOCATED: u8 = 1;
     pub(crate) const FREED: u8 = 2;
@@ -24,9 +32,10 @@ pub(crate) mod other {
     pub(crate) const THREAD: u8 = 12;
     pub(crate) const NODE: u8 = 13;
     pub(crate) const LABELLED: u8 = 14;
+    pub(crate) const ENDED: u8 = 15;
 }
 
-/// Sites that are remembered with the sizes they had last.
+/// The number of sites remembered with their last sizes.
 pub(crate) const SLOTS: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -36,7 +45,7 @@ pub(crate) struct Slot {
     pub(crate) usable: u64,
 }
 
-/// What both sides know after the same records.
+/// The state of both sides after the same records.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) ticks: u64,
@@ -46,7 +55,7 @@ pub(crate) struct Context {
     pub(crate) slots: [Slot; SLOTS],
 }
 
-/// What a slot holds that no site has used.
+/// A slot that no site has used.
 pub(crate) const NO_SITE: Slot = Slot { site: 0, requested: 0, usable: 0 };
 
 impl Context {
@@ -54,13 +63,13 @@ impl Context {
         Context { ticks: 0, address: 0, last: 0, slots: [NO_SITE; SLOTS] }
     }
 
-    /// Begins anew where it is: a new one would need kilobytes of the caller's stack.
+    /// Resets it in place, because a new one would take kilobytes of the caller's stack.
     pub(crate) fn restart(&mut self, ticks: u64) {
         (self.ticks, self.address, self.last) = (ticks, 0, 0);
         self.slots.fill(NO_SITE);
     }
 
-    /// The slot of a site, by the multiplicative hash of Knuth, volume 3, section 6.4.
+    /// Returns the slot of a site, by Knuth's multiplicative hash (volume 3, section 6.4).
     #[inline]
     pub(crate) fn slot_of(site: u32) -> u8 {
         (site.wrapping_mul(0x9e37_79b1) >> 24) as u8
@@ -79,8 +88,8 @@ impl Context {
     }
 }
 
-/// The usable size that glibc gives for a request, on 64 bits: a chunk has a word more, is a
-/// multiple of two words long, and of four at least.
+/// Returns glibc's usable size for a request on 64 bits: a chunk has one more word, is a multiple
+/// of two words, and has at least four.
 #[inline]
 pub(crate) fn usual_size(requested: u64) -> u64 {
     (requested.wrapping_add(23) & !15).max(32).wrapping_sub(8)

@@ -1,20 +1,31 @@
-//! What a trace records.
+//! The events in a trace.
 
-/// What happened. Ids are those of the profile.
+/// An event. Ids are those of the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// A block was allocated; told after the allocator gave it.
+    /// A block was allocated; recorded after the allocator returned it.
     Allocated(Block),
     /// A block is about to be freed.
     Freed {
-        /// Where it begins.
+        /// The address of the block.
         address: u64,
     },
-    /// A block is about to be reallocated: what comes of it is the next of `Allocated`,
-    /// `StillThere` and `Released` in the lane. If none of them comes the program ended meanwhile.
+    /// A block is about to be reallocated. Its result is the next `Allocated`, `StillThere` or
+    /// `Released` of the lane; if there is none, the program ended meanwhile.
     Moving {
+        /// The address of the block.
+        address: u64,
+    },
+    /// The same as `Freed`, or as `Moving`, with what the allocation of the block held.
+    Ended {
         /// Where it begins.
         address: u64,
+        /// The site that it counts for.
+        site: u32,
+        /// Bytes given.
+        usable: u64,
+        /// Whether it is about to be reallocated.
+        moving: bool,
     },
     /// The reallocation failed.
     StillThere,
@@ -22,54 +33,54 @@ pub enum Record {
     Released,
     /// An allocation failed.
     Failed {
-        /// What it would have counted for.
+        /// The site that the allocation would have counted for.
         site: u32,
     },
-    /// A block goes to another site, by getting a name.
+    /// A block moves to another site, because it got a label.
     Relabelled(Block),
-    /// A block goes back to the site that it was allocated at.
+    /// A block moves back to the site at which it was allocated.
     Unlabelled {
-        /// Where it begins.
+        /// The address of the block.
         address: u64,
         /// That site.
         site: u32,
     },
-    /// Memory that is no block of the allocator's is known from here on: a pool's block, something
-    /// with a name.
+    /// Memory that is no block of the allocator exists from here on: a pool's block, or labelled
+    /// memory.
     Opened(Block),
-    /// The next of `Relabelled` and `Opened` in the lane is by a label with this number.
+    /// The next `Relabelled` or `Opened` of the lane comes from the labelling with this number.
     Labelled {
         /// The number of the labelling.
         uid: u64,
-        /// Its shape; 0 for none.
+        /// The id of its shape; 0 if it has none.
         shape: u32,
     },
-    /// It is no longer.
+    /// Such memory no longer exists.
     Closed {
-        /// Where it begins.
+        /// The address of the memory.
         address: u64,
-        /// Its site: memory of several sites may begin there.
+        /// Its site; memory of several sites may start at one address.
         site: u32,
     },
-    /// The scope that the thread is in from here on.
+    /// The scope of the thread from here on.
     Scope(u32),
-    /// The thread that has the lane from here on.
+    /// The thread that uses the lane from here on.
     Thread(u32),
-    /// The node of the stack of frees from here on.
+    /// The stack node of frees from here on.
     Node(u32),
 }
 
-/// Memory that a site counts.
+/// Memory that is counted for a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Block {
-    /// Where it begins.
+    /// The address of the memory.
     pub address: u64,
     /// Its site.
     pub site: u32,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
-    /// Whether by a reallocation.
+    /// Whether a reallocation returned it.
     pub reallocated: bool,
 }

@@ -1,4 +1,4 @@
-//! Records go there and back, whatever they are; and whatever bytes there are, nothing panics.
+//! Any record survives a round trip, and no input bytes cause a panic.
 
 use heaptide_trace::{Block, Decoder, Encoder, LONGEST, Record};
 use proptest::prelude::*;
@@ -34,6 +34,9 @@ fn record() -> impl Strategy<Value = Record> {
         8 => block().prop_map(Record::Allocated),
         8 => address().prop_map(|address| Record::Freed { address }),
         2 => address().prop_map(|address| Record::Moving { address }),
+        4 => (address(), site(), size(), any::<bool>()).prop_map(|(address, site, usable, moving)| {
+            Record::Ended { address, site, usable, moving }
+        }),
         1 => Just(Record::StillThere),
         1 => Just(Record::Released),
         1 => site().prop_map(|site| Record::Failed { site }),
@@ -58,7 +61,7 @@ fn has_time(record: &Record) -> bool {
 
 proptest! {
     #[test]
-    fn there_and_back(records in prop::collection::vec((later(), record()), 0..400)) {
+    fn records_survive_a_round_trip(records in prop::collection::vec((later(), record()), 0..400)) {
         let (mut encoder, mut bytes, mut now) = (Encoder::new(), Vec::new(), 5);
         encoder.begin(now);
         let mut expected = Vec::new();
@@ -79,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn decoding_any_bytes_ends(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let mut decoder = Decoder::new(0, &bytes);
         let mut records = 0;
         while let Some(record) = decoder.next() {
@@ -91,9 +94,9 @@ proptest! {
         }
     }
 
-    /// A clock that goes back counts as standing still.
+    /// A clock that runs backwards counts as stopped.
     #[test]
-    fn time_never_goes_back(ticks in prop::collection::vec(any::<u32>(), 1..50)) {
+    fn time_never_decreases(ticks in prop::collection::vec(any::<u32>(), 1..50)) {
         let (mut encoder, mut bytes) = (Encoder::new(), Vec::new());
         encoder.begin(0);
         for &ticks in &ticks {
@@ -109,9 +112,9 @@ proptest! {
     }
 }
 
-/// The usual records are as short as the crate says.
+/// Frequent records are as short as the crate's documentation states.
 #[test]
-fn usual_records_are_short() {
+fn frequent_records_are_short() {
     let mut encoder = Encoder::new();
     encoder.begin(0);
     let mut room = [0; LONGEST];

@@ -1,10 +1,10 @@
-//! Rules by pc: an open-addressing table that only ever gains entries, shared by all threads
-//! without a lock.
+//! A cache of rules by pc: an insert-only table with open addressing, shared by all threads without
+//! a lock.
 
 use crate::Rule;
 use crate::atomic::{AtomicU64, Ordering};
 
-/// One entry: free while `key` is 0; its rule is known once `rule` is not 0.
+/// One entry. It is free while `key` is 0; its rule is valid once `rule` is not 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
@@ -18,21 +18,23 @@ impl Default for Slot {
     }
 }
 
-/// Slots tried before a pc counts as absent, or as not insertable.
+/// Slots to probe before a pc counts as absent, or as not insertable.
 const PROBES: usize = 32;
 
-/// What came of an insertion.
+/// The result of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
-    /// In a slot that was free.
+    /// Inserted into a free slot.
     New,
-    /// In the slot the pc had already.
+    /// Replaced the rule in the slot of this pc.
     Again,
-    /// Not at all: the neighbourhood is full. The caller goes on without, or with a larger table.
+    /// Not inserted, because the probed slots are full. The caller continues without it, or with a
+    /// larger table.
     Full,
 }
 
-/// The rule kept for `pc`. `slots` has a power-of-two length; all-zero memory is an empty table.
+/// Returns the cached rule for `pc`. `slots` has a power-of-two length; all-zero memory is an empty
+/// table.
 #[inline(always)]
 pub fn get(slots: &[Slot], pc: u64) -> Option<Rule> {
     let mask = slots.len().wrapping_sub(1);
@@ -58,7 +60,7 @@ fn get_beyond(slots: &[Slot], pc: u64, first: usize) -> Option<Rule> {
     None
 }
 
-/// Keeps `rule` for `pc`; a later rule for the same pc replaces it.
+/// Caches `rule` for `pc`, replacing an earlier rule for it.
 pub fn insert(slots: &[Slot], pc: u64, rule: Rule) -> Inserted {
     let mask = slots.len().wrapping_sub(1);
     let mut i = start(pc);
@@ -79,8 +81,8 @@ pub fn insert(slots: &[Slot], pc: u64, rule: Rule) -> Inserted {
     Inserted::Full
 }
 
-/// Forgets the rules of all pcs in `start..end`, whose code was unloaded; the pcs stay and can get
-/// new rules.
+/// Removes the rules of all pcs in `start..end`, whose code was unloaded. The pcs keep their slots
+/// and can get new rules.
 pub fn forget(slots: &[Slot], start: u64, end: u64) {
     for slot in slots {
         if (start..end).contains(&slot.key.load(Ordering::Relaxed)) {
@@ -89,7 +91,7 @@ pub fn forget(slots: &[Slot], start: u64, end: u64) {
     }
 }
 
-/// Copies all known rules into a larger table; returns how many there are.
+/// Copies all rules into a larger table. Returns their number.
 pub fn copy(from: &[Slot], to: &[Slot]) -> usize {
     let known = from.iter().filter_map(|slot| {
         let rule = Rule::from_bits(slot.rule.load(Ordering::Acquire))?;
@@ -98,8 +100,8 @@ pub fn copy(from: &[Slot], to: &[Slot]) -> usize {
     known.filter(|&done| done == Inserted::New).count()
 }
 
-/// Fibonacci hashing: return addresses differ in their low and middle bits. The high ones are those
-/// of a module, and of the flags that callers add.
+/// Fibonacci hashing: return addresses differ in their low and middle bits. The high bits hold the
+/// module, and flags of callers.
 #[inline(always)]
 fn start(pc: u64) -> usize {
     ((pc as u32).wrapping_mul(0x9e37_79b1) >> 8) as usize
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_inserted_and_nothing_else() {
+    fn only_inserted_rules_are_found() {
         let slots = table(1024);
         for pc in 0..400u64 {
             assert_eq!(insert(&slots, 0x40_1000 + 5 * pc, rule(pc as i32 * 8)), Inserted::New);
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_and_a_larger_one_takes_all() {
+    fn a_full_table_rejects_and_a_larger_one_accepts_all() {
         let slots = table(16);
         let taken = (1..=64u64).filter(|&pc| insert(&slots, pc, rule(8)) == Inserted::New).count();
         assert_eq!(taken, 16);
@@ -161,10 +163,10 @@ mod models {
     use loom::sync::Arc;
     use std::vec::Vec;
 
-    /// Two threads insert the same pc and one looks it up: it sees the rule whole or not at all,
+    /// Two threads insert the same pc while a third looks it up: it gets the whole rule or none,
     /// and the pc takes one slot.
     #[test]
-    fn a_rule_is_seen_whole_or_not_at_all() {
+    fn a_rule_is_visible_completely_or_not_at_all() {
         loom::model(|| {
             let rule = Rule::new(Step::Frame(Cfa::Sp(24), Bp::Same, Ra::AtCfa(-8)), 3);
             let slots: Arc<Vec<Slot>> = Arc::new((0..2).map(|_| Slot::default()).collect());

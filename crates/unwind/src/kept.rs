@@ -1,29 +1,31 @@
 //! The stack that a thread had last, and its proof: the stack words that make it the current one.
 //!
-//! The proof of a frame is what the step into it read: its return address; rbp, where a frame
-//! further out needs it and a word of the stack has it; and the word that a deref rule reads. All
-//! frames' words lie in one sequence, 4 bytes for where a word is and 8 for what it was, so that
-//! proving a stack is reading two arrays and the stack ([`crate::stack`] has the argument).
+//! The proof of a frame consists of the words that the step into it read: its return address; rbp,
+//! if a frame further out needs it and it is stored on the stack; and the word that a deref rule
+//! reads. The words of all frames form one sequence, with 4 bytes for the location of a word and 8
+//! for its value, so that proving a stack means comparing two arrays with the stack
+//! ([`crate::stack`] contains the argument).
 
-/// Words that are compared at once.
+/// The number of words compared at once.
 pub(crate) const AT_ONCE: usize = 8;
-/// Words before the first frame's: its return address some times more, so that any number of words
-/// can be compared so many at once.
+/// Words before those of the first frame: copies of its return address, so that any number of words
+/// can be compared in full groups.
 const PADDING: usize = AT_ONCE - 1;
 
-/// Words of a proof for so many frames: a frame has up to three.
+/// Returns the length of a proof for this many frames: a frame has up to three words.
 pub const fn words_of(frames: usize) -> usize {
     PADDING + 3 * frames
 }
 
-/// In [`Frame::flags`]: a rule further out reads the rbp that the frame has.
+/// In [`Frame::flags`]: a rule further out reads this frame's rbp.
 pub(crate) const NEEDS_BP: u32 = 1;
-/// The proof has the word that a deref rule read; with the addend in the upper half.
+/// The proof includes the word that a deref rule read. The upper half of the flags holds its
+/// addend.
 pub(crate) const DEREF: u32 = 2;
-/// The proof has the word that rbp was read from.
+/// The proof includes the word from which rbp was read.
 pub(crate) const PROVES_BP: u32 = 4;
 
-/// The low bits of a key hold the address.
+/// The low bits of a key, which hold the address.
 pub(crate) const ADDRESS: u64 = (1 << 48) - 1;
 
 /// The registers at the entry of the allocation function, as if it had just returned.
@@ -38,27 +40,27 @@ pub struct Registers {
     pub bp: u64,
 }
 
-/// A frame that is kept: its state, and its node.
+/// A kept frame: its state, and its node.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Frame {
-    /// Stack pointer when control returns into the frame.
+    /// The stack pointer when control returns into the frame.
     pub(crate) sp: u64,
-    /// Return address, module index above it.
+    /// The return address, with the module index in the upper bits.
     pub(crate) key: u64,
-    /// rbp when control returns into the frame; true only where `NEEDS_BP`.
+    /// rbp when control returns into the frame; valid only with `NEEDS_BP`.
     pub(crate) bp: u64,
     pub(crate) node: u32,
     /// The index of its first word in the proof.
     pub(crate) start: u32,
-    /// The slot that its rbp was read from, whether or not that is to be proven; 0: it came through
-    /// the callee unchanged.
+    /// The slot from which its rbp was read, whether or not the proof includes it; 0 if the callee
+    /// left rbp unchanged.
     pub(crate) bp_slot: u32,
     pub(crate) flags: u32,
 }
 
 impl Frame {
-    /// Whether this is the state of the frame. `pc` may have bits above the address.
+    /// Returns whether this is the state of the frame. `pc` may have bits above the address.
     #[inline(always)]
     pub(crate) fn is(&self, sp: u64, pc: u64, bp: u64) -> bool {
         self.sp == sp && (self.key ^ pc) << 16 == 0 && (self.flags & NEEDS_BP == 0 || self.bp == bp)
@@ -66,7 +68,8 @@ impl Frame {
 }
 
 impl Frame {
-    /// Whether the state in which a remembered frame was reached is this kept frame's.
+    /// Returns whether the state in which a remembered frame was reached equals that of this kept
+    /// frame.
     #[inline(always)]
     pub(crate) fn is_met_by(&self, met: &Frame) -> bool {
         let needs = self.flags & NEEDS_BP != 0;
@@ -76,62 +79,63 @@ impl Frame {
     }
 }
 
-/// What of a kept stack is not in its arrays. Zero is: nothing is kept.
+/// The part of a kept stack outside of its arrays. If all zero, nothing is kept.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Extent {
-    /// Frames that are kept.
+    /// The number of kept frames.
     pub depth: usize,
-    /// With this many frames or fewer nothing can be reused: of a stack that was cut, they do not
-    /// tell how a stack of that depth would be cut.
+    /// With at most this many frames left, nothing can be reused: for a truncated stack, they do
+    /// not determine how a stack of that depth is truncated.
     pub(crate) least: usize,
-    /// Outer frames that are not kept, for the stack is deeper than there is room. A stack of D
-    /// frames in room for R is cut by the least multiple of R/2 that makes it fit, so how it is cut
-    /// depends on it alone.
+    /// The number of outer frames that are not kept because the stack exceeds the space. A stack of
+    /// D frames is truncated by the smallest multiple of R/2 with which it fits into R frames, so
+    /// the truncation depends only on the stack.
     pub(crate) cut: usize,
-    /// The address that slots count from, in words of 8 bytes.
+    /// The address that slots are relative to, in words of 8 bytes.
     pub(crate) origin: u64,
 }
 
 impl Extent {
-    /// Nothing is kept: rules or the stack's memory changed.
+    /// Discards the kept stack, because rules or the stack's memory changed.
     pub fn forget(&mut self) {
         *self = Extent::default();
     }
 }
 
-/// What slots reach, in words: as far below the outermost frame as above it.
+/// The range of slots, in words: half below the outermost frame, half above.
 pub(crate) const REACH_WORDS: u64 = 1 << 31;
 
 /// The kept stack of one thread: frames from the outermost to the innermost.
 #[derive(Debug)]
 pub struct Kept<'a> {
-    /// As many as there is room for, and one place more.
+    /// The maximal number of frames, plus one spare element.
     pub frames: &'a mut [Frame],
-    /// Where the words of the proof are: [`words_of`] the frames. Those of the innermost frame are
-    /// not part of the proof, for the registers have its state.
+    /// The locations of the proof's words, [`words_of`] the frames. The words of the innermost
+    /// frame are not part of the proof, because its state is in the registers.
     pub slots: &'a mut [u32],
-    /// What they were.
+    /// The values of these words.
     pub words: &'a mut [u64],
-    /// How much of them is kept.
+    /// The used part of the arrays.
     pub extent: Extent,
 }
 
-/// What a look at the kept stack found.
+/// The result of comparing the kept stack with the current one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Same {
-    /// It is the current stack, whose node this is.
+    /// They are equal; this is the node.
     Node(u32),
-    /// The innermost frame is the current one, but one of so many words of the proof has changed.
+    /// The innermost frame is the same, but one of the first words of the proof, this many, has
+    /// changed.
     Changed(u32),
-    /// The innermost frame is another.
+    /// The innermost frame is different.
     No,
 }
 
 impl Kept<'_> {
     /// The common case of [`crate::stack::Stack::capture`] in few instructions: the same caller at
-    /// the same place, and nothing below it changed. `word` reads a stack word that was read
-    /// before.
+    /// the same stack pointer, with everything below it unchanged. `word` reads a stack word that
+    /// was read before.
     #[inline(always)]
     pub fn same(&self, at: Registers, word: impl Fn(u64) -> u64) -> Same {
         let depth = self.extent.depth;
@@ -146,8 +150,8 @@ impl Kept<'_> {
         }
     }
 
-    /// Whether any of the proof's first `count` words has changed: then how many of them may have,
-    /// for the others have not.
+    /// Compares the proof's first `count` words. If one has changed, returns an upper bound of the
+    /// number of words up to the last changed one; the others are unchanged.
     #[inline(always)]
     pub(crate) fn changed(&self, count: u32, word: &impl Fn(u64) -> u64) -> Option<u32> {
         let origin = self.extent.origin;
@@ -156,7 +160,7 @@ impl Kept<'_> {
         else {
             return Some(count);
         };
-        // What is left over is padding.
+        // The remainder is padding.
         let (left, mut slots) = slots.as_rchunks::<AT_ONCE>();
         let (_, mut words) = words.as_rchunks::<AT_ONCE>();
         while let ([outer_slots @ .., slot], [outer_words @ .., was]) = (slots, words) {
@@ -168,20 +172,21 @@ impl Kept<'_> {
         None
     }
 
-    /// The node of the innermost frame that is kept.
+    /// Returns the node of the innermost kept frame.
     pub fn innermost(&self) -> Option<u32> {
         let last = self.extent.depth.checked_sub(1)?;
         self.frames.get(last).map(|frame| frame.node)
     }
 
-    /// The node of the frame that an address of its stack belongs to; none if it is in none.
+    /// Returns the node of the frame whose stack memory contains an address; `None` if there is
+    /// none.
     pub fn node_around(&self, address: u64) -> Option<u32> {
         let frames = self.frames.get(..self.extent.depth)?;
         let inner = frames.partition_point(|frame| frame.sp > address);
         frames.get(inner).filter(|frame| frame.key & ADDRESS != 0).map(|frame| frame.node)
     }
 
-    /// The nodes of frames whose return address is in this range.
+    /// Returns the nodes of frames whose return address is in this range.
     pub fn nodes_in(&self, code: core::ops::Range<u64>) -> impl Iterator<Item = u32> {
         let frames = self.frames.get(..self.extent.depth).unwrap_or_default();
         frames
@@ -190,7 +195,8 @@ impl Kept<'_> {
             .map(|frame| frame.node)
     }
 
-    /// The index of the last of the proof's first `count` words that has changed; 0 if none has.
+    /// Returns the index of the last changed word among the proof's first `count`; 0 if none has
+    /// changed.
     pub(crate) fn last_changed(&self, count: u32, word: &impl Fn(u64) -> u64) -> usize {
         let is_changed = |index: &usize| match (self.slots.get(*index), self.words.get(*index)) {
             (Some(&slot), Some(&was)) => word(address(self.extent.origin, slot)) != was,
@@ -199,25 +205,25 @@ impl Kept<'_> {
         (0..count as usize).rev().find(is_changed).unwrap_or(0)
     }
 
-    /// The index of the frame, among the first `count`, whose proof has this word.
+    /// Returns the index of the frame, among the first `count`, whose proof includes this word.
     pub(crate) fn frame_of(&self, index: usize, count: usize) -> usize {
         let frames = self.frames.get(..count).unwrap_or_default();
         frames.partition_point(|frame| frame.start as usize <= index).saturating_sub(1)
     }
 
-    /// The address of a slot, which is 0 for no slot.
+    /// Returns the address of a slot; 0 for no slot.
     pub(crate) fn address(&self, slot: u32) -> u64 {
         if slot == 0 { 0 } else { address(self.extent.origin, slot) }
     }
 
-    /// Begins the proof of a stack with this outermost frame, whose return address is `word`, at
-    /// `ra`; returns where its words go.
+    /// Starts the proof of a stack with this outermost frame, whose return address is `word`, at
+    /// `ra`. Returns the index for its words.
     pub(crate) fn begin(&mut self, sp: u64, ra: u64, word: u64) -> usize {
         self.extent.origin = sp.wrapping_sub(REACH_WORDS * 8);
         self.pad(ra, word)
     }
 
-    /// Writes the words before the first frame's.
+    /// Writes the padding before the first frame's words.
     pub(crate) fn pad(&mut self, ra: u64, word: u64) -> usize {
         let slot = slot_of(self.extent.origin, ra);
         for (to, was) in self.slots.iter_mut().zip(self.words.iter_mut()).take(PADDING) {
@@ -227,7 +233,7 @@ impl Kept<'_> {
     }
 }
 
-/// Whether these words are what they were.
+/// Returns whether these words have their kept values.
 #[inline(always)]
 pub(crate) fn all_equal(
     slots: &[u32; AT_ONCE],
@@ -245,7 +251,7 @@ fn address(origin: u64, slot: u32) -> u64 {
     origin.wrapping_add(slot as u64 * 8)
 }
 
-/// The slot of a word, which is in reach.
+/// Returns the slot of a word, which must be in range.
 #[inline(always)]
 pub(crate) fn slot_of(origin: u64, address: u64) -> u32 {
     (address.wrapping_sub(origin) / 8) as u32
@@ -260,7 +266,7 @@ mod tests {
 
     const TOP: u64 = 0x7fff_0000_0000;
 
-    /// A kept stack of so many frames, each 32 bytes, and the words of the stack below `TOP`.
+    /// Builds a kept stack of `frames` frames of 32 bytes, and the words of the stack below `TOP`.
     fn stack(frames: usize) -> (Kept<'static>, Vec<u64>) {
         let words = words_of(frames);
         let mut kept = Kept {
@@ -286,12 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_changed_word_is_found_whatever_the_number_of_words() {
+    fn the_innermost_changed_word_is_found_for_any_number_of_words() {
         for frames in 1..40 {
             let (kept, mut memory) = stack(frames);
             let count = kept.frames[frames - 1].start;
             assert_eq!(kept.changed(count, &read(&memory)), None, "{frames} frames");
-            // The innermost frame's own word is not looked at.
+            // The innermost frame's own word is not compared.
             memory[frames - 1] = 0;
             assert_eq!(kept.changed(count, &read(&memory)), None, "{frames} frames");
             for changed in 0..frames - 1 {

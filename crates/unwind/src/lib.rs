@@ -1,15 +1,15 @@
-//! Registers and stack words to frames, for a recorder that lives in the program it unwinds.
+//! Unwinds the stack, from registers and stack words to frames, for a recorder in the same process.
 //!
-//! - [`table`] turns one row of an unwind table into a packed [`Rule`];
-//! - [`cache`] keeps rules by pc, insert-only, for all threads;
-//! - [`kept`] has the stack that a thread had last, and what proves that it still has it;
-//! - [`stack`] steps by rules and reuses what the kept stack has in common with this one;
-//! - [`memo`] recognises inner ends of stacks that were seen some time ago;
+//! - [`table`] converts one row of an unwind table to a packed [`Rule`];
+//! - [`cache`] is an insert-only table of rules by pc, for all threads;
+//! - [`kept`] holds the last stack of a thread, and the words that prove that it is still current;
+//! - [`stack`] steps by rules, and reuses the part of the kept stack that is unchanged;
+//! - [`memo`] recognises inner ends of stacks that were seen earlier;
 //! - [`python`] has the offsets of interpreter frames, and decodes line tables;
-//! - [`tree`] interns stacks as paths of an insert-only tree shared by all threads.
+//! - [`tree`] interns stacks as paths of an insert-only tree, shared by all threads.
 //!
-//! Nothing here allocates, locks, or touches memory itself: the caller reads stack words
-//! ([`stack::Machine`]) and lends the tables. x86-64 and aarch64 ([`arch`]).
+//! Nothing here allocates, locks, or accesses memory itself: the caller reads stack words
+//! ([`stack::Machine`]) and provides the tables. Supports x86-64 and aarch64 ([`arch`]).
 
 #![no_std]
 #![forbid(unsafe_code)]

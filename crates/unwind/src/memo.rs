@@ -1,61 +1,60 @@
-//! Inner ends of stacks that were seen before, to be recognised without unwinding.
+//! A memo of inner ends of stacks, which are recognised without unwinding.
 //!
-//! A program allocates from few places, and from each again and again at the same depth: then the
-//! innermost frames, from the allocation to a frame that is kept anyway, are the same as some time
-//! ago, though not as last time. They are remembered by stack pointer and caller, and proven by the
+//! A program allocates from few places, repeatedly and at the same depth. Then the innermost
+//! frames, from the allocation to a frame that is kept anyway, often equal those of an earlier
+//! capture, though not the last one. They are stored by stack pointer and caller, and proven by the
 //! same induction as kept frames ([`crate::stack`]): the state at the top is equal, and every word
-//! that the states below depend on is what it was, down to the state of a kept frame, from where
-//! the kept frames' words continue.
+//! that the following states depend on is unchanged, down to the state of a kept frame, where the
+//! kept frames' words continue.
 
 use crate::kept::{AT_ONCE, Frame, Kept, NEEDS_BP, Registers, all_equal};
 
-/// Frames that are remembered above the kept one.
+/// The most frames stored above the kept one.
 const CHAIN: usize = 7;
-/// Words that prove them.
+/// The number of words that prove them.
 const PROOF: usize = 2 * AT_ONCE;
 
-/// One remembered end. Zero is empty.
+/// One stored inner end. All zeros is empty.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Memo {
     top: Registers,
-    /// Of rules and stack memory; another one and nothing remembered holds.
+    /// The generation of rules and stack memory; a memo of another generation is invalid.
     generation: u32,
-    /// Frames above the kept one.
+    /// The number of frames above the kept one.
     length: u32,
-    /// Index of the kept frame.
+    /// The index of the kept frame.
     junction: u32,
-    /// Whether the frames need the rbp of the top.
+    /// Whether the frames depend on rbp at the top.
     needs_bp: bool,
     /// Whether there are more than [`AT_ONCE`] words.
     is_long: bool,
     /// The node of the innermost frame.
     node: u32,
-    /// What slots count from.
+    /// The address that slots are relative to.
     origin: u64,
-    /// The kept frame, as it was reached.
+    /// The kept frame, in the state in which it was reached.
     met: Frame,
-    /// The words of the frames from the kept one to the innermost but one, the first of them some
-    /// times more.
+    /// The words of the frames from the kept one to the innermost but one, padded with copies of
+    /// the first.
     slots: [u32; PROOF],
     words: [u64; PROOF],
-    /// Keys of the frames above, outermost first.
+    /// Keys of the frames above the kept one, outermost first.
     keys: [u64; CHAIN],
 }
 
-/// What a look at a memo found.
+/// The result of a lookup in a memo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recalled {
-    /// The stack is this node's.
+    /// The node of the whole stack.
     Node(u32),
-    /// Its inner end is the remembered one, its outer one another, whose node this is
-    /// ([`Memo::rename`]).
+    /// The inner end matches, but is now below this other node ([`Memo::rename`]).
     Below(u32),
-    /// The inner end is another.
+    /// The inner end does not match.
     No,
 }
 
-/// The place of a state in a table of `length` memos, a power of two.
+/// Returns the index of a state in a table of `length` memos, a power of two.
 #[inline(always)]
 pub fn place(at: Registers, length: usize) -> usize {
     let mixed = (at.pc ^ at.sp << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -63,8 +62,8 @@ pub fn place(at: Registers, length: usize) -> usize {
 }
 
 impl Memo {
-    /// Whether the inner end of the current stack is this one, and the rest is kept. Then the kept
-    /// stack ends at the frame where they meet.
+    /// Checks whether the inner end of the current stack matches, and the rest is kept. If so,
+    /// truncates the kept stack to the frame where they meet.
     #[inline(always)]
     pub fn recall(
         &mut self,
@@ -78,7 +77,7 @@ impl Memo {
         })
     }
 
-    /// The node of the frame where the inner end meets the kept stack, if it does.
+    /// Returns the node of the kept frame at which the inner end starts, if it matches.
     #[inline(always)]
     fn junction_of(
         &self,
@@ -93,7 +92,7 @@ impl Memo {
             && self.origin == kept.extent.origin
             && (!self.needs_bp || self.top.bp == at.bp);
         let junction = self.junction as usize;
-        // Of a stack that was cut, too few frames do not tell how this one is cut.
+        // For a truncated stack, too few frames do not determine how this one is truncated.
         if !is_top || junction >= kept.extent.depth || kept.extent.cut != 0 {
             return None;
         }
@@ -111,12 +110,12 @@ impl Memo {
         Some(node)
     }
 
-    /// Remembers the innermost `new` frames that are kept, which stand on the one before them: from
-    /// the second time on that the same state asks, for most states of a program with ever-changing
-    /// stacks never come again.
+    /// Stores the innermost `new` kept frames, which are above a kept frame. It does so only when a
+    /// state is seen for the second time, because most states of a program with ever-changing
+    /// stacks never recur.
     pub fn remember(&mut self, kept: &Kept<'_>, new: usize, at: Registers, generation: u32) {
         if self.top.sp != at.sp || self.top.pc != at.pc {
-            // Nothing to recall yet: 0 is no generation.
+            // Stores only the state: generation 0 matches nothing.
             (self.top, self.generation) = (at, 0);
             return;
         }
@@ -154,7 +153,8 @@ impl Memo {
         Some(())
     }
 
-    /// The node of the inner end below another node. `child` gives the child of a node.
+    /// Moves the inner end below another node, and returns its innermost node. `child` returns the
+    /// child of a node.
     pub fn rename(&mut self, outer: u32, mut child: impl FnMut(u32, u64) -> u32) -> u32 {
         self.met.node = outer;
         let keys = self.keys.iter().take(self.length as usize);

@@ -1,15 +1,15 @@
-//! Where CPython keeps its frames, and which line an instruction is of: data about the versions
-//! 3.8 to 3.14, and the formats of their line tables.
+//! Offsets of CPython's frames and related objects in versions 3.8 to 3.14, and decoding of their
+//! line tables.
 //!
-//! Offsets are those of the headers of each version. From 3.13 on the interpreter itself holds them
-//! ([`DEBUG_OFFSETS`]), and [`Layout::from_debug_offsets`] takes them from there.
+//! Offsets are from the headers of each version. From 3.13 on, the interpreter itself contains them
+//! ([`DEBUG_OFFSETS`]), and [`Layout::from_debug_offsets`] reads them.
 
 /// Offsets in bytes within the objects of one version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The version 3.`minor`.
     pub minor: u8,
-    /// How the innermost frame is found in the thread state.
+    /// The location of the innermost frame, starting from the thread state.
     pub innermost: Innermost,
     /// In a frame: its caller.
     pub caller: u16,
@@ -17,7 +17,7 @@ pub struct Layout {
     pub code: u16,
     /// In a frame: the instruction that it executes.
     pub instruction: Instruction,
-    /// Which frames the interpreter's loop was entered with.
+    /// The frames with which the interpreter's loop was entered.
     pub entry: Entry,
     /// In a code object: its file, a str.
     pub code_file: u16,
@@ -29,17 +29,17 @@ pub struct Layout {
     pub code_first_line: u16,
     /// Format of the line table.
     pub lines: Lines,
-    /// Bytes of a code object, as its type states them.
+    /// Bytes of a code object, according to its type.
     pub code_bytes: u16,
-    /// Bytes of a frame, if it is an object; else 0.
+    /// Bytes of a frame if it is an object; else 0.
     pub frame_bytes: u16,
-    /// In a str object: its text, if it is ASCII.
+    /// In a str object: its text, if that is ASCII.
     pub ascii: u16,
-    /// In a str object: its text, if it is not.
+    /// In a str object: its text, if that is not ASCII.
     pub other: u16,
 }
 
-/// Where the innermost frame of a thread is.
+/// The location of a thread's innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Innermost {
     /// At this offset of the thread state.
@@ -53,25 +53,26 @@ pub enum Innermost {
     },
 }
 
-/// How a frame refers to its instruction.
+/// How a frame refers to its current instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
-    /// Its number at this offset, a C int, in units of so many bytes.
+    /// Its number at this offset, a C int, in units of this many bytes.
     Number(u16, u8),
-    /// Its address at the first offset; the second is that of the instructions in a code object.
+    /// Its address at the first offset. The second is the offset of the instructions in a code
+    /// object.
     Address(u16, u16),
 }
 
-/// How frames tell with which of them the interpreter's loop was entered. Where a structure of the
-/// C stack belongs to the entry, its address is in the native frame of the loop.
+/// Identifies the frames with which the interpreter's loop was entered. If an entry has a structure
+/// on the C stack, the address of the structure is within the loop's native frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// With each.
+    /// Every frame enters the loop.
     All,
-    /// With each, which has an element of the chain at this offset of the thread state; the next
-    /// outer one is at the other.
+    /// Every frame enters the loop, and has an element of the chain at the first offset of the
+    /// thread state. The second offset leads to the next outer element.
     AllChained(u16, u16),
-    /// With those whose byte at this offset is not 0; each has an element of the chain.
+    /// Frames whose byte at this offset is not 0; each has an element of the chain.
     Flagged {
         /// In a frame: the byte.
         flag: u16,
@@ -80,7 +81,7 @@ pub enum Entry {
         /// In an element: the next outer one.
         outer: u16,
     },
-    /// With those whose caller is a frame on the C stack, which has 3 at this offset.
+    /// Frames whose caller is a frame on the C stack, which has 3 at this offset.
     Shim(u16),
 }
 
@@ -95,12 +96,12 @@ pub enum Lines {
     Locations,
 }
 
-/// [`Entry::Shim`]: the value of `owner` in a frame on the C stack, and the least in all that are
-/// of no Python code.
+/// [`Entry::Shim`]: the value of `owner` in a frame on the C stack. Frames without Python code have
+/// this or a larger value.
 pub const ON_C_STACK: u8 = 3;
 
-/// Bits of a reference to an object that are no part of its address: from 3.14 on that to a frame's
-/// code object has them.
+/// Tag bits of object references, which are not part of the address. From 3.14 on, the reference
+/// from a frame to its code object has them.
 pub const REFERENCE_BITS: u64 = 3;
 
 const V38: Layout = Layout {
@@ -180,10 +181,11 @@ const V314: Layout = Layout {
 
 const LAYOUTS: [Layout; 7] = [V38, Layout { minor: 9, ..V38 }, V310, V311, V312, V313, V314];
 
-/// The words at the begin of `_PyRuntime` from 3.13 on that [`Layout::from_debug_offsets`] reads.
+/// The number of words at the start of `_PyRuntime`, from 3.13 on, that
+/// [`Layout::from_debug_offsets`] reads.
 pub const DEBUG_OFFSETS: usize = 81;
 
-/// Where `_PyRuntime` holds offsets, in bytes from its begin: `struct _Py_DebugOffsets`.
+/// Locations of offsets in `_PyRuntime` (`struct _Py_DebugOffsets`), in bytes from its start.
 struct DebugOffsets {
     version: Layout,
     current_frame: usize,
@@ -197,8 +199,8 @@ struct DebugOffsets {
     first_line: usize,
     bytecode: usize,
     ascii_size: usize,
-    /// Offsets in objects, and what they are in builds that are known: type, length and bytes of a
-    /// bytes object, state and length of a str object.
+    /// Offsets in objects, with their values in supported builds: type, length and bytes of a bytes
+    /// object, state and length of a str object.
     objects: [(usize, u16); 5],
 }
 
@@ -236,14 +238,14 @@ const DEBUG_OFFSETS_OF: [DebugOffsets; 2] = [
 ];
 
 impl Layout {
-    /// The layout of 3.`minor`; none of a version that is not known.
+    /// Returns the layout of 3.`minor`; `None` if the version is unknown.
     pub fn of_version(minor: u8) -> Option<Layout> {
         LAYOUTS.iter().find(|layout| layout.minor == minor).copied()
     }
 
-    /// The layout of 3.13 or 3.14 with the offsets that the interpreter has of itself
-    /// (`struct _Py_DebugOffsets`); none if they are of another version, or of a build whose
-    /// objects begin with other fields, as without the interpreter's lock.
+    /// Returns the layout of 3.13 or 3.14 with the interpreter's own offsets (`struct
+    /// _Py_DebugOffsets`). `None` for other versions, and for builds whose objects start with other
+    /// fields, such as free-threaded builds.
     pub fn from_debug_offsets(words: &[u64; DEBUG_OFFSETS]) -> Option<Layout> {
         let at = |byte: usize| words.get(byte / 8).and_then(|&word| u16::try_from(word).ok());
         let [cookie, version, free_threaded, ..] = *words;
@@ -272,8 +274,8 @@ impl Layout {
     }
 }
 
-/// The line of the instruction at byte `at` of a code object that begins at line `first`; none if
-/// the instruction has none.
+/// Returns the line of the instruction at byte `at` of a code object that starts at line `first`;
+/// `None` if the instruction has none.
 pub fn line(format: Lines, table: &[u8], first: i64, at: i64) -> Option<u32> {
     let line = if at < 0 { Some(first) } else { line_in(format, table, first, at) };
     line.and_then(|line| u32::try_from(line).ok())
@@ -325,7 +327,7 @@ fn line_in(format: Lines, table: &[u8], first: i64, at: i64) -> Option<i64> {
     }
 }
 
-/// The signed number that a location entry has at its begin: six bits a byte, the lowest first.
+/// Decodes the signed number at the start of a location entry: six bits per byte, lowest first.
 fn signed(bytes: &[u8]) -> i64 {
     let mut number = 0u64;
     for (&byte, shift) in bytes.iter().zip((0..60).step_by(6)) {
@@ -344,8 +346,8 @@ mod tests {
     extern crate std;
     use std::vec::Vec;
 
-    /// Starts of ranges and their lines, 0 for none, of one function whose tables the versions
-    /// made.
+    /// Start offsets of ranges and their lines (0 for none) of one function, as compiled by the
+    /// versions.
     type Ranges<'a> = &'a [(i64, u32)];
 
     fn check(format: Lines, table: &str, expected: Ranges<'_>, end: i64) {
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_that_the_versions_report() {
+    fn lines_match_those_of_each_version() {
         check(
             Lines::Increments,
             "00010e020402020106fe0407020110010e010a01",
@@ -457,8 +459,8 @@ mod tests {
     }
 
     #[test]
-    fn the_interpreter_s_own_offsets_are_taken_only_from_a_build_that_is_known() {
-        // What 3.13.0 and Debian's 3.14.8 have from the thread state on.
+    fn the_interpreters_offsets_are_used_only_for_supported_builds() {
+        // The values of 3.13.0 and Debian's 3.14.8, starting with the thread state.
         let of_313: &[u64] = &[
             304, 0, 8, 16, 72, 152, 160, 232, 32, 80, 8, 0, 56, 72, 70, 208, 112, 120, 128, 136,
             68, 52, 96, 104, 200, 16, 8, 416, 24, 88, 168, 32, 24, 16, 40, 24, 16, 48, 32, 40, 24,

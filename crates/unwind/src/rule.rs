@@ -1,10 +1,10 @@
-//! How to get from a frame to its caller, in 64 bits: the module in the upper 16, the rest as the
-//! processor's file of [`crate::arch`] has it.
+//! The step from a frame to its caller in 64 bits: the module in the upper 16, the rest as
+//! described in the processor's file of [`crate::arch`].
 
 use crate::arch;
 pub use crate::step::{Bp, Cfa, Ra, Step, Usual};
 
-/// A packed rule; never zero, so that zero can mean "not known yet".
+/// A packed rule. It is never zero, so that zero can mean "unknown".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule(u64);
 
@@ -13,37 +13,37 @@ const RULE: u64 = 1 << 7;
 
 impl Rule {
     /// Packs a step found in module `module`. A step whose numbers do not fit becomes
-    /// [`Step::Unknown`]: frames beyond 8 MiB do not occur.
+    /// [`Step::Unknown`]; frames beyond 8 MiB do not occur.
     pub fn new(step: Step, module: u16) -> Rule {
         Rule(RULE | arch::pack(step).unwrap_or(arch::UNKNOWN) | (module as u64) << 48)
     }
 
-    /// The rule with these bits, as [`Rule::bits`] gave them; none for 0.
+    /// Returns the rule with these bits, which [`Rule::bits`] returned; `None` for 0.
     #[inline(always)]
     pub fn from_bits(bits: u64) -> Option<Rule> {
         if bits == 0 { None } else { Some(Rule(bits)) }
     }
 
-    /// The packed form.
+    /// Returns the packed form.
     #[inline(always)]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Index of the module the rule was found in; 0 for code outside modules.
+    /// Returns the index of the module that contains the rule; 0 for code outside of modules.
     #[inline(always)]
     pub fn module(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// The numbers of a rule whose CFA is a register and an offset, whose return address is on the
-    /// stack, and whose bp is kept or saved by the CFA.
+    /// Returns the numbers of a rule whose CFA is a register plus an offset, whose return address
+    /// is on the stack, and whose bp is unchanged or saved relative to the CFA.
     #[inline(always)]
     pub fn usual(self) -> Option<Usual> {
         arch::usual(self.0)
     }
 
-    /// The rule taken apart.
+    /// Unpacks the rule.
     #[inline(always)]
     pub fn step(self) -> Step {
         arch::step(self.0)
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_unknown() {
+    fn steps_that_do_not_fit_are_unknown() {
         let odd = Step::Frame(Cfa::Sp(16), Bp::AtCfa(-12), Ra::AtCfa(-8));
         assert_eq!(Rule::new(odd, 1).step(), Step::Unknown);
     }

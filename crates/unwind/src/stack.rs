@@ -1,23 +1,24 @@
-//! The current stack as a tree node: unwinding that reuses what it can prove to be unchanged.
+//! Captures the current stack as a tree node, by unwinding that reuses frames it can prove
+//! unchanged.
 //!
-//! Per thread the last stack is kept, outermost frame first ([`crate::kept`]). A new stack is
-//! unwound from its top only until its state (sp, return address, and rbp where a rule further out
-//! needs it) equals a kept frame's. From there on each state further out is a function of stack
-//! words only: the return-address slot, the slot of rbp where a rule further out needs rbp, and the
-//! word that a deref rule reads. Where these words are follows from the states further in, by the
-//! same rules as last time; so if a word has not changed, where the next ones are has not either.
-//! They are compared with what they were, from the inside to the outside. All equal: by induction
-//! all states are equal, and so are the stacks. The first word that differs belongs to the step
-//! into some frame k: the frames inside of k are proven, and unwinding continues from the outermost
-//! of them, k + 1.
+//! Each thread keeps its last stack, outermost frame first ([`crate::kept`]). A new stack is
+//! unwound from its top only until its state (sp, return address, and rbp if a rule further out
+//! needs it) equals that of a kept frame. From there on, each state further out is a function of
+//! stack words only: the return-address slot, the slot of rbp if a rule further out needs rbp, and
+//! the word that a deref rule reads. The locations of these words follow from the states further
+//! in, by the same rules as last time; so if a word has not changed, the locations of the next ones
+//! have not, either. The words are compared with their kept values from the inside to the outside.
+//! If all are equal, all states are equal by induction, and so are the stacks. The first word that
+//! differs belongs to the step into some frame k: the frames inside of k are proven, and unwinding
+//! continues from the outermost of them, k + 1.
 //!
 //! The innermost kept frame has no words of its own: its state is compared with the registers. When
-//! a stack joins the kept one at a frame, the step into that frame is a new one, from a new callee,
-//! and its words replace those that led there last time.
+//! a stack joins the kept one at a frame, the step into that frame is from a new callee, and its
+//! words replace those of the previous step.
 //!
-//! Equality of state plus equality of words is the whole argument, so it does not matter what
-//! happened in between: returns, exceptions, longjmp, another stack that used the same memory. Only
-//! two things must be told: that the memory is another stack's, and that rules changed
+//! Equality of state and words is the whole argument, so it does not matter what happened in
+//! between: returns, exceptions, longjmp, another stack in the same memory. Only two events need a
+//! notification: a change of the stack that the memory belongs to, and a change of rules
 //! ([`crate::kept::Extent::forget`]).
 
 use crate::kept::{
@@ -26,91 +27,92 @@ use crate::kept::{
 use crate::rule::{Bp, Cfa, Ra, Step};
 use crate::{Rule, arch};
 
-/// What the unwinder asks of its surroundings.
+/// The unwinder's access to its environment.
 pub trait Machine {
-    /// Where the current stack is.
+    /// Returns the bounds of the current stack.
     fn bounds(&self) -> Bounds;
-    /// The stack word at an address within the bounds, or one that was read before in this same
+    /// Reads the stack word at an address within the bounds, or one that was read before in this
     /// stack.
     fn known_word(&self, address: u64) -> u64;
-    /// The stack word at an address that was computed by a rule; none if it is not in the current
+    /// Reads the stack word at an address that a rule computed; `None` if it is not in the current
     /// stack.
     fn word(&self, address: u64) -> Option<u64> {
         self.bounds().holds(address).then(|| self.known_word(address))
     }
-    /// Goes on at this stack pointer, which may be in another stack: a signal handler has its own.
-    /// False if it is in none.
+    /// Continues at this stack pointer, which may be in another stack, such as that of a signal
+    /// handler. Returns false if it is in none.
     fn enter(&mut self, sp: u64) -> bool;
-    /// The rule for a return address, or for an exact pc.
+    /// Returns the rule for a return address, or for an exact pc.
     fn rule(&mut self, pc: u64, exact: bool) -> Rule;
-    /// The child of a stack-tree node, or `parent` itself if it could not be stored.
+    /// Returns the child of a stack-tree node, or `parent` itself if it could not be stored.
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32;
-    /// The node under which stacks are put whose outer frames were cut.
+    /// Returns the node that is the parent of stacks with truncated outer frames.
     fn too_deep(&mut self) -> u32;
-    /// Told why a stack ended early.
+    /// Receives the reason if a stack ended early.
     fn ended(&mut self, why: Early);
 }
 
-/// The words of a stack.
+/// The memory range of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The lowest address, a multiple of 8.
     pub low: u64,
-    /// How many words of 8 bytes there are.
+    /// The number of words of 8 bytes.
     pub words: u64,
 }
 
 impl Bounds {
-    /// Whether there is a word at an address; one comparison, for the low bits of an address that
-    /// is not aligned become high ones.
+    /// Returns whether there is a word at an address. One comparison suffices, because the low bits
+    /// of an unaligned address become high bits.
     #[inline(always)]
     pub fn holds(self, address: u64) -> bool {
         address.wrapping_sub(self.low).rotate_right(3) < self.words
     }
 }
 
-/// Why a stack was not followed to its outermost frame.
+/// The reason why a stack was not followed to its outermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Early {
     /// Code without usable unwind information.
     NoRule,
-    /// A rule led to a place outside the stack, or not outwards.
+    /// A rule led to an address outside of the stack, or not further out.
     OutsideStack,
 }
 
-/// A frame that a walk came to: its state, and the words that led there.
+/// A frame that a walk reached: its state, and the words that led to it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Walked {
-    /// Stack pointer when control returns into the frame.
+    /// The stack pointer when control returns into the frame.
     sp: u64,
     /// The return address.
     word: u64,
-    /// rbp when control returns into the frame. In `scratch`, true only where `NEEDS_BP`.
+    /// rbp when control returns into the frame. In `scratch`, it is valid only with `NEEDS_BP`.
     bp: u64,
-    /// Where that rbp was read, or 0: it came through the callee unchanged.
+    /// The address from which that rbp was read; 0 if the callee left it unchanged.
     bp_slot: u64,
-    /// With `DEREF`: the address of the word that `sp` was computed from.
+    /// With `DEREF`: the address of the word from which `sp` was computed.
     cfa_slot: u64,
-    /// The flags below and those of [`crate::kept`], but for `PROVES_BP`.
+    /// The flags below and those of [`crate::kept`], except `PROVES_BP`.
     flags: u32,
     /// Its node, once it has one.
     node: u32,
-    /// That of the node: the address, module index above it. 0 at the end of the stack.
+    /// The key of the node: the address, with the module index in the upper bits. 0 at the end of
+    /// the stack.
     key: u64,
-    /// Where the return address was read, if that depends on the rule; of an exact frame, the link
-    /// register. Makes the size a power of two.
+    /// The address from which the return address was read, if that depends on the rule; for an
+    /// exact frame, the link register. It also makes the size a power of two.
     link: u64,
 }
 
 impl Walked {
-    /// Where the return address was read. The frame is not exact.
+    /// Returns the address from which the return address was read. The frame must not be exact.
     #[inline(always)]
     fn ra_slot(&self) -> u64 {
         if arch::RA_IS_BELOW_CFA { self.sp.wrapping_sub(8) } else { self.link }
     }
 
-    /// Whether it cannot be proven to be unchanged.
+    /// Returns whether it cannot be proven unchanged.
     #[inline(always)]
     fn is_unproven(&self) -> bool {
         self.flags & (EXACT | UNPROVEN) != 0
@@ -119,59 +121,60 @@ impl Walked {
 
 /// A signal interrupted the frame.
 const EXACT: u32 = 8;
-/// The stack ended here because of a word that no kept frame holds; or the frame was reached by the
-/// link register, which nothing on the stack holds.
+/// The stack ended here because of a word that no kept frame covers; or the frame was reached
+/// through the link register, which is not on the stack.
 const UNPROVEN: u32 = 16;
 
-/// Signals that may have interrupted each other in one stack; beyond it is a circle.
+/// The most signal frames in one stack; more of them indicate a cycle.
 const SIGNALS_MAX: u32 = 32;
 
-/// What a thread's unwinder works on.
+/// The working memory of a thread's unwinder.
 #[derive(Debug)]
 pub struct Stack<'a> {
-    /// The stack that was kept last. One place of its frames is for those that cannot be kept.
+    /// The last kept stack. One element of its frames is for frames that cannot be kept.
     pub kept: Kept<'a>,
-    /// Room for the frames of one stack, innermost first; as much as in `kept`.
+    /// Space for the frames of one stack, innermost first; as long as that of `kept`.
     pub scratch: &'a mut [Walked],
-    /// Frames stepped by a rule, in all.
+    /// The total number of frames that were stepped by a rule.
     pub stepped: u64,
-    /// False: unwind every frame anew, for comparison in tests.
+    /// False: unwind every frame again, for comparison in tests.
     pub reuse: bool,
 }
 
 /// How a walk ended.
 #[derive(Clone, Copy)]
 enum Outer {
-    /// It joined the kept stack, at the innermost candidate that is left; all below is unchanged.
+    /// It joined the kept stack at the innermost remaining candidate; everything below is
+    /// unchanged.
     Kept,
     /// At an outermost frame.
     Root,
-    /// No room in `scratch`.
+    /// `scratch` is full.
     TooDeep,
-    /// Likewise; and this many more frames lie below.
+    /// `scratch` is full, and this many more frames follow.
     Beyond(usize),
 }
 
-/// Why a run of frames with usual rules has ended.
+/// Why a run of frames with usual rules ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// At the state of the innermost candidate that is left.
+    /// At the state of the innermost remaining candidate.
     Kept,
-    /// There is a frame for which there is no room.
+    /// There is no space for another frame.
     Full,
-    /// In a frame, the last one in `scratch`, whose rule is not a usual one.
+    /// The rule of the last frame in `scratch` is not a usual one.
     Unusual,
     /// The last frame in `scratch` is the end of the stack.
     End,
 }
 
-/// Where a walk is.
+/// The position of a walk.
 struct Walk {
-    /// The state that it has come to.
+    /// The current state.
     at: Walked,
-    /// Frames in `scratch`.
+    /// The number of frames in `scratch`.
     new: usize,
-    /// Kept frames that it may still meet.
+    /// The number of kept frames that it may still meet.
     candidates: usize,
     /// rbp at the top of the stack.
     register: u64,
@@ -180,8 +183,8 @@ struct Walk {
 impl Walk {
     fn new(at: Registers, candidates: usize) -> Walk {
         let register = at.bp;
-        // What a processor does or an entry: the return address is below the caller's stack
-        // pointer.
+        // As at a function's entry on this processor: the return address is below the caller's
+        // stack pointer.
         let link = if arch::RA_IS_BELOW_CFA { 0 } else { at.sp.wrapping_sub(8) };
         let at = Walked { sp: at.sp, word: at.pc, bp: at.bp, link, ..Walked::default() };
         Walk { at, new: 0, candidates, register }
@@ -189,8 +192,8 @@ impl Walk {
 }
 
 impl Stack<'_> {
-    /// The tree node of the current stack, and how many of the frames that are now kept are new and
-    /// may be remembered. `seen` is what [`Kept::same`] returned, if it was asked.
+    /// Returns the tree node of the current stack, and how many of the frames that are now kept are
+    /// new and may be remembered. `seen` is the result of [`Kept::same`], if it was called.
     pub fn capture<M: Machine>(
         &mut self,
         at: Registers,
@@ -211,7 +214,8 @@ impl Stack<'_> {
             Outer::Root => self.keep_all(walk.new, 0, 0, machine),
             Outer::Kept if depth <= self.room() && depth > least => {
                 let node = self.keep_above(&mut walk, machine);
-                // With outer frames cut, or a signal's frames among them, they are not.
+                // With truncated outer frames or unproven signal frames, the kept frames are not
+                // the whole stack.
                 if self.kept.extent.cut == 0 && self.kept.extent.depth == depth {
                     new = walk.new;
                 }
@@ -225,7 +229,7 @@ impl Stack<'_> {
         (node, new)
     }
 
-    /// A stack that may be deeper than there is room, from its top to its end.
+    /// Captures a stack that may exceed the space, from its top to its end.
     #[inline(never)]
     fn capture_deep<M: Machine>(&mut self, at: Registers, machine: &mut M) -> u32 {
         let (room, half) = (self.room(), self.room() / 2);
@@ -238,13 +242,13 @@ impl Stack<'_> {
         self.keep_all(room + beyond - cut, cut, root, machine)
     }
 
-    /// Frames that can be kept.
+    /// Returns how many frames can be kept.
     fn room(&self) -> usize {
         self.kept.frames.len() - 1
     }
 
-    /// Unwinds into `scratch`, until what is below is known. `known`: what [`Kept::changed`]
-    /// returned for the state at the top, if that is a kept frame's.
+    /// Unwinds into `scratch` until the rest is known. `known` is the result of [`Kept::changed`]
+    /// for the state at the top, if that is the state of a kept frame.
     #[inline(always)]
     fn walk<M: Machine>(&mut self, walk: &mut Walk, known: Option<u32>, machine: &mut M) -> Outer {
         let stop = self.go(walk, machine);
@@ -254,8 +258,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Continues where a run has ended. The first `count` words of the candidates' proof may have
-    /// changed, if it has ended at a kept frame.
+    /// Continues after the end of a run. If that was at a kept frame, the first `count` words of
+    /// the candidates' proof may have changed.
     #[inline(never)]
     fn walk_on<M: Machine>(
         &mut self,
@@ -274,7 +278,7 @@ impl Stack<'_> {
                 Stop::End => return Outer::Root,
                 Stop::Unusual => {}
             }
-            // A signal's frame may lead anywhere, also back: everything else leads outwards.
+            // Only a signal frame may lead inwards; all other rules lead outwards.
             match self.advance(walk.new, walk.at, machine) {
                 Some(next) if signals < SIGNALS_MAX => walk.at = next,
                 _ => return Outer::Root,
@@ -288,7 +292,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Comes to one more frame, or to the end of a run of frames with usual rules.
+    /// Advances by one frame, or to the end of a run of frames with usual rules.
     #[inline(always)]
     fn go<M: Machine>(&mut self, walk: &mut Walk, machine: &mut M) -> Stop {
         let room = self.room();
@@ -302,8 +306,8 @@ impl Stack<'_> {
         stop
     }
 
-    /// How many frames lie from this state on to the end of the stack. There is one place for them
-    /// all in `scratch`.
+    /// Counts the frames from this state to the end of the stack. They share one element of
+    /// `scratch`.
     #[inline(never)]
     fn count<M: Machine>(&mut self, mut at: Walked, machine: &mut M) -> usize {
         let last = self.room();
@@ -323,8 +327,8 @@ impl Stack<'_> {
         }
     }
 
-    /// From this state, which is that of `scratch[new - 1]`, to its caller's; none at the end of
-    /// the stack.
+    /// Steps from this state, which is that of `scratch[new - 1]`, to its caller's; `None` at the
+    /// end of the stack.
     #[inline(never)]
     fn advance<M: Machine>(&mut self, new: usize, at: Walked, machine: &mut M) -> Option<Walked> {
         let rule = machine.rule(at.word & ADDRESS, at.flags & EXACT != 0);
@@ -332,8 +336,9 @@ impl Stack<'_> {
         self.step(new, rule, at, machine)
     }
 
-    /// Whether the run has ended at the state of a candidate below which no word has changed; else
-    /// how many of its words may have. `known` is what [`Kept::changed`] returned, if it was asked.
+    /// Returns whether the run ended at the state of a candidate below which no word has changed;
+    /// otherwise how many of its words may have changed. `known` is the result of
+    /// [`Kept::changed`], if it was called.
     #[inline(always)]
     fn is_unchanged<M: Machine>(
         &mut self,
@@ -356,9 +361,9 @@ impl Stack<'_> {
         changed.map_or(Ok(()), Err)
     }
 
-    /// Moves the frames that are proven, those inside the one whose word has changed, to `scratch`,
-    /// and takes up the walk at the outermost of them. The first `count` words may have changed.
-    /// False if there is no room.
+    /// Moves the proven frames, those inside of the frame whose word has changed, to `scratch`, and
+    /// resumes the walk at the outermost of them. The first `count` words may have changed. Returns
+    /// false if there is no space.
     #[inline(never)]
     fn revise<M: Machine>(&mut self, walk: &mut Walk, count: u32, machine: &M) -> bool {
         let room = self.room();
@@ -385,9 +390,9 @@ impl Stack<'_> {
         true
     }
 
-    /// The state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is known only if
-    /// it was needed; otherwise the nearest inner frame that read it tells, else the register has
-    /// it still.
+    /// Returns the state of `scratch[new - 1]`, a frame that was proven unchanged. Its rbp is
+    /// stored only if it was needed; otherwise it is that of the nearest inner frame that read it,
+    /// or else the register's.
     fn resume<M: Machine>(&self, new: usize, register: u64, machine: &M) -> Walked {
         let frame = &self.scratch[new - 1];
         let bp = if frame.flags & NEEDS_BP != 0 {
@@ -399,8 +404,8 @@ impl Stack<'_> {
         Walked { bp, flags: frame.flags & !NEEDS_BP, ..*frame }
     }
 
-    /// By any rule from `w`, which is `scratch[new - 1]`, to its caller; none at the end of the
-    /// stack.
+    /// Steps by any rule from `w`, which is `scratch[new - 1]`, to its caller; `None` at the end of
+    /// the stack.
     fn step<M: Machine>(
         &mut self,
         new: usize,
@@ -423,7 +428,7 @@ impl Stack<'_> {
             Step::FramePointer if w.bp >= w.sp && w.bp & 7 == 0 => {
                 (Cfa::Bp(16), Bp::AtCfa(-16), Ra::AtCfa(-8))
             }
-            // The ABI's mark of the outermost frame.
+            // The ABI marks the outermost frame with 0.
             Step::FramePointer if w.bp == 0 => return None,
             Step::FramePointer => {
                 machine.ended(Early::NoRule);
@@ -443,7 +448,7 @@ impl Stack<'_> {
         next
     }
 
-    /// Over the kernel's signal frame.
+    /// Steps over the kernel's signal frame.
     fn leave_signal<M: Machine>(
         &mut self,
         new: usize,
@@ -461,8 +466,7 @@ impl Stack<'_> {
         (machine.enter(sp) && word & ADDRESS != 0).then_some(next)
     }
 
-    /// Keeps a stack of which nothing was kept: the innermost `new` frames of `scratch`, under this
-    /// node.
+    /// Replaces the kept stack by the innermost `new` frames of `scratch`, below this node.
     #[inline(never)]
     fn keep_all<M: Machine>(&mut self, new: usize, cut: usize, root: u32, machine: &mut M) -> u32 {
         self.kept.extent.cut = cut;
@@ -472,7 +476,7 @@ impl Stack<'_> {
         self.push(0, start, new, root, machine)
     }
 
-    /// Keeps the frames that are new behind the candidates, which the walk has joined.
+    /// Keeps the new frames above the candidates that the walk has joined.
     #[inline(always)]
     fn keep_above<M: Machine>(&mut self, walk: &mut Walk, machine: &mut M) -> u32 {
         let (base, new) = (walk.candidates, walk.new);
@@ -485,7 +489,7 @@ impl Stack<'_> {
         let Kept { frames, slots, words, extent } = &mut self.kept;
         let (frame, start) = (&mut frames[base - 1], start as usize);
         let end = if arch::RA_IS_BELOW_CFA && walk.at.flags | flags == 0 {
-            // Its return address is the same as before, and all that is to be proven.
+            // Its return address and all other words to prove are the same as before.
             let slot = walk.at.bp_slot;
             frame.bp_slot = if slot == 0 { 0 } else { slot_of(extent.origin, slot) };
             start + 1
@@ -499,8 +503,8 @@ impl Stack<'_> {
         self.push(base, end, new, node, machine)
     }
 
-    /// Gives the innermost `new` frames of `scratch` their nodes below `node`, and keeps them
-    /// behind `depth` others, whose proof ends at `start`. Returns the innermost node.
+    /// Assigns nodes below `node` to the innermost `new` frames of `scratch`, and keeps them above
+    /// `depth` other frames, whose proof ends at `start`. Returns the innermost node.
     #[inline(always)]
     fn push<M: Machine>(
         &mut self,
@@ -512,11 +516,12 @@ impl Stack<'_> {
     ) -> u32 {
         let node = self.name(new, node, machine);
         let Kept { frames, slots, words, extent } = &mut self.kept;
-        // Slots are of the outermost stack: all of it is in their reach, or nothing is kept.
+        // Slots are relative to the outermost stack. If not all of it is in their range, nothing is
+        // kept.
         let reachable = if machine.bounds().words < REACH_WORDS { new } else { 0 };
         for walked in self.scratch[..reachable].iter().rev() {
-            // What a signal interrupted resumes in its own time: nothing from there inwards is
-            // kept.
+            // A signal can interrupt code at any state, so frames from the interrupted one inwards
+            // are not kept.
             let Some(frame) = frames.get_mut(depth).filter(|_| !walked.is_unproven()) else {
                 break;
             };
@@ -532,7 +537,7 @@ impl Stack<'_> {
         node
     }
 
-    /// The node of the innermost `new` frames of `scratch` below `node`.
+    /// Returns the node of the innermost `new` frames of `scratch` below `node`.
     #[inline(always)]
     fn name<M: Machine>(&mut self, new: usize, mut node: u32, machine: &mut M) -> u32 {
         for walked in self.scratch[..new].iter_mut().rev() {
@@ -545,8 +550,8 @@ impl Stack<'_> {
     }
 }
 
-/// Unwinds as long as rules are usual, the CFA a register and an offset, which is nearly always all
-/// there is to do; only one frame if its state has flags.
+/// Unwinds while rules are usual (the CFA is a register plus an offset), which nearly always
+/// completes the walk. If the state has flags, it steps only one frame.
 #[inline(never)]
 fn run<M: Machine, const FLAGS: bool>(
     candidates: &[Frame],
@@ -585,7 +590,7 @@ fn run<M: Machine, const FLAGS: bool>(
         }
         let pc = word & ADDRESS;
         if pc == 0 {
-            // Kept as a frame without a node: that the word is 0 must be proven like any other.
+            // Kept as a frame without a node, because the word 0 must be proven like any other.
             place.key = 0;
             break Stop::End;
         }
@@ -622,8 +627,8 @@ fn run<M: Machine, const FLAGS: bool>(
     stop
 }
 
-/// Marks the frames that hand rbp through to the caller of the last of these, up to the one where
-/// it is read.
+/// Marks the frames that pass rbp unchanged to the caller of the last of these, up to the frame
+/// that read it.
 #[inline(always)]
 fn need_bp(frames: &mut [Walked], bp: u64) {
     for frame in frames.iter_mut().rev() {
@@ -635,8 +640,8 @@ fn need_bp(frames: &mut [Walked], bp: u64) {
     }
 }
 
-/// Writes the words that led to a frame into the proof, from `start` on; returns where they end, or
-/// none without room. Sets of the kept frame what tells them apart.
+/// Appends the words that led to a frame to the proof at `start`. Returns the end of the words, or
+/// `None` if there is no space. Sets the flags of the kept frame that describe its words.
 #[inline(always)]
 fn prove(
     (slots, words): (&mut [u32], &mut [u64]),
@@ -668,7 +673,7 @@ fn prove(
     Some(end)
 }
 
-/// A kept frame as it was walked to.
+/// Converts a kept frame to a walked one.
 fn walked(kept: &Kept<'_>, frame: &Frame) -> Walked {
     let start = frame.start as usize;
     let cfa = start + 1 + usize::from(frame.flags & PROVES_BP != 0);
@@ -686,13 +691,13 @@ fn walked(kept: &Kept<'_>, frame: &Frame) -> Walked {
     }
 }
 
-/// The key of a frame's node.
+/// Returns the key of a frame's node.
 #[inline(always)]
 fn key_of(pc: u64, rule: Rule) -> u64 {
     pc | rule.bits() & !ADDRESS
 }
 
-/// The caller's state by a rule; none if it leads outside the stack or not outwards.
+/// Computes the caller's state by a rule; `None` if it is outside of the stack or not further out.
 #[inline(always)]
 fn follow<M: Machine>(cfa: Cfa, bp: Bp, ra: Ra, w: &Walked, machine: &M) -> Option<Walked> {
     let at = |base: u64, n: i64| base.wrapping_add_signed(n);
@@ -723,8 +728,8 @@ fn follow<M: Machine>(cfa: Cfa, bp: Bp, ra: Ra, w: &Walked, machine: &M) -> Opti
     Some(Walked { sp, word, bp, bp_slot, cfa_slot, flags, link, ..Walked::default() })
 }
 
-/// The state of the caller of a function that a signal interrupted before it saved its return
-/// address; none in any other frame, whose link register is the callee's.
+/// Returns the state of the caller of a function that a signal interrupted before it saved its
+/// return address. `None` for any other frame, because its link register belongs to the callee.
 #[inline(never)]
 fn by_link(sp: u64, w: &Walked) -> Option<Walked> {
     let is_known = arch::HAS_LINK_REGISTER && w.flags & EXACT != 0 && sp >= w.sp;

@@ -1,6 +1,6 @@
-//! The step from a frame to its caller: where the registers are.
+//! The step from a frame to its caller: the locations of the caller's registers.
 
-/// Where the canonical frame address (the caller's stack pointer after return) comes from.
+/// The source of the canonical frame address (the caller's stack pointer after return).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cfa {
     /// `sp + n`.
@@ -13,7 +13,7 @@ pub enum Cfa {
     BpDeref(i16, i16),
 }
 
-/// Where the caller's bp is.
+/// The location of the caller's bp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bp {
     /// Still in the register.
@@ -24,41 +24,41 @@ pub enum Bp {
     AtBp(i32),
 }
 
-/// Where the return address is.
+/// The location of the return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ra {
     /// At `cfa + n`.
     AtCfa(i32),
-    /// In the link register still.
+    /// Still in the link register.
     Register,
 }
 
-/// A rule taken apart.
+/// An unpacked rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// There is no caller.
+    /// The frame has no caller.
     End,
-    /// No unwind information, or of a form that does not occur in compiled code.
+    /// No unwind information, or a form that does not occur in compiled code.
     Unknown,
-    /// By these three.
+    /// The caller's registers come from these three.
     Frame(Cfa, Bp, Ra),
-    /// The kernel's signal frame: the interrupted registers lie in the `ucontext` above.
+    /// The kernel's signal frame: the interrupted registers are in the `ucontext` above it.
     Signal,
-    /// No unwind information: try the frame pointer, if it looks like one.
+    /// No unwind information: use the frame pointer if its value is plausible.
     FramePointer,
 }
 
-/// What nearly all rules are: see [`crate::Rule::usual`].
+/// The form of nearly all rules; see [`crate::Rule::usual`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usual {
-    /// The CFA counts from bp, not from sp.
+    /// Whether the CFA is relative to bp instead of sp.
     pub by_bp: bool,
-    /// Its distance, bytes.
+    /// The offset of the CFA from that register, in bytes.
     pub cfa: i64,
-    /// The distance of the return address from the CFA, bytes.
+    /// The offset of the return address from the CFA, in bytes.
     pub ra: i64,
-    /// The caller's bp is on the stack.
+    /// Whether the caller's bp is on the stack.
     pub bp_saved: bool,
-    /// Its distance from the CFA, bytes.
+    /// The offset of the saved bp from the CFA, in bytes.
     pub bp: i64,
 }

@@ -1,8 +1,8 @@
-//! One row of an `.eh_frame` table, as a [`Step`].
+//! Converts one row of an `.eh_frame` table to a [`Step`].
 //!
-//! Only three columns matter here: the CFA, the saved bp and the return address. So the
-//! instructions, decoded by gimli, are followed for these three: a few hundred bytes of stack,
-//! where whole rows take kilobytes that a thread with a small stack may not have.
+//! Only three columns matter here: the CFA, the saved bp and the return address. Evaluating gimli's
+//! decoded instructions only for these takes a few hundred bytes of stack; whole rows would take
+//! kilobytes, which a thread with a small stack may not have.
 
 use crate::arch;
 use crate::rule::{Bp, Cfa, Ra, Step};
@@ -15,7 +15,7 @@ use gimli::{
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 type Fde<'a> = FrameDescriptionEntry<Bytes<'a>>;
 
-/// The unwind sections of a loaded module, and the addresses they are loaded at.
+/// The unwind sections of a loaded module, with their load addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections<'a> {
     /// `.eh_frame_hdr`.
@@ -28,17 +28,18 @@ pub struct Sections<'a> {
     pub frames_address: u64,
 }
 
-/// The address of `.eh_frame`, as `.eh_frame_hdr` names it.
+/// Returns the address of `.eh_frame` that `.eh_frame_hdr` contains.
 pub fn frames_address(header: &[u8], header_address: u64) -> Option<u64> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(header_address);
     let header = EhFrameHdr::new(header, NativeEndian).parse(&bases, 8).ok()?;
     header.eh_frame_ptr().direct().ok()
 }
 
-/// The step to the caller of a frame that is at `pc`: an address inside the instruction that
-/// called, or the interrupted instruction itself. None if the tables do not cover `pc`.
+/// Returns the step to the caller of a frame at `pc`: an address inside the calling instruction, or
+/// the interrupted instruction itself. `None` if the tables do not cover `pc`.
 ///
-/// The Itanium/System V unwinding scheme: DWARF 5, section 6.4, with the `.eh_frame` differences.
+/// Implements the Itanium/System V unwinding scheme: DWARF 5, section 6.4, with the `.eh_frame`
+/// differences.
 pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(sections.header_address)
@@ -82,7 +83,7 @@ struct Row {
     ra: Column,
 }
 
-/// `DW_CFA_remember_state` nests this deep at most; compilers use one level.
+/// The most nested `DW_CFA_remember_state`; compilers use one level.
 const REMEMBER_MAX: usize = 4;
 
 struct Evaluation<'a, 'b> {
@@ -97,7 +98,8 @@ struct Evaluation<'a, 'b> {
 }
 
 fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u64) -> Option<Step> {
-    // What a table does not mention is unchanged; that the return address is pushed, it has to say.
+    // Columns that a table does not mention are unchanged, except a pushed return address, which it
+    // must mention.
     let ra = if arch::HAS_LINK_REGISTER { Column::Same } else { Column::Undefined };
     let empty = Row { cfa: CfaColumn::Unsupported, bp: Column::Same, ra };
     let mut e = Evaluation {
@@ -125,7 +127,7 @@ fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u6
 }
 
 impl Evaluation<'_, '_> {
-    /// Applies one instruction; false once it begins a row beyond the pc.
+    /// Applies one instruction. Returns false if it starts a row beyond the pc.
     fn apply(&mut self, instruction: Cfi<usize>) -> Option<bool> {
         let data = self.cie.data_alignment_factor();
         match instruction {
@@ -206,8 +208,8 @@ impl Evaluation<'_, '_> {
         }
     }
 
-    /// `breg n; deref [; plus_uconst m]`, what compilers emit for functions that realign their
-    /// stack.
+    /// Matches `breg n; deref [; plus_uconst m]`, which compilers emit for functions that realign
+    /// their stack.
     fn cfa_expression(&self, expression: &UnwindExpression<usize>) -> CfaColumn {
         let parse = || {
             let expression = expression.get(self.frames).ok()?;
@@ -230,7 +232,7 @@ impl Evaluation<'_, '_> {
         parse().map_or(CfaColumn::Unsupported, CfaColumn::Expression)
     }
 
-    /// `breg bp, n`: saved at a fixed distance from the frame pointer.
+    /// Matches `breg bp, n`: saved at a fixed offset from the frame pointer.
     fn slot_expression(&self, expression: &UnwindExpression<usize>) -> Column {
         let parse = || {
             let expression = expression.get(self.frames).ok()?;
@@ -266,8 +268,8 @@ impl Row {
         let bp = match self.bp {
             Column::AtCfa(n) => Bp::AtCfa(n.try_into().ok()?),
             Column::AtBp(n) => Bp::AtBp(n.try_into().ok()?),
-            // An undefined or strangely saved bp matters only to a caller that unwinds by it, and
-            // none compiled today relies on such a callee.
+            // A bp that is undefined or saved in another way matters only if a caller is unwound by
+            // it, and no caller compiled today relies on such a callee.
             _ => Bp::Same,
         };
         Some(Step::Frame(cfa, bp, ra))

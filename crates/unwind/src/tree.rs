@@ -1,29 +1,29 @@
-//! Stacks as paths of a tree that only grows, shared by all threads without a lock.
+//! Stacks as paths of an insert-only tree, shared by all threads without a lock.
 //!
-//! A node's children form a list in order of creation; a new child is linked behind the last one by
-//! compare-and-swap, so a loser simply walks on and finds the winner's node. Programs repeat
-//! themselves in order: the child used last and the one after it are tried first, then the rest of
-//! the ring.
+//! A node's children form a list in order of creation. A new child is linked to the last one by
+//! compare-and-swap, so a thread that loses the race continues the walk and finds the winner's
+//! node. Programs repeat sequences of stacks, so lookups try the child used last and its successor
+//! first, then the rest of the ring.
 
 use crate::atomic::{AtomicU32, Ordering};
 
-/// Where nodes are kept. Ids are not 0; node 0 stands for the root's parentless frames and has
-/// links too.
+/// The storage of nodes. Ids are not 0; node 0 is the root, which has links but no key.
 pub trait Nodes {
-    /// The key of a node that was linked.
+    /// Returns the key of a linked node.
     fn key(&self, node: u32) -> u64;
-    /// Its links.
+    /// Returns its links.
     fn links(&self, node: u32) -> &Links;
-    /// Makes a node that nobody sees yet; none if there is no room.
+    /// Creates a node that is not visible to others yet; `None` if there is no space.
     fn create(&mut self, parent: u32, key: u64) -> Option<u32>;
-    /// Takes back the node made last, which another thread was faster to link.
+    /// Discards the last created node, because another thread has linked an equal one first.
     fn discard(&mut self, node: u32);
-    /// Whether the last-used hint may be written: not while several threads would fight over its
-    /// line.
+    /// Returns whether the last-used hint may be written. It may not while several threads would
+    /// contend for its cache line.
     fn hints(&self) -> bool;
-    /// This thread's own memory of (parent, key), for when hints may not be written.
+    /// Looks up (parent, key) in this thread's own cache, which is used when hints may not be
+    /// written.
     fn recall(&self, parent: u32, key: u64) -> Option<u32>;
-    /// Told of every child that was found beyond the hints.
+    /// Receives every child that was found without the help of hints.
     fn remember(&mut self, parent: u32, key: u64, child: u32, walked: usize);
 }
 
@@ -39,7 +39,8 @@ pub struct Links {
     pub last: AtomicU32,
 }
 
-/// The child of `parent` with this key, made if it does not exist; none if there is no room for it.
+/// Returns the child of `parent` with this key, creating it if necessary; `None` if there is no
+/// space for it.
 #[inline(always)]
 pub fn child<N: Nodes>(nodes: &mut N, parent: u32, key: u64) -> Option<u32> {
     let links = nodes.links(parent);
@@ -73,11 +74,12 @@ fn child_slow<N: Nodes>(nodes: &mut N, parent: u32, key: u64) -> Option<u32> {
     Some(node)
 }
 
-/// Walks the children; at the end links a new one. Returns it and how many children were passed.
+/// Walks the children, and links a new one if none matches. Returns the child and how many were
+/// passed.
 fn find_or_link<N: Nodes>(nodes: &mut N, parent: u32, key: u64) -> Option<(u32, usize)> {
     let mut walked = 0;
     let mut made = 0;
-    // The link that held 0: the parent's first, or the last child's next.
+    // The link that held 0: the parent's `first`, or the last child's `next`.
     let mut tail = None;
     loop {
         let link = match tail {
@@ -153,9 +155,9 @@ mod models {
         })
     }
 
-    /// Two threads ask for the same child: both get the same node, and it is in the list once.
+    /// Two threads look up the same child: both get the same node, and it is in the list once.
     #[test]
-    fn equal_keys_become_one_node() {
+    fn equal_keys_share_a_node() {
         loom::model(|| {
             let all = shared();
             let other = Mine(all.clone(), true);
@@ -171,7 +173,7 @@ mod models {
         });
     }
 
-    /// Two threads add different children: both stay in the list, each with its key visible.
+    /// Two threads add different children: both stay in the list, with visible keys.
     #[test]
     fn different_keys_are_both_linked() {
         loom::model(|| {

@@ -1,9 +1,9 @@
-//! Unwinding of recorded stacks: `stacks/*.txt` has registers, words, rules, and the frames that
-//! must come out, whatever stack was captured before.
+//! Unwinds recorded stacks: `stacks/*.txt` contain registers, words, rules, and the expected
+//! frames, which must not depend on the stack that was captured before.
 //!
 //! ```text
 //! registers PC sp=SP bp=BP     at the allocation
-//! stack LOW HIGH               one line a stack
+//! stack LOW HIGH               one line per stack
 //! rule PC RULE                 for a return address; `exact` for an interrupted pc
 //! word ADDRESS VALUE           other words are 0
 //! frames PC…                   innermost first; `=PC` is an exact one
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::path::Path;
 use thread::{TOO_DEEP, Thread, Tree, World};
 
-/// Where x86-64 has a return address.
+/// The location of the return address on x86-64.
 const BELOW: Ra = Ra::AtCfa(-8);
 
 const FRAMES: usize = 64;
@@ -56,7 +56,7 @@ impl World for Recorded {
     }
 }
 
-/// A number, in decimal or after 0x, with a sign or not.
+/// Parses a number, decimal or with 0x, with an optional sign.
 fn number(text: &str) -> i64 {
     let digits = text.trim_start_matches(['+', '-']);
     let value = match digits.strip_prefix("0x") {
@@ -71,7 +71,7 @@ fn address(text: &str) -> u64 {
     number(text) as u64
 }
 
-/// `sp+8`: the register and the number.
+/// Parses `sp+8` into the register and the number.
 fn place(text: &str) -> (&str, i64) {
     let (register, n) = text.split_at(text.find(['+', '-']).expect("register±number"));
     (register, number(n))
@@ -154,15 +154,15 @@ fn all() -> Vec<Recorded> {
     paths.iter().map(|p| parse(&name(p).to_string_lossy(), &read(p))).collect()
 }
 
-/// Other stacks that this one may follow: with each of its words, and rbp, changed to what occurs
-/// elsewhere in it.
+/// Returns stacks to capture before this one: variants with each of its words, and rbp, replaced by
+/// values that occur elsewhere in it.
 fn before(r: &Recorded) -> Vec<Recorded> {
     let mut before = vec![r.clone()];
     let frames = r.frames.iter().map(|&(pc, _)| pc);
     let values: Vec<_> = frames.chain([0, 0x401777]).chain(r.words.values().copied()).collect();
     for address in r.words.keys() {
         for &value in &values {
-            // The restored registers of a signal could lead in a circle.
+            // The restored registers of a signal could lead to a cycle.
             if r.rules.values().all(|rule| rule.step() != Step::Signal) || value == 0 {
                 let mut other = r.clone();
                 other.words.insert(*address, value);
@@ -176,8 +176,8 @@ fn before(r: &Recorded) -> Vec<Recorded> {
     before
 }
 
-/// Unwinds a recorded stack: as the first one, then by reuse after each of some other stacks, of
-/// which each comes often enough to be remembered.
+/// Unwinds a recorded stack first without reuse, then after each of some other stacks, each of
+/// which is captured often enough to be remembered.
 fn check(r: &Recorded) {
     let mut tree = Tree::default();
     let mut plain = Thread::new(FRAMES, false);
@@ -187,7 +187,7 @@ fn check(r: &Recorded) {
     assert_eq!(frames, r.frames, "{}", r.name);
     assert_eq!(plain.ended, r.ended, "{}", r.name);
     for &(key, exact) in &path {
-        // The kernel's frame is looked up as a return address, though its node is exact.
+        // The rule of the kernel's frame is looked up by return address, though its node is exact.
         let rule = [exact, false].iter().find_map(|&exact| r.rules.get(&(key & ADDRESS, exact)));
         let module = rule.map_or(0, |rule| rule.module());
         assert_eq!(key >> 48, u64::from(module), "{}: the module of {key:x}", r.name);
@@ -215,7 +215,7 @@ fn recorded_stacks_unwind_to_their_frames_after_others() {
     }
 }
 
-/// A stack that is captured again costs no step, and one whose outer part has changed costs the
+/// Capturing an unchanged stack again takes no steps, and one with a changed outer part only the
 /// steps from there.
 #[test]
 fn unchanged_frames_are_not_stepped_again() {
@@ -229,9 +229,9 @@ fn unchanged_frames_are_not_stepped_again() {
     assert_eq!(thread.answers.recalled, 0);
 }
 
-/// A stack in a room for fewer frames hangs under the mark, with the frames next to its top.
+/// A stack that exceeds the space is below the marker node, with the frames next to its top.
 #[test]
-fn a_stack_deeper_than_the_room_is_cut() {
+fn a_stack_that_exceeds_the_space_is_truncated() {
     let all = all();
     let r = all.iter().find(|r| r.name == "rbp_saved_far_inside").expect("the file");
     let (mut tree, mut thread) = (Tree::default(), Thread::new(5, true));

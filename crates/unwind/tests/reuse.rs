@@ -1,5 +1,5 @@
-//! Reuse is exact: whatever a simulated program does between two captures, the node found with
-//! reuse is the one that unwinding every frame anew finds.
+//! Reuse is exact: for any behaviour of a simulated program between two captures, reuse finds the
+//! same node as unwinding every frame.
 
 #![forbid(unsafe_code)]
 
@@ -12,59 +12,59 @@ use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use std::ops::Range;
 use thread::{Answers, TOO_DEEP, Thread, Tree, World};
 
-/// Where x86-64 has a return address.
+/// The location of the return address on x86-64.
 const BELOW: Ra = Ra::AtCfa(-8);
 
 const CODE: u64 = 0x40_0000;
-/// The address the kernel lets a signal handler return to.
+/// The return address of signal handlers, set by the kernel.
 const RESTORER: u64 = 0x60_0000;
 const SITES: u64 = 4;
-/// Bytes of one stack; each coroutine has one, and one for its signal handlers.
+/// Bytes of one stack. Each coroutine has one for itself and one for its signal handlers.
 const STACK: u64 = 1 << 15;
 const STACKS: u64 = 0x7f00_0000_0000;
 const COROUTINES: usize = 2;
 
-/// How a function keeps its frame, and what its unwind rule says.
+/// How a function keeps its frame, and how its unwind rule describes that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// sp only, rbp untouched.
+    /// Uses sp only, and does not change rbp.
     Plain,
-    /// sp only, rbp saved and used for something else.
+    /// Uses sp only, and saves rbp to use it for something else.
     Saves,
-    /// A frame pointer.
+    /// Uses a frame pointer.
     Linked,
-    /// A frame pointer, but no unwind information.
+    /// Uses a frame pointer, but has no unwind information.
     Unlisted,
-    /// sp only and no unwind information: the frame pointer leads to some outer frame.
+    /// Uses sp only, without unwind information: the frame pointer leads to an outer frame.
     Skipped,
-    /// Realigned: the CFA and rbp are found by rbp.
+    /// Realigns the stack: the CFA and rbp are relative to rbp.
     Realigned,
-    /// The CFA is found through a word by sp.
+    /// The CFA is read from a word relative to sp.
     Dynamic,
     /// No usable unwind information.
     Lost,
-    /// Marked as outermost.
+    /// Is marked as outermost.
     Last,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Function {
     kind: Kind,
-    /// Bytes of frame below the CFA when nothing is pushed.
+    /// Bytes of its frame below the CFA when nothing is pushed.
     size: u64,
-    /// Bytes more that are pushed at each site, per its index.
+    /// Additional bytes pushed at each call site, times its index.
     pushed: u64,
 }
 
-/// A function that was called: which, from which address, and the size of what it allocated on the
-/// stack.
+/// The call of a function: the function, the address of the call, and the bytes that it allocates
+/// with alloca.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     function: u64,
-    /// Where its caller goes on.
+    /// The return address in its caller.
     from: u64,
     alloca: u64,
-    /// What it puts into rbp if it uses it.
+    /// The value that it stores in rbp if it uses it.
     scribble: u64,
 }
 
@@ -75,9 +75,9 @@ struct Activation {
     cfa: u64,
     low: u64,
     bp: u64,
-    /// Where the caller's rbp or the CFA was put, if it was.
+    /// The address at which the caller's rbp or the CFA was stored, if it was.
     slot: u64,
-    /// A signal interrupted its caller.
+    /// Whether it is a signal handler that interrupted its caller.
     handler: bool,
 }
 
@@ -86,7 +86,7 @@ struct Program {
     memory: Vec<u64>,
     active: [Vec<Activation>; COROUTINES],
     current: usize,
-    /// Where the function that was left last had been called.
+    /// The call site of the function that returned last.
     left: u64,
     random: Random,
 }
@@ -135,7 +135,7 @@ fn site_of(pc: u64) -> u64 {
     pc >> 4 & (SITES - 1)
 }
 
-/// Functions of all kinds, most of them of the usual ones.
+/// Functions of all kinds, mostly with usual rules.
 fn mixed(random: &mut Random) -> Vec<Function> {
     let usual = [Kind::Plain, Kind::Saves, Kind::Linked, Kind::Realigned, Kind::Dynamic];
     let mut functions = vec![Function { kind: Kind::Last, size: 32, pushed: 0 }];
@@ -146,7 +146,8 @@ fn mixed(random: &mut Random) -> Vec<Function> {
             3 | 4 => Kind::Skipped,
             _ => usual[random.below(5) as usize],
         };
-        // At least what the kind keeps there; few sizes, so that other chains fit the same memory.
+        // At least the space that the kind needs; few sizes, so that other chains fit the same
+        // memory.
         let size = 32 + 16 * random.below(3);
         functions.push(Function { kind, size, pushed: 16 * random.below(2) });
     }
@@ -183,8 +184,8 @@ impl Program {
         }
     }
 
-    /// Begins the current coroutine: in the function that is marked as outermost, or in another
-    /// with 0 for a return address.
+    /// Starts the current coroutine in the function that is marked as outermost, or in another one
+    /// with 0 as return address.
     fn begin(&mut self) {
         let marked = self.random.chance(50);
         let function = if marked { 0 } else { self.some_function() };
@@ -207,18 +208,18 @@ impl Program {
         *self.active[self.current].last().expect("an outermost function")
     }
 
-    /// The stack pointer of an active function while it calls from `pc`.
+    /// Returns the stack pointer of an active function while it calls from `pc`.
     fn sp_at(&self, a: &Activation, pc: u64) -> u64 {
         a.low - self.functions[a.call.function as usize].pushed * site_of(pc)
     }
 
-    /// The registers when an allocation function returns to `pc` in the innermost function.
+    /// Returns the registers when an allocation function returns to `pc` in the innermost function.
     fn registers(&self, pc: u64) -> Registers {
         let top = self.top();
         Registers { pc, sp: self.sp_at(&top, pc), bp: top.bp }
     }
 
-    /// Makes the frame of a called function: `cfa` is the stack pointer after its return.
+    /// Creates the frame of a called function; `cfa` is the stack pointer after its return.
     fn enter(&mut self, call: Call, cfa: u64, bp: u64, handler: bool) {
         let f = self.functions[call.function as usize];
         self.store(cfa - 8, call.from);
@@ -249,7 +250,7 @@ impl Program {
         self.active[self.current].push(a);
     }
 
-    /// A value for rbp that may look like a frame pointer.
+    /// Returns a value for rbp that may be a plausible frame pointer.
     fn scribble(&mut self) -> u64 {
         let some = self.random.below(self.depth() as u64) as usize;
         match self.random.below(4) {
@@ -260,7 +261,7 @@ impl Program {
         }
     }
 
-    /// A call from somewhere in the innermost function.
+    /// Returns a call from a random site in the innermost function.
     fn some_call(&mut self) -> Call {
         let scribble = self.scribble();
         Call {
@@ -276,7 +277,7 @@ impl Program {
         self.enter(call, self.sp_at(&top, call.from), top.bp, false);
     }
 
-    /// One to `most` calls, each from the function called before.
+    /// Makes 1 to `most` nested calls.
     fn call_some(&mut self, most: u64) {
         for _ in 0..=self.random.below(most) {
             let call = self.some_call();
@@ -284,7 +285,7 @@ impl Program {
         }
     }
 
-    /// Interrupts the innermost function, on its stack or on that for handlers.
+    /// Interrupts the innermost function, on its own stack or on the one for handlers.
     fn signal(&mut self) {
         let top = self.top();
         let pc = pc_of(top.call.function, self.random.below(SITES));
@@ -302,7 +303,7 @@ impl Program {
         self.enter(call, context, top.bp, true);
     }
 
-    /// Returns from the `n` innermost functions, or as many as leave the outermost one.
+    /// Returns from the `n` innermost functions, but not from the outermost one.
     fn leave(&mut self, n: usize) {
         let left = self.depth().saturating_sub(n).max(1);
         let active = &mut self.active[self.current];
@@ -312,7 +313,7 @@ impl Program {
         active.truncate(left);
     }
 
-    /// Calls the innermost functions again, but the first of them from elsewhere.
+    /// Calls the innermost functions again, the first of them from a different site.
     fn again_from_elsewhere(&mut self) {
         let n = 1 + self.random.below(8) as usize;
         let from = self.depth().saturating_sub(n).max(1);
@@ -340,12 +341,13 @@ impl Program {
             _ => pc_of(self.some_function(), self.random.below(SITES)),
         };
         self.store(slot, value);
-        // What lies below the stack pointer is anybody's.
+        // Memory below the stack pointer can change at any time.
         let dead = self.top().low - 64 - 8 * self.random.below(32);
         self.store(dead, value);
     }
 
-    /// Where the innermost function allocates: anywhere, or where the last call from it was.
+    /// Returns a random site for an allocation of the innermost function, or the site of the last
+    /// call.
     fn some_site(&mut self) -> u64 {
         let function = self.top().call.function;
         let own = pc_of(function, site_of(self.left)) == self.left;
@@ -375,7 +377,7 @@ impl Program {
     }
 }
 
-/// Both ways to the node of a stack, into one tree.
+/// Both ways to find the node of a stack, with one tree.
 struct Check {
     tree: Tree,
     reusing: Thread,
@@ -412,7 +414,7 @@ impl Check {
     }
 }
 
-/// A loop that calls one of a few chains each time, under an outer part that moves at times.
+/// A loop that calls one of a few chains each time, under outer frames that sometimes change.
 fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
     let base = program.depth();
     let mut chains = Vec::new();
@@ -433,7 +435,7 @@ fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
         }
         let at = program.registers(pc);
         check.capture(program, at, what);
-        // The function has put something else into rbp since, whatever its rule says.
+        // The function has since stored something else in rbp, regardless of its rule.
         if program.random.chance(30) {
             let bp = program.scribble();
             check.capture(program, Registers { bp, ..at }, what);
@@ -446,7 +448,7 @@ fn run_loop(program: &mut Program, check: &mut Check, what: &str) {
 }
 
 #[test]
-fn reuse_finds_the_nodes_that_unwinding_finds() {
+fn reuse_finds_the_same_nodes_as_unwinding() {
     let mut all = Answers::default();
     let (mut stepped, mut stepped_without) = (0, 0);
     for seed in 0..40 {
@@ -468,11 +470,11 @@ fn reuse_finds_the_nodes_that_unwinding_finds() {
         stepped_without += check.plain.stepped();
     }
     assert!(stepped < stepped_without / 3 * 2, "{stepped} of {stepped_without} frames stepped");
-    // Each way to an answer was taken often, or this test proves nothing of it.
+    // Each path was taken often; otherwise this test would prove nothing about it.
     assert!(all.same > 1000 && all.recalled > 1000 && all.unwound > 1000, "{all:?}");
 }
 
-/// Frames of one size: how many were cut is told by the stack pointer alone.
+/// Frames of one size, so that only the stack pointer distinguishes how many were truncated.
 fn equal(_: &mut Random) -> Vec<Function> {
     let mut functions = vec![Function { kind: Kind::Plain, size: 32, pushed: 0 }; 12];
     functions[0].kind = Kind::Last;
@@ -480,7 +482,7 @@ fn equal(_: &mut Random) -> Vec<Function> {
 }
 
 #[test]
-fn stacks_deeper_than_the_room_are_cut_the_same() {
+fn stacks_that_exceed_the_space_are_truncated_consistently() {
     for frames in [9, 10, 16, 17, 33] {
         for seed in 0..10 {
             let mut program = Program::new(seed, equal);

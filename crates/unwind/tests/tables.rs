@@ -1,5 +1,5 @@
-//! Rows of unwind tables that are assembled here byte by byte: every instruction that the evaluator
-//! follows, and tables that are cut or garbage.
+//! Rows of unwind tables that are assembled here byte by byte: every supported instruction, and
+//! truncated or random tables.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use heaptide_fixtures::Random;
 use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use heaptide_unwind::table::{Sections, frames_address, step_at};
 
-/// Where x86-64 has a return address.
+/// The location of the return address on x86-64.
 const BELOW: Ra = Ra::AtCfa(-8);
 
 const HEADER: u64 = 0x1000;
@@ -21,7 +21,7 @@ const RBP: u8 = 6;
 const RSP: u8 = 7;
 const RA: u8 = 16;
 
-/// What every function begins with: the CFA is rsp + 8, the return address right below it.
+/// The start of every function: the CFA is rsp + 8, the return address right below it.
 const USUAL: &[u8] = &[0x0c, RSP, 8, 0x80 | RA, 1];
 
 /// `.eh_frame_hdr` and `.eh_frame` with one function.
@@ -30,7 +30,7 @@ struct Tables {
     frames: Vec<u8>,
 }
 
-/// An entry: its length, what it holds, padded with `DW_CFA_nop`.
+/// Builds an entry: its length and contents, padded with `DW_CFA_nop`.
 fn entry(mut body: Vec<u8>) -> Vec<u8> {
     while body.len() % 8 != 4 {
         body.push(0);
@@ -42,15 +42,15 @@ fn entry(mut body: Vec<u8>) -> Vec<u8> {
 
 impl Tables {
     fn new(augmentation: &[u8], preamble: &[u8], program: &[u8]) -> Tables {
-        // Common part: id 0, version 1, augmentation, code factor 1, data factor -8, return address
-        // in column 16, then the encoding of addresses: 8 bytes, absolute.
+        // CIE: id 0, version 1, augmentation, code factor 1, data factor -8, return address in
+        // column 16, then the encoding of addresses: 8 bytes, absolute.
         let mut common = vec![0, 0, 0, 0, 1];
         common.extend(augmentation);
         common.extend([0, 1, 0x78, RA, 1, 0x04]);
         common.extend(preamble);
         let mut frames = entry(common);
         let function_at = frames.len() as u64;
-        // Function: distance back to the common part, where it is, how long, no more.
+        // FDE: distance back to the CIE, start, length, nothing more.
         let mut function = (function_at as u32 + 4).to_le_bytes().to_vec();
         function.extend(START.to_le_bytes());
         function.extend(u64::from(LENGTH).to_le_bytes());
@@ -58,7 +58,7 @@ impl Tables {
         function.extend(program);
         frames.extend(entry(function));
         frames.extend([0; 4]);
-        // Version 1; the frames' address, the count, and pairs of addresses, all absolute.
+        // Version 1; the address of the frames, the count, and pairs of addresses, all absolute.
         let mut header = vec![1, 0x04, 0x03, 0x04];
         header.extend(FRAMES.to_le_bytes());
         header.extend(1u32.to_le_bytes());
@@ -81,7 +81,7 @@ fn step_of(header: &[u8], frames: &[u8], pc: u64) -> Option<Step> {
     step_at(&sections, pc)
 }
 
-/// The step at the end of a function with this program.
+/// Returns the step at the end of a function with these instructions.
 fn after(program: &[u8]) -> Step {
     Tables::usual(program).step(u64::from(LENGTH) - 1).expect("a covered pc")
 }
@@ -89,8 +89,8 @@ fn after(program: &[u8]) -> Step {
 const ENTRY: Step = Step::Frame(Cfa::Sp(8), Bp::Same, BELOW);
 
 #[test]
-fn a_row_holds_from_its_location_to_the_next() {
-    // Each way to move on, and one more row behind: push, push, push, push.
+fn a_row_applies_from_its_location_to_the_next() {
+    // Each way to advance, and one more row at the end: push, push, push, push.
     let program: [&[u8]; 4] = [
         &[0x40 | 1, 0x0e, 16],
         &[0x02, 0x0f, 0x0e, 24],
@@ -121,9 +121,9 @@ fn a_pc_that_is_not_covered_has_no_step() {
 }
 
 #[test]
-fn every_way_to_say_where_the_cfa_is() {
+fn every_form_of_a_cfa_rule() {
     let frame = |cfa| Step::Frame(cfa, Bp::Same, BELOW);
-    // def_cfa, def_cfa_register, def_cfa_offset, and the two with signed factors of -8.
+    // def_cfa, def_cfa_register, def_cfa_offset, and the two signed variants with the factor -8.
     assert_eq!(after(&[0x0c, RBP, 16]), frame(Cfa::Bp(16)));
     assert_eq!(after(&[0x0e, 16, 0x0d, RBP]), frame(Cfa::Bp(16)));
     assert_eq!(after(&[0x0e, 0x80, 0x02]), frame(Cfa::Sp(256)));
@@ -133,7 +133,7 @@ fn every_way_to_say_where_the_cfa_is() {
     assert_eq!(after(&[0x0f, 3, 0x76, 0x78, 0x06]), frame(Cfa::BpDeref(-8, 0)));
     assert_eq!(after(&[0x0f, 3, 0x77, 0x08, 0x06]), frame(Cfa::SpDeref(8, 0)));
     assert_eq!(after(&[0x0f, 5, 0x77, 0x08, 0x06, 0x23, 16]), frame(Cfa::SpDeref(8, 16)));
-    // Counted from rbx; an expression that does not read, one that goes on, one that is cut.
+    // Relative to rbx; an expression that does not read, one that continues, one that is truncated.
     assert_eq!(after(&[0x0c, RBX, 16]), Step::Unknown);
     assert_eq!(after(&[0x0f, 2, 0x77, 0x08]), Step::Unknown);
     assert_eq!(after(&[0x0f, 4, 0x77, 0x08, 0x06, 0x06]), Step::Unknown);
@@ -144,14 +144,14 @@ fn every_way_to_say_where_the_cfa_is() {
 }
 
 #[test]
-fn every_way_to_say_where_rbp_is() {
+fn every_form_of_an_rbp_rule() {
     let frame = |bp| Step::Frame(Cfa::Sp(8), bp, BELOW);
     // offset, offset_extended, offset_extended_sf, expression breg rbp n.
     assert_eq!(after(&[0x80 | RBP, 2]), frame(Bp::AtCfa(-16)));
     assert_eq!(after(&[0x05, RBP, 3]), frame(Bp::AtCfa(-24)));
     assert_eq!(after(&[0x11, RBP, 0x7f]), frame(Bp::AtCfa(8)));
     assert_eq!(after(&[0x10, RBP, 2, 0x76, 0x70]), frame(Bp::AtBp(-16)));
-    // same_value, undefined, and those whose value is not in memory: taken for untouched.
+    // same_value, undefined, and rules whose value is not in memory count as unchanged.
     assert_eq!(after(&[0x80 | RBP, 2, 0x08, RBP]), frame(Bp::Same));
     assert_eq!(after(&[0x80 | RBP, 2, 0x07, RBP]), frame(Bp::Same));
     assert_eq!(after(&[0x80 | RBP, 2, 0x14, RBP, 2]), frame(Bp::Same));
@@ -159,7 +159,7 @@ fn every_way_to_say_where_rbp_is() {
     assert_eq!(after(&[0x80 | RBP, 2, 0x16, RBP, 2, 0x76, 0]), frame(Bp::Same));
     assert_eq!(after(&[0x80 | RBP, 2, 0x09, RBP, RBX]), frame(Bp::Same));
     assert_eq!(after(&[0x80 | RBP, 2, 0x10, RBP, 2, 0x77, 0]), frame(Bp::Same));
-    // restore, restore_extended: as the common part says.
+    // restore, restore_extended: back to the CIE's rule.
     assert_eq!(after(&[0x80 | RBP, 2, 0xc0 | RBP]), frame(Bp::Same));
     assert_eq!(after(&[0x80 | RBP, 2, 0x06, RBP]), frame(Bp::Same));
     // Other registers, GNU_args_size and nop change nothing.
@@ -168,7 +168,7 @@ fn every_way_to_say_where_rbp_is() {
 }
 
 #[test]
-fn restoring_means_what_the_common_part_said() {
+fn restore_uses_the_rule_of_the_cie() {
     let preamble = [USUAL, &[0x80 | RBP, 2]].concat();
     let tables = Tables::new(b"zR", &preamble, &[0x08, RBP, 0x40 | 8, 0xc0 | RBP]);
     assert_eq!(tables.step(0), Some(ENTRY));
@@ -176,46 +176,46 @@ fn restoring_means_what_the_common_part_said() {
 }
 
 #[test]
-fn remembered_states_come_back() {
+fn remembered_states_are_restored() {
     let program = [0x0a, 0x0e, 16, 0x80 | RBP, 2, 0x40 | 8, 0x0b, 0x40 | 8, 0x0e, 24];
     let tables = Tables::usual(&program);
     assert_eq!(tables.step(7), Some(Step::Frame(Cfa::Sp(16), Bp::AtCfa(-16), BELOW)));
     assert_eq!(tables.step(8), Some(ENTRY));
     assert_eq!(tables.step(16), Some(Step::Frame(Cfa::Sp(24), Bp::Same, BELOW)));
-    // Four deep, not five; and nothing to restore.
+    // Four levels, but not five; and nothing to restore.
     assert_eq!(after(&[0x0a, 0x0a, 0x0a, 0x0a, 0x0e, 64, 0x0b]), ENTRY);
     assert_eq!(after(&[0x0a; 5]), Step::Unknown);
     assert_eq!(after(&[0x0b]), Step::Unknown);
 }
 
 #[test]
-fn the_return_address_tells_the_end() {
+fn an_undefined_return_address_marks_the_end() {
     assert_eq!(after(&[0x07, RA]), Step::End);
-    // Not right below the CFA, or in a register: no compiled code.
+    // Not right below the CFA, or in a register: no compiled code does that.
     assert_eq!(after(&[0x80 | RA, 2]), Step::Unknown);
     assert_eq!(after(&[0x09, RA, RBX]), Step::Unknown);
     assert_eq!(after(&[0x07, RA, 0xc0 | RA]), ENTRY);
 }
 
 #[test]
-fn a_signal_frame_is_known_by_its_augmentation() {
+fn a_signal_frame_is_recognised_by_its_augmentation() {
     assert_eq!(Tables::new(b"zRS", USUAL, &[]).step(0), Some(Step::Signal));
 }
 
 #[test]
-fn the_header_names_the_frames() {
+fn the_header_has_the_address_of_the_frames() {
     let tables = Tables::usual(&[]);
     assert_eq!(frames_address(&tables.header, HEADER), Some(FRAMES));
     assert_eq!(frames_address(&tables.header[..6], HEADER), None);
     assert_eq!(frames_address(&[], HEADER), None);
-    // Without a search table the frames are walked.
+    // Without a search table, the lookup walks the entries.
     let mut header = vec![1, 0x04, 0xff, 0xff];
     header.extend(FRAMES.to_le_bytes());
     assert_eq!(step_of(&header, &tables.frames, START), Some(ENTRY));
 }
 
 #[test]
-fn a_cut_table_has_a_step_or_none() {
+fn a_truncated_table_has_a_step_or_none() {
     let program =
         [0x0a, 0x40 | 1, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, RBP, 2, 0x76, 0, 0x40 | 9, 0x0b];
     let tables = Tables::usual(&program);
@@ -224,18 +224,18 @@ fn a_cut_table_has_a_step_or_none() {
     for end in 0..tables.header.len() {
         assert_eq!(step_of(&tables.header[..end], &tables.frames, START + 5), None, "{end}");
     }
-    // The last four bytes are the mark of the end, which nothing asks for.
+    // The last four bytes are the end marker, which is never read.
     for end in 0..tables.frames.len() - 4 {
         assert_eq!(step_of(&tables.header, &tables.frames[..end], START + 5), None, "{end}");
     }
 }
 
 #[test]
-fn garbage_has_a_step_or_none() {
+fn random_changes_leave_a_step_or_none() {
     let mut random = Random::new(0x5eed);
     let mut steps = 0;
     for _ in 0..20_000 {
-        // A program of random instructions in a sound table, then bytes changed anywhere.
+        // Random instructions in a valid table, then random changed bytes.
         let program = random.bytes(39);
         let mut tables = Tables::usual(&program);
         for offset in [0, 7, 100, 255] {
@@ -252,12 +252,12 @@ fn garbage_has_a_step_or_none() {
         frames_address(&tables.header, HEADER);
         steps += usize::from(tables.step(random.below(256)).is_some());
     }
-    // Most still lead to the function's instructions.
+    // Most tables still lead to the function's instructions.
     assert!(steps > 2000, "{steps} steps");
 }
 
 #[test]
-fn wholly_random_sections_do_no_harm() {
+fn random_sections_do_not_panic() {
     let mut random = Random::new(0xbad);
     for _ in 0..20_000 {
         let (mut header, frames) = (random.bytes(63), random.bytes(255));

@@ -1,4 +1,4 @@
-//! All that answers need.
+//! The state that request handlers share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::store::Store;
 
-/// All that answers need.
+/// The state that request handlers share.
 pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) catalog: Arc<Catalog>,

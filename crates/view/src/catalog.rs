@@ -1,11 +1,10 @@
-//! The recordings that are shown, and the numbers of their processes.
+//! The list of recordings, and the numbers of their processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use heaptide_analysis::model::Mode;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Reference};
@@ -15,37 +14,37 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
 
-/// Longest title, in characters; the page cuts it.
+/// The longest title, in characters; the page truncates it further.
 const TITLE_MAX: usize = 500;
 
-/// A recording of the command line.
+/// A recording from the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opened {
     /// Its directory, or a profile in it.
     pub path: PathBuf,
-    /// The snapshot that is shown first; none for the end.
+    /// The snapshot to show first; `None` for the end.
     pub snapshot: Option<Reference>,
 }
 
-/// A recording with its processes as they were when it was last looked at.
+/// A recording with its processes, as of the last update.
 pub(crate) struct Listed {
     pub(crate) path: PathBuf,
     pub(crate) images: Vec<Numbered>,
-    /// When files came or went last.
+    /// When files were last added or removed.
     changed: Option<SystemTime>,
 }
 
 impl Listed {
-    /// The name of the recording.
+    /// Returns the name of the recording.
     pub(crate) fn name(&self) -> String {
         let name = self.path.file_name().map(|name| of_path(Path::new(name)));
         name.unwrap_or_else(|| of_path(&self.path))
     }
 }
 
-/// A process with its number over all recordings.
+/// A process with its number, unique among all recordings.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
     pub(crate) number: u32,
@@ -53,14 +52,14 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// The process, if it writes to its profile.
+    /// Returns the running process, if it writes to its profile.
     pub(crate) fn running(&self) -> Option<Running> {
         let ImageSummary { pid, ref file, is_running, .. } = self.image;
         is_running.then(|| Running { pid, file: file.clone() })
     }
 }
 
-/// The recordings, and the numbers that their processes were given.
+/// The recordings, and the numbers assigned to their processes.
 pub(crate) struct Catalog {
     opened: Vec<Opened>,
     known: Mutex<Known>,
@@ -74,14 +73,14 @@ struct Known {
 }
 
 impl Catalog {
-    /// Looks at recordings.
+    /// Lists recordings.
     ///
-    /// Errors: one cannot be read, or has no process.
+    /// Errors: a recording cannot be read, or has no process.
     pub(crate) fn open(opened: Vec<Opened>) -> Result<Catalog, Error> {
         let catalog = Catalog { opened, known: Mutex::default() };
         let listed = catalog.refresh()?;
         if let Some(empty) = listed.iter().find(|listed| listed.images.is_empty()) {
-            // The reason, if none of its profiles can be read.
+            // Reports the reason, if none of its profiles can be read.
             let read = heaptide_analysis::model::Recording::open(&empty.path)?;
             return Err(Error::Empty { recording: read.path });
         }
@@ -92,9 +91,9 @@ impl Catalog {
         self.known.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Looks at the recordings again.
+    /// Updates the list of recordings.
     ///
-    /// Errors: one cannot be read any more.
+    /// Errors: a recording can no longer be read.
     pub(crate) fn refresh(&self) -> Result<Arc<Vec<Listed>>, heaptide_analysis::Error> {
         let list = |opened: &Opened| {
             let changed = changed(&opened.path);
@@ -118,12 +117,12 @@ impl Catalog {
         Ok(listed)
     }
 
-    /// The recordings as they were when they were last looked at.
+    /// Returns the recordings as of the last update.
     pub(crate) fn listed(&self) -> Arc<Vec<Listed>> {
         self.lock().listed.clone()
     }
 
-    /// Whether files came or went since, or a process ended.
+    /// Returns whether files were added or removed, or a process ended, since the last update.
     pub(crate) fn is_outdated(&self) -> bool {
         self.listed().iter().any(|listed| {
             let mut running = listed.images.iter().filter_map(Numbered::running);
@@ -131,7 +130,7 @@ impl Catalog {
         })
     }
 
-    /// The process of a number, as it is now, and the recording that it is in.
+    /// Returns the current process with a number, and its recording.
     ///
     /// Errors: there is none.
     pub(crate) fn process(&self, number: u32) -> Result<(PathBuf, Numbered), Refusal> {
@@ -154,7 +153,7 @@ impl Catalog {
 
     /// Describes the recordings for the page.
     ///
-    /// Errors: one cannot be read any more.
+    /// Errors: a recording can no longer be read.
     pub(crate) fn describe(&self) -> Result<(Vec<Recording>, Vec<Moment>), Refusal> {
         let listed = self.refresh()?;
         let recordings: Vec<Recording> = listed.iter().map(describe).collect();
@@ -166,7 +165,7 @@ impl Catalog {
     }
 }
 
-/// What is shown of a recording first: the largest process, or the snapshot that was named.
+/// Returns what to show first of a recording: the largest process, or the named snapshot.
 fn moment(opened: &Opened, recordings: &[Recording], largest: u32) -> Option<Moment> {
     let Some(reference) = &opened.snapshot else {
         return Some(Moment { process: largest, snapshot: None });
@@ -185,12 +184,12 @@ fn moment(opened: &Opened, recordings: &[Recording], largest: u32) -> Option<Mom
     })
 }
 
-/// When files of a recording came or went last.
+/// Returns when files of a recording were last added or removed.
 fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(directory(path)).and_then(|found| found.modified()).ok()
 }
 
-/// The directory of a recording that may be named by one of its profiles.
+/// Returns the directory of a recording, given the directory or one of its profiles.
 fn directory(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if path.is_dir() { path } else { parent.unwrap_or(Path::new(".")) }
@@ -251,11 +250,7 @@ fn describe(listed: &Listed) -> Recording {
             image: image.image,
             title: command_line_of(&image.command, &image.program, TITLE_MAX),
             program: image.program.clone(),
-            mode: match image.mode {
-                Mode::Counters => "counters",
-                Mode::Scopes => "scopes",
-                Mode::Stacks => "stacks",
-            },
+            mode: image.mode_name(),
             running: image.is_running,
             has_trace: image.has_trace,
             peak_bytes: image.peak_bytes,

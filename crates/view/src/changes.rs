@@ -1,5 +1,5 @@
-//! What changes while the page is open: a thread polls running processes while clients
-//! listen, and sends the changes to all of them.
+//! Reports changes while the page is open: a thread polls running processes while clients listen,
+//! and sends the changes to all of them.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,21 +14,20 @@ use crate::catalog::{Catalog, Listed, Numbered};
 use crate::live::Live;
 use crate::store::Store;
 
-/// Processes are looked at so often, at most.
+/// The shortest polling interval of processes.
 const PERIOD: Duration = Duration::from_millis(250);
-/// The longest time between two looks.
+/// The longest polling interval.
 const PERIOD_MAX: Duration = Duration::from_secs(10);
-/// They are looked at again after this many times the processor time that it took: at most 1.2 % of
-/// a core.
+/// The polling interval as a multiple of its processor time: at most 1.2 % of a core.
 const REST: u32 = 80;
-/// A process that does nothing is reported so often.
+/// The interval of reports on an idle process.
 const IDLE: Duration = Duration::from_secs(1);
-/// Whether processes came or ended is looked at so often.
+/// The interval of checks for new and ended processes.
 const CHECK: Duration = Duration::from_secs(1);
-/// Events that a slow client may be behind.
+/// The most events that a slow client may lag behind.
 const BEHIND: usize = 256;
 
-/// What has changed, as it is sent.
+/// A change, in the form sent to clients.
 #[derive(Clone)]
 pub(crate) struct Change {
     /// The name of the event.
@@ -45,33 +44,33 @@ struct LiveData {
     live_bytes: u64,
     resident_bytes: u64,
     allocations: u64,
-    /// How it ended; none if it runs.
+    /// How it ended; `None` if it is running.
     ended: Option<String>,
 }
 
-/// The process of tables that are out of date.
+/// A process whose tables are out of date.
 #[derive(Serialize)]
 struct TablesData {
     process: u32,
 }
 
-/// Reports what changes.
+/// Reports changes.
 pub(crate) struct Changes {
     sender: broadcast::Sender<Change>,
-    /// Whether the thread runs.
+    /// Whether the thread is running.
     is_looking: Mutex<bool>,
     catalog: Arc<Catalog>,
     store: Arc<Store>,
 }
 
 impl Changes {
-    /// Nobody listens yet.
+    /// Creates it without listeners.
     pub(crate) fn new(catalog: Arc<Catalog>, store: Arc<Store>) -> Changes {
         let (sender, _) = broadcast::channel(BEHIND);
         Changes { sender, is_looking: Mutex::default(), catalog, store }
     }
 
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn listen(self: &Arc<Self>) -> broadcast::Receiver<Change> {
         let receiver = self.sender.subscribe();
         let mut is_looking = self.is_looking.lock().unwrap_or_else(|error| error.into_inner());
@@ -82,7 +81,7 @@ impl Changes {
         receiver
     }
 
-    /// Looks as long as anybody listens.
+    /// Polls while there are listeners.
     fn look(&self) {
         let mut looker =
             Looker { changes: self, live: FxHashMap::default(), sent: Sent::default() };
@@ -108,7 +107,7 @@ impl Changes {
     }
 }
 
-/// When something was sent last, by process.
+/// The time of the last report of a process.
 #[derive(Default)]
 struct Sent {
     live: FxHashMap<u32, Instant>,
@@ -116,7 +115,7 @@ struct Sent {
     checked: Option<Instant>,
 }
 
-/// Looks at all that runs.
+/// Polls everything that is running.
 struct Looker<'a> {
     changes: &'a Changes,
     live: FxHashMap<u32, Live>,
@@ -136,7 +135,7 @@ impl Looker<'_> {
         }
     }
 
-    /// Looks whether processes came or ended.
+    /// Checks for new and ended processes.
     fn check(&mut self) {
         let catalog = &self.changes.catalog;
         if self.sent.checked.is_some() && !catalog.is_outdated() {
@@ -171,7 +170,7 @@ impl Looker<'_> {
     /// Reports a process for the last time.
     fn end(&mut self, number: u32) {
         let Some(mut live) = self.live.remove(&number) else { return };
-        let _ = live.look(); // what was read before is as good
+        let _ = live.look(); // on failure, the last values suffice
         let ended = Some(live.ending());
         self.report(number, &live, ended);
         if self.changes.store.last_read(number).is_some() {
@@ -194,7 +193,7 @@ impl Looker<'_> {
         self.live.insert(number, live);
     }
 
-    /// Reports that tables are out of date, no sooner than they are read again.
+    /// Reports outdated tables, at most as often as they are read again.
     fn report_tables(&mut self, number: u32, live: &Live) {
         let Some(loaded) = self.changes.store.last_read(number) else { return };
         let rest = Store::rest(&loaded);
@@ -220,13 +219,13 @@ impl Looker<'_> {
     }
 }
 
-/// What of the recordings is worth an event.
+/// Returns the properties of recordings whose changes are reported.
 fn summary(listed: &[Listed]) -> Vec<(u32, bool)> {
     let images = listed.iter().flat_map(|listed| &listed.images);
     images.map(|numbered| (numbered.number, numbered.image.is_running)).collect()
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use heaptide_control::{Action, Control, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
 
 /// A request.
 #[derive(Deserialize)]
@@ -20,14 +20,14 @@ pub(crate) struct Asked {
     text: String,
 }
 
-/// What became of it.
+/// The result of a request.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     done: String,
     later: Option<String>,
 }
 
-/// Does what the page asks a program for.
+/// Performs a request of the page to a program.
 pub(crate) async fn control(
     State(app): State<Arc<App>>,
     asked: Result<Json<Asked>, JsonRejection>,
@@ -50,7 +50,7 @@ pub(crate) async fn control(
     Ok(Json(Answer { done: done.trim_end().to_owned(), later }))
 }
 
-/// The action of a name, as `heaptide ctl` and the buttons of the page have them.
+/// Returns the action with this name, as in `heaptide ctl` and on the page's buttons.
 fn action(name: &str, text: String) -> Result<Action, Refusal> {
     Ok(match name {
         "mark" if text.is_empty() => return Err(Refusal::bad("a mark needs a name")),

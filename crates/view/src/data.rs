@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
-/// What tables are of.
+/// A request for tables.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     to: Option<u64>,
     #[serde(default)]
     filter: String,
-    /// The version that the page has.
+    /// The version that the page already has.
     since: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Asked {
     }
 }
 
-/// Answers with the tables; with nothing if the page has them.
+/// Returns the tables, or nothing if the page has this version.
 pub(crate) async fn data(
     State(app): State<Arc<App>>,
     asked: Result<Query<Asked>, QueryRejection>,

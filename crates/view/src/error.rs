@@ -1,27 +1,27 @@
-//! Why there is no server.
+//! Errors of starting the server.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What failed, and what to do instead.
+/// The failure, and what to do instead.
 #[derive(Debug)]
 pub enum Error {
-    /// The address is one that other machines reach.
+    /// The address is reachable from other machines.
     NotLoopback {
         /// The address.
         address: SocketAddr,
     },
-    /// Nothing can listen at the address.
+    /// Binding the address failed.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The system has no random numbers for the token.
-    Token(getrandom::Error),
+    /// The system provides no random numbers for the token.
+    Token(io::Error),
     /// The server cannot be started.
     Start(io::Error),
     /// The recording cannot be read.
@@ -59,9 +59,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Listen { source, .. } | Error::Start(source) => Some(source),
+            Error::Listen { source, .. } | Error::Token(source) | Error::Start(source) => {
+                Some(source)
+            }
             Error::Recording(error) => Some(error),
-            Error::NotLoopback { .. } | Error::Token(_) | Error::Empty { .. } => None,
+            Error::NotLoopback { .. } | Error::Empty { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What changes, as server-sent events.
+//! Sends changes as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tokio_stream::{Stream, StreamExt};
 use crate::app::App;
 use crate::changes::Change;
 
-/// Answers with events until the client leaves.
+/// Sends events until the client disconnects.
 pub(crate) async fn changes(
     State(app): State<Arc<App>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = BroadcastStream::new(app.changes.listen()).map(|change| {
         let event = match change {
             Ok(Change { event, data }) => Event::default().event(event).data(&*data),
-            // What a slow client has missed is found out by looking at everything again.
+            // A slow client that has missed events has to update everything.
             Err(_) => Event::default().event("recordings").data("{}"),
         };
         Ok(event)

@@ -1,4 +1,4 @@
-//! What rules find in a process.
+//! Findings of rules for a process.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use heaptide_render::page::Findings;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
-/// Of which process.
+/// A request for findings.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     filter: String,
 }
 
-/// Returns the findings of a process, of its stacks as they were recorded.
+/// Returns the findings of a process, based on its stacks as recorded.
 pub(crate) async fn findings(
     State(app): State<Arc<App>>,
     asked: Result<Query<Asked>, QueryRejection>,

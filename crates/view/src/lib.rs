@@ -1,4 +1,4 @@
-//! `heaptide view`: a server on loopback that answers a page in the browser.
+//! `heaptide view`: a server on loopback for a page in the browser.
 //!
 //! ```text
 //! browser ──▶ server ─▶ access ─▶ routes ─▶ store ─▶ recordings, live profiles
@@ -8,11 +8,10 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // a failed write would panic
 
 mod access;
 mod app;
-mod cache;
 mod catalog;
 mod changes;
 mod control;
@@ -24,7 +23,6 @@ mod lifetimes;
 mod live;
 mod owners;
 mod query;
-mod refusal;
 mod routes;
 mod server;
 mod source;

@@ -11,10 +11,10 @@ use heaptide_render::page;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
-/// The part of a process that lifetimes are requested of.
+/// A request for lifetimes of a part of a process.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     to: Option<u64>,
     #[serde(default)]
     filter: String,
-    /// The version of the tables that the sites are of.
+    /// The version of the tables that the sites refer to.
     version: Option<u64>,
 }
 

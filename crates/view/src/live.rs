@@ -1,6 +1,5 @@
-//! The counters of one running process, read again and again.
+//! Polls the counters of one running process.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::Error;
@@ -9,23 +8,23 @@ use heaptide_analysis::recording::running::Running;
 use heaptide_format::{End, FileHeader};
 use nix::time::{ClockId, clock_gettime};
 
-/// What a process has counted.
+/// The counters of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
     pub(crate) live_bytes: u64,
     pub(crate) allocations: u64,
 }
 
-/// A process that is looked at.
+/// A process that is polled.
 pub(crate) struct Live {
     running: Running,
     observer: Observer,
     start_ns: u64,
-    /// What it had counted at the last look.
+    /// Its counters at the last poll.
     pub(crate) state: State,
-    /// When that changed last; none since the first look.
+    /// When they last changed; `None` since the first poll.
     changed: Option<Instant>,
-    /// Whether there was a look.
+    /// Whether it has been polled.
     is_known: bool,
 }
 
@@ -40,7 +39,7 @@ impl Live {
         Ok(Live { running: running.clone(), observer, start_ns, state, changed, is_known })
     }
 
-    /// Looks once more; whether anything was counted since.
+    /// Polls the process; returns whether counters have changed.
     ///
     /// Errors: its profile cannot be read.
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
@@ -64,7 +63,7 @@ impl Live {
         Ok(has_changed)
     }
 
-    /// Whether it has counted anything since a time, at which it had so many allocations.
+    /// Returns whether counters have changed since a time at which it had this many allocations.
     pub(crate) fn has_changed_since(&self, time: Instant, allocations: u64) -> bool {
         match self.changed {
             Some(changed) => changed > time,
@@ -72,22 +71,18 @@ impl Live {
         }
     }
 
-    /// Nanoseconds from its start until now.
+    /// Returns the nanoseconds from its start until now.
     pub(crate) fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.start_ns)
     }
 
-    /// Resident bytes; 0 if they are not known.
+    /// Returns resident bytes; 0 if unknown.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let pid = self.running.pid;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-        kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
+        self.running.memory().map_or(0, |(resident, _)| resident)
     }
 
-    /// How the process ended, as far as its header has it.
+    /// Describes how the process ended, according to its header.
     pub(crate) fn ending(&self) -> String {
         let is = |header: &FileHeader, end: End| header.end_kind == end as u32;
         match self.observer.header() {

@@ -12,10 +12,10 @@ use heaptide_render::page;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
-/// Whose.
+/// A request for owners.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,

@@ -1,4 +1,4 @@
-//! Answers to CalQL.
+//! Results of CalQL queries.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{Chosen, Exact, For, Part};
+use heaptide_http::Refusal;
 
-/// Rows of an answer for the page.
+/// The most rows of a result for the page.
 const ROWS: usize = 10_000;
 
-/// A query, and what it is of.
+/// A query, and the part that it refers to.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
     filter: String,
 }
 
-/// How the answer is written.
+/// The format of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Form {
@@ -45,24 +45,24 @@ enum Form {
     Csv,
 }
 
-/// An answer for the page.
+/// A result for the page.
 #[derive(Serialize)]
 struct Answer {
-    /// All rows.
+    /// The number of all rows.
     total: usize,
-    /// Rows that were left out at the end.
+    /// The number of omitted rows at the end.
     cut: usize,
-    /// What a person should know.
+    /// Notes for the user.
     notes: Vec<String>,
     /// The titles of the columns.
     columns: Vec<String>,
-    /// The types of their values; `path` of those in a tree.
+    /// The types of their values; `path` for tree nodes.
     types: Vec<String>,
-    /// Of each row its cells: numbers, texts, paths with `/` between their parts, or null.
+    /// By row, its cells: numbers, texts, paths with `/` between components, or null.
     rows: Vec<Vec<Value>>,
 }
 
-/// An answer as `FORMAT json-split` has it.
+/// A result of `FORMAT json-split`.
 #[derive(Deserialize)]
 struct Split {
     data: Vec<Vec<Value>>,
@@ -85,7 +85,7 @@ struct Node {
 }
 
 impl Split {
-    /// The rows, with paths in place of the numbers of nodes; and the types of the columns.
+    /// Returns the rows, with paths instead of node numbers, and the types of the columns.
     fn rows(&mut self) -> (Vec<Vec<Value>>, Vec<String>) {
         let mut paths: Vec<String> = Vec::with_capacity(self.nodes.len());
         for Node { label, parent } in &self.nodes {
@@ -106,7 +106,7 @@ impl Split {
     }
 }
 
-/// Answers a query.
+/// Runs a query.
 pub(crate) async fn query(
     State(app): State<Arc<App>>,
     asked: Result<Query<Asked>, QueryRejection>,
@@ -128,7 +128,7 @@ pub(crate) async fn query(
     tokio::task::spawn_blocking(answer).await.map_err(Refusal::failed)?
 }
 
-/// The error of a query, with its place.
+/// Converts the error of a query, with its location.
 fn in_query(error: &QueryError) -> Refusal {
     let line = format!("query: {}\n{}", error.message, error.excerpt());
     Refusal::bad(line.trim_end())

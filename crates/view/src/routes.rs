@@ -1,4 +1,4 @@
-//! The routes of the server, and the check that each request passes.
+//! The routes of the server, and the check of each request.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use axum::{Json, Router};
 use heaptide_render::page;
 use serde::Serialize;
 
-use crate::access;
 use crate::app::App;
 use crate::catalog::{Moment, Recording};
-use crate::refusal::Refusal;
 use crate::{control, data, events, findings, lifetimes, owners, query, source};
+use heaptide_http::Refusal;
+use heaptide_http::access;
 
 /// The routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -40,7 +40,7 @@ async fn nothing() -> Refusal {
     Refusal::missing("no such page")
 }
 
-/// Refuses requests without the token or from other sites, and keeps answers from other pages.
+/// Rejects requests without the token or from other sites, and protects responses from other pages.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match check(&app, &request) {
         Ok(None) => next.run(request).await,
@@ -51,7 +51,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-/// Whether a request is answered; the answer if there is one already.
+/// Checks a request; returns the response if it is already known.
 fn check(app: &App, request: &Request) -> Result<Option<Response>, Refusal> {
     app.access.check_site(request)?;
     let query = request.uri().query().unwrap_or_default();
@@ -64,7 +64,7 @@ fn check(app: &App, request: &Request) -> Result<Option<Response>, Refusal> {
     Ok(None)
 }
 
-/// The page without data.
+/// Returns the page without data.
 async fn shell(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let names: Vec<String> = app.catalog.listed().iter().map(|listed| listed.name()).collect();
     let nonce = access::random().map_err(Refusal::failed)?;
@@ -75,14 +75,14 @@ async fn shell(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     Ok(([(CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
 }
 
-/// What there is.
+/// The available recordings.
 #[derive(Serialize)]
 struct Recordings {
     version: &'static str,
     control: bool,
     query: bool,
     recordings: Vec<Recording>,
-    /// What the command line names, in its order: shown first.
+    /// The parts that the command line names, in order, to show first.
     moments: Vec<Moment>,
 }
 

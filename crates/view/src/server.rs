@@ -1,17 +1,12 @@
-//! The connections: a bounded number, each with a bounded time for its requests.
+//! The connections: a bounded number, each with a time limit for its requests.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use heaptide_advise::Suppressions;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
+use heaptide_http::connections::{self, Limits};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::app::App;
@@ -21,26 +16,21 @@ use crate::error::Error;
 use crate::routes;
 use crate::store::{Store, Words};
 
-/// Connections at the same time; more wait.
-const CONNECTIONS: usize = 512;
-/// How long a client may take to send the head of a request, and to be idle before it.
-const HEAD: Duration = Duration::from_secs(10);
-/// Bytes of the head of a request.
-const HEAD_MAX: usize = 64 << 10;
-/// Threads that read recordings.
+/// What clients may take. Requests that wait for changes never end by themselves.
+const LIMITS: Limits =
+    Limits { connections: 512, head: Duration::from_secs(10), life: None, grace: Duration::ZERO };
+/// The number of threads that read recordings.
 const READERS: usize = 4;
-/// How long nothing is accepted after the system had no room for a connection.
-const NO_ROOM: Duration = Duration::from_millis(100);
 
-/// What is served, and where.
+/// What to serve, and where.
 pub struct Options {
     /// The recordings.
     pub recordings: Vec<Opened>,
-    /// A loopback address; port 0 is any that is free.
+    /// A loopback address; port 0 means any free port.
     pub address: SocketAddr,
     /// Whether programs may be controlled.
     pub has_control: bool,
-    /// Reads options of the command line.
+    /// Parses options of the command line.
     pub words: Words,
     /// Findings that the page omits.
     pub suppressions: Suppressions,
@@ -48,7 +38,7 @@ pub struct Options {
     pub version: &'static str,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -57,7 +47,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the recordings, and listens.
+    /// Opens the recordings and starts to listen.
     ///
     /// Errors: the address is not a loopback address or is in use, or a recording cannot be read.
     pub fn start(options: Options) -> Result<Server, Error> {
@@ -66,10 +56,8 @@ impl Server {
             return Err(Error::NotLoopback { address });
         }
         let catalog = Arc::new(Catalog::open(recordings)?);
-        let listen = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, address) =
+            connections::listen(address).map_err(|source| Error::Listen { address, source })?;
         let access = Access::new(address)?;
         let store = Arc::new(Store::new(catalog.clone(), words));
         let changes = Arc::new(Changes::new(catalog.clone(), store.clone()));
@@ -80,57 +68,26 @@ impl Server {
         Ok(Server { listener, address, app, runtime: runtime.map_err(Error::Start)? })
     }
 
-    /// The address of the page, with the token.
+    /// Returns the address of the page, with the token.
     pub fn url(&self) -> String {
         format!("http://{}/?{}", self.address, self.app.access.query())
     }
 
-    /// An address that opens the page once, for command lines that others can read.
+    /// Returns an address that opens the page once, for command lines that others can read.
     pub fn url_once(&self) -> String {
         format!("http://{}/?{}", self.address, self.app.access.query_once())
     }
 
-    /// Answers until Ctrl-C.
+    /// Serves requests until Ctrl-C.
     ///
-    /// Errors: there can be no server.
+    /// Errors: the server cannot be started.
     pub fn run(self) -> Result<(), Error> {
         let Server { listener, app, runtime, .. } = self;
-        let served = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Start)?;
-            let routes = routes::routes(app);
-            tokio::spawn(serve(listener, routes));
-            tokio::signal::ctrl_c().await.map_err(Error::Start)
-        });
-        // What is being read is of no use to anybody.
+        let routes = routes::routes(app);
+        let end = tokio::signal::ctrl_c();
+        let served = runtime.block_on(connections::serve(listener, routes, LIMITS, end));
+        // Running reads are no longer needed.
         runtime.shutdown_background();
-        served
+        served.map_err(Error::Start)
     }
-}
-
-async fn serve(listener: tokio::net::TcpListener, routes: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let routes = routes.clone();
-                tokio::spawn(async move {
-                    answer(stream, routes).await;
-                    drop(place);
-                });
-            }
-            Err(_) => tokio::time::sleep(NO_ROOM).await,
-        }
-    }
-}
-
-/// Answers the requests of a connection.
-async fn answer(stream: TcpStream, routes: Router) {
-    let _ = stream.set_nodelay(true); // an answer is late otherwise, and the same
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    let _ = connection.await; // the client sent nonsense, or left
 }

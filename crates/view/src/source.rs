@@ -1,4 +1,4 @@
-//! Lines of source files that frames name.
+//! Lines of source files that frames refer to.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use heaptide_analysis::model::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::refusal::Refusal;
 use crate::store::{For, Part};
+use heaptide_http::Refusal;
 
-/// The largest source file that is read, in bytes.
+/// The largest source file to read, in bytes.
 const FILE_MAX: u64 = 16 << 20;
-/// Lines before and behind that of the frame, if nothing else is asked for.
+/// The default number of lines before and after the frame's line.
 const AROUND: u32 = 20;
-/// The same at most.
+/// The maximal number of such lines.
 const AROUND_MAX: u32 = 500;
-/// Bytes of a line that are shown.
+/// The most bytes of a line to show.
 const LINE_MAX: usize = 2000;
 
-/// Which frame.
+/// A request for the source of a frame.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     process: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
     snapshot: Option<u32>,
     #[serde(default)]
     filter: String,
-    /// The version of the tables that the frame is of.
+    /// The version of the tables that the frame refers to.
     version: Option<u64>,
     around: Option<u32>,
 }
@@ -47,11 +47,11 @@ pub(crate) struct Lines {
     lines: Vec<String>,
     /// The line of the frame.
     line: u32,
-    /// Whether the file is younger than the recording.
+    /// Whether the file is newer than the recording.
     changed: bool,
 }
 
-/// Answers with the lines around that of a frame.
+/// Returns the lines around that of a frame.
 pub(crate) async fn source(
     State(app): State<Arc<App>>,
     asked: Result<Query<Asked>, QueryRejection>,
@@ -73,7 +73,7 @@ pub(crate) async fn source(
     tokio::task::spawn_blocking(read).await.map_err(Refusal::failed)?.map(Json)
 }
 
-/// The lines around that of a frame.
+/// Reads the lines around that of a frame.
 fn lines(process: &Process, pid: Option<u32>, frame: u32, around: u32) -> Result<Lines, Refusal> {
     let missing = |line: String| Refusal::missing(line);
     let frame = process.tables.frames.get(frame as usize);
@@ -98,7 +98,7 @@ fn lines(process: &Process, pid: Option<u32>, frame: u32, around: u32) -> Result
     Ok(Lines { file: file.to_string(), first, lines, line, changed })
 }
 
-/// A source file: at its path, or below the root directory of the process, which may be in a
+/// Reads a source file: at its path, or in the root directory of the process, which may be in a
 /// container.
 fn read(pid: Option<u32>, file: &str) -> io::Result<(PathBuf, Vec<u8>)> {
     let path = PathBuf::from(file);

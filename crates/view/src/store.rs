@@ -1,4 +1,4 @@
-//! Processes as they were read last, and the tables that the page gets of them.
+//! Caches processes and the tables for the page.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,51 +14,51 @@ use heaptide_render::page;
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 
-use crate::cache::{Cache, Room, Weight};
 use crate::catalog::{Catalog, Numbered};
-use crate::refusal::Refusal;
+use heaptide_http::Refusal;
+use heaptide_http::cache::{Cache, Room, Weight};
 
-/// Processes that are kept: two that are compared, each for the page and for queries.
+/// The processes to cache: two to compare, each for the page and for queries.
 const PROCESSES: Room = Room { most: 4, least: 2, bytes: 256 << 20 };
-/// Tables for the page that are kept.
+/// The tables for the page to cache.
 const TABLES: Room = Room { most: 4, least: 2, bytes: 256 << 20 };
-/// A process that runs is read again after this many times the processor time that it took: at most
-/// 1.7 % of a core.
+/// The interval for reading a running process, as a multiple of its processor time: at most 1.7 %
+/// of a core.
 const REST: u32 = 60;
-/// It is read again no sooner than this.
+/// The shortest interval for reading it.
 const REST_MIN: Duration = Duration::from_secs(2);
 
 /// The reader that names and stacks are prepared for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum For {
-    /// The page, which a person reads.
+    /// The page, for people.
     Page,
-    /// Queries, which see what was recorded.
+    /// Queries, which use the data as recorded.
     Query,
 }
 
 /// Applies a selection to a process.
 pub type Prepare = Box<dyn FnOnce(&mut Process) + Send>;
 
-/// Reads options of the command line that select and name: the text of them, and the reader.
+/// Parses options of the command line that select and name: takes their text, and the reader.
 ///
-/// Errors: the line that the command prints.
+/// Errors: the line that the command would print.
 pub type Words = Arc<dyn Fn(&str, For) -> Result<Prepare, String> + Send + Sync>;
 
-/// What of a process is read.
+/// The part of a process to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     /// The number of the process.
     pub(crate) process: u32,
-    /// The snapshot; none for the end.
+    /// The snapshot; `None` for the end.
     pub(crate) snapshot: Option<u32>,
-    /// Times that it is about, nanoseconds from the start.
+    /// The time span, in nanoseconds from the start.
     pub(crate) span: Option<(u64, u64)>,
-    /// Options as they are typed.
+    /// Options as typed.
     pub(crate) filter: String,
 }
 
-/// What a process is read for, and in which way.
+/// The key of a cached process: its part, and how it was read.
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
     process: u32,
@@ -67,34 +67,34 @@ struct Key {
     reader: For,
 }
 
-/// Which counts are read.
+/// The counters to read.
 #[derive(Clone, PartialEq, Eq)]
 enum Choosing {
     /// Those of the whole run, or of a snapshot.
     Whole(Option<u32>),
-    /// What was counted from one snapshot, or the start, to another, or the end.
+    /// The differences between two snapshots; the start and the end may replace them.
     Between(Option<u32>, Option<u32>),
 }
 
 /// A process that was read.
 pub(crate) struct Loaded {
-    /// A number that no other has.
+    /// A unique number.
     pub(crate) version: u64,
-    /// It has one process.
+    /// Contains one process.
     pub(crate) recording: Recording,
-    /// Allocations of the process, whatever is selected.
+    /// Allocations of the process, regardless of the selection.
     pub(crate) allocations: u64,
-    /// When reading began.
+    /// When reading started.
     pub(crate) read_at: Instant,
-    /// The processor time that reading took.
+    /// The processor time of reading.
     cost: Duration,
-    /// The same of making the tables for the page, in nanoseconds; 0 before that.
+    /// The processor time of creating the tables for the page, in nanoseconds; 0 before that.
     tables_ns: AtomicU64,
     was_running: bool,
 }
 
 impl Loaded {
-    /// The process.
+    /// Returns the process.
     ///
     /// Errors: there is none, which does not happen.
     pub(crate) fn process(&self) -> Result<&Process, Refusal> {
@@ -114,19 +114,19 @@ impl Weight for Loaded {
     }
 }
 
-/// How exact what a span of time has is.
+/// The precision of data for a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exact {
-    /// By the events of a trace.
+    /// Exact, from the events of a trace.
     Trace,
-    /// By snapshots, of a span around the one that was asked for.
+    /// From snapshots, for a span around the requested one.
     Snapshots,
-    /// It is of the whole run.
+    /// For the whole run.
     Whole,
 }
 
 impl Exact {
-    /// Its name in a header.
+    /// Returns its name in a header.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Exact::Trace => "trace",
@@ -136,15 +136,15 @@ impl Exact {
     }
 }
 
-/// Part of a process, ready for a view.
+/// A part of a process, ready for a view.
 pub(crate) struct Chosen {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) exact: Exact,
-    /// The times that it is about, where that is not all of the run.
+    /// The time span, if it is not the whole run.
     pub(crate) span: Option<(u64, u64)>,
 }
 
-/// Tables as the page gets them.
+/// Tables for the page.
 pub(crate) struct Tables {
     pub(crate) bytes: axum::body::Bytes,
 }
@@ -155,19 +155,19 @@ impl Weight for Tables {
     }
 }
 
-/// What is kept.
+/// The caches.
 pub(crate) struct Store {
     catalog: Arc<Catalog>,
     words: Words,
     processes: Cache<Key, Loaded>,
     tables: Cache<(u64, Option<(u64, u64)>), Tables>,
-    /// Readers of processes that run, which keep the names that they looked up.
+    /// Readers of running processes, which cache the names that they looked up.
     readers: Arc<Mutex<FxHashMap<u32, LiveTables>>>,
     versions: Arc<AtomicU64>,
 }
 
 impl Store {
-    /// One that has nothing.
+    /// Creates empty caches.
     pub(crate) fn new(catalog: Arc<Catalog>, words: Words) -> Store {
         Store {
             catalog,
@@ -179,9 +179,10 @@ impl Store {
         }
     }
 
-    /// What of a process a request is about.
+    /// Returns the part of a process for a request.
     ///
-    /// Errors: there is no such process, snapshot or span; the filter is none; it cannot be read.
+    /// Errors: the process, snapshot or span does not exist; the filter is invalid; it cannot be
+    /// read.
     pub(crate) async fn chosen(&self, part: &Part, reader: For) -> Result<Chosen, Refusal> {
         let catalog = self.catalog.clone();
         let number = part.process;
@@ -227,7 +228,7 @@ impl Store {
         Ok(Chosen { loaded, exact: Exact::Snapshots, span })
     }
 
-    /// The tables for the page.
+    /// Returns the tables for the page.
     ///
     /// Errors: the trace cannot be read.
     pub(crate) async fn tables(&self, chosen: &Chosen) -> Result<Arc<Tables>, Refusal> {
@@ -246,7 +247,7 @@ impl Store {
         self.tables.get((chosen.loaded.version, span), |_| true, make).await
     }
 
-    /// The last reading of a process for the page, whatever was selected of it.
+    /// Returns the last reading of a process for the page, regardless of the selection.
     pub(crate) fn last_read(&self, process: u32) -> Option<Arc<Loaded>> {
         let is_it = |key: &Key, _: &Loaded| {
             let is_end = key.choice == Choosing::Whole(None);
@@ -255,7 +256,7 @@ impl Store {
         self.processes.found(is_it)
     }
 
-    /// How long what was read of a process that runs is good enough.
+    /// Returns how long a reading of a running process stays valid.
     pub(crate) fn rest(loaded: &Loaded) -> Duration {
         let tables = Duration::from_nanos(loaded.tables_ns.load(Ordering::Relaxed));
         ((loaded.cost + tables) * REST).max(REST_MIN)
@@ -309,14 +310,14 @@ impl Store {
 }
 
 impl Choosing {
-    /// Whether it is of what the process counts now.
+    /// Returns whether it includes the current counters of the process.
     fn has_end(&self) -> bool {
         matches!(self, Choosing::Whole(None) | Choosing::Between(_, None))
     }
 }
 
-/// The last stop before a span and the first one behind it. None if there are no stops between
-/// start and end.
+/// Returns the last stop before a span and the first one after it. `None` if there are no stops
+/// between start and end.
 fn around(stops: &[Stop], end: Stop, (from, to): (u64, u64)) -> Option<(Stop, Stop)> {
     let start = Stop { snapshot: None, time_ns: 0 };
     if stops.is_empty() {
@@ -327,7 +328,7 @@ fn around(stops: &[Stop], end: Stop, (from, to): (u64, u64)) -> Option<(Stop, St
     Some((first, last))
 }
 
-/// How a process is read.
+/// How to read a process.
 struct Reading {
     file: PathBuf,
     number: u32,
@@ -363,7 +364,7 @@ impl Reading {
     }
 }
 
-/// Processor time of the whole command: names are looked up by several threads.
+/// Returns the processor time of the whole command, because several threads look up names.
 fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -373,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_grow_to_the_stops_around_them() {
+    fn spans_are_extended_to_the_surrounding_stops() {
         let stop = |number, time_ns| Stop { snapshot: Some(number), time_ns };
         let stops = [stop(1, 10), stop(2, 20), stop(3, 30)];
         let end = Stop { snapshot: None, time_ns: 40 };

@@ -1,5 +1,5 @@
-//! A worked example: events are read and tracks are found in them, and the recording knows which
-//! part of that each block belongs to.
+//! A worked example: events are read and tracks are found in them, and the recording attributes
+//! each block to a phase.
 //!
 //! ```text
 //! cargo build --release -p heaptide-example
@@ -8,22 +8,22 @@
 //! heaptide tree --scopes tracks.heaptide
 //! ```
 //!
-//! In each of 20 events there are 500 hits, in one block of 12 000 bytes, and 50 tracks of ten
-//! points: a list of 1200 bytes and 50 blocks of 160. The best track of each event is kept, which
-//! is what the report shows as live in `event=…/tracks` at the end. Without the recorder the
-//! program does the same, and prints no figures.
+//! Each of 20 events has 500 hits, in one block of 12 000 bytes, and 50 tracks of ten points: a
+//! list of 1200 bytes and 50 blocks of 160 bytes. The best track of each event is kept; the report
+//! shows these as live in `event=…/tracks`. Without the recorder the program does the same, and
+//! prints no counters.
 
 use heaptide::{Window, carried, label_dimensions, mark, measure, scope};
 use std::thread;
 
-/// What the detector saw at a place.
+/// A signal of the detector at a position.
 struct Hit {
     x: f64,
     y: f64,
     charge: f64,
 }
 
-/// Points of a track: where hits are near each other.
+/// The points of a track: positions of hits near each other.
 type Track = Vec<(f64, f64)>;
 
 const EVENTS: u64 = 20;
@@ -36,12 +36,12 @@ const CALIBRATION: [usize; 2] = [100, 100];
 fn calibrate() -> Vec<f64> {
     let _scope = scope!("calibration");
     let factors = vec![1.25; CALIBRATION[0] * CALIBRATION[1]];
-    // Its block has a name of its own in the report.
+    // A label gives the block a name in the report.
     label_dimensions("factors", &factors, &CALIBRATION);
     factors
 }
 
-/// Numbers that look as if they were measured, the same in every run.
+/// Generates pseudo-random measurements, the same in every run.
 fn measured(seed: u64) -> f64 {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     (mixed % 1000) as f64 / 10.0
@@ -70,14 +70,14 @@ fn find_tracks(hits: &[Hit]) -> Vec<Track> {
     tracks
 }
 
-/// The track whose first hit has the most charge.
+/// Returns the track whose first hit has the largest charge.
 fn best(mut tracks: Vec<Track>, hits: &[Hit]) -> Track {
     let charges = hits[..TRACKS].iter().map(|hit| hit.charge).enumerate();
     let best = charges.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(track, _)| track);
     tracks.swap_remove(best)
 }
 
-/// Four threads, each with a histogram of 8000 bytes: theirs is the scope they were started in.
+/// Fills histograms of 8000 bytes on four threads, in the scope of the thread that started them.
 fn histograms(kept: &[Track]) -> f64 {
     let _scope = scope!("histograms");
     thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! Any lines as symbols: a readable name that is no longer than allowed, and the same each time.
+//! Any lines as symbols: the result is a readable name of bounded length, the same each time.
 
 use heaptide_analysis::symbols::Demangler;
 use heaptide_analysis::text;

@@ -1,17 +1,18 @@
-//! Any bytes as `.eh_frame_hdr` and `.eh_frame`: a step or none, and each step can be stored.
+//! Any bytes as `.eh_frame_hdr` and `.eh_frame`: there is a step or none, and each step can be
+//! packed.
 //!
-//! An input is two bytes of the header's length, the header, then the frames.
+//! An input consists of the header's length in two bytes, the header, and the frames.
 
 use heaptide_unwind::rule::{Rule, Step};
 use heaptide_unwind::table::{Sections, frames_address, step_at};
 
-/// Where the header is loaded, and the frames if the header does not have their address.
+/// The load address of the header, and of the frames if the header does not have their address.
 const HEADER: u64 = 0x10_0000;
 const FRAMES: u64 = 0x20_0000;
-/// Bytes into each function.
+/// Offsets into each function, in bytes.
 const OFFSETS: [u64; 4] = [0, 1, 7, 255];
 
-/// Evaluates the tables at some addresses, among them those that the header names.
+/// Evaluates the tables at some addresses, including those in the header.
 pub fn eh_frame(input: &[u8]) -> bool {
     let Some((&length, rest)) = input.split_first_chunk::<2>() else {
         return false;

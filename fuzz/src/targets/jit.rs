@@ -1,9 +1,9 @@
-//! Any bytes as the file that a JIT compiler writes for profilers, a dump or a map: functions that
-//! do not overlap, each found at its addresses.
+//! Any bytes as the file that a JIT compiler writes for profilers, a dump or a map: functions do
+//! not overlap, and are found at their addresses.
 
 use heaptide_analysis::symbols::Code;
 
-/// Reads the file and looks its functions up.
+/// Reads the file and looks up its functions.
 pub fn jit(input: &[u8]) -> bool {
     let code = Code::read(input);
     let mut behind = 0;

@@ -1,11 +1,11 @@
-//! Any bytes as an executable or library: an error, or a name or none for each address, of
-//! MiniDebugInfo or of debug information.
+//! Any bytes as an executable or library: an error, or an optional name for each address, from
+//! MiniDebugInfo or debug information.
 
 use heaptide_analysis::symbols::own_names;
 
 use crate::fixtures::in_scratch;
 
-/// Where the functions of the corpus are, and some addresses around.
+/// Addresses of functions in the corpus, and around them.
 const FIRST: u64 = 0xff0;
 const LAST: u64 = 0x1200;
 const STEP: usize = 8;

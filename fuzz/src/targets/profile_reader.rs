@@ -1,4 +1,4 @@
-//! Any bytes as a profile: reading must end with an error or with tables that hang together.
+//! Any bytes as a profile: reading ends with an error, or with consistent tables.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use heaptide_analysis::views::tree::{Recursion, Tree};
 use heaptide_format::{FileHeader, MAGIC, Mode, VERSION};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Reads the input as it is, and with the words set right that every reader stops at.
+/// Reads the input unchanged, and with valid values in the words that every reader checks.
 pub fn profile_reader(input: &[u8]) -> bool {
     let _ = Process::from_bytes(input, Path::new("raw.profile"));
     if let Some(bytes) = with_head(input)
@@ -24,7 +24,8 @@ pub fn profile_reader(input: &[u8]) -> bool {
     false
 }
 
-/// The input with the words set right that every reader stops at, so that the rest is reached.
+/// Returns the input with valid values in the words that every reader checks, to reach the other
+/// code.
 fn with_head(input: &[u8]) -> Option<Vec<u8>> {
     let (mut head, _) = FileHeader::read_from_prefix(input).ok()?;
     head.magic = MAGIC;
@@ -36,12 +37,13 @@ fn with_head(input: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns a number from 1 to `most`: the same number if it is one.
+/// Returns a number from 1 to `most`, unchanged if it is in that range.
 fn from_one(number: u32, most: u32) -> u32 {
     number.wrapping_sub(1) % most + 1
 }
 
-/// Sums over sites are the totals, outer frames and scopes come first, and every view can be made.
+/// Checks that sums over sites equal the totals, outer frames and scopes come first, and every view
+/// works.
 pub(super) fn check(process: &Process) {
     let whole = Measures { peak_bytes: 0, ..process.totals };
     assert_eq!(Sum::over(&process.tables.sites), whole);

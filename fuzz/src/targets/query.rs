@@ -1,4 +1,4 @@
-//! Any text as a query, asked of any bytes as a `.cali` file: it ends with an error or an answer.
+//! Any text as a query, on any bytes as a `.cali` file: it ends with an error or a result.
 //!
 //! The query is the first line.
 
@@ -6,7 +6,7 @@ use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
 use heaptide_query::{cali, format, parse, parse_format, run};
 
-/// Evaluates the query and writes the answer.
+/// Runs the query and writes the result.
 pub fn query(input: &[u8]) -> bool {
     let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
     let (first, rest) = input.split_at(end);

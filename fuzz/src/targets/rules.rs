@@ -4,7 +4,7 @@ use heaptide_analysis::selection::rules::Rules;
 
 use super::profile_reader::check;
 
-/// Rewrites the process; no rule changes its sums.
+/// Rewrites the process, and checks that rules do not change its sums.
 pub fn rules(input: &[u8]) -> bool {
     let Ok(rules) = Rules::parse(&String::from_utf8_lossy(input)) else {
         return false;

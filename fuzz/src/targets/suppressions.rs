@@ -8,7 +8,7 @@ use heaptide_analysis::views::suppressions::Suppressions;
 
 static PROCESS: LazyLock<Process> = LazyLock::new(crate::fixtures::process);
 
-/// Suppresses leaks of the process: what is left and what is suppressed is all that is live.
+/// Suppresses leaks of the process: remaining and suppressed leaks add up to live memory.
 pub fn suppressions(input: &[u8]) -> bool {
     let mut suppressions = Suppressions::built_in();
     let is_read = suppressions.add(&String::from_utf8_lossy(input)).is_ok();

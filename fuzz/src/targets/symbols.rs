@@ -1,4 +1,4 @@
-//! Any bytes as `symbols.json`: an error, or names that are the same when they are written again.
+//! Any bytes as `symbols.json`: an error, or names that survive writing and reading.
 
 use std::fs;
 use std::sync::LazyLock;

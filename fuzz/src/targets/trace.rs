@@ -1,8 +1,8 @@
-//! Any bytes as extents of events, in a profile and moved out of it: they must end with events that
-//! hang together.
+//! Any bytes as extents of events, in a profile and moved out of it: reading ends with consistent
+//! events.
 //!
-//! An input is a byte of flags, then extents: lane, where it is, two bytes of length, and so many
-//! bytes of contents.
+//! An input consists of a byte of flags, then extents: lane, location, length in two bytes, and the
+//! contents.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ pub fn trace(input: &[u8]) -> bool {
     check(&recording.processes[0]) > 0
 }
 
-/// A profile with the extents that are in it, and the contents of those that are not.
+/// Returns a profile with its extents, and the contents of those that are moved out.
 fn files(flags: u8, mut rest: &[u8]) -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
     let mut header = FileHeader::new_zeroed();
     (header.magic, header.version, header.mode) = (MAGIC, VERSION, Mode::Stacks as u32);
@@ -55,7 +55,7 @@ fn files(flags: u8, mut rest: &[u8]) -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
         rest = after;
         let mut contents = contents.to_vec();
         if let Ok((start, _)) = TraceStart::mut_from_prefix(&mut contents) {
-            // Near enough to each other that numbers and times meet.
+            // Small values, so that numbers and times collide.
             (start.number, start.state) = (start.number & 15, start.state & 3);
             (start.ticks, start.last_ticks) = (start.ticks & 0xffff, start.last_ticks & 0xffff);
         }
@@ -82,8 +82,8 @@ fn extent(bytes: &mut Vec<u8>, kind: Kind, lane: u32, contents: &[u8]) {
     bytes.resize(end, 0);
 }
 
-/// Numbers and times go up, and what is said of sites and blocks can be. Returns how many events
-/// there are.
+/// Checks that numbers and times increase, and that sites and blocks are consistent. Returns the
+/// number of events.
 fn check(process: &Process) -> u64 {
     let mut replay = process.replay().expect("files that were just written");
     let (mut number, mut time_ns) = (0, 0);

@@ -13,11 +13,11 @@
 
 namespace cali {
 
-/// A named scope until the end of the enclosing block.
+/// Opens a named scope until the end of the enclosing block.
 class NamedScope {
 public:
-    /// By a name that was looked up before; 0 does nothing. Inlined, so that the thread's region is
-    /// that of the calling module at both ends.
+    /// Enters a scope by a name that was looked up before; 0 does nothing. Inlined, so that begin
+    /// and end use the thread's region of the same calling module.
     __attribute__((always_inline)) NamedScope(std::uint32_t number, const char *name)
         : number_(number), outer_(nullptr)
     {
@@ -42,7 +42,7 @@ private:
     const char *outer_;
 };
 
-/// A function until the end of the enclosing block.
+/// Opens a scope for a function until the end of the enclosing block.
 class Function : NamedScope {
 public:
     explicit Function(const char *name)
@@ -52,13 +52,13 @@ public:
     Function(std::uint32_t number, const char *name) : NamedScope(number, name) {}
 };
 
-/// A region until the end of the enclosing block.
+/// Opens a scope for a region until the end of the enclosing block.
 class ScopeAnnotation : NamedScope {
 public:
     explicit ScopeAnnotation(const char *name) : NamedScope(heaptide_name(name), name) {}
 };
 
-/// A loop until end(), or until the last copy of it goes.
+/// Opens a scope for a loop until end(), or until its last copy is destroyed.
 class Loop {
     struct Impl {
         std::uint32_t number;
@@ -69,7 +69,7 @@ class Loop {
     Impl *impl_;
 
 public:
-    /// An iteration until the end of the enclosing block.
+    /// Opens a scope for an iteration until the end of the enclosing block.
     class Iteration {
     public:
         Iteration(const Impl *impl, int i)
@@ -123,7 +123,7 @@ public:
     }
 };
 
-/// An attribute, whose values begin, change and end.
+/// An attribute whose values can be begun, set and ended.
 class Annotation {
 public:
     typedef std::map<const char *, Variant> MetadataListType;
@@ -139,7 +139,7 @@ public:
     {
     }
 
-    /// The value begun last, until the end of the enclosing block.
+    /// Ends the current value at the end of the enclosing block.
     class Guard {
     public:
         Guard(Annotation &annotation) : attribute_(annotation.attribute_) {}

@@ -1,7 +1,7 @@
 //! Caliper's core as a class, for programs written for Caliper: attributes, values, memory
 //! regions.
 //
-// What a program needs to annotate; channels, snapshots and events of services are not there.
+// Covers what a program needs for annotations, without channels, snapshots and events of services.
 
 #ifndef HEAPTIDE_COMPAT_CALIPER_CLASS_H
 #define HEAPTIDE_COMPAT_CALIPER_CLASS_H
@@ -14,7 +14,7 @@
 
 namespace cali {
 
-/// An attribute; none for a name that no attribute has.
+/// An attribute; invalid if no attribute has the given name.
 class Attribute {
 public:
     explicit Attribute(cali_id_t id = CALI_INV_ID) : id_(id) {}
@@ -36,7 +36,7 @@ private:
     cali_id_t id_;
 };
 
-/// The library, for the calling thread.
+/// The library as seen by the calling thread.
 class Caliper {
 public:
     static Caliper instance() { return Caliper(); }

@@ -1,8 +1,8 @@
 //! Caliper's configurations by name, for programs written for Caliper.
 //
-// runtime-report, runtime-profile, hatchet-region-profile and event-trace, with the options
-// mem.highwatermark, alloc.stats, mem.pages, output, output.append and output.format. Options that
-// do not concern memory are accepted; other configurations are errors.
+// Supports runtime-report, runtime-profile, hatchet-region-profile and event-trace, with the
+// options mem.highwatermark, alloc.stats, mem.pages, output, output.append and output.format.
+// Options that do not concern memory are ignored; other configurations are errors.
 
 #ifndef HEAPTIDE_COMPAT_CALI_CONFIG_MANAGER_H
 #define HEAPTIDE_COMPAT_CALI_CONFIG_MANAGER_H
@@ -15,7 +15,8 @@
 
 namespace cali {
 
-/// What cali-manager.h and its users call a channel: here all are one recording.
+/// Stands for Caliper's channel, in the interface of cali-manager.h; all channels share one
+/// recording.
 class ConfigManager {
 public:
     typedef std::map<std::string, std::string> argmap_t;
@@ -23,7 +24,7 @@ public:
     ConfigManager() = default;
     explicit ConfigManager(const char *config) { add(config); }
 
-    /// Adds configurations; false, and error_msg(), if there is an unknown name in them.
+    /// Adds configurations. Returns false, with error_msg() set, if a name is unknown.
     bool add(const char *config)
     {
         const std::string both = text_.empty() ? config : text_ + "," + config;
@@ -35,7 +36,7 @@ public:
         text_ = both;
         return true;
     }
-    /// `key=value` that is none of a configuration goes to `extra`.
+    /// Pairs `key=value` that belong to no configuration are stored in `extra`.
     bool add(const char *config, argmap_t &extra)
     {
         std::string known;
@@ -61,14 +62,15 @@ public:
     bool error() const { return !error_.empty(); }
     std::string error_msg() const { return error_; }
 
-    /// Has the process recorded, if it is linked with the recorder and was started without.
+    /// Starts recording if the program is linked with the recorder and was started without
+    /// recording.
     void start()
     {
         if (!text_.empty())
             heaptide_cali_init_();
     }
     void stop() {}
-    /// Writes what the configurations ask for.
+    /// Writes the output of the configurations.
     void flush()
     {
         char message[256];

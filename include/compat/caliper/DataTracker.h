@@ -1,4 +1,5 @@
-//! Caliper's data tracker of version 1, which also allocates, for programs written for Caliper.
+//! Caliper's data tracker of version 1, including its allocation functions, for programs written
+//! for Caliper.
 
 #ifndef HEAPTIDE_COMPAT_CALI_DATATRACKER_CLASS_H
 #define HEAPTIDE_COMPAT_CALI_DATATRACKER_CLASS_H
@@ -30,7 +31,7 @@ inline void TrackAllocation(void *ptr, const char *label, std::size_t elem_size,
 }
 inline void UntrackAllocation(void *ptr) { cali_datatracker_untrack(ptr); }
 
-/// NULL where malloc returns it, or where the size is none that fits.
+/// Returns NULL if malloc fails or the size overflows.
 inline void *Allocate(const std::string &label, std::size_t size)
 {
     void *ptr = std::malloc(size);

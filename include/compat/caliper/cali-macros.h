@@ -1,4 +1,4 @@
-//! Another name of cali_macros.h.
+//! An alias of cali_macros.h.
 
 #ifndef HEAPTIDE_COMPAT_CALI_MACROS_DASH_H
 #define HEAPTIDE_COMPAT_CALI_MACROS_DASH_H

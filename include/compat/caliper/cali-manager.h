@@ -11,18 +11,18 @@ extern "C" {
 #endif
 
 struct heaptide_cali_manager_ {
-    char *text;       // the configurations; NULL for none
-    char error[256];  // the first unknown name; empty for none
+    char *text;       // the configurations; NULL if there are none
+    char error[256];  // the first unknown name; empty if there is none
 };
 
-// The caller's memory: `addr` is NULL where there was no memory for the manager.
+// The memory belongs to the caller. `addr` is NULL if the manager could not be allocated.
 struct s_cali_ConfigManager {
     void *addr;
     int idtor;
 };
 typedef struct s_cali_ConfigManager cali_ConfigManager;
 
-// What the C interface returns a text in.
+// Holds the text that a function of the C interface returns.
 struct s_cali_SHROUD_capsule_data {
     void *addr;
     int idtor;
@@ -91,7 +91,7 @@ static inline bool cali_ConfigManager_error(const cali_ConfigManager *self)
 {
     return self->addr && *heaptide_cali_managed_(self)->error;
 }
-// The text stays until the manager is deleted.
+// The text stays valid until the manager is deleted.
 static inline void cali_ConfigManager_error_msg_bufferify(const cali_ConfigManager *self,
                                                           cali_SHROUD_array *text)
 {

@@ -1,14 +1,15 @@
-//! Caliper's interface in C, for programs written for Caliper: annotations become scopes of the
-//! recording, tracked memory becomes labels, and the output that Caliper's variables name is
+//! Caliper's C interface, for programs written for Caliper: annotations become scopes of the
+//! recording, tracked memory becomes labels, and the output that Caliper's variables request is
 //! written at exit.
 //
-// Written from Caliper's public interface; C99, C++11 and later, header only, a no-op without the
-// recorder. docs/replaces.md has what differs. In short:
+// Written from Caliper's public interface. Requires C99 or C++11; header only; a no-op without the
+// recorder. docs/replaces.md lists the differences. In short:
 // - Functions are scopes of the attribute `function`, which Caliper's page on tracking allocations
-//   queries; define HEAPTIDE_CALIPER_FUNCTION as "region" for the attribute of later versions.
-// - All attributes are part of the scope path of a thread, whatever their properties.
-// - One recording holds for all channels.
-// - Snapshots that a program pushes are marks on the timeline; they cannot be pulled.
+//   uses in queries. Define HEAPTIDE_CALIPER_FUNCTION as "region" to use the attribute of later
+//   versions.
+// - All attributes are part of the scope path of a thread, regardless of their properties.
+// - All channels share one recording.
+// - Snapshots that a program pushes become marks on the timeline; they cannot be pulled.
 
 #ifndef HEAPTIDE_COMPAT_CALI_H
 #define HEAPTIDE_COMPAT_CALI_H
@@ -30,7 +31,7 @@ static inline const char *cali_caliper_version(void)
     return "2.14.0";
 }
 
-// Reads the configuration; not needed.
+// Reads the configuration. Calling it is optional.
 static inline void cali_init(void)
 {
     heaptide_cali_init_();
@@ -40,8 +41,8 @@ static inline int cali_is_initialized(void)
     return heaptide_cali_exits_;
 }
 
-// Writes what the configuration asks for, as it is now. With CALI_FLUSH_CLEAR_BUFFERS nothing is
-// left to be written at exit.
+// Writes the configured output immediately. With CALI_FLUSH_CLEAR_BUFFERS, nothing more is written
+// at exit.
 static inline void cali_flush(int flush_opts)
 {
     heaptide_cali_flush_all_();
@@ -58,7 +59,7 @@ static inline cali_id_t cali_create_attribute(const char *name, cali_attr_type t
     return made ? (cali_id_t)(uintptr_t)made : CALI_INV_ID;
 }
 
-// Of the metadata, class.memoryaddress is looked at.
+// Only class.memoryaddress of the metadata has an effect.
 static inline cali_id_t cali_create_attribute_with_metadata(const char *name, cali_attr_type type,
                                                             int properties, int n,
                                                             const cali_id_t meta_attr_list[],
@@ -136,7 +137,8 @@ static inline void cali_end_comm_region(const char *name)
     heaptide_end_string("comm.region", name);
 }
 
-// The innermost region or function of the thread, by the caller's own text; else `alt`.
+// Returns the name of the thread's innermost region or function, as the pointer that the caller
+// passed; else `alt`.
 static inline const char *cali_get_current_region_or(const char *alt)
 {
     const char *current = heaptide_cali_current_;
@@ -177,13 +179,13 @@ static inline void cali_end(cali_id_t attr)
 {
     heaptide_cali_end_(heaptide_cali_attribute_at_(attr));
 }
-// Ends a value that should be `val`; another one is ended all the same.
+// Ends a value that is expected to be `val`; a different value is ended, too.
 static inline void cali_safe_end_string(cali_id_t attr, const char *val)
 {
     (void)val;
     cali_end(attr);
 }
-// `value` is of the attribute's type.
+// `value` has the attribute's type.
 static inline void cali_set(cali_id_t attr, const void *value, size_t size)
 {
     heaptide_cali_set_at_(attr, cali_make_variant(cali_attribute_type(attr), value, size));
@@ -201,7 +203,7 @@ static inline void cali_set_string(cali_id_t attr, const char *val)
     heaptide_cali_set_at_(attr, cali_make_variant_from_string(val));
 }
 
-// The same by the attribute's name; it is made if there is none.
+// Variants that take the attribute's name, and create the attribute if it does not exist.
 static inline void cali_begin_byname(const char *attr_name)
 {
     if (heaptide_loaded())
@@ -243,7 +245,7 @@ static inline void cali_end_byname(const char *attr_name)
         cali_end(cali_find_attribute(attr_name));
 }
 
-// The thread's value of an attribute, valid until its end; empty without one.
+// Returns the thread's current value of an attribute, valid until it ends; empty if there is none.
 static inline cali_variant_t cali_get(cali_id_t attr)
 {
     struct heaptide_cali_attribute_ *at = heaptide_cali_attribute_at_(attr);
@@ -251,7 +253,7 @@ static inline cali_variant_t cali_get(cali_id_t attr)
     return open ? open->value : cali_make_empty_variant();
 }
 
-// What holds for the whole run: a mark `name=value` on the timeline.
+// Records a value that applies to the whole run, as a mark `name=value`.
 static inline void cali_set_global_string_byname(const char *attr_name, const char *val)
 {
     char text[512];
@@ -279,8 +281,9 @@ static inline void cali_set_global_uint_byname(const char *attr_name, uint64_t v
     cali_set_global_string_byname(attr_name, text);
 }
 
-// A mark with the values, and for those of attributes with the metadata class.memoryaddress the
-// label, number and element of what is at the address, as `alloc.label#NAME` and its like.
+// Records a mark with the values. For attributes with the metadata class.memoryaddress it includes
+// the label, number and element of the block at the address, as `alloc.label#NAME` and similar
+// names.
 static inline void cali_push_snapshot(int scope, int n, const cali_id_t trigger_info_attr_list[],
                                       const cali_variant_t trigger_info_val_list[])
 {
@@ -325,13 +328,13 @@ static inline void cali_push_snapshot(int scope, int n, const cali_id_t trigger_
 
 // ---- Configuration and channels
 
-// A default, before the first annotation; the environment's value goes before it.
+// Sets a default, before the first annotation; the environment takes precedence.
 static inline void cali_config_preset(const char *key, const char *value)
 {
     heaptide_cali_add_(&heaptide_cali_settings_, key, value, 1);
     heaptide_cali_init_();
 }
-// The environment's value is not looked at.
+// Ignores the values of the environment.
 static inline void cali_config_set(const char *key, const char *value)
 {
     heaptide_cali_add_(&heaptide_cali_settings_, key, value, 0);
@@ -352,7 +355,7 @@ static inline void cali_configset_set(cali_configset_t cfg, const char *key, con
     if (cfg)
         heaptide_cali_add_(&cfg->settings, key, value, 0);
 }
-// Pairs of key and value, to the first key that is NULL.
+// Reads pairs of key and value, up to the first key that is NULL.
 static inline cali_configset_t cali_create_configset(const char *keyvallist[][2])
 {
     cali_configset_t made;
@@ -377,7 +380,7 @@ static inline void cali_delete_configset(cali_configset_t cfg)
     heaptide_resume(0);
 }
 
-// A channel writes what its services say, at its flush and at exit, from the one recording.
+// A channel writes the output of its services, at its flush and at exit, from the common recording.
 static inline cali_id_t cali_create_channel(const char *name, int flags, cali_configset_t cfg)
 {
     const struct heaptide_cali_setting_ *each = cfg ? cfg->settings : NULL;
@@ -473,7 +476,7 @@ inline cali_id_t create_channel(const char *name, int flags, const config_map_t 
     return made;
 }
 
-/// Writes the answer of a query to a stream; nothing without the recorder.
+/// Writes the result of a query to a stream; writes nothing without the recorder.
 inline void write_report_for_query(cali_id_t, const char *query, int, std::ostream &out)
 {
     std::FILE *file = heaptide_recording() ? std::tmpfile() : NULL;

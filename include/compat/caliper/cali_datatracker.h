@@ -1,8 +1,8 @@
-//! Caliper's data tracker: names of memory, for programs written for Caliper.
+//! Caliper's data tracker, which labels memory, for programs written for Caliper.
 //
-// A tracked heap block keeps being one block: its bytes get the label, where Caliper counts it a
-// second time. Static memory and mappings can be tracked, too. Dimensions of 0 elements or elements
-// of 0 bytes are taken for what they are, where Caliper divides by zero.
+// A tracked heap block remains one block, with a label for its bytes, whereas Caliper counts it a
+// second time. Static memory and mappings can be tracked, too. Dimensions of 0 elements and
+// elements of 0 bytes are accepted; Caliper divides by zero.
 
 #ifndef HEAPTIDE_COMPAT_CALI_DATATRACKER_H
 #define HEAPTIDE_COMPAT_CALI_DATATRACKER_H
@@ -36,7 +36,7 @@ static inline void cali_datatracker_untrack(const void *ptr)
         heaptide_unlabel(ptr);
 }
 
-// The same with the allocation, as in Caliper 1. NULL without memory, or if the size does not fit.
+// Allocates and tracks, as in Caliper 1. Returns NULL if out of memory or if the size overflows.
 static inline void *cali_datatracker_allocate_dimensional(const char *label, size_t elem_size,
                                                           const size_t *dimensions,
                                                           size_t num_dimensions)

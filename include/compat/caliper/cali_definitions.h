@@ -1,4 +1,4 @@
-//! Caliper's options of snapshots, flushes and channels, for programs written for Caliper.
+//! Caliper's flags for snapshots, flushes and channels, for programs written for Caliper.
 
 #ifndef HEAPTIDE_COMPAT_CALI_DEFINITIONS_H
 #define HEAPTIDE_COMPAT_CALI_DEFINITIONS_H

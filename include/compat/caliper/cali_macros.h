@@ -5,7 +5,7 @@
 
 #include "cali.h"
 
-// Each place looks its function's name up once.
+// Each place in the source looks up the name of its function only once.
 #define HEAPTIDE_CALI_FUNCTION_ HEAPTIDE_NAME_STRING(HEAPTIDE_CALIPER_FUNCTION, __func__)
 
 #define CALI_MARK_FUNCTION_BEGIN heaptide_cali_mark_begin_(HEAPTIDE_CALI_FUNCTION_, __func__)
@@ -31,7 +31,7 @@
     statement;                                                                           \
     cali_end_region((name))
 
-// A name other than 0 is one of the recorder, which is loaded.
+// A nonzero name implies that the recorder is loaded.
 static inline void heaptide_cali_mark_begin_(uint32_t name, const char *function)
 {
     if (name) {

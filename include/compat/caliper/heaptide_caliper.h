@@ -1,8 +1,8 @@
-//! What Caliper's interface is made of here: attributes, values of threads, configuration, output.
+//! The state behind Caliper's interface: attributes, values of threads, configuration, output.
 //
-// Not for programs: they include cali.h and the other headers of Caliper's names. C99 or C++98 and
-// later. A call costs a load and a branch without the recorder; attributes are made all the same,
-// so that their names and types can be asked for.
+// Not for programs, which include cali.h and the other headers with Caliper's names. Requires C99
+// or C++98. Without the recorder a call costs a load and a branch; attributes are created even
+// then, so that programs can query their names and types.
 
 #ifndef HEAPTIDE_COMPAT_CALIPER_H
 #define HEAPTIDE_COMPAT_CALIPER_H
@@ -20,11 +20,11 @@
 extern "C" {
 #endif
 
-// Shared by the modules of a process where the linker finds one of them, so that an attribute made
-// in one is found in another.
+// Shared by the modules of a process if the linker merges it, so that an attribute created in one
+// module is found in another.
 #define HEAPTIDE_CALI_SHARED_ __attribute__((weak))
 
-// ---- Attributes: their ids are the addresses of these records, which are never released
+// ---- Attributes: their ids are the addresses of these records, which are never freed
 
 struct heaptide_cali_attribute_ {
     struct heaptide_cali_attribute_ *next;
@@ -56,7 +56,7 @@ HEAPTIDE_CALI_ATTRIBUTE_(heaptide_cali_iteration_, cali_class_iteration_attr_id,
 HEAPTIDE_CALI_ATTRIBUTE_(heaptide_cali_sums_, cali_class_aggregatable_attr_id,
                          "class.aggregatable", CALI_TYPE_BOOL, CALI_ATTR_SKIP_EVENTS);
 
-// The attribute of CALI_MARK_BEGIN in Caliper 2.0; later it is `region`.
+// The attribute that CALI_MARK_BEGIN uses in Caliper 2.0; later versions use `region`.
 HEAPTIDE_CALI_SHARED_ cali_id_t cali_annotation_attr_id = (cali_id_t)&heaptide_cali_region_;
 
 HEAPTIDE_CALI_SHARED_ struct heaptide_cali_attribute_ *heaptide_cali_attributes_;
@@ -84,8 +84,8 @@ heaptide_cali_attribute_named_(const char *name)
     return at;
 }
 
-// The attribute of a name, made if there is none: of two threads that make it at once, both get a
-// record of their own, which mean the same. NULL without memory.
+// Returns the attribute of a name, creating it if necessary. Two threads that create it at once may
+// get separate records with the same meaning. NULL if out of memory.
 static __attribute__((unused)) struct heaptide_cali_attribute_ *
 heaptide_cali_make_attribute_(const char *name, cali_attr_type type, int properties)
 {
@@ -110,7 +110,7 @@ heaptide_cali_make_attribute_(const char *name, cali_attr_type type, int propert
     return made;
 }
 
-// The number of the scope `attribute=value`.
+// Returns the number of the scope `attribute=value`.
 static __attribute__((unused)) uint32_t
 heaptide_cali_name_(const struct heaptide_interface *t,
                     const struct heaptide_cali_attribute_ *attribute, cali_variant_t value)
@@ -146,29 +146,29 @@ heaptide_cali_name_(const struct heaptide_interface *t,
     return t->intern(attribute->name, length, text, strlen(text));
 }
 
-// ---- What a thread has open
+// ---- Open regions and values of a thread
 
-// A value of an attribute that was begun or set, until its end.
+// A value of an attribute that was begun or set and has not ended.
 struct heaptide_cali_value_ {
     struct heaptide_cali_attribute_ *attribute;
     uint32_t name;
     cali_variant_t value;
-    char *text;  // a copy of the text that `value` refers to; NULL for other values
+    char *text;  // copy of the text that `value` refers to; else NULL
 };
 
-// Regions deeper than this are open, but their names are not kept.
+// Deeper regions can be open, but their names are not kept.
 #define HEAPTIDE_CALI_REGIONS_ 64
 
 struct heaptide_cali_thread_ {
-    uint32_t regions;  // how many are open
-    const char *region[HEAPTIDE_CALI_REGIONS_];  // for each, the one around it
+    uint32_t regions;  // number of open regions
+    const char *region[HEAPTIDE_CALI_REGIONS_];  // for each, the enclosing region
     uint32_t count, capacity;
     struct heaptide_cali_value_ *values;  // in the order of their begins
 };
 
 HEAPTIDE_SHARED_ __thread struct heaptide_cali_thread_ *heaptide_cali_own_
     __attribute__((tls_model("initial-exec")));
-// The innermost region of the thread; NULL outside of all.
+// Returns the innermost region of the thread; NULL outside of all regions.
 HEAPTIDE_SHARED_ __thread const char *heaptide_cali_current_
     __attribute__((tls_model("initial-exec")));
 HEAPTIDE_SHARED_ pthread_key_t heaptide_cali_key_;
@@ -192,7 +192,7 @@ static __attribute__((unused)) void heaptide_cali_make_key_(void)
         = pthread_key_create(&heaptide_cali_key_, heaptide_cali_thread_ends_) == 0;
 }
 
-// The code that the key refers to goes with the module; what threads have then stays.
+// The key's destructor is unloaded with the module, so the key is deleted; data of threads remains.
 static __attribute__((destructor, used)) void heaptide_cali_unload_(void)
 {
     if (__atomic_exchange_n(&heaptide_cali_has_key_, 0, __ATOMIC_ACQ_REL))
@@ -215,14 +215,14 @@ heaptide_cali_new_thread_(void)
     return own;
 }
 
-// NULL without memory.
+// Returns NULL if out of memory.
 static inline struct heaptide_cali_thread_ *heaptide_cali_mine_(void)
 {
     struct heaptide_cali_thread_ *own = heaptide_cali_own_;
     return __builtin_expect(own != NULL, 1) ? own : heaptide_cali_new_thread_();
 }
 
-// Notes a region until its end by name. Guards keep the name before theirs themselves.
+// Stores a region until it is ended by name. Guards save the enclosing name themselves.
 static inline void heaptide_cali_enter_(const char *region)
 {
     struct heaptide_cali_thread_ *own = heaptide_cali_mine_();
@@ -240,7 +240,7 @@ static inline void heaptide_cali_leave_(void)
         = open && open <= HEAPTIDE_CALI_REGIONS_ ? own->region[open - 1] : NULL;
 }
 
-// The last value of an attribute that is open.
+// Returns the last open value of an attribute.
 static __attribute__((unused)) struct heaptide_cali_value_ *
 heaptide_cali_open_(const struct heaptide_cali_attribute_ *attribute)
 {
@@ -300,8 +300,8 @@ heaptide_cali_begin_(const struct heaptide_interface *t, struct heaptide_cali_at
     t->scope_begin(at->name);
 }
 
-// Leaves the scopes of `at` and of the values begun after it, and enters the latter again, behind
-// what `at` has become: values of different attributes need not end in the order of their begins.
+// Leaves the scopes of `at` and of the values begun after it, and enters the latter again after the
+// new value of `at`, because values of different attributes need not nest.
 static __attribute__((unused)) void heaptide_cali_reopen_(const struct heaptide_interface *t,
                                                           struct heaptide_cali_value_ *at,
                                                           const cali_variant_t *value)

@@ -1,8 +1,9 @@
 //! Caliper's configuration and output: variables, services, channels, reports at exit.
 //
-// Not for programs: cali.h includes it. Of the services those that concern memory have a meaning:
-// alloc, sysalloc, allocstats, trace, event, aggregate, timestamp are what the recorder does;
-// `report` and `recorder` write. What Caliper's variables ask for is written by heaptide_write().
+// Not for programs; cali.h includes it. Only the services that concern memory have an effect:
+// alloc, sysalloc, allocstats, trace, event, aggregate and timestamp correspond to functions of the
+// recorder; `report` and `recorder` write. The output that Caliper's variables request is written
+// by heaptide_write().
 
 #ifndef HEAPTIDE_COMPAT_CALIPER_OUTPUT_H
 #define HEAPTIDE_COMPAT_CALIPER_OUTPUT_H
@@ -16,7 +17,7 @@ extern "C" {
 struct heaptide_cali_setting_ {
     struct heaptide_cali_setting_ *next;
     char *key, *value;
-    int is_preset;  // the environment's value goes before it
+    int is_preset;  // the environment takes precedence
 };
 
 struct heaptide_cali_channel_ {
@@ -32,7 +33,7 @@ HEAPTIDE_CALI_SHARED_ int heaptide_cali_exits_;   // the handler is registered
 HEAPTIDE_CALI_SHARED_ pid_t heaptide_cali_pid_;    // by this process
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_cleared_;  // flushed with CALI_FLUSH_CLEAR_BUFFERS
 
-// A text of pieces, in the recorder's pause. NULL without memory.
+// Concatenates strings, while recording is paused. NULL if out of memory.
 static __attribute__((unused)) char *heaptide_cali_text_(const char *a, const char *b,
                                                          const char *c, const char *d)
 {
@@ -69,7 +70,8 @@ heaptide_cali_find_(const struct heaptide_cali_setting_ *list, const char *key, 
     return NULL;
 }
 
-// The value of a variable: of the channel, set by the program, of the environment, preset, empty.
+// Returns the value of a variable, from the first of these that has it: the channel, the program's
+// settings, the environment, presets. Empty if none has it.
 static __attribute__((unused)) const char *
 heaptide_cali_value_of_(const struct heaptide_cali_channel_ *channel, const char *key)
 {
@@ -83,7 +85,7 @@ heaptide_cali_value_of_(const struct heaptide_cali_channel_ *channel, const char
     return value ? value : "";
 }
 
-// Whether a list, separated by commas or blanks, has a word.
+// Returns whether a list, separated by commas or spaces, contains a word.
 static __attribute__((unused)) int heaptide_cali_lists_(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -104,15 +106,15 @@ static __attribute__((unused)) int heaptide_cali_is_true_(const char *value)
 
 // ---- Output
 
-// Strict C has no name for it.
+// Strict C does not declare it.
 #ifdef O_CLOEXEC
 #define HEAPTIDE_CALI_CLOEXEC_ O_CLOEXEC
 #else
 #define HEAPTIDE_CALI_CLOEXEC_ 0
 #endif
 
-// Whether the recording has a trace: as `heaptide run` says, else as the recorder finds it in the
-// variable that it reads itself.
+// Returns whether the recording has a trace: as set by `heaptide run`, or else by the variable that
+// the recorder itself reads.
 static __attribute__((unused)) int heaptide_cali_is_traced_(void)
 {
     const char *mode = getenv("HEAPTIDE_MODE"), *services = getenv("CALI_SERVICES_ENABLE");
@@ -123,7 +125,7 @@ static __attribute__((unused)) int heaptide_cali_is_traced_(void)
                || heaptide_cali_lists_(services, "sysalloc"));
 }
 
-// Whether a text begins with a word in lower case, in whatever case.
+// Returns whether a text begins with a lower-case word, ignoring the text's case.
 static __attribute__((unused)) int heaptide_cali_begins_(const char *text, const char *word)
 {
     for (; *word; text++, word++)
@@ -132,7 +134,7 @@ static __attribute__((unused)) int heaptide_cali_begins_(const char *text, const
     return 1;
 }
 
-// Finds a clause's keyword outside of quotes; NULL without it.
+// Finds the keyword of a clause outside of quotes. NULL if there is none.
 static __attribute__((unused)) const char *heaptide_cali_clause_(const char *query,
                                                                  const char *keyword)
 {
@@ -148,8 +150,8 @@ static __attribute__((unused)) const char *heaptide_cali_clause_(const char *que
     return NULL;
 }
 
-// The query as the command takes it, with all digits in tables and trees, as Caliper prints them,
-// and of the events if there is a trace. In the recorder's pause; NULL without memory.
+// Converts a query to the command's syntax. Like in Caliper, tables and trees show all digits, and
+// the query reads the events if there is a trace. Recording must be paused. NULL if out of memory.
 static __attribute__((unused)) char *heaptide_cali_query_(const char *query, int labelled_only)
 {
     const char *format = heaptide_cali_clause_(query, "format"), *insert = "", *at, *closed;
@@ -179,7 +181,7 @@ static __attribute__((unused)) char *heaptide_cali_query_(const char *query, int
     return text;
 }
 
-// Writes the answer of a query to a file, or to stdout or stderr.
+// Writes the result of a query to a file, or to stdout or stderr.
 static __attribute__((unused)) int heaptide_cali_write_(const char *query, const char *target,
                                                         int is_appended, int labelled_only)
 {
@@ -207,7 +209,7 @@ static __attribute__((unused)) int heaptide_cali_write_(const char *query, const
     return done;
 }
 
-// The name of a `.cali` file where none is given: time and process, as Caliper's.
+// Returns the default name of a `.cali` file: time and process, like Caliper's.
 static __attribute__((unused)) void heaptide_cali_file_(char *name, size_t size)
 {
     time_t now = time(NULL);
@@ -218,7 +220,7 @@ static __attribute__((unused)) void heaptide_cali_file_(char *name, size_t size)
     snprintf(name, size, "%s_%ld.cali", stamp, (long)getpid());
 }
 
-// What a channel's services write.
+// Writes the output of a channel's services.
 static __attribute__((unused)) void
 heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
 {
@@ -252,13 +254,14 @@ heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
 
 // ---- Configurations: `runtime-report(mem.highwatermark,output=stdout),event-trace`
 
-// One configuration, or the options that hold for all.
+// One configuration, or the options that apply to all.
 struct heaptide_cali_config_ {
     char name[64], output[1024], format[32];
     int highwatermark, stats, pages, is_appended;
 };
 
-// The pieces of a configuration string, from `*text` to the next comma outside of parentheses.
+// Extracts the pieces of a configuration string: from `*text` to the next comma outside of
+// parentheses.
 static __attribute__((unused)) size_t heaptide_cali_piece_(const char *text)
 {
     const char *start = text;
@@ -287,11 +290,11 @@ static __attribute__((unused)) int heaptide_cali_is_config_(const char *name)
            || !strcmp(name, "hatchet-region-profile") || !strcmp(name, "event-trace");
 }
 
-// Takes `NAME=VALUE` or `NAME` into a configuration. 0: no such option.
+// Stores `NAME=VALUE` or `NAME` in a configuration. 0: unknown option.
 static __attribute__((unused)) int heaptide_cali_option_(struct heaptide_cali_config_ *config,
                                                          const char *text, size_t length)
 {
-    // Options of Caliper that do not concern memory, or that are always so here.
+    // Options of Caliper that do not concern memory, or that are always on here.
     static const char *const others[] = {"calc.inclusive",  "time.exclusive", "region.count",
                                          "region.stats",    "profile.mpi",    "print.metadata",
                                          "max_column_width", "node.order",    "use.mpi",
@@ -327,7 +330,7 @@ static __attribute__((unused)) int heaptide_cali_option_(struct heaptide_cali_co
     return 1;
 }
 
-// The options in parentheses, or of the whole string. 0, and a message: one is unknown.
+// Parses the options in parentheses, or of the whole string. 0, with a message, if one is unknown.
 static __attribute__((unused)) int heaptide_cali_options_(struct heaptide_cali_config_ *config,
                                                           const char *text, size_t length,
                                                           char *error, size_t size)
@@ -346,9 +349,10 @@ static __attribute__((unused)) int heaptide_cali_options_(struct heaptide_cali_c
     return 1;
 }
 
-// Writes a configuration. Columns are Caliper's where they mean the same. The high-water mark of a
-// region is the highest active memory of the process at an allocation in it, of a trace; without
-// one, what the region itself held at the process's peak.
+// Writes the output of a configuration. Columns with the same meaning have Caliper's names. The
+// high-water mark of a region is the highest active memory of the process at an allocation in the
+// region, if there is a trace; without a trace it is the memory that the region itself held at the
+// peak of the process.
 static __attribute__((unused)) void
 heaptide_cali_report_(const struct heaptide_cali_config_ *config)
 {
@@ -385,7 +389,7 @@ heaptide_cali_report_(const struct heaptide_cali_config_ *config)
                  format);
     heaptide_cali_write_(query, target, config->is_appended, 0);
     if (config->pages) {
-        // Pages of 4 KiB.
+        // Pages have 4 KiB.
         snprintf(query, sizeof query,
                  "LET vm=scale(virtual_bytes,0.000244140625),rss=scale(resident_bytes,"
                  "0.000244140625) SELECT max(vm) AS VmSize UNIT pages,max(rss) AS VmRSS UNIT pages "
@@ -395,8 +399,8 @@ heaptide_cali_report_(const struct heaptide_cali_config_ *config)
     }
 }
 
-// Reads a configuration string, and writes what it asks for if `is_final`. 0, and a message of at
-// most `size` bytes: there is an unknown name in it, and nothing is written.
+// Parses a configuration string, and writes its output if `is_final`. If it contains an unknown
+// name, writes nothing and returns 0, with a message of at most `size` bytes.
 static __attribute__((unused)) int heaptide_cali_configure_(const char *text, int is_final,
                                                             char *error, size_t size)
 {
@@ -408,7 +412,7 @@ static __attribute__((unused)) int heaptide_cali_configure_(const char *text, in
         return 0;
     memset(&common, 0, sizeof common);
     *error = 0;
-    // First the options that are none of one configuration, since they hold for all.
+    // Parse the options outside of configurations first, because they apply to all.
     for (pass = 0; pass < 2; pass++) {
         for (at = text; *at; at += own + (at[own] != 0)) {
             own = heaptide_cali_piece_(at);
@@ -453,7 +457,7 @@ static __attribute__((unused)) void heaptide_cali_flush_all_(void)
     heaptide_resume(0);
 }
 
-// A forked child writes nothing by itself: it would replace its parent's reports.
+// A forked child must not write: it would replace its parent's reports.
 static __attribute__((unused)) void heaptide_cali_exit_(void)
 {
     const char *at_exit = heaptide_cali_value_of_(NULL, "CALI_CHANNEL_FLUSH_ON_EXIT");
@@ -462,7 +466,7 @@ static __attribute__((unused)) void heaptide_cali_exit_(void)
         heaptide_cali_flush_all_();
 }
 
-// Has the process recorded, if it is linked with the recorder, and its reports written at exit.
+// Starts recording, if the program is linked with the recorder, and writes reports at exit.
 static __attribute__((unused)) void heaptide_cali_init_(void)
 {
     if (!heaptide_loaded() || __atomic_exchange_n(&heaptide_cali_exits_, 1, __ATOMIC_ACQ_REL))
@@ -474,7 +478,7 @@ static __attribute__((unused)) void heaptide_cali_init_(void)
     heaptide_resume(0);
 }
 
-// A program that Caliper's variables ask something of, before it has called anything.
+// Starts early if Caliper's variables request output, before the program calls anything.
 static __attribute__((constructor, used)) void heaptide_cali_load_(void)
 {
     if (getenv("CALI_SERVICES_ENABLE") || getenv("CALI_CONFIG"))

@@ -1,11 +1,11 @@
-//! A monitor that counts blocks by size, in classes of powers of two; printed at exit.
+//! A monitor that prints at exit the numbers of blocks by size, in classes of powers of two.
 //!
 //! `heaptide run --monitor libhistogram.so -- PROGRAM`
 
 use heaptide::{Histograms, Monitor, OptionsError, Report, SIZE_CLASSES};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Of one class of sizes.
+/// The counters of one size class.
 #[derive(Default)]
 struct Class {
     requested: AtomicU64,

@@ -1,10 +1,10 @@
-//! A monitor that writes a line of figures each so many milliseconds, one file for each process.
+//! A monitor that writes a line of counters at a fixed interval, to one file per process.
 //!
 //! `heaptide run --monitor ./libperiodic.so:interval=100,file=heap- -- PROGRAM` writes
-//! `heap-PID.csv`; without options each second, `periodic_alloc_PID.csv`. It starts no thread: a
-//! line is written by the first call after the interval has passed; as long as there is none,
-//! nothing changes. A child of a fork goes on in a file of its own. A program that replaces itself
-//! (exec) keeps its number; the next image's file is `heap-PID-1.csv`, and so on.
+//! `heap-PID.csv`; without options it writes `periodic_alloc_PID.csv` every second. It starts no
+//! thread: the first call after the interval writes a line, since without calls nothing changes. A
+//! forked child continues in a file of its own. A program that replaces itself (exec) keeps its
+//! pid; the file of the next image is `heap-PID-1.csv`, and so on.
 
 use heaptide::{Monitor, OptionsError};
 use std::fs::File;
@@ -16,18 +16,18 @@ use std::time::Instant;
 
 const HEADER: &str = "timestamp, total-requested, max-actual, present-actual, max-single, \
                       nAllocs, nDeallocs";
-/// More images of one process than anybody looks at.
+/// More images than any process is expected to have.
 const MAX_IMAGES: u32 = 1000;
 
 struct Periodic {
     start: Instant,
     interval: u64,
     prefix: String,
-    /// When the next line is due, in milliseconds since the start.
+    /// The time of the next line, in milliseconds since the start.
     due: AtomicU64,
-    /// The process that is writing a line; 0: none. A child of a fork may find its parent here.
+    /// The process that is writing a line; 0: none. In a forked child it may be the parent.
     writer: AtomicU32,
-    /// The file, and whose it is.
+    /// The file and the process that it belongs to.
     file: Mutex<Option<(u32, File)>>,
     allocations: AtomicU64,
     frees: AtomicU64,
@@ -56,7 +56,7 @@ impl Periodic {
         }
     }
 
-    /// Writes a line if one is due. One thread does so; the others go on.
+    /// Writes a line if it is time. One thread writes; the others continue.
     fn tick(&self) {
         let now = self.start.elapsed().as_millis() as u64;
         if now < self.due.load(Relaxed) {
@@ -70,9 +70,9 @@ impl Periodic {
         }
     }
 
-    /// Appends a line; a file that cannot be written is left as it is.
+    /// Appends a line. A file that cannot be created or written gets no line.
     fn write(&self, now: u64, own: u32) {
-        // Only the writer locks it; in a child of a fork it may be locked by nobody for ever.
+        // Only the writer locks it. In a forked child it may stay locked forever.
         let Ok(mut file) = self.file.try_lock() else { return };
         if file.as_ref().is_none_or(|(process, _)| *process != own) {
             let Some(mut new) = self.create_file(own) else { return };
@@ -85,14 +85,14 @@ impl Periodic {
         let line =
             format!("{now}, {requested}, {max_used}, {used}, {largest}, {allocations}, {frees}\n");
         if let Some((_, file)) = &mut *file {
-            // In one write, so that a program that is killed leaves whole lines.
+            // Writes the line with one call, so that a killed program leaves whole lines.
             let _ = file.write_all(line.as_bytes());
         }
     }
 }
 
 impl Periodic {
-    /// A file of this image's own.
+    /// Creates the file of this image.
     fn create_file(&self, own: u32) -> Option<File> {
         let name = |image| match image {
             0 => format!("{}{own}.csv", self.prefix),
@@ -120,7 +120,7 @@ impl Monitor for Periodic {
 }
 
 impl Drop for Periodic {
-    /// The last line holds the figures of the end.
+    /// The last line holds the final counters.
     fn drop(&mut self) {
         self.write(self.start.elapsed().as_millis() as u64, process::id());
     }

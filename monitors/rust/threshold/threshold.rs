@@ -1,11 +1,11 @@
-//! A monitor that stops the program, or takes a snapshot of its profile, when a limit is reached:
-//! at a request of a certain size, or when so much is live for the first time.
+//! A monitor that aborts the program, or takes a snapshot of its profile, at a request within a
+//! range of sizes, or when live memory first exceeds a limit.
 //!
 //! `heaptide run --monitor ./libthreshold.so:min=1M,skip=3 -- PROGRAM` aborts at the fourth request
-//! of 1 MiB or more, for a debugger or a core file; `live=500M,action=snapshot` shows what is live
+//! of 1 MiB or more, for a debugger or a core file; `live=500M,action=snapshot` takes a snapshot
 //! when 500 MiB are exceeded. `max=BYTES` limits the range from above.
 
-#![allow(clippy::print_stderr)] // its output
+#![allow(clippy::print_stderr)] // prints messages
 
 use heaptide::{Monitor, OptionsError};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -17,11 +17,11 @@ enum Action {
 }
 
 struct Threshold {
-    /// Requests of these sizes count; none if only `live` is given.
+    /// The range of sizes of requests that count; `None` if only `live` is given.
     sizes: Option<(u64, u64)>,
-    /// More live bytes than this; 0: no limit.
+    /// The limit of live bytes; 0: no limit.
     live_limit: i64,
-    /// How often a limit may be reached before something is done.
+    /// The number of hits of a limit to ignore before acting.
     skip: u64,
     action: Action,
     requests: AtomicU64,
@@ -49,7 +49,7 @@ impl Monitor for Threshold {
             self.reached(self.requests.fetch_add(1, Relaxed) + 1, "request", requested);
         }
         if self.live_limit > 0 {
-            // Upwards across the limit, which exactly one of the threads sees.
+            // Exactly one thread sees live memory cross the limit upwards.
             let before = self.live.fetch_add(usable as i64, Relaxed);
             let now = before + usable as i64;
             if before <= self.live_limit && now > self.live_limit {

@@ -1,4 +1,4 @@
-//! A monitor that counts: bytes requested in all, bytes used at most, calls; printed at exit.
+//! A monitor that prints at exit the requested bytes, the peak of usable bytes, and the calls.
 //!
 //! `heaptide run --monitor libtotals.so -- PROGRAM`
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 struct Totals {
     requested: AtomicU64,
-    /// Usable bytes now. Blocks that are older than the monitor are freed too: it may fall below 0.
+    /// Live usable bytes. Can be negative, because blocks older than the monitor are freed, too.
     used: AtomicI64,
     max_used: AtomicI64,
     allocations: AtomicU64,

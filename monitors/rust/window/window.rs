@@ -1,25 +1,25 @@
-//! A monitor that prints the figures of a part of the run, and what was allocated in it and not
-//! freed in it.
+//! A monitor that prints the counters of a part of the run, and the memory that was allocated in it
+//! and not freed in it.
 //!
 //! `heaptide run --monitor ./libwindow.so -- PROGRAM`, where the program marks the part itself,
 //! once or repeatedly: it calls `heaptide_window_monitor_begin()` and
-//! `heaptide_window_monitor_end()` if they are there. A program that cannot be changed is told by
-//! its count of allocations: `--monitor ./libwindow.so:from=1000,to=2000`.
+//! `heaptide_window_monitor_end()` if they are defined. For a program that cannot be changed,
+//! counts of allocations mark the part: `--monitor ./libwindow.so:from=1000,to=2000`.
 
 use heaptide::{Monitor, OptionsError, Report};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The open window. The program marks its ends by functions without arguments: there is one.
+/// The open window. There is only one, because the functions that mark it have no arguments.
 static OPEN: Mutex<Option<Figures>> = Mutex::new(None);
-/// Whether there is one, read without the lock.
+/// Whether a window is open, readable without the lock.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
-/// Whether marks count: the monitor was created without from and to.
+/// Whether marks count, which is so if the monitor was created without from and to.
 static TAKES_MARKS: AtomicBool = AtomicBool::new(false);
-/// The windows that ended.
+/// The number of windows that ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// Where they are printed.
+/// The output for finished windows.
 static REPORT: OnceLock<Report> = OnceLock::new();
 
 #[derive(Default)]
@@ -29,10 +29,10 @@ struct Figures {
     frees: u64,
     /// Frees of blocks that were allocated in the window.
     own_frees: u64,
-    /// Usable bytes over the begin.
+    /// Usable bytes since its start.
     added: i64,
     max_added: i64,
-    /// Blocks of the window that are not freed yet, with their bytes.
+    /// Blocks of the window that are still live, with their bytes.
     kept: HashMap<usize, usize>,
 }
 
@@ -59,7 +59,7 @@ fn end(open: &mut Option<Figures>) {
 }
 
 heaptide::export! {
-    /// What the program calls where the window begins; printing is nothing to record.
+    /// Called by the program at the start of the window. Recording is paused while it prints.
     fn heaptide_window_monitor_begin() {
         if TAKES_MARKS.load(Relaxed) {
             let _paused = heaptide::pause();
@@ -67,7 +67,7 @@ heaptide::export! {
         }
     }
 
-    /// What the program calls where the window ends.
+    /// Called by the program at the end of the window.
     fn heaptide_window_monitor_end() {
         if TAKES_MARKS.load(Relaxed) {
             let _paused = heaptide::pause();
@@ -77,7 +77,7 @@ heaptide::export! {
 }
 
 struct Window {
-    /// The window by the count of allocations; none if it is marked.
+    /// The window as counts of allocations; `None` if the program marks it.
     range: Option<(u64, u64)>,
     allocations: AtomicU64,
 }

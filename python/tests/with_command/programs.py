@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-# Blocks of 1,000,000 bytes that stay, in a scope; then blocks of 2,000,000 that are freed at once.
-# A bytearray has a byte more than its length.
+# Blocks of 1,000,000 bytes that stay live, in a scope; then blocks of 2,000,000 bytes that are
+# freed at once. A bytearray allocates a byte more than its length.
 KEEP_AND_CHURN = """
 import sys
 import heaptide
@@ -31,12 +31,12 @@ heaptide.on()
 kept = main(int(sys.argv[1]))
 """
 
-# What these blocks are chosen by.
+# The size from which on these blocks are selected.
 LARGE = 1_000_000
 
 
 def heaptide(*arguments, directory, check=True):
-    """Runs the command as a user does."""
+    """Runs the command like a user."""
     return subprocess.run(
         ["heaptide", *map(str, arguments)],
         cwd=directory,

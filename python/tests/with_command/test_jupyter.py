@@ -18,7 +18,7 @@ EXAMPLES = os.path.join(os.path.dirname(__file__), "../../../examples/python")
 
 
 def printed(outputs):
-    """What a cell prints, which comes in pieces."""
+    """Joins the pieces of a cell's output."""
     return "".join(output.text for output in outputs if output.output_type == "stream")
 
 
@@ -57,7 +57,7 @@ class Notebooks(unittest.TestCase):
 
     def test_the_analysis_of_time_steps_has_known_figures_and_plots(self):
         outputs = self.example("steps.ipynb", kernel="python3")
-        # The cells check the figures of the program themselves.
+        # The cells check the counters of the program themselves.
         errors = [output for cell in outputs for output in cell if output.output_type == "error"]
         self.assertEqual(errors, [])
         pictures = [o for cell in outputs for o in cell if "image/png" in o.get("data", {})]
@@ -69,7 +69,7 @@ class Notebooks(unittest.TestCase):
         _, loaded, owners, table = self.example("cells.ipynb")
         result, shown = loaded
         self.assertEqual(result.data["text/plain"], "6000000")
-        # Three blocks of 1 MB stay, and one of 2 MB at a time beside them.
+        # Three blocks of 1 MB stay live, and in addition one of 2 MB at a time.
         self.assertRegex(
             shown.data["text/plain"],
             r"^peak 4\.[78]\d MiB, [\d,]+ allocations of \d.*B in all, 2\.[89]\d MiB not freed$",
@@ -80,7 +80,7 @@ class Notebooks(unittest.TestCase):
         self.assertGreater(len(points), 3)
         for name in ("load", "parse"):
             self.assertRegex(page, r"<title>{} ".format(name))
-        # Callers of the cell, functions of the kernel, are left out.
+        # Functions of the kernel, which call the cell, are omitted.
         self.assertNotIn("dispatch_shell", page)
         lines = printed(owners).splitlines()
         self.assertEqual(lines, ["parse.<locals>.<genexpr> 6 MB", "load 3 MB"])
@@ -105,7 +105,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(outputs[1][-1].output_type, "error")
         self.assertIn("'a b' is not the name of a variable", str(outputs[2]))
 
-    def test_a_kernel_without_the_recorder_says_what_to_install(self):
+    def test_a_kernel_without_the_recorder_names_the_command_to_run(self):
         install = [sys.executable, "-m", "ipykernel", "install", "--name", "bare"]
         subprocess.run(
             [*install, "--prefix", self.directory], check=True, stdout=subprocess.DEVNULL

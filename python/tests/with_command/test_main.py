@@ -1,4 +1,5 @@
-"""``python -m heaptide``: what is run by this interpreter, and what is the command's own."""
+"""``python -m heaptide``: which arguments run with this interpreter, and which the command handles.
+"""
 
 import os
 import re
@@ -35,7 +36,7 @@ class Arguments(unittest.TestCase):
         ):
             self.assertEqual(arguments(given), expected)
 
-    def test_everything_else_is_the_commands(self):
+    def test_other_arguments_are_passed_to_the_command(self):
         for given in (
             ["run", "./program", "app.py"],
             ["run", "-o", "app.py", "--", "ls"],
@@ -57,7 +58,7 @@ class Arguments(unittest.TestCase):
 
 
 class Manifests(unittest.TestCase):
-    def test_the_wheel_and_the_modules_alone_are_one_package(self):
+    def test_wheel_and_modules_have_the_same_metadata(self):
         import tomllib
 
         root = os.path.join(os.path.dirname(__file__), "../../..")

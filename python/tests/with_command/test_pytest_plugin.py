@@ -1,4 +1,5 @@
-"""``pytest --heaptide``: figures of each test, limits, workers, and what stays as it was."""
+"""``pytest --heaptide``: numbers of each test, limits, workers, and behaviour that must not change.
+"""
 
 import os
 import re
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 import heaptide
 from heaptide.pytest_plugin import format_size, parse_size
 
-# Each test of this file holds, or leaks, the bytes in its name.
+# Each test in this file holds, or leaks, as many bytes as its name states.
 TESTS = """
 import threading
 import pytest
@@ -116,10 +117,10 @@ PASS = (
 )
 
 
-# Letters of the tests in their order: M for those beyond a limit.
+# Outcomes of the tests in order: M for those that exceed a limit.
 OUTCOMES = "...MM..MM....MF"
 
-# What it holds is in a file, and so is what it leaks.
+# Files contain how much it holds, and how much it leaks.
 GROWING = """
 import pytest
 
@@ -161,7 +162,7 @@ class Plugin(unittest.TestCase):
         )
 
     def cases(self):
-        """Tests in the JUnit file: whether each passed, and its properties."""
+        """Returns the tests in the JUnit file: whether each passed, and its properties."""
         cases = {}
         for case in ElementTree.parse(os.path.join(self.directory, "junit.xml")).iter("testcase"):
             found = {entry.get("name"): int(entry.get("value")) for entry in case.iter("property")}
@@ -182,7 +183,7 @@ class Plugin(unittest.TestCase):
             ("passes_in_another_thread", 2_000_000),
         ):
             peak = cases[name]["heaptide_peak_bytes"]
-            # Within 32 KiB of each thread, and what pytest itself allocates.
+            # Within 32 KiB per thread, and allocations of pytest itself.
             self.assertTrue(abs(peak - bytes_at_once) < 80_000, (name, peak))
         allocated = cases["1000000_at_once"]["heaptide_allocated_bytes"]
         self.assertTrue(3_000_000 <= allocated < 3_060_000, allocated)
@@ -212,14 +213,14 @@ class Plugin(unittest.TestCase):
         )
         self.assertIn("14 more tests; --heaptide-tests 0 shows all", most)
         self.assertIn("recording: pytest.heaptide;", most)
-        # The stack of a leak, the innermost function first.
+        # The stack of a leak, innermost function first.
         self.assertRegex(
             done.stdout,
             r"17. KiB not freed:\n    leak  \S+test_memory\.py:11\n"
             r"    test_fails_with_a_leak  \S+test_memory\.py:\d+\n",
         )
         recording = heaptide.open(os.path.join(self.directory, "pytest.heaptide"))
-        # The commands that the plug-in asks are not in it.
+        # The commands that the plug-in runs are not recorded.
         programs = {os.path.basename(row["program"]) for row in recording.processes()}
         self.assertFalse([name for name in programs if "heaptide" in name])
         tests = recording.query("SELECT pytest,count() GROUP BY pytest WHERE pytest")
@@ -234,7 +235,7 @@ class Plugin(unittest.TestCase):
         )
 
     def growing(self, size, *options):
-        """The summaries of its failed tests, and all that it prints."""
+        """Returns the summaries of failed tests, and the whole output."""
         with open(os.path.join(self.directory, "test_memory.py"), "w") as file:
             file.write(GROWING)
         with open(os.path.join(self.directory, "size"), "w") as file:
@@ -243,7 +244,7 @@ class Plugin(unittest.TestCase):
         cases = self.cases()
         return {name: case["failure"] for name, case in cases.items() if case["failure"]}, done
 
-    def test_a_test_that_holds_more_than_before_fails_if_asked_to(self):
+    def test_a_test_with_more_memory_than_before_fails_on_request(self):
         option = "--heaptide-fail-on-increase"
         for size, options, is_failed in (
             (2_000_000, [option], False),
@@ -289,7 +290,7 @@ class Plugin(unittest.TestCase):
         self.assertNotIn("heaptide_peak_bytes", self.cases()["3000000_at_once"])
         self.assertFalse(os.path.exists(os.path.join(self.directory, "pytest.heaptide")))
 
-    def test_inside_another_program_it_says_how_to_start(self):
+    def test_inside_another_program_it_explains_how_to_start(self):
         code = "import pytest, sys; sys.exit(pytest.main(['-p', 'heaptide.pytest_plugin', '--heaptide']))"
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -304,7 +305,7 @@ class Plugin(unittest.TestCase):
 
 
 class Sizes(unittest.TestCase):
-    def test_sizes_are_read_as_pytest_memray_does(self):
+    def test_sizes_are_parsed_like_in_pytest_memray(self):
         for text, size in (("24 MB", 24 << 20), ("1kb", 1024), ("1.5 GB", 1.5 * 2**30), ("7B", 7)):
             self.assertEqual(parse_size(text), size)
         for text in ("", "24", "24 MiB", "-1 KB", "x KB", "1 KB more"):

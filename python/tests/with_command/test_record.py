@@ -1,4 +1,4 @@
-"""``with heaptide.record(path):``, whose recordings have what the block allocates and nothing else."""
+"""``with heaptide.record(path):`` records the allocations of the block and nothing else."""
 
 import os
 import shutil
@@ -11,8 +11,9 @@ import heaptide
 
 from programs import LARGE, heaptide as command
 
-# In the first part 2 blocks of 1 MB stay, 5 of 2 MB are freed at once, and another thread makes one
-# of 3 MB; in the second 1 of 1 MB stays, and one of the first part's is freed.
+# In the first part, 2 blocks of 1 MB stay live, 5 of 2 MB are freed at once, and another thread
+# allocates one of 3 MB. In the second part, 1 block of 1 MB stays live, and one of the first part
+# is freed.
 PARTS = """
 import threading
 import heaptide
@@ -61,7 +62,7 @@ except heaptide.HeaptideError as error:
     print(error)
 """
 
-# A child that leaves the block, and one that leaves it by an exception, write nothing.
+# Children that leave the block, normally or by an exception, write nothing.
 FORKED = """
 import os
 import heaptide
@@ -76,7 +77,7 @@ with heaptide.record("forked.heaptide"):
 """
 
 
-# A part in another, and one that another thread begins while the recording of the first is written.
+# A part inside another, and one that another thread starts while the first recording is written.
 OVERLAPPING = """
 import os
 import threading
@@ -97,7 +98,7 @@ def ask(words, ask=_record.ask):
     thread.join()
     child = os.fork()
     if child == 0:
-        # The part is its parent's: a child may have one of its own.
+        # The open part belongs to the parent, so a child may start its own.
         with heaptide.record("child.heaptide"):
             pass
         os._exit(0)
@@ -136,7 +137,7 @@ class Parts(unittest.TestCase):
         return os.path.join(self.directory, name)
 
     def by_function(self, name, **selection):
-        """Of each function of the program: MB allocated in all, live, and at the peak."""
+        """Returns total, live and peak MB of each function of the program."""
         rows = {row["owner"]: row for row in heaptide.open(self.path(name), **selection).owners()}
         found = {}
         for function in ("keep", "churn", "elsewhere"):
@@ -151,7 +152,7 @@ class Parts(unittest.TestCase):
             self.by_function("first.heaptide"),
             {"keep": (2, 2, 2), "churn": (10, 0, 0), "elsewhere": (3, 3, 3)},
         )
-        # Of the first part's blocks those count that live.
+        # Only the live blocks of the first part count.
         self.assertEqual(
             self.by_function("second.heaptide"),
             {"keep": (2, 3, 3), "churn": (0, 0, 0), "elsewhere": (0, 3, 3)},
@@ -159,14 +160,14 @@ class Parts(unittest.TestCase):
         for name, most in (("first.heaptide", 5), ("second.heaptide", 6)):
             recording = heaptide.open(self.path(name))
             (process,) = recording.processes()
-            # Beside the arrays, the program has some objects and a thread.
+            # In addition to the arrays, the program has some objects and a thread.
             self.assertEqual(process["peak_bytes"] // LARGE, most)
             self.assertEqual(sum(recording.owners()["live_bytes"]), process["live_bytes"])
-        # The run's own recording has all parts.
+        # The run's own recording contains all parts.
         whole = self.by_function("run.heaptide", from_start=True)
         self.assertEqual([whole[name][0] for name in ("keep", "churn", "elsewhere")], [4, 10, 3])
 
-    def test_a_part_is_written_over_by_request_only(self):
+    def test_a_recording_is_overwritten_only_on_request(self):
         code = "import heaptide\nwith heaptide.record('a.heaptide', overwrite=True): x = bytearray(1_000_000)"
         for _ in range(2):
             self.python(code)
@@ -175,7 +176,7 @@ class Parts(unittest.TestCase):
         self.assertIn("mine: already exists", self.python(REFUSED, "mine"))
         self.assertIn("no/such: no such directory", self.python(REFUSED, "no/such/x.heaptide"))
 
-    def test_what_cannot_be_recorded_is_refused_before_it_runs(self):
+    def test_unrecordable_parts_are_rejected_before_they_run(self):
         recorded = self.python(REFUSED, "a.heaptide", options=())
         self.assertEqual(
             recorded,

@@ -1,4 +1,4 @@
-"""Recordings as tables: known numbers, types, and every way out of a table."""
+"""Recordings as tables: known numbers, types, and every conversion of a table."""
 
 import contextlib
 import io
@@ -54,7 +54,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(sites.types["stack"], "list<string>")
         self.assertEqual(sites.types["owner"], "string")
         self.assertTrue(all(type(value) is int for value in sites["requested_bytes"]))
-        # No block has a label or a size of its own here: the columns are there all the same.
+        # No block here has a label or a size of its own, but the columns exist.
         self.assertEqual(set(sites["label"]) | set(sites["size"]), {None})
 
     def test_lifetimes_are_those_of_each_block(self):
@@ -95,7 +95,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(timeline["time_ns"], sorted(timeline["time_ns"]))
         self.assertEqual(timeline["peak_bytes"][-1], process["peak_bytes"])
 
-    def test_a_difference_is_of_functions_stacks_or_scopes(self):
+    def test_differences_by_function_stack_or_scope(self):
         (keep,) = [
             row
             for row in self.large.diff(self.later, metric="allocations")
@@ -129,15 +129,15 @@ class Recordings(unittest.TestCase):
             listed = set(re.findall(r"``([\w.]+)``", method.__doc__))
             self.assertEqual(set(table.columns) - listed, set(), method.__name__)
 
-    def test_every_table_can_be_had(self):
+    def test_every_table_is_available(self):
         for name in ("stacks", "frames", "scopes", "labels", "lanes", "windows", "snapshots"):
             table = self.whole.table(name)
             self.assertGreater(len(table.columns), 5, name)
-        # Recording is turned on, and the snapshot.
+        # Two entries: recording turned on, and the snapshot.
         self.assertEqual(self.whole.table("snapshots")["name"], [None, "loaded"])
         self.assertEqual(heaptide.open(self.traced).table("events").types["operation"], "string")
 
-    def test_frames_of_data_hold_the_same(self):
+    def test_data_frames_have_the_same_contents(self):
         import duckdb
         import nanoarrow
         import pandas
@@ -170,7 +170,7 @@ class Recordings(unittest.TestCase):
                 heaptide.open("none-*")
             with self.assertRaisesRegex(heaptide.HeaptideError, "^two recordings are compared"):
                 both.diff("three.heaptide")
-        # Also from another directory.
+        # It also works from another directory.
         self.assertEqual(sum(loaded.sites()["allocations"]), 3)
 
     def test_errors_are_those_of_the_command(self):
@@ -184,7 +184,7 @@ class Recordings(unittest.TestCase):
             with self.assertRaisesRegex(heaptide.HeaptideError, reason):
                 fails()
 
-    def test_without_the_command_the_error_says_what_to_install(self):
+    def test_without_the_command_the_error_names_the_package(self):
         path = os.environ["PATH"]
         os.environ["PATH"] = "/nowhere"
         try:

@@ -1,8 +1,8 @@
-//! A machine of aarch64 with a kernel of its own, which `qemu-system-aarch64` emulates: for what an
-//! emulator of programs has not, tracing of processes and other sizes of pages.
+//! An emulated aarch64 machine with its own kernel, run by `qemu-system-aarch64`, for features that
+//! the emulation of single programs lacks: tracing of processes, and other page sizes.
 //!
-//! It has the directories of this machine that the tests need, and no compiler: what its `cc` is
-//! asked for is compiled here.
+//! It shares the directories of this machine that the tests need, and has no compiler: its `cc`
+//! requests compilation on this machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,29 +14,29 @@ use std::time::Duration;
 use super::tools::{TOOLS, Tools, value, write_script};
 use crate::commands::output;
 
-/// Modules of the kernel for the directories of this machine, in the order of their needs. A kernel
+/// Modules of the kernel for shared directories, in the order of their dependencies. A kernel
 /// without modules has them built in.
 const MODULES: [&str; 4] = ["fs/netfs/netfs", "net/9p/9pnet", "net/9p/9pnet_virtio", "fs/9p/9p"];
-/// Time between looks for something to compile.
+/// The interval at which compile requests are polled.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
-/// What a machine boots.
+/// The machine's kernel and files.
 pub struct Machine<'a> {
     tools: &'a Tools,
     /// An unpacked package of Debian's kernel.
     kernel: PathBuf,
-    /// Where its files are made.
+    /// The directory of its files.
     place: PathBuf,
 }
 
 impl Machine<'_> {
-    /// With the kernel in this directory: `boot/vmlinuz-…` and, if it has modules,
+    /// Creates a machine with the kernel in this directory: `boot/vmlinuz-…` and, if it has modules,
     /// `usr/lib/modules/…`.
     pub fn new<'a>(tools: &'a Tools, kernel: &Path) -> Machine<'a> {
         Machine { tools, kernel: kernel.to_path_buf(), place: tools.place.join("machine") }
     }
 
-    /// Boots, runs a program of aarch64, and returns whether it succeeded.
+    /// Boots, and runs an aarch64 program.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ impl Machine<'_> {
         command.spawn().map_err(|e| format!("{command:?}: {e}"))
     }
 
-    /// Compiles what the machine asks for: a directory with the words of a command, the directory
-    /// that it is called in first.
+    /// Handles compile requests of the machine: a directory with the words of a command, the first
+    /// of which is its working directory.
     fn compile(&self, requests: &Path) -> Result<(), String> {
         for entry in fs::read_dir(requests).into_iter().flatten().flatten() {
             let ready = entry.path().join("ready");
@@ -108,7 +108,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Writes the files that the machine starts with.
+    /// Writes the initial files of the machine.
     fn write_start(&self, root: &Path, program: &Path, words: &[String]) -> Result<(), String> {
         let start = self.place.join("start");
         let failed = |e: std::io::Error| format!("{}: {e}", start.display());
@@ -156,7 +156,7 @@ impl Machine<'_> {
     }
 }
 
-/// What the machine does: it gets the directories of this one, and runs the program.
+/// The machine's init script: it mounts the shared directories, and runs the program.
 const INIT: &str = r#"#!/bin/sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/root HEAPTIDE_ALLOW_SKIP=all
@@ -187,7 +187,7 @@ sync
 poweroff -f
 "#;
 
-/// In the place of a compiler: asks for it, and waits.
+/// Replaces the compiler: requests compilation, and waits.
 const ASK: &str = r#"#!/bin/sh
 place=/requests/$$
 mkdir -p $place
@@ -201,13 +201,13 @@ rm -r $place
 exit $status
 "#;
 
-/// What entries of an archive are, and their rights.
+/// Types and permissions of archive entries.
 const DIRECTORY: u32 = 0o040_755;
 const LINK: u32 = 0o120_777;
 const PROGRAM: u32 = 0o100_755;
 const CONSOLE: u32 = 0o020_600;
 
-/// An archive of files as the kernel unpacks it (cpio, `newc`).
+/// An archive that the kernel unpacks (cpio, `newc`).
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,

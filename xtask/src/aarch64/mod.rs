@@ -1,5 +1,5 @@
-//! The command, the recorder and their tests for aarch64, emulated: the programs alone, by qemu's
-//! emulation of Linux, or with a kernel of their own.
+//! Builds and tests command and recorder for aarch64 under emulation: either single programs in
+//! qemu's user mode, or a machine with its own kernel.
 
 mod machine;
 mod tools;
@@ -13,13 +13,13 @@ use crate::commands::{cargo_program, output, run};
 use machine::Machine;
 use tools::{TARGET, Tools};
 
-/// Tests that pass where programs are emulated. Others trace, limit or confine the emulator, depend
-/// on where it maps what it needs itself, or record programs of this machine.
+/// Tests that pass in user mode. Others trace, limit or confine the emulator, depend on its own
+/// mappings, or record programs of this machine.
 const EMULATED: &str = include_str!("emulated.txt");
 
-/// Builds all for aarch64 and runs the tests of programs there: those whose names contain one of
-/// the words, without words those that are known to pass. With `--kernel DIR` before the words in a
-/// machine that boots this kernel.
+/// Builds everything for aarch64 and runs tests of programs there: those whose names contain one of
+/// the words, or without words those that are known to pass. With `--kernel DIR` before the words,
+/// runs them in a machine that boots this kernel.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn test(root: &Path, words: &[String]) -> Result<(), String> {
     run(&mut command)
 }
 
-/// Records there, and reads here.
+/// Records under emulation, and reads the recording here.
 fn read_here(root: &Path, tools: &Tools) -> Result<(), String> {
     let build = ["build", "--package", "heaptide-preload", "--profile", "capture"];
     run(&mut tools.cargo(root, &build))?;
@@ -55,7 +55,7 @@ fn read_here(root: &Path, tools: &Tools) -> Result<(), String> {
     run(command.env("TEST_AARCH64_CXX", tools.cpp()))
 }
 
-/// The tests of programs, built for aarch64.
+/// Returns the tests of programs, built for aarch64.
 fn guests(tools: &Tools, root: &Path) -> Result<PathBuf, String> {
     let build = ["test", "--no-run", "--package", "heaptide-cli", "--test", "guests"];
     run(&mut tools.cargo(root, &build))?;

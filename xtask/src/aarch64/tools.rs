@@ -1,7 +1,7 @@
-//! What builds and runs programs of aarch64, found by variables: a compiler of C, beside which the
-//! other tools of its prefix are, the root of its C library, and an emulator that is linked
-//! statically and gives forked children empty memory where they ask for it: qemu 8.0 and later.
-//! `RUSTC` is one that has the standard library for the target.
+//! Tools that build and run aarch64 programs, configured by variables: a C compiler, with the other
+//! tools of its prefix in the same directory, the root of its C library, and a statically linked
+//! emulator that supports MADV_WIPEONFORK for forked children: qemu 8.0 or later. `RUSTC` has to
+//! have the standard library for the target.
 
 use std::env;
 use std::fs;
@@ -13,14 +13,14 @@ use std::process::Command;
 use crate::commands::{cargo_program, target};
 
 pub const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// The tools that tests call, of the compiler's prefix.
+/// The tools that tests call, with the compiler's prefix.
 pub const TOOLS: [&str; 8] = ["cc", "c++", "gcc", "g++", "nm", "objcopy", "readelf", "strip"];
-/// A variable, and what it is without.
+/// Returns the value of a variable, or a default.
 pub fn value(name: &str, default: &str) -> String {
     env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-/// What builds and runs programs of aarch64.
+/// The tools that build and run aarch64 programs.
 pub struct Tools {
     pub compiler: String,
     pub sysroot: PathBuf,
@@ -30,7 +30,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Finds them, and writes scripts by which tests find them.
+    /// Finds the tools, and writes wrapper scripts for tests.
     pub fn new(root: &Path) -> Result<Tools, String> {
         let tools = Tools {
             compiler: value("HEAPTIDE_AARCH64_CC", "aarch64-linux-gnu-gcc"),
@@ -42,12 +42,12 @@ impl Tools {
         Ok(tools)
     }
 
-    /// The compiler of C++.
+    /// Returns the C++ compiler.
     pub fn cpp(&self) -> String {
         self.compiler.replace("gcc", "g++")
     }
 
-    /// The script that runs a program, and all that it starts.
+    /// Returns the script that runs a program with its child processes.
     fn start(&self) -> PathBuf {
         self.place.join("run")
     }
@@ -72,12 +72,12 @@ impl Tools {
         write_script(&self.start(), &start.replace("TOOLS", &directory.display().to_string()))
     }
 
-    /// Where tests have their programs and directories.
+    /// Returns the temporary directory of tests.
     pub fn temporary(&self) -> PathBuf {
         self.place.join(TARGET).join("tmp")
     }
 
-    /// Cargo for aarch64. Tests start by the script.
+    /// Returns cargo for aarch64, with the script as runner.
     pub fn cargo(&self, root: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(cargo_program());
         command.args(arguments).args(["--target", TARGET]).current_dir(root);
@@ -89,8 +89,8 @@ impl Tools {
     }
 }
 
-/// Runs its words where the kernel starts programs of aarch64 by the emulator, with their C library
-/// among the others, in namespaces of their own.
+/// Runs its arguments in new namespaces where the kernel starts aarch64 programs through the
+/// emulator, with their C library among the others.
 const START: &str = r#"#!/bin/sh
 qemu=$(command -v QEMU) || { echo "QEMU: not found" >&2; exit 2; }
 export qemu
@@ -106,7 +106,7 @@ mount -t binfmt_misc binfmt_misc $misc &&
     PATH="TOOLS:$PATH" exec "$@"' sh "$@"
 "#;
 
-/// Writes a script that can be executed.
+/// Writes an executable script.
 pub fn write_script(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = fs::File::create(path)?;
     file.write_all(text.as_bytes())?;

@@ -1,5 +1,5 @@
-//! Trying packages out: each is installed into a clean root, where a program in C and one in Python
-//! are recorded, and the recordings reported, exported and queried.
+//! Tests packages: installs each into a clean root, and there records a C program and a Python
+//! program, and reports, exports and queries the recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,37 +15,37 @@ use crate::commands::{output, run};
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// Builds it, and returns where it is.
+    /// Builds it, and returns its path.
     pub build: fn(&Path, &Tree) -> Result<PathBuf, String>,
-    /// Installs it into a root, and returns the directory there above `bin`; nothing if such
-    /// systems do not have this kind.
+    /// Installs it into a root, and returns the parent directory of `bin` there; `None` if such
+    /// systems do not use this kind.
     pub install: fn(&Path, &Trial) -> Result<Option<String>, String>,
 }
 
-/// A root that packages are installed into.
+/// A root to install packages into.
 pub struct Trial {
     root: &'static Root,
     place: PathBuf,
 }
 
-/// The program in C: its comment explains the numbers.
+/// The C program; its comment explains the numbers.
 const PROGRAM: &str = "examples/c/heat.c";
-/// What it prints of its own scope when it is recorded.
+/// Its output about its own scope when recorded.
 const PRINTED: &str = "its scope asked for 300000 bytes in 110 blocks";
-/// What all of its blocks are, in a query: those that get a label are counted before, too.
+/// A query for the totals of all blocks. A block that gets a label is counted twice.
 const IN_C: &str = "SELECT sum(allocations) AS blocks, sum(requested_bytes) AS bytes FROM sites \
                     WHERE label IS NULL AND stack_contains(stack, '^main$')";
 const BLOCKS_IN_C: &str = "112,1900000";
-/// The program in Python: 50 buffers, each with a byte more for its end.
+/// The Python program: 50 buffers, each with a terminating byte.
 const IN_PYTHON: &str = "kept = [bytearray(100_000) for _ in range(50)]";
 const BUFFERS: &str = "SELECT count(*) AS sites FROM sites \
                        WHERE allocations = 50 AND requested_bytes = 5000050";
 
-/// Installs each package into each root and tries it out there.
+/// Installs each package into each root and tests it there.
 ///
 /// # Errors
 ///
-/// One does not work, or a root cannot be made.
+/// A package does not work, or a root cannot be created.
 pub fn all(root: &Path, packages: &[(&Kind, PathBuf)]) -> Result<(), String> {
     let mut results = Vec::new();
     for system in &ROOTS {
@@ -66,7 +66,7 @@ pub fn all(root: &Path, packages: &[(&Kind, PathBuf)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Unpacks the archive below `/opt`.
+/// Unpacks the archive in `/opt`.
 pub fn unpack(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     let mut tar = Command::new("tar");
     tar.arg("--extract").arg("--file").arg(package).arg("--directory");
@@ -74,7 +74,7 @@ pub fn unpack(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     Ok(Some(format!("/opt/{}", tarball::directory())))
 }
 
-/// As `dpkg --install` of the system does.
+/// Installs it like `dpkg --install`.
 pub fn install_deb(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     if !trial.root.is_debian() {
         return Ok(None);
@@ -84,7 +84,7 @@ pub fn install_deb(package: &Path, trial: &Trial) -> Result<Option<String>, Stri
     Ok(Some("/usr".to_owned()))
 }
 
-/// By the rpm of the host: these systems have none.
+/// Installs it with the host's rpm, because these systems have none.
 pub fn install_rpm(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     let mut rpm = Command::new("rpm");
     rpm.args(["--install", "--force-debian", "--root"]).arg(&trial.place).arg(package);
@@ -92,7 +92,7 @@ pub fn install_rpm(package: &Path, trial: &Trial) -> Result<Option<String>, Stri
     Ok(Some("/usr".to_owned()))
 }
 
-/// By pip, into a virtual environment.
+/// Installs it with pip into a virtual environment.
 pub fn install_wheel(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     if !trial.root.is_debian() {
         return Ok(None);
@@ -104,7 +104,7 @@ pub fn install_wheel(package: &Path, trial: &Trial) -> Result<Option<String>, St
     Ok(Some("/opt/venv".to_owned()))
 }
 
-/// As the recipe's `COPY` does in an image that is built from it.
+/// Copies it like the `COPY` of a Dockerfile.
 pub fn copy_image(package: &Path, trial: &Trial) -> Result<Option<String>, String> {
     let to = trial.place.join("opt/heaptide");
     run(Command::new("cp").arg("-a").arg(package.join("tree")).arg(to))?;
@@ -120,8 +120,7 @@ impl Trial {
         Ok(to)
     }
 
-    /// Runs a program in the root, with its own /proc and nothing of this process's environment.
-    /// Returns what it prints.
+    /// Runs a program in the root, with its own /proc and an empty environment. Returns its output.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root"]);
@@ -130,7 +129,7 @@ impl Trial {
         output(command.env("HOME", "/").env("LC_ALL", "C.UTF-8"))
     }
 
-    /// Records, reports, exports and queries, with the package's programs below `prefix`.
+    /// Records, reports, exports and queries with the package's programs in `prefix`.
     fn works(&self, root: &Path, prefix: &str) -> Result<(), String> {
         let command = format!("{prefix}/bin/heaptide");
         let heaptide = |words: &[&str]| self.run(&command, words);
@@ -155,8 +154,8 @@ impl Trial {
         expect("SQL over the program in Python", &answer, "sites\n1")
     }
 
-    /// Compiles the program in C for the root's libc, with the headers that are installed there; a
-    /// wheel brings none.
+    /// Compiles the C program for the root's libc, with the headers that are installed there; a
+    /// wheel has none.
     fn compile(&self, root: &Path, prefix: &str) -> Result<(), String> {
         let installed = self.place.join(&prefix[1..]).join("include");
         let has_headers = installed.join("heaptide.h").is_file();

@@ -1,4 +1,4 @@
-//! The directory that an image is built from: the recipe beside the tree.
+//! Builds the directory for a container image: the Dockerfile next to the installed tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use super::tree::{Tree, fresh, places};
 use crate::commands::run;
 
-/// The recipe.
+/// The Dockerfile.
 const RECIPE: &str = "examples/container/Dockerfile";
 
-/// Makes it in `package/container` of the target directory.
+/// Creates it in `package/container` of the target directory.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The package for Debian, Ubuntu and others with dpkg.
+//! Builds the package for Debian, Ubuntu and others with dpkg.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use super::tree::{DOCUMENTS, EPOCH, Tree, VERSION, files, finished, settle, write};
 use crate::commands::{output, run};
 
-/// Where zsh of Debian looks for completions.
+/// Directories that differ on Debian: zsh's completions.
 const RENAMED: [(&str, &str); 1] = [("share/zsh/site-functions", "share/zsh/vendor-completions")];
-/// Where lintian looks for what is meant to be as it is, and why it is.
+/// The file in which lintian expects intentional deviations, with reasons.
 const OVERRIDES: &str = "usr/share/lintian/overrides/heaptide";
 const EXPLAINED: &str = "\
 # The programs run with any version of any libc.
@@ -34,8 +34,8 @@ License: Apache-2.0
  The text is in /usr/share/common-licenses/Apache-2.0.
 ";
 
-/// Builds it. The control file has no dependency: the programs are static, and the recorder needs
-/// no library.
+/// Builds the package. It has no dependencies, because the programs are static, and the recorder
+/// needs no library.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// Documents in the form that Debian's policy wants.
+/// Writes documents in the form that Debian's policy requires.
 fn document(root: &Path, tree: &Tree, place: &Path) -> Result<(), String> {
     let documents = place.join("usr").join(DOCUMENTS);
     let licence = std::fs::read_to_string(root.join("LICENSE-MIT")).map_err(|e| e.to_string())?;

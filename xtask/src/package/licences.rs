@@ -1,4 +1,4 @@
-//! The licences of what the programs contain besides the crates of this repository.
+//! Collects the licences of third-party crates in the programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::programs::{FEATURES, TRIPLE};
 use crate::commands::{cargo_program, output};
 
-/// How the names of files with a licence begin.
+/// Prefixes of names of licence files.
 const NAMES: [&str; 5] = ["licen", "copying", "copyright", "notice", "unlicense"];
-/// How they end.
+/// Their suffixes.
 const ENDINGS: [&str; 4] = ["", "txt", "md", "mit"];
-/// How far below a crate they are looked for: C sources in a crate have their own.
+/// The depth to which crates are searched, because bundled C sources have their own licences.
 const DEPTH_MAX: usize = 3;
 const HEAD: &str = "\
 Heaptide is licensed under MIT or Apache-2.0. Its programs contain the following crates, each under
@@ -23,7 +23,7 @@ Felker and others). The texts of the licences follow, each after the names of it
 
 ";
 
-/// The crates with their licences, then each text once.
+/// Returns the crates with their licences, followed by each distinct text.
 ///
 /// # Errors
 ///
@@ -54,12 +54,12 @@ pub fn text(root: &Path) -> Result<String, String> {
     Ok(format!("{HEAD}{list}{}", texts.collect::<String>()))
 }
 
-/// A text with the names of its crates.
+/// Returns a text with the names of its crates.
 fn titled((text, names): (String, BTreeSet<String>)) -> (String, String) {
     (names.into_iter().collect::<Vec<_>>().join(", "), text)
 }
 
-/// A crate that does not belong to this repository.
+/// A third-party crate.
 struct Package {
     /// Name and version.
     name: String,
@@ -67,7 +67,7 @@ struct Package {
     place: PathBuf,
 }
 
-/// All of Cargo.lock.
+/// Returns all packages in Cargo.lock.
 fn packages(root: &Path) -> Result<Vec<Package>, String> {
     let mut cargo = Command::new(cargo_program());
     cargo.args(["metadata", "--locked", "--format-version", "1"]).current_dir(root);
@@ -84,7 +84,7 @@ fn packages(root: &Path) -> Result<Vec<Package>, String> {
         .collect())
 }
 
-/// Names and versions of what the two programs are linked from.
+/// Returns names and versions of the crates in the two programs.
 fn contained(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut cargo = Command::new(cargo_program());
     cargo.args(["tree", "--locked", "--package", "heaptide-cli", "--package", "heaptide-sql"]);
@@ -93,13 +93,13 @@ fn contained(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(listing.lines().filter_map(name_and_version).collect())
 }
 
-/// `name 1.2.3` of a line `name v1.2.3 (more)`.
+/// Extracts `name 1.2.3` from a line `name v1.2.3 (more)`.
 fn name_and_version(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     Some(format!("{} {}", words.next()?, words.next()?.strip_prefix('v')?))
 }
 
-/// Files with a licence in a crate, sorted.
+/// Returns the licence files of a crate, sorted.
 fn licence_files(place: &Path, depth: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -115,7 +115,7 @@ fn licence_files(place: &Path, depth: usize) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file of this name, in lower case, holds a licence.
+/// Returns whether a file with this lower-case name is a licence.
 fn is_licence(name: &str) -> bool {
     let ending = Path::new(name).extension().unwrap_or_default().to_string_lossy();
     let has_ending = ENDINGS.contains(&&*ending) || ending.starts_with("apache");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_a_licence_are_known_by_their_names() {
+    fn licence_files_are_recognised_by_name() {
         assert!(
             ["license-mit", "copying", "unlicense", "licence.md"].iter().all(|n| is_licence(n))
         );

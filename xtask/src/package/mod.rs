@@ -1,4 +1,4 @@
-//! Packages: `cargo xtask package KIND…` builds them, `--check` tries them out in clean roots.
+//! Packages: `cargo xtask package KIND…` builds them, `--check` tests them in clean roots.
 
 mod check;
 mod container;
@@ -27,7 +27,7 @@ const KINDS: [Kind; 5] = [
 const USAGE: &str =
     "package: expected `[--check] KIND…` with tarball, deb, rpm, wheel, container, all";
 
-/// Builds packages of the named kinds, and with `--check` installs each into clean roots.
+/// Builds packages of the named kinds, and with `--check` tests each in clean roots.
 ///
 /// # Errors
 ///

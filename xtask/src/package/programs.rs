@@ -1,4 +1,4 @@
-//! The programs that every package contains, linked with musl: they run with any libc, or none.
+//! Builds the programs of every package, linked with musl so that they run with any libc.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::Command;
 use crate::commands::{output, run, target};
 use crate::library;
 
-/// What they are built with.
+/// The pinned versions of build tools.
 const PINS: &str = "xtask/package-requirements.txt";
-/// The target that they are built for.
+/// The target of the build.
 pub const TRIPLE: &str = "x86_64-unknown-linux-musl";
 /// The profile of the command.
 pub const PROFILE: &str = "packaged";
-/// The features: the scheduler and the executors of clusters.
+/// The features: scheduler and executors of clusters.
 pub const FEATURES: [&str; 2] = ["--features", "heaptide-sql/cluster"];
 const COMMAND: Program =
     Program { package: "heaptide-cli", name: "heaptide", profile: PROFILE, features: &[] };
@@ -27,18 +27,21 @@ const SQL: Program = Program {
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
-/// mimalloc in the programs takes no settings from variables, which are for the recorded program.
-const OWN_ALLOCATOR: &str = "-DMI_NO_GETENV";
+/// Programs that abort on a panic need no unwind tables, which are an eighth of their size.
+const NO_UNWIND_TABLES: &str = "-Cforce-unwind-tables=no";
+/// The same for C sources. In addition, mimalloc in the programs must not read settings from
+/// variables, which are meant for the recorded program.
+const C_FLAGS: &str = "-fno-unwind-tables -fno-asynchronous-unwind-tables -DMI_NO_GETENV";
 
-/// Where the programs are.
+/// Paths of the programs.
 pub struct Programs {
-    /// The command with the recorder in it.
+    /// The command with the embedded recorder library.
     pub heaptide: PathBuf,
     /// The SQL engine.
     pub sql: PathBuf,
 }
 
-/// Builds both.
+/// Builds both programs.
 ///
 /// # Errors
 ///
@@ -63,7 +66,7 @@ pub fn build(root: &Path) -> Result<Programs, String> {
     Ok(Programs { heaptide, sql })
 }
 
-/// What is built for packages.
+/// A program to build for packages.
 struct Program {
     package: &'static str,
     name: &'static str,
@@ -84,8 +87,8 @@ impl Program {
     }
 }
 
-/// The command with what it needs to build the same bytes in any directory: the tools first in
-/// PATH, and flags that replace the directories of this machine in the programs.
+/// Returns the command with settings for reproducible builds in any directory: build tools first in
+/// PATH, and flags that replace directories of this machine in the programs.
 pub fn with_flags<'a>(
     command: &'a mut Command,
     root: &Path,
@@ -98,23 +101,24 @@ pub fn with_flags<'a>(
         let flag = |(place, name): &(PathBuf, &str)| format!("{option}={}={name}", place.display());
         places(root).iter().map(flag).collect::<Vec<_>>().join(" ")
     };
-    command.env("PATH", path).env("RUSTFLAGS", flags("--remap-path-prefix"));
-    let c_flags = format!("{} {OWN_ALLOCATOR}", flags("-ffile-prefix-map"));
+    let rust_flags = format!("{} {NO_UNWIND_TABLES}", flags("--remap-path-prefix"));
+    command.env("PATH", path).env("RUSTFLAGS", rust_flags);
+    let c_flags = format!("{} {C_FLAGS}", flags("-ffile-prefix-map"));
     Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }
 
-/// Directories of this machine, and what programs name in their place.
+/// Returns directories of this machine, with their replacements in programs.
 fn places(root: &Path) -> [(PathBuf, &'static str); 2] {
     [(cargo_home(), "cargo"), (root.to_path_buf(), "heaptide")]
 }
 
-/// Where cargo keeps the sources of dependencies.
+/// Returns cargo's directory of the sources of dependencies.
 fn cargo_home() -> PathBuf {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home).unwrap_or_default()
 }
 
-/// The directory of the programs that build, installed as pinned.
+/// Installs the pinned build tools, and returns their directory.
 ///
 /// # Errors
 ///
@@ -139,7 +143,7 @@ pub fn tools(root: &Path) -> Result<PathBuf, String> {
     Ok(place.join("bin"))
 }
 
-/// A program needs no library and no loader, and names no directory of this machine.
+/// Checks that a program needs no library or loader, and contains no directory of this machine.
 fn check(root: &Path, program: &Path) -> Result<(), String> {
     let headers = output(Command::new("readelf").args(["-ldW"]).arg(program))?;
     if let Some(line) = headers.lines().find(|line| is_dynamic(line)) {
@@ -161,7 +165,7 @@ fn check(root: &Path, program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a line of readelf shows that the program needs a loader or a library.
+/// Returns whether a line of readelf's output shows that the program needs a loader or a library.
 fn is_dynamic(line: &str) -> bool {
     line.contains("(NEEDED)") || line.trim_start().starts_with("INTERP")
 }

@@ -1,4 +1,4 @@
-//! Clean roots: minimal installations of Debian, and one with nothing but musl.
+//! Clean roots: minimal installations of Debian, and one that contains only musl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use super::tree::{fresh, places};
 use crate::commands::run;
 use crate::needs::may_be_missing;
 
-/// A system that packages are tried out in.
+/// A system to test packages in.
 pub struct Root {
     /// Its name: a release of Debian, or `musl`.
     pub name: &'static str,
-    /// The libc of programs there, as zig names it.
+    /// The libc of programs there, in zig's notation.
     pub libc: &'static str,
 }
 
@@ -24,24 +24,24 @@ pub const ROOTS: [Root; 4] = [
     Root { name: "musl", libc: "musl" },
 ];
 
-/// What a release of Debian gets besides its essential packages.
+/// Packages to install on Debian in addition to essential ones.
 const PACKAGES: &str = "--include=python3,python3-venv";
-/// The loader of musl, from Debian's package of the host, and the name that programs have for it.
+/// The loader of musl, from the host's Debian package, and its path in programs.
 const MUSL: (&str, &str) = ("/usr/lib/x86_64-linux-musl/libc.so", "lib/ld-musl-x86_64.so.1");
-/// Directories of the root with nothing but musl.
+/// Directories of the musl root.
 const DIRECTORIES: [&str; 6] = ["dev", "lib", "opt", "proc", "root", "tmp"];
 
 impl Root {
-    /// Whether it has a distribution's tools, such as dpkg and python3.
+    /// Returns whether it has a distribution's tools, such as dpkg and python3.
     pub fn is_debian(&self) -> bool {
         self.name != "musl"
     }
 
-    /// A new copy of it, for one package. It is made at the first call.
+    /// Returns a new copy of it for one package. Creates the root at the first call.
     ///
     /// # Errors
     ///
-    /// It cannot be made or copied.
+    /// It cannot be created or copied.
     pub fn copy(&self, root: &Path) -> Result<PathBuf, String> {
         let roots = places(root).join("roots");
         let place = roots.join(self.name);
@@ -60,7 +60,7 @@ impl Root {
         Ok(trial)
     }
 
-    /// What is missing here to make it: a name for `HEAPTIDE_ALLOW_SKIP`.
+    /// Returns the missing requirement to create it: a name for `HEAPTIDE_ALLOW_SKIP`.
     pub fn missing(&self) -> Option<&'static str> {
         let lacks = |program: &str| Command::new(program).arg("--version").output().is_err();
         if !crate::needs::is_root() {
@@ -74,11 +74,12 @@ impl Root {
         }
     }
 
-    /// Whether it can be made here. What is missing has to be named by `HEAPTIDE_ALLOW_SKIP`.
+    /// Returns whether it can be created here. If not, `HEAPTIDE_ALLOW_SKIP` has to name the
+    /// requirement.
     ///
     /// # Errors
     ///
-    /// It cannot, and may not be skipped.
+    /// It cannot be created, and must not be skipped.
     pub fn is_possible(&self) -> Result<bool, String> {
         let Some(need) = self.missing() else { return Ok(true) };
         if may_be_missing(need) {

@@ -1,4 +1,4 @@
-//! The package for Fedora, RHEL, openSUSE and others with rpm.
+//! Builds the package for Fedora, RHEL, openSUSE and others with rpm.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::tree::{EPOCH, Tree, VERSION, files, finished, fresh, places, write};
 use crate::commands::run;
 
-/// Macros that keep what rpmbuild would add or change by itself out of the package.
+/// Macros that disable automatic additions and changes of rpmbuild.
 const MACROS: [&str; 9] = [
     "_buildhost localhost",
     "_build_id_links none",
@@ -19,7 +19,8 @@ const MACROS: [&str; 9] = [
     "source_date_epoch_from_changelog 0",
 ];
 
-/// Builds it. It requires nothing: the programs are static, and the recorder needs no library.
+/// Builds the package. It requires nothing, because the programs are static, and the recorder needs
+/// no library.
 ///
 /// # Errors
 ///
@@ -45,7 +46,8 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// The specification: all files of the tree, and the directories that only this package has.
+/// Returns the specification: all files of the tree, and the directories that only this package
+/// has.
 fn specification(place: &Path, files: &[PathBuf]) -> String {
     let mut text = format!(
         "Name: heaptide\n\
@@ -80,7 +82,7 @@ fn specification(place: &Path, files: &[PathBuf]) -> String {
     text
 }
 
-/// Whether a part of a path is a directory of this package.
+/// Returns whether a component of a path is a directory of this package.
 fn is_own(part: std::path::Component<'_>) -> bool {
     part.as_os_str().to_string_lossy().starts_with("heaptide")
 }
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_others_are_not_owned() {
+    fn directories_of_other_packages_are_not_owned() {
         let files = ["usr/bin/heaptide", "usr/share/heaptide/a/b"].map(PathBuf::from);
         let text = specification(Path::new("/tree"), &files);
         assert!(text.contains("%dir \"/usr/share/heaptide\"\n%dir \"/usr/share/heaptide/a\"\n"));

@@ -1,4 +1,4 @@
-//! The portable archive: the tree in one directory, which can be unpacked anywhere.
+//! Builds the portable archive: the tree in one directory, which can be unpacked anywhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::programs::TRIPLE;
 use super::tree::{EPOCH, Tree, VERSION, finished};
 use crate::commands::run;
 
-/// Builds it. `crates/cli/Cargo.toml` names it for `cargo binstall`.
+/// Builds the archive. `crates/cli/Cargo.toml` refers to it for `cargo binstall`.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// The directory in it.
+/// Returns the name of its directory.
 pub fn directory() -> String {
     format!("heaptide-{VERSION}-{TRIPLE}")
 }
@@ -33,7 +33,7 @@ pub fn directory() -> String {
 mod tests {
     use super::*;
 
-    /// `cargo binstall` takes the programs from this archive.
+    /// `cargo binstall` extracts the programs from this archive.
     #[test]
     fn the_manifests_name_the_archive() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The tree of an installation, from which every package is made, and its form below `/usr`.
+//! The installed tree, from which every package is built, and its layout in `/usr`.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,20 +12,20 @@ use crate::commands::{output, target};
 
 /// The version of the packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The variable that holds the time of all files, in seconds since 1970.
+/// The variable with the time of all files, in seconds since 1970.
 pub const EPOCH: &str = "SOURCE_DATE_EPOCH";
-/// The list with which `heaptide sdk` knows its own files: those here belong to the package.
+/// The list of files that `heaptide sdk` installed; here the files belong to the package.
 const SDK_LIST: &str = "share/heaptide/files";
-/// Scripts for shells, and where they go.
+/// Completion scripts and their destinations.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/heaptide"),
     ("zsh", "share/zsh/site-functions/_heaptide"),
     ("fish", "share/fish/vendor_completions.d/heaptide.fish"),
 ];
-/// Where the documents go.
+/// The directory of documents.
 pub const DOCUMENTS: &str = "share/doc/heaptide";
 
-/// The whole tree, with the time of its files.
+/// The installed tree, with the time of its files.
 pub struct Tree {
     /// Its directory.
     pub place: PathBuf,
@@ -34,7 +34,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes it in `package/tree` of the target directory.
+    /// Creates it in `package/tree` of the target directory.
     ///
     /// # Errors
     ///
@@ -60,8 +60,9 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A copy in `package/NAME/usr` of the target directory, for a package of a distribution, with
-    /// `renamed` directories and compressed manual pages. Returns `package/NAME`.
+    /// Returns a copy in `package/NAME/usr` of the target directory, for a package of a
+    /// distribution, with `renamed` directories and compressed manual pages. Returns
+    /// `package/NAME`.
     ///
     /// # Errors
     ///
@@ -88,32 +89,32 @@ impl Tree {
     }
 }
 
-/// Where packages and what they are made from are.
+/// Returns the directory of packages and their inputs.
 pub fn places(root: &Path) -> PathBuf {
     target(root).join("package")
 }
 
-/// Where finished packages are, with their names.
+/// Returns the path of a finished package.
 pub fn finished(root: &Path, name: &str) -> Result<PathBuf, String> {
     let place = places(root).join("finished");
     fs::create_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))?;
     Ok(place.join(name))
 }
 
-/// Directories whose names are too general for `/usr`, or that not every distribution searches.
+/// Directories whose names are too general for `/usr`, or that some distributions do not search.
 const BELOW_USR: [(&str, &str); 3] = [
     ("include/compat", "include/heaptide-compat"),
     ("lib/compat", "lib/heaptide-compat"),
     ("lib/pkgconfig", "share/pkgconfig"),
 ];
 
-/// The path of a file of the tree below `/usr`.
+/// Returns the path in `/usr` of a file of the tree.
 fn below_usr(path: &Path, renamed: &[(&str, &str)]) -> PathBuf {
     let rule = |(from, to): &(&str, &str)| Some(Path::new(to).join(path.strip_prefix(from).ok()?));
     renamed.iter().chain(&BELOW_USR).find_map(rule).unwrap_or_else(|| path.to_path_buf())
 }
 
-/// Paths of all files below a directory, from there, sorted.
+/// Returns the relative paths of all files in a directory, sorted.
 pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut directories = vec![place.to_path_buf()];
@@ -132,7 +133,7 @@ pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// The time of every file: that of the variable, else of the last commit.
+/// Returns the time of every file: from the variable, or else that of the last commit.
 fn epoch(root: &Path) -> Result<u64, String> {
     let text = match std::env::var(EPOCH) {
         Ok(text) => text,
@@ -143,7 +144,7 @@ fn epoch(root: &Path) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{EPOCH}: `{text}`, expected seconds since 1970"))
 }
 
-/// Gives all files of a tree the same rights and time, whatever umask and clock were.
+/// Sets the same permissions and time for all files of a tree, independent of umask and clock.
 pub fn settle(place: &Path, epoch: u64) -> Result<(), String> {
     let time = UNIX_EPOCH + Duration::from_secs(epoch);
     let mut paths = vec![(place.to_path_buf(), 0o755)];
@@ -161,7 +162,7 @@ pub fn settle(place: &Path, epoch: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// An empty directory.
+/// Creates an empty directory.
 pub fn fresh(place: &Path) -> Result<PathBuf, String> {
     let failed = |e| format!("{}: {e}", place.display());
     if place.exists() {
@@ -171,7 +172,7 @@ pub fn fresh(place: &Path) -> Result<PathBuf, String> {
     Ok(place.to_path_buf())
 }
 
-/// Writes a file and the directories above it.
+/// Writes a file, creating its directories.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
     let parent = file.parent().map_or(Ok(()), fs::create_dir_all);
     parent.and_then(|()| fs::write(file, bytes)).map_err(|e| format!("{}: {e}", file.display()))
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_get_names_that_a_system_knows() {
+    fn directories_get_names_that_systems_search() {
         let to = |path: &str| below_usr(Path::new(path), &[("share/zsh/a", "share/zsh/b")]);
         assert_eq!(to("include/compat/a/b.h"), Path::new("include/heaptide-compat/a/b.h"));
         assert_eq!(to("lib/pkgconfig/heaptide.pc"), Path::new("share/pkgconfig/heaptide.pc"));

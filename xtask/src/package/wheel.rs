@@ -1,4 +1,4 @@
-//! The wheel for Python: both programs, the recorder, and the modules.
+//! Builds the wheel for Python: both programs, the recorder, and the modules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +7,12 @@ use super::programs::{PROFILE, TRIPLE, tools, with_flags};
 use super::tree::{EPOCH, Tree, VERSION, finished, fresh, places};
 use crate::commands::run;
 
-/// What maturin names the platform of a program that is linked with musl.
+/// maturin's name for the platform of a program linked with musl.
 const MUSL: &str = "musllinux_1_1";
-/// All systems that the wheel runs on, as wheels name them: the programs need no libc.
+/// The platform tags of all systems that the wheel runs on: the programs need no libc.
 const PLATFORMS: &str = "manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64";
 
-/// Builds it: maturin makes a wheel of the modules and the command, to which the other program is
-/// added.
+/// Builds the wheel: maturin packs the modules and the command, and the other program is added.
 ///
 /// # Errors
 ///

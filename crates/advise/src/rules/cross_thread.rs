@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// A line whose blocks mostly stay with their thread is not what threads wait for, in percent.
+/// If most blocks of a line stay in their thread, threads do not wait for each other there; in
+/// percent.
 const PERCENT_MIN: u64 = 50;
 
 fn judge(material: &Material) -> Judged {

@@ -1,4 +1,4 @@
-//! Resident memory of the allocator that no live block needs.
+//! Resident memory of the allocator that contains no live blocks.
 
 use heaptide_analysis::model::Sample;
 use heaptide_analysis::quantity::{bytes, duration};
@@ -19,17 +19,17 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Free memory that is worth a finding, in percent of the resident memory of the heap …
+/// Free memory worth a finding, in percent of the heap's resident memory …
 const FREE_PERCENT_MIN: u64 = 50;
-/// … and in percent of that of the process.
+/// … and in percent of the process's resident memory.
 const RESIDENT_PERCENT_MIN: u64 = 25;
-/// Less is what any allocator keeps, in bytes.
+/// Allocators usually keep less than this, in bytes.
 const FREE_MIN: u64 = 16 << 20;
-/// The last part of the run during which it is so, in percent: a program that needs the memory
-/// again, or that ends soon, keeps it rightly.
+/// The final part of the run for which this must hold, in percent: a program that needs the memory
+/// again, or that ends soon, has a reason to keep it.
 const TIME_PERCENT_MIN: u64 = 50;
-/// Samples have no heap, but resident memory of the process: as much as at an account, less this
-/// part, in percent, is taken for the same state.
+/// Samples have the resident memory of the process, but not that of the heap. If a sample has at
+/// least the resident memory of an account minus this percentage, its state counts as equal.
 const RESIDENT_PERCENT_LESS: u64 = 10;
 
 /// The heap at an account.
@@ -68,7 +68,8 @@ impl State {
             && self.free > self.resident / 100 * RESIDENT_PERCENT_MIN
     }
 
-    /// Whether a sample shows it: as much is resident, and as little of the heap is live.
+    /// Returns whether a sample is in this state: as much resident memory, and as little live
+    /// memory.
     fn is_at(&self, sample: &Sample) -> bool {
         sample.resident_bytes >= self.resident / 100 * (100 - RESIDENT_PERCENT_LESS)
             && sample.live_bytes <= self.heap / 100 * (100 - FREE_PERCENT_MIN)

@@ -1,4 +1,4 @@
-//! Live bytes that grow from one snapshot or window to the next without end.
+//! Live bytes that grow without bound from one snapshot or window to the next.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Mode, Process, Window};
@@ -20,16 +20,16 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Points of a series, without those of the beginning: with fewer, a slope is easily an accident.
+/// The minimal number of points after the beginning; a slope of fewer points may be random.
 const POINTS_MIN: usize = 8;
-/// The part of all points that is the beginning, in which caches fill.
+/// The fraction of the points that belongs to the beginning, when caches fill.
 const WARM_UP_PART: usize = 4;
-/// The slope in standard errors of it.
+/// The minimal slope, in multiples of its standard error.
 const ERRORS_MIN: f64 = 6.0;
-/// The slope of the second half, of that of the whole: what levels off has an end.
+/// The minimal slope of the second half, relative to that of the whole; a smaller one indicates a
+/// bound.
 const LATE_PART_MIN: f64 = 0.5;
-/// Steps in which a series falls, of all steps, in percent: what is given back now and then is
-/// bounded by something.
+/// The maximal percentage of steps in which a series falls: more frequent falls indicate a bound.
 const FALLS_PERCENT_MAX: usize = 10;
 
 fn judge(material: &Material) -> Judged {
@@ -55,13 +55,13 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings)
 }
 
-/// A straight line through points.
+/// A regression line.
 struct Trend {
     slope: f64,
     error: f64,
 }
 
-/// The line with the least squares; none of fewer than three points or without a spread of `x`.
+/// Fits a line with least squares; `None` for fewer than three points, or if all `x` are equal.
 fn fit(points: &[(f64, f64)]) -> Option<Trend> {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -76,7 +76,7 @@ fn fit(points: &[(f64, f64)]) -> Option<Trend> {
     Some(Trend { slope, error: (residuals / (n - 2.0) / spread).sqrt() })
 }
 
-/// The slope of a series that grows until its end, after its beginning.
+/// Fits the slope of a series that grows until its end, excluding its beginning.
 fn endless(points: &[(f64, f64)]) -> Option<Trend> {
     let points = &points[points.len() / WARM_UP_PART..];
     if points.len() < POINTS_MIN {
@@ -92,7 +92,7 @@ fn endless(points: &[(f64, f64)]) -> Option<Trend> {
     grows.then_some(trend)
 }
 
-/// A line of code in each process of a recording: the name of the function, its file, its line.
+/// A line of code in each process of a recording: function name, file, line.
 type Name<'a> = (&'a str, Option<&'a str>, Option<u32>);
 
 fn name_of<'a>(
@@ -104,7 +104,7 @@ fn name_of<'a>(
     Some((frame.function.as_deref()?, frame.file.as_deref(), frame.line))
 }
 
-/// Lines of code whose live bytes grow over snapshots.
+/// Returns findings for lines of code whose live bytes grow over snapshots.
 fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<Finding> {
     let mut live: FxHashMap<Name, Vec<u64>> = FxHashMap::default();
     for (index, process) in history.iter().enumerate() {
@@ -149,7 +149,7 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
     material.groups.iter().filter_map(finding).collect()
 }
 
-/// Windows that ended, by name, in order of their first begin.
+/// Returns finished windows by name, in order of their first start.
 fn by_name(windows: &[Window]) -> Vec<(&str, Vec<&Window>)> {
     let mut all: Vec<(&str, Vec<&Window>)> = Vec::new();
     let mut indices: FxHashMap<&str, usize> = FxHashMap::default();
@@ -163,7 +163,7 @@ fn by_name(windows: &[Window]) -> Vec<(&str, Vec<&Window>)> {
     all
 }
 
-/// Windows of one name, after each of which more is live.
+/// Returns a finding for windows of one name, each of which leaves more live memory.
 fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Finding> {
     let mut live = 0i64;
     let points: Vec<(f64, f64)> = windows
@@ -178,7 +178,7 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
     let beginning = &windows[..windows.len() / WARM_UP_PART];
     let before = beginning.iter().fold(0i64, |sum, of| sum.saturating_add(of.live_bytes));
     let grown = u64::try_from(live.saturating_sub(before)).unwrap_or(0);
-    // What was freed outside of the windows did not stay.
+    // Memory that was freed outside of the windows does not count as growth.
     let stayed = grown.min(material.process.totals.live_bytes.max(last_sample(material.process)));
     if !material.is_much(stayed) {
         return None;
@@ -202,7 +202,7 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
     })
 }
 
-/// Live bytes at the last sample of the last window's time.
+/// Returns live bytes at the last sample within the last window.
 fn last_sample(process: &Process) -> u64 {
     let end = process.time.windows.iter().map(|window| window.end_time_ns).max().unwrap_or(0);
     let at = process.time.samples.partition_point(|sample| sample.time_ns <= end);
@@ -213,14 +213,14 @@ fn last_sample(process: &Process) -> u64 {
 mod tests {
     use super::*;
 
-    /// Whether a series grows without end, one point a second.
+    /// Returns whether a series with one point per second grows without bound.
     fn grows(value: impl Fn(u32) -> f64, count: u32) -> bool {
         let points: Vec<(f64, f64)> = (0..count).map(|x| (f64::from(x), value(x))).collect();
         endless(&points).is_some()
     }
 
     #[test]
-    fn growth_without_end_is_even_and_goes_on() {
+    fn unbounded_growth_is_steady_and_continues() {
         assert!(grows(|x| f64::from(x) * 10.0, 20));
         assert!(grows(|x| f64::from(x) * 10.0 + f64::from(x % 2) * 5.0, 40));
         assert!(!grows(|x| f64::from(x) * 10.0, 9), "too few points");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_through_points_has_its_error() {
+    fn a_fitted_line_has_its_error() {
         let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)];
         let Trend { slope, error } = fit(&points).expect("a line");
         assert!((slope - 2.0).abs() < 1e-9 && error < 1e-9);

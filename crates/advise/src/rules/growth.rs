@@ -1,4 +1,4 @@
-//! Containers that grow by reallocation, a step at a time.
+//! Containers that grow step by step, by reallocation.
 
 use heaptide_analysis::model::{Frame, Measures, Mode};
 use heaptide_analysis::quantity::{bytes, count, counted};
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Functions of containers that allocate a larger block and copy to it, by a part of their names.
+/// Functions of containers that allocate a larger block and copy, by parts of their names.
 const GROWTH_FUNCTIONS: [&str; 5] = [
     "_M_realloc_insert",
     "_M_realloc_append",
@@ -25,29 +25,29 @@ const GROWTH_FUNCTIONS: [&str; 5] = [
     "__emplace_back_slow_path",
     "_M_default_append",
 ];
-/// Functions of CPython that make a new value of two, by a part of their names.
+/// Functions of CPython that concatenate two values, by parts of their names.
 const CONCATENATIONS: [&str; 5] =
     ["PyUnicode_Concat", "PyUnicode_Append", "bytes_concat", "list_concat", "tupleconcat"];
-/// Copies of a value of which each is longer by as much: their mean size is half of the largest,
-/// and less where other small values are made beside it.
+/// The ratio of largest to mean size for copies of a value that grows by equal parts: 2, or more if
+/// the same line also creates other small values.
 const CONCATENATED_RATIO: std::ops::Range<f64> = 1.5..8.0;
-/// Reallocations of each container on average, from which on reserving its size is worth a line of
+/// Average number of reallocations per container from which reserving its size is worth a line of
 /// code. Four doublings are a factor of 16.
 const STEPS_MIN: u64 = 4;
-/// Steps by which growth in equal steps can be told from growth by a factor: the mean of the sizes
-/// is half of the largest, and with a factor of 1.125, that of CPython, after so many steps less
-/// than a quarter.
+/// The number of steps that distinguishes growth by equal parts from growth by a factor. In the
+/// first case the mean size is half of the largest; with a factor of 1.125, that of CPython, it is
+/// less than a quarter after this many steps.
 const EQUAL_STEPS_MIN: u64 = 40;
-/// Largest size over mean size, of growth in equal steps.
+/// Maximal ratio of largest to mean size for growth by equal parts.
 const EQUAL_RATIO_MAX: u64 = 4;
-/// Bytes that a container has to reach for its copies to matter.
+/// The size, in bytes, from which copies of a container matter.
 const COPIED_MIN: u64 = 1 << 20;
 
 fn judge(material: &Material) -> Judged {
     if material.process.mode != Mode::Stacks {
         return Judged::Needs(NEEDS_STACKS);
     }
-    // The first block of a container may be from another line of the function that lets it grow.
+    // The first block of a container may come from another line of the same function.
     let mut of_function: FxHashMap<_, Measures> = FxHashMap::default();
     for group in &material.groups {
         of_function.entry(group.function).or_default().add(&group.measures);
@@ -66,7 +66,7 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings)
 }
 
-/// A line that calls `realloc`; `function` has the sums of all lines of its function.
+/// Checks a line that calls `realloc`; `function` has the sums of all lines of its function.
 fn reallocated(material: &Material, group: &Group, function: &Measures) -> Option<Finding> {
     let rows: Vec<Row> =
         group.rows.iter().filter(|row| row.measures.reallocations > 0).copied().collect();
@@ -74,7 +74,7 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
     let m = place.measures;
     let containers = function.allocations.saturating_sub(function.reallocations);
     if containers == 0 {
-        return None; // their first blocks are from elsewhere, and their number is not known
+        return None; // their first blocks are from elsewhere, so their number is unknown
     }
     let steps = m.reallocations / containers;
     let mean = m.requested_bytes / m.allocations.max(1);
@@ -118,7 +118,7 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
     })
 }
 
-/// A value of Python to which parts are added one by one, each time as a new value.
+/// Checks a Python value to which parts are added one by one, creating a new value each time.
 fn concatenated(material: &Material, group: &Group) -> Option<Finding> {
     let makes = |frame: &Frame| {
         let name = frame.function.as_deref().unwrap_or_default();
@@ -151,8 +151,8 @@ fn concatenated(material: &Material, group: &Group) -> Option<Finding> {
     })
 }
 
-/// A container that allocates a new block and copies to it, which it did at peak: the old block and
-/// the new one were live.
+/// Checks a container that allocates a new block and copies, and did so at peak, when both its old
+/// and its new block were live.
 fn copied(material: &Material, group: &Group) -> Option<Finding> {
     let grows = |frame: &Frame| {
         let name = frame.function.as_deref().unwrap_or_default();
@@ -162,8 +162,9 @@ fn copied(material: &Material, group: &Group) -> Option<Finding> {
         group.rows.iter().filter(|row| material.inside(row.stack).any(grows)).copied().collect();
     let place = material.place(&rows, |m| m.requested_bytes)?;
     let m = place.measures;
-    // Sizes that double from one element on add up to less than twice the last one. Two containers
-    // have more: each one's sizes add up to at least twice its last one less its first.
+    // Sizes that double, starting with one element, sum up to less than twice the last one. With
+    // two containers the sum is larger: the sizes of each sum up to at least twice its last size
+    // minus its first.
     let is_one = m.requested_bytes < m.largest_bytes.saturating_mul(2);
     let old = m.at_peak_bytes.saturating_sub(m.largest_bytes);
     if !is_one || m.at_peak_blocks != 2 || !material.is_much(old) {

@@ -17,7 +17,7 @@ mod untouched;
 
 use crate::rule::Rule;
 
-/// Every rule, in the order of documents and of findings that save the same.
+/// All rules, in the order of the documentation and of findings with equal savings.
 pub const RULES: &[Rule] = &[
     growth::RULE,
     temporary::RULE,

@@ -1,4 +1,4 @@
-//! Blocks that nobody frees, of a program that frees the others.
+//! Blocks that are never freed, in a program that frees others.
 
 use std::cmp::Reverse;
 
@@ -19,16 +19,16 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// A line that ran less often than this allocates what the program has once.
+/// A line that runs less often allocates data that exists once.
 const BLOCKS_MIN: u64 = 100;
-/// Blocks that count where their bytes are few.
+/// The number of blocks that matters even if their bytes are few.
 const MANY_BLOCKS: u64 = 10_000;
-/// A program that leaves more lines of code without frees than this does not free at its end.
+/// If more lines of code than this never free, the program does not free its data at its end.
 const LINES_MAX: usize = 3;
-/// What the other lines leave live, in percent of what they had at peak, if the program frees
-/// before it ends.
+/// The maximal live bytes of other lines, in percent of theirs at peak, in a program that frees its
+/// data before it ends.
 const OTHERS_LIVE_PERCENT_MAX: u64 = 10;
-/// What the other lines have at peak at least, in bytes: with less there is nothing to tell from.
+/// Minimal bytes of other lines at peak: with less, there is no basis for comparison.
 const OTHERS_MIN: u64 = 64 << 10;
 
 fn judge(material: &Material) -> Judged {
@@ -84,7 +84,7 @@ fn finding(material: &Material, group: &Group, scopes: &Live) -> Option<Finding>
     })
 }
 
-/// Live blocks of each stack by the scope in which they were allocated.
+/// Live blocks of each stack, by the scope of their allocation.
 struct Live(FxHashMap<u32, Vec<(ScopeId, u64)>>);
 
 fn per_scope(material: &Material) -> Live {
@@ -98,7 +98,8 @@ fn per_scope(material: &Material) -> Live {
 }
 
 impl Live {
-    /// How many blocks each pass of a scope leaves, if all of them come from one scope.
+    /// Describes how many blocks each execution of a scope leaves, if all of them come from one
+    /// scope.
     fn sentence(&self, material: &Material, group: &Group) -> Option<String> {
         let rows = group.rows.iter().filter_map(|row| self.0.get(&row.stack.0)).flatten();
         let (scope, _) = rows.clone().max_by_key(|(scope, blocks)| (*blocks, Reverse(*scope)))?;

@@ -1,4 +1,5 @@
-//! Blocks that each pass of a scope leaves behind, in a program that still runs or was killed.
+//! Blocks that each execution of a scope leaves behind, in a program that is still running or was
+//! killed.
 
 use heaptide_analysis::model::{End, Measures, Mode, ScopeId, SiteKind};
 use heaptide_analysis::quantity::{bytes, count, counted};
@@ -17,13 +18,13 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Passes through a scope, from which on equal numbers are no accident.
+/// The number of executions of a scope from which equal numbers are not random.
 const PASSES_MIN: u64 = 100;
 /// Blocks of other lines in the scope, of which it frees …
 const OTHERS_MIN: u64 = 100;
-/// … this part, in percent.
+/// … this percentage.
 const OTHERS_FREED_PERCENT_MIN: u64 = 90;
-/// Blocks that count where their bytes are few.
+/// The number of blocks that matters even if their bytes are few.
 const MANY_BLOCKS: u64 = 10_000;
 
 fn judge(material: &Material) -> Judged {
@@ -60,7 +61,7 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(found.into_iter().map(|(_, finding)| finding).collect())
 }
 
-/// The outermost scope around blocks that was passed again and again.
+/// Returns the outermost repeated scope around blocks.
 fn outermost_loop(material: &Material, innermost: ScopeId) -> Option<ScopeId> {
     let scopes = &material.process.tables.scopes;
     let (mut at, mut found) = (innermost, None);
@@ -74,7 +75,7 @@ fn outermost_loop(material: &Material, innermost: ScopeId) -> Option<ScopeId> {
     found
 }
 
-/// Of a line with `rows` in a scope that allocates `all`.
+/// Checks a line with `rows` in a scope that allocates `all`.
 fn finding(
     material: &Material,
     group: &Group,
@@ -85,7 +86,7 @@ fn finding(
     let place = material.place(rows, |m| m.live_bytes)?;
     let m = place.measures;
     let of = &material.process.tables.scopes[scope.0 as usize];
-    // The last pass may not be over.
+    // The last execution may not have finished.
     let passes = [of.entered, of.entered - 1];
     let passes = passes.into_iter().find(|passes| m.live_blocks.is_multiple_of(*passes))?;
     let others = all.allocations.saturating_sub(m.allocations);
@@ -97,7 +98,7 @@ fn finding(
         return None;
     }
     if material.is_python(group) {
-        return None; // the interpreter keeps what it may need again
+        return None; // the interpreter keeps data for reuse
     }
     let (each, name) = (m.live_blocks / passes, scope_name(of));
     Some(Finding {

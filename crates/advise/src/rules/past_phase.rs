@@ -1,4 +1,4 @@
-//! Blocks at peak usage of a phase that was over.
+//! Blocks of a finished phase that are live at peak usage.
 
 use heaptide_analysis::model::{Measures, Mode, Process, ScopeId, Site, SiteKind};
 use heaptide_analysis::quantity::{bytes, counted, duration};
@@ -18,13 +18,14 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// The part of peak usage that blocks of one phase and one line have, in percent.
+/// The minimal part of peak usage for blocks of one phase and one line, in percent.
 const PEAK_PERCENT_MIN: u64 = 10;
-/// Bytes of a block on average, from which on it is large.
+/// The average block size, in bytes, from which blocks are large.
 const LARGE_MIN: u64 = 64 << 10;
-/// How long before the peak the phase ended, in parts of the run.
+/// How long before the peak the phase ended, as a fraction of the run.
 const RUN_PART_MIN: u64 = 50;
-/// What is freed in scopes that were open at peak, in percent: those scopes needed it.
+/// The maximal percentage that is freed in scopes that were open at peak, because such scopes still
+/// needed it.
 const FREED_PERCENT_MAX: u64 = 10;
 
 fn judge(material: &Material) -> Judged {
@@ -37,7 +38,7 @@ fn judge(material: &Material) -> Judged {
             "two scopes or more: mark the phases of the program by the interface",
         );
     }
-    // A trace that cannot be read is reported by the commands that show it.
+    // Commands that show the trace report that it cannot be read.
     let Ok(open) = OpenScopes::at_peak(process) else {
         return Judged::Needs("a trace that can be read");
     };
@@ -61,11 +62,11 @@ fn judge(material: &Material) -> Judged {
 struct Phases<'a> {
     process: &'a Process,
     open: OpenScopes,
-    /// By site, in which scopes blocks of the peak were freed.
+    /// By site, the scopes in which blocks of the peak were freed.
     freed: FxHashMap<u32, Vec<(ScopeId, u64)>>,
 }
 
-/// What a line has of a phase.
+/// The memory of a line that belongs to a phase.
 #[derive(Default)]
 struct OfPhase {
     rows: Vec<Row>,
@@ -73,7 +74,7 @@ struct OfPhase {
 }
 
 impl Phases<'_> {
-    /// A scope and those around it, from the innermost.
+    /// Returns a scope and the scopes around it, innermost first.
     fn path(&self, innermost: ScopeId) -> impl Iterator<Item = ScopeId> {
         let parent = |at: &ScopeId| Some(self.process.tables.scopes.get(at.0 as usize)?.parent);
         std::iter::successors(Some(innermost), parent).take_while(|at| *at != ScopeId(0))
@@ -83,20 +84,20 @@ impl Phases<'_> {
         self.open.threads.get(scope.0 as usize).is_some_and(|threads| *threads > 0)
     }
 
-    /// The outermost of the scopes around blocks that had ended before the peak; none if the
-    /// innermost is open.
+    /// Returns the outermost enclosing scope of blocks that had ended before the peak; `None` if
+    /// the innermost is still open.
     fn ended(&self, innermost: ScopeId) -> Option<ScopeId> {
         self.path(innermost).take_while(|at| !self.is_open(*at)).last()
     }
 
-    /// The scopes that were open at peak, without those around a phase.
+    /// Returns the scopes that were open at peak, except those around a phase.
     fn open_beside(&self, phase: ScopeId) -> Vec<ScopeId> {
         let around: Vec<ScopeId> = self.path(phase).collect();
         let all = (1..self.process.tables.scopes.len()).map(|index| ScopeId(index as u32));
         all.filter(|id| self.is_open(*id) && !around.contains(id)).collect()
     }
 
-    /// What was freed of a site in some scopes or inside them.
+    /// Returns the memory of a site that was freed in some scopes, or inside of them.
     fn freed_in(&self, site: usize, scopes: &[ScopeId]) -> u64 {
         let freed = self.freed.get(&(site as u32)).into_iter().flatten();
         let inside = freed.filter(|(scope, _)| self.path(*scope).any(|at| scopes.contains(&at)));

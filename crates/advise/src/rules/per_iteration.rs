@@ -1,4 +1,4 @@
-//! Blocks of the same sizes that each pass of a scope allocates and frees.
+//! Blocks of equal sizes that each execution of a scope allocates and frees.
 
 use std::cmp::Reverse;
 
@@ -21,15 +21,15 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Passes through a scope, from which on equal numbers are no accident.
+/// The number of executions of a scope from which equal numbers are not random.
 const PASSES_MIN: u64 = 16;
-/// Allocations of all passes; few large blocks matter as well as many small ones.
+/// Minimal allocations of all executions; a few large blocks matter as much as many small ones.
 const ALLOCATIONS_MIN: u64 = 256;
-/// The part of a scope's allocations that is the same in each pass, in percent.
+/// The part of a scope's allocations that must be equal in each execution, in percent.
 const SAME_PERCENT_MIN: u64 = 90;
-/// Of all allocations, or of all allocated bytes, a scope has to have one part in so many.
+/// The minimal fraction of all allocations, or of all allocated bytes, for a scope.
 const PART_OF_ALL: u64 = 20;
-/// Sizes that are listed.
+/// The most sizes to list.
 const SIZES: usize = 4;
 
 fn judge(material: &Material) -> Judged {
@@ -41,14 +41,14 @@ fn judge(material: &Material) -> Judged {
         );
     }
     let sums = scopes::sums(process, None);
-    // What is freed in a scope or in one inside it.
+    // Blocks freed in a scope, or in scopes nested in it.
     let mut freed: Vec<u64> = scopes.iter().map(|scope| scope.frees_here).collect();
     for index in (1..scopes.len()).rev() {
         let parent = scopes[index].parent.0 as usize;
         freed[parent] = freed[parent].saturating_add(freed[index]);
     }
     let totals = &process.totals;
-    // The outermost scope of its kind has the finding.
+    // The outermost scope with this property gets the finding.
     let mut within: Vec<Option<usize>> = vec![None; scopes.len()];
     let mut loops: Vec<Loop> = Vec::new();
     for index in 1..scopes.len() {
@@ -56,7 +56,7 @@ fn judge(material: &Material) -> Judged {
         let (m, passes) = (&sums[index].inclusive, scopes[index].entered);
         let is_large = m.allocations >= totals.allocations / PART_OF_ALL
             || m.usable_bytes >= totals.usable_bytes / PART_OF_ALL;
-        // The last pass may not be over.
+        // The last execution may not have finished.
         let frees = m.frees.min(freed[index]);
         let is_freed = frees.saturating_add(m.allocations / passes.max(1)) >= m.allocations;
         if within[index].is_none()
@@ -78,11 +78,11 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(loops.iter().filter_map(|of| of.finding(material, &sums)).collect())
 }
 
-/// A scope that is passed again and again.
+/// A repeated scope.
 struct Loop {
     scope: ScopeId,
     passes: u64,
-    /// By stack, and by size where sizes are recorded: sums over all passes and scopes inside.
+    /// By stack, and by size if recorded: sums over all executions, including nested scopes.
     rows: FxHashMap<(StackId, Option<u64>), Measures>,
 }
 
@@ -91,10 +91,10 @@ impl Loop {
         self.rows.entry((site.stack, site.size)).or_default().add(&site.measures);
     }
 
-    /// The size of the blocks of a stack, if all have one and each pass has the same number of
-    /// them.
+    /// Returns the size of a stack's blocks, if all have the same size and each execution allocates
+    /// the same number of them.
     fn size(&self, size: Option<u64>, m: &Measures) -> Option<u64> {
-        // The last pass may not be over.
+        // The last execution may not have finished.
         let is_same = m.allocations >= self.passes - 1
             && (m.allocations.is_multiple_of(self.passes)
                 || m.allocations.is_multiple_of(self.passes - 1));

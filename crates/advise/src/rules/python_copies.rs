@@ -1,4 +1,4 @@
-//! Copies of tables of pandas that are live at peak usage.
+//! Copies of pandas tables that are live at peak usage.
 
 use heaptide_analysis::model::{CodeKind, Frame, Mode};
 use heaptide_analysis::quantity::{bytes, counted};
@@ -16,9 +16,9 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Functions of pandas that copy what a table has, by their last name.
+/// Functions of pandas that copy the data of a table, by the last part of their names.
 const COPIES: [&str; 3] = ["copy", "__deepcopy__", "__copy__"];
-/// A copy is worth a finding from one part in so many of peak usage on.
+/// The minimal fraction of peak usage for a copy.
 const PART_OF_PEAK: u64 = 10;
 
 fn judge(material: &Material) -> Judged {
@@ -29,7 +29,7 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(python.filter_map(|group| finding(material, group)).collect())
 }
 
-/// Whether a function of pandas copies a table.
+/// Returns whether a function of pandas copies a table.
 fn copies(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default();
     let is_of_pandas = frame.file.as_deref().is_some_and(|file| file.contains("/pandas/core/"));

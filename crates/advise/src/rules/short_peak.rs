@@ -1,4 +1,4 @@
-//! A peak that lasts for a moment, far above the rest of the run.
+//! A short peak, far above the rest of the run.
 
 use heaptide_analysis::model::{Mode, Process};
 use heaptide_analysis::quantity::{bytes, duration};
@@ -16,16 +16,16 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// The part of the run that is a moment, in percent.
+/// The maximal duration of a short peak, in percent of the run.
 const TIME_PERCENT_MAX: u64 = 10;
-/// What is live before and after at most, in percent of the peak: the first for which the time
-/// between is a moment.
+/// Limits of live bytes outside of the peak, in percent of the peak: the first limit that is
+/// exceeded only for a short time applies.
 const OUTSIDE_PERCENT_MAX: [u64; 4] = [10, 25, 50, 75];
-/// Samples before and after the moment, from which on the level there is known.
+/// The number of samples before and after the peak from which the level there is known.
 const SAMPLES_MIN: usize = 8;
-/// The part of what the peak is above the rest that one line allocates, in percent.
+/// The part of the peak's height above the rest that one line allocates, in percent.
 const OWNER_PERCENT_MIN: u64 = 75;
-/// A process that ends sooner is not worth the trouble, in nanoseconds.
+/// Shorter runs are not worth a change, in nanoseconds.
 const RUN_MIN_NS: u64 = 200_000_000;
 
 fn judge(material: &Material) -> Judged {
@@ -39,15 +39,16 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(finding(material).into_iter().collect())
 }
 
-/// A peak and the level of the rest.
+/// A peak, and the level of the rest of the run.
 struct Moment {
     lasts_ns: u64,
-    /// What is not exceeded outside of it.
+    /// The limit that is not exceeded outside of it.
     limit: u64,
     outside: u64,
 }
 
-/// The time around the peak in which more than a limit is live, if that is never so outside of it.
+/// Returns the time around the peak with more live bytes than a limit, if this is not exceeded at
+/// other times.
 fn moment(process: &Process, limit: u64) -> Option<Moment> {
     let samples = &process.time.samples;
     let at = samples.partition_point(|sample| sample.time_ns < process.peak_time_ns);
@@ -70,7 +71,7 @@ fn finding(material: &Material) -> Option<Finding> {
     if run_ns < RUN_MIN_NS || !material.is_much(above) {
         return None;
     }
-    // What a line holds at the end, too, it did not allocate for the moment.
+    // Memory that a line still holds at the end was not allocated for the peak.
     let for_moment =
         |group: &&Group| group.measures.at_peak_bytes.saturating_sub(group.measures.live_bytes);
     let group = material.groups.iter().max_by_key(for_moment)?;

@@ -1,4 +1,4 @@
-//! Blocks that are much larger than what was requested.
+//! Blocks that are much larger than requested.
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Slack is worth a change from this part of the usable bytes on, in percent.
+/// The minimal slack, in percent of usable bytes, that is worth a change.
 const SLACK_PERCENT_MIN: u64 = 25;
 
 fn judge(material: &Material) -> Judged {
@@ -29,9 +29,9 @@ fn judge(material: &Material) -> Judged {
 
 fn finding(material: &Material, group: &Group) -> Option<Finding> {
     if material.is_python(group) {
-        return None; // nobody chooses the sizes of objects of Python
+        return None; // programs do not choose the sizes of Python objects
     }
-    // Of blocks of several sizes it is not known how many of the live bytes were requested.
+    // For blocks of several sizes, it is unknown how many of the live bytes were requested.
     let is_concerned = |row: &&Row| {
         let size = only_size(&row.measures);
         row.measures.at_peak_blocks > 0 && size.is_some_and(|size| size > TINY_MAX)

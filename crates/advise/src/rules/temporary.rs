@@ -17,12 +17,12 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// A line whose blocks live longer now and then cannot do with one buffer: at least this part of
-/// its blocks is temporary, in percent.
+/// The minimal percentage of a line's blocks that are temporary: if blocks sometimes live longer,
+/// one buffer is not enough.
 const TEMPORARY_PERCENT_MIN: u64 = 90;
-/// Bytes that a function may have on its stack without a second thought.
+/// Bytes that a function can safely put on its stack.
 const ON_STACK_MAX: u64 = 4096;
-/// Objects of Python are temporary by nature; arrays of so many bytes on average are not.
+/// Python objects are temporary by nature; arrays with this average size in bytes are not.
 const PYTHON_BYTES_MIN: u64 = 16 << 10;
 
 fn judge(material: &Material) -> Judged {

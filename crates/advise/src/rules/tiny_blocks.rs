@@ -1,4 +1,4 @@
-//! Very many blocks that are hardly larger than what the allocator needs for each.
+//! Very many blocks that are hardly larger than the allocator's overhead per block.
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
@@ -17,11 +17,11 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// What glibc keeps before each block, in bytes.
+/// glibc's header before each block, in bytes.
 const HEADER_BYTES: u64 = 8;
 /// Fewer blocks at peak are not worth a pool.
 const BLOCKS_MIN: u64 = 10_000;
-/// Bytes of a chunk of a pool: each takes the place of so many blocks.
+/// The size of a chunk of a pool, in bytes, which replaces many blocks.
 const CHUNK_BYTES: u64 = 4096;
 
 fn judge(material: &Material) -> Judged {
@@ -35,13 +35,15 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings.collect())
 }
 
-/// Of a line whose blocks cost the allocator `header` bytes each beside their usable bytes.
+/// Checks a line whose blocks cost the allocator `header` bytes each, in addition to their usable
+/// bytes.
 fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     let m = &group.measures;
     if m.at_peak_blocks < BLOCKS_MIN || m.largest_bytes > TINY_MAX {
         return None;
     }
-    // What blocks at peak requested is not recorded; of all blocks it is this part.
+    // The requested bytes of blocks at peak are not recorded; they are estimated from the ratio for
+    // all blocks.
     let requested = m.requested_bytes as f64 / m.usable_bytes.max(1) as f64;
     let requested = (m.at_peak_bytes as f64 * requested.min(1.0)).round() as u64;
     let mean = requested.div_ceil(m.at_peak_blocks);

@@ -1,4 +1,4 @@
-//! Memory that is requested and not used: its pages were never written.
+//! Memory that is requested but not used: its pages were never written.
 
 use heaptide_analysis::model::{Measures, Mode, Process, SiteKind};
 use heaptide_analysis::quantity::bytes;
@@ -18,17 +18,17 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// Bytes of a block from which on it has pages of its own; smaller ones share a page with others
-/// and with what the allocator writes.
+/// The size, in bytes, from which a block has its own pages; smaller blocks share a page with
+/// others and with allocator data.
 const LARGE_MIN: u64 = 8192;
-/// The part of the blocks of a line that was never written, in percent.
+/// The minimal part of a line's blocks that was never written, in percent.
 const UNTOUCHED_PERCENT_MIN: u64 = 50;
-/// Less, in bytes, is in what allocators keep in advance.
+/// Allocators may keep less than this in reserve, in bytes.
 const UNTOUCHED_MIN: u64 = 1 << 20;
-/// Live bytes at an account, in percent of peak usage, for it to be one of the peak.
+/// The minimal live bytes at an account near the peak, in percent of peak usage.
 const NEAR_PEAK_PERCENT_MIN: u64 = 95;
-/// The time between the first such account and the last, in percent of the run: what is allocated
-/// before it is filled is not written at once.
+/// The minimal time between the first and the last such account, in percent of the run, because
+/// memory may be allocated some time before it is filled.
 const TIME_PERCENT_MIN: u64 = 10;
 
 fn judge(material: &Material) -> Judged {
@@ -47,8 +47,8 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings.collect())
 }
 
-/// Live bytes that the kernel had to provide no page for while most was live: the fewest of several
-/// accounts, for pages may be written later than they are allocated.
+/// Returns the live bytes near the peak that have no resident page: the minimum over several
+/// accounts, because pages may be written some time after their allocation.
 fn untouched_at_peak(process: &Process) -> Option<u64> {
     let least = process.totals.peak_bytes / 100 * NEAR_PEAK_PERCENT_MIN;
     let near: Vec<(u64, u64)> = Memory::over_time(process)
@@ -68,21 +68,22 @@ fn untouched(memory: &Memory) -> Option<u64> {
     Some(absent.fold(0, u64::saturating_add))
 }
 
-/// Bytes at peak of blocks that have pages of their own.
+/// Returns the bytes at peak of blocks that have their own pages.
 fn large_bytes(m: &Measures) -> u64 {
     let is_large = m.at_peak_bytes / m.at_peak_blocks.max(1) >= LARGE_MIN;
     if is_large { m.at_peak_bytes } else { 0 }
 }
 
-/// Of a process with `untouched` bytes of `large` ones in blocks with pages of their own. Whose
-/// pages they are nobody knows; a line has at least what all others together cannot have.
+/// Checks a line of a process with `untouched` bytes, of `large` bytes in blocks with their own
+/// pages. The owners of untouched pages are unknown; a line has at least those that exceed the size
+/// of all other lines.
 fn finding(material: &Material, group: &Group, untouched: u64, large: u64) -> Option<Finding> {
     let is_large = |row: &&Row| large_bytes(&row.measures) > 0;
     let rows: Vec<Row> = group.rows.iter().filter(is_large).copied().collect();
     let place = material.place(&rows, |m| m.at_peak_bytes)?;
     let m = place.measures;
     let others = large.saturating_sub(m.at_peak_bytes);
-    // An account is taken while a block is allocated, which is not written yet.
+    // An account is taken while a block is allocated, which has not been written yet.
     let written = others.saturating_add(m.largest_bytes);
     let at_least = untouched.min(m.at_peak_bytes).saturating_sub(written);
     if at_least < UNTOUCHED_MIN

@@ -12,6 +12,8 @@ pub const RECORDING_SUFFIX: &str = ".heaptide";
 pub const METADATA_FILE: &str = "recording.json";
 /// The file with the names of a recording's addresses.
 pub const SYMBOLS_FILE: &str = "symbols.json";
+/// The file that counts what was removed of a recording to keep it within its limits.
+pub const REMOVED_FILE: &str = "removed.json";
 
 /// What is behind the number of a member's file: what a command of a launch knows.
 pub(crate) const MEMBER_SUFFIX: &str = ".member";
@@ -75,7 +77,7 @@ pub(crate) fn snapshot(file: &Path) -> Option<(Image, u32)> {
 /// ```
 pub fn is_file_of_recording(name: &str) -> bool {
     let name = name.strip_suffix(DRAFT_SUFFIX).map_or(name, without_number);
-    if [METADATA_FILE, SYMBOLS_FILE].contains(&name) || is_member(name) {
+    if [METADATA_FILE, SYMBOLS_FILE, REMOVED_FILE].contains(&name) || is_member(name) {
         return true;
     }
     let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
@@ -130,6 +132,8 @@ mod tests {
             "recording.json.7.new",
             "symbols.json",
             "symbols.json.7.new",
+            "removed.json",
+            "removed.json.7.new",
             "0.member",
             "12.member.7.new",
             "r1-12-0.profile",

@@ -25,11 +25,22 @@ pub struct Completeness {
     pub interceptions: Vec<Interception>,
     /// Losses that happened, and children without a profile. Empty when nothing was lost.
     pub losses: Vec<Loss>,
+    /// The limit of the profile, if it was reached.
+    pub profile_limit: Option<ProfileLimit>,
     /// Which programs the children without a profile executed, as far as the recorder had room.
     pub unrecorded_programs: Vec<UnrecordedProgram>,
     /// What a person should know about how complete this is: a file cut short, a module that
     /// changed.
     pub notes: Vec<String>,
+}
+
+/// A limit that a profile has reached: stacks that were new then are not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProfileLimit {
+    /// The bytes that it may take.
+    pub bytes: u64,
+    /// When it was reached, nanoseconds from the start of the process.
+    pub reached_ns: u64,
 }
 
 /// Events or children of one kind that are not in the tables.

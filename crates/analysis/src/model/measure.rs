@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::sampling::Spread;
+
 /// How the values of several rows become one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
@@ -69,6 +71,8 @@ macro_rules! measures {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Measures {
             $($(#[$doc])* pub $field: u64,)*
+            /// How exact the bytes are, where they are estimates.
+            pub spread: Spread,
         }
 
         /// One column of [`Measures`].
@@ -147,6 +151,7 @@ macro_rules! measures {
             /// ```
             pub fn add(&mut self, row: &Measures) {
                 $(self.$field = Measure::$variant.combine().of(self.$field, row.$field);)*
+                self.spread.add(&row.spread);
             }
 
             /// Subtracts the values at a reset from all counters. Live, the peak and the largest

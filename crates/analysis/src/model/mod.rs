@@ -11,6 +11,7 @@ mod mapping;
 mod measure;
 mod process;
 mod recording;
+mod sampling;
 mod scope_name;
 mod site_rows;
 mod sum;
@@ -24,7 +25,7 @@ pub use account::{
     RangeMapping,
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
-pub use completeness::{Completeness, Interception, Loss, UnrecordedProgram};
+pub use completeness::{Completeness, Interception, Loss, ProfileLimit, UnrecordedProgram};
 pub use heaptide_format::Call;
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
@@ -32,8 +33,10 @@ pub use mapped::Mapped;
 pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
-pub use recording::{DamagedFile, Recording};
+pub use recording::{DamagedFile, Recording, Removed};
+pub use sampling::{Interval, Sampling, Spread};
 pub(crate) use scope_name::scope_name;
+pub use scope_name::scope_path;
 pub use site_rows::{SiteRow, SiteRows};
 pub use sum::Sum;
 pub use tables::{

@@ -8,6 +8,7 @@ use super::identity::{Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
 use super::measure::Measures;
+use super::sampling::Sampling;
 use super::tables::{Shape, Tables};
 use super::time::TimeTables;
 
@@ -20,6 +21,9 @@ pub struct Process {
     pub lifetime: Lifetime,
     /// What was recorded.
     pub mode: Mode,
+    /// How blocks were sampled: then what sites have is estimated, and totals are exact. None if
+    /// all blocks were recorded.
+    pub sampling: Option<Sampling>,
     /// Sums over the sites, each block once (see [`crate::model::Sum`]), with the
     /// process-wide peak.
     pub totals: Measures,
@@ -50,6 +54,17 @@ pub enum Mode {
     Stacks,
     /// The same without stacks.
     Scopes,
+}
+
+impl Mode {
+    /// Its name in options and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Counters => "counters",
+            Mode::Stacks => "stacks",
+            Mode::Scopes => "scopes",
+        }
+    }
 }
 
 /// Counts of the unwinder's work.

@@ -31,6 +31,26 @@ pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
     }
 }
 
+/// Innermost scopes of a path that are in its name, in which few have room.
+const PATH_MAX: usize = 100;
+
+/// What a scope path is called: `load > parse`. `names` are those of its scopes, innermost first;
+/// of a deep one the outer ones are left out.
+///
+/// ```
+/// use heaptide_analysis::model::scope_path;
+/// assert_eq!(scope_path(["parse", "load"].map(str::to_owned)), "load > parse");
+/// ```
+pub fn scope_path(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().take(PATH_MAX + 1).collect();
+    if names.len() > PATH_MAX {
+        names.truncate(PATH_MAX);
+        names.push("…".to_owned());
+    }
+    names.reverse();
+    names.join(" > ")
+}
+
 impl Frame {
     /// A frame that stands for a scope; its function is the scope's name.
     pub fn of_scope(name: &str) -> Frame {

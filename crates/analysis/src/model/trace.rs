@@ -56,6 +56,10 @@ pub struct Trace {
     pub(crate) shapes: SparseArray,
     /// Labellings in the image: they have the first numbers.
     pub(crate) labellings: u64,
+    /// What the image counted, to its end: allocations, frees, usable bytes that are live.
+    pub(crate) allocations: u64,
+    pub(crate) frees: u64,
+    pub(crate) live_bytes: u64,
 }
 
 impl Trace {

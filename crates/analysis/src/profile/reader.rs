@@ -120,14 +120,9 @@ fn parse_packed(
 
 fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let header = header(contents.bytes, path)?;
-    let mode = match header.mode {
-        m if m == format::Mode::Counters as u32 => format::Mode::Counters,
-        m if m == format::Mode::Stacks as u32 => format::Mode::Stacks,
-        m if m == format::Mode::Scopes as u32 => format::Mode::Scopes,
-        m => {
-            return Err(damaged(path, format!("invalid mode {m} in the header, expected 1 to 3")));
-        }
-    };
+    let mode = format::Mode::from_number(header.mode).ok_or_else(|| {
+        damaged(path, format!("invalid mode {} in the header, expected 1 to 4", header.mode))
+    })?;
     let walk = Walk::over(contents, &header).map_err(|what| damaged(path, what))?;
     let strings = Strings { bytes: contents.bytes, ranges: walk.ranges(Kind::Strings) };
     let (modules, by_index) = modules(&walk, &strings);

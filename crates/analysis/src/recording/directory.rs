@@ -18,12 +18,26 @@ use crate::files::file_names::RECORDING_SUFFIX;
 /// assert!(heaptide_analysis::newest("src".as_ref()).unwrap().is_none());
 /// ```
 pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
-    let candidates = list(directory)?.into_iter().filter_map(|path| {
-        let is_one = path.extension().is_some_and(|e| e == &RECORDING_SUFFIX[1..]) && path.is_dir();
+    let candidates = recordings_in(directory)?.into_iter().filter_map(|path| {
         let changed = fs::metadata(&path).and_then(|m| m.modified()).ok()?;
-        is_one.then_some((changed, path))
+        Some((changed, path))
     });
     Ok(candidates.max().map(|(_, path)| path))
+}
+
+/// The recordings that lie in a directory itself, by their names.
+///
+/// Errors: the directory cannot be read.
+///
+/// ```
+/// use heaptide_analysis::recording::recordings_in;
+/// assert!(recordings_in("src".as_ref()).unwrap().is_empty());
+/// ```
+pub fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let is_recording = |path: &PathBuf| {
+        path.extension().is_some_and(|e| e == &RECORDING_SUFFIX[1..]) && path.is_dir()
+    };
+    Ok(list(directory)?.into_iter().filter(is_recording).collect())
 }
 
 /// Levels of directories that are searched for recordings: job, node, rank.
@@ -59,7 +73,11 @@ fn search(path: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Erro
 /// The profiles of a recording, sorted.
 ///
 /// Errors: the directory cannot be read, or has no profile.
-pub(crate) fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+///
+/// ```
+/// assert!(heaptide_analysis::recording::profiles_in("src".as_ref()).is_err());
+/// ```
+pub fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let is_profile = |path: &PathBuf| {
         path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(PROFILE_SUFFIX))
     };

@@ -7,7 +7,7 @@ use std::io;
 
 use heaptide_format as format;
 
-use super::running::Running;
+use super::running::{Running, start_ticks};
 use crate::model::{Account, AccountCause, AccountRange, Process};
 
 /// Bytes of a mapping without rights below a stack, at most.
@@ -62,13 +62,6 @@ pub fn take(process: &Process, running: &Running) -> Result<Account, Error> {
         before = Some((line.range.end(), line.range.length, line.range.flags));
     }
     Ok(account)
-}
-
-/// When a process started, in ticks of the system's clock; none if it is gone.
-fn start_ticks(pid: u32) -> Option<u64> {
-    const PLACE: usize = 19;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(PLACE)?.parse().ok()
 }
 
 /// What the recorder has counted.

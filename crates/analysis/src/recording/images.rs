@@ -6,10 +6,9 @@ use heaptide_format as format;
 use heaptide_format::StringHeader;
 use zerocopy::FromBytes;
 
-use super::directory::profiles_in;
+use super::directory::{profiles_in, recordings_in};
 use super::running;
 use crate::error::Error;
-use crate::files::directory::list;
 use crate::files::input;
 use crate::model::Mode;
 use crate::profile::header::header;
@@ -34,14 +33,27 @@ pub struct ImageSummary {
     pub command: Vec<String>,
     /// What was recorded.
     pub mode: Mode,
+    /// Whether it was recorded of sampled blocks alone.
+    pub is_sampled: bool,
     /// Whether its events were recorded.
     pub has_trace: bool,
     /// Whether a process writes to the profile.
     pub is_running: bool,
+    /// Whether the process noted that the image ended: that it exited, or became another one.
+    pub has_noted_end: bool,
+    /// When the process began, in clock ticks since boot; 0 if it is not known.
+    pub process_start_ticks: u64,
     /// Highest live bytes.
     pub peak_bytes: u64,
     /// When it started, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
+}
+
+impl ImageSummary {
+    /// The name of the mode, as options have it.
+    pub fn mode_name(&self) -> &'static str {
+        if self.is_sampled { format::SAMPLED } else { self.mode.name() }
+    }
 }
 
 /// The images of a recording, or of a single profile, in order of start. Files that cannot be read
@@ -77,18 +89,21 @@ pub fn of_recording(path: &Path) -> Result<Vec<ImageSummary>, Error> {
 /// assert!(newest_running("src".as_ref()).unwrap().is_none());
 /// ```
 pub fn newest_running(directory: &Path) -> Result<Option<PathBuf>, Error> {
-    let is_recording = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.ends_with(crate::files::file_names::RECORDING_SUFFIX) && path.is_dir()
-    };
-    let mut recordings: Vec<_> = list(directory)?.into_iter().filter(is_recording).collect();
+    let mut recordings = recordings_in(directory)?;
     let changed = |path: &PathBuf| path.metadata().and_then(|metadata| metadata.modified()).ok();
     recordings.sort_by_key(|path| std::cmp::Reverse(changed(path)));
     let runs = |path: &PathBuf| running::of_recording(path).is_ok_and(|found| !found.is_empty());
     Ok(recordings.into_iter().find(runs))
 }
 
-fn of_profile(file: PathBuf) -> Option<ImageSummary> {
+/// The image with this profile; none if it cannot be read, or its header has not been written yet.
+/// Whether a process writes to it is not looked up.
+///
+/// ```
+/// use heaptide_analysis::recording::images;
+/// assert!(images::of_profile("missing.heaptide/12-0.profile".into()).is_none());
+/// ```
+pub fn of_profile(file: PathBuf) -> Option<ImageSummary> {
     let bytes = pack::first(input::open(&file).ok()?, NAME_WITHIN).ok()?;
     let header = header(&bytes, &file).ok()?;
     Some(ImageSummary {
@@ -101,8 +116,11 @@ fn of_profile(file: PathBuf) -> Option<ImageSummary> {
             mode if mode == format::Mode::Scopes as u32 => Mode::Scopes,
             _ => Mode::Stacks,
         },
+        is_sampled: header.mode == format::Mode::Sampled as u32,
         has_trace: header.trace != 0,
         is_running: false,
+        has_noted_end: header.end_kind != format::End::Unknown as u32,
+        process_start_ticks: header.process_start_ticks,
         peak_bytes: header.peak_bytes,
         start_realtime_ns: header.start_realtime_ns,
         file,

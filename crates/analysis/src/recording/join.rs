@@ -14,8 +14,8 @@ use super::origin::{self, Origin};
 use crate::model::{
     Attribution, Call, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
     LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
-    Recording, Scope, ScopeId, Shape, Site, SiteKind, SizeClass, StackId, StackNode, Tables,
-    TimeTables, UnrecordedProgram, UnwinderStats,
+    Recording, Sampling, Scope, ScopeId, Shape, Site, SiteKind, SizeClass, StackId, StackNode,
+    Tables, TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
@@ -65,7 +65,9 @@ fn join(processes: Vec<Process>, apart: Apart, path: &Path) -> Option<Process> {
         }
     }
     let mut time = join_timeline::Joining::of(&processes);
+    let unit = joining.joined.sampling.map_or(0, |sampling| sampling.mean_bytes);
     for (index, (mut process, place)) in processes.into_iter().zip(places).enumerate() {
+        in_units_of(&mut process, unit);
         let lanes = joining.lanes(&process.tables.lanes);
         time.add(index, &mut process, &lanes);
         let outermost = match (apart, place) {
@@ -198,6 +200,8 @@ impl Joining {
         add(&mut joined.unwinder.rules_evaluated, process.unwinder.rules_evaluated);
         joined.tables.lanes_at_once =
             joined.tables.lanes_at_once.saturating_add(process.tables.lanes_at_once);
+        let limit = &mut joined.completeness.profile_limit;
+        *limit = limit.or(process.completeness.profile_limit);
         for loss in &process.completeness.losses {
             match joined.completeness.losses.iter_mut().find(|known| known.name == loss.name) {
                 Some(known) => add(&mut known.count, loss.count),
@@ -373,6 +377,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             end: end(processes),
         },
         mode: most_told(processes),
+        sampling: sampling(processes),
         totals: Measures::default(),
         peak_time_ns: first.peak_time_ns,
         tables: Tables { stacks, scopes, ..Tables::default() },
@@ -514,6 +519,35 @@ fn hosts(processes: &[Process]) -> String {
     hosts.sort_unstable();
     hosts.dedup();
     format!("{} hosts", hosts.len())
+}
+
+/// How the processes were sampled; none if none was. What was recorded as a whole is exact.
+fn sampling(processes: &[Process]) -> Option<Sampling> {
+    let all = || processes.iter().filter_map(|process| process.sampling);
+    let mean_bytes = all().map(|sampling| sampling.mean_bytes).max()?;
+    let mut joined = Sampling { mean_bytes, ..Sampling::default() };
+    for sampling in all() {
+        let sampling = sampling.in_units_of(mean_bytes);
+        joined.blocks = joined.blocks.saturating_add(sampling.blocks);
+        joined.whole.add(&sampling.whole);
+        for (sum, rest) in joined.rest.iter_mut().zip(sampling.rest) {
+            *sum = sum.saturating_add(rest);
+        }
+    }
+    Some(joined)
+}
+
+/// Has the effective numbers of a process's rows count blocks of another mean.
+fn in_units_of(process: &mut Process, mean_bytes: u64) {
+    let Some(sampling) = process.sampling.filter(|own| own.mean_bytes != mean_bytes) else {
+        return;
+    };
+    process.sampling = Some(sampling.in_units_of(mean_bytes));
+    let sites = process.tables.sites.iter_mut().map(|site| &mut site.measures);
+    let lanes = process.tables.lanes.iter_mut().map(|lane| &mut lane.measures);
+    for measures in sites.chain(lanes).chain([&mut process.totals]) {
+        measures.spread = measures.spread.in_units(sampling.mean_bytes, mean_bytes);
+    }
 }
 
 /// The mode of those that tell most.

@@ -15,6 +15,7 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind};
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::estimated_counts;
 use crate::error::Error;
 use crate::files::input;
 use crate::model::{Sample, SiteKind};
@@ -30,7 +31,7 @@ const GAPS_MAX: usize = 1024;
 const IDLE_LOOKS: u32 = 8;
 const EXTENT_HEADER: u64 = format::EXTENT_HEADER;
 const SITE: u64 = size_of::<format::Site>() as u64;
-const LABELLED: u32 = format::KEY_BIT | format::KEY_LABELLED;
+pub(super) const LABELLED: u32 = format::KEY_BIT | format::KEY_LABELLED;
 
 /// What a site counted so far, or several of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,8 +140,7 @@ pub struct Observer {
     /// The bytes of the lanes at the last look.
     lanes_then: Vec<u8>,
     idle_looks: u32,
-    /// Room for the sites of an extent.
-    room: Vec<u64>,
+    scratch: Scratch,
 }
 
 impl Observer {
@@ -167,7 +167,7 @@ impl Observer {
             slots: 0,
             lanes_then: Vec::new(),
             idle_looks: IDLE_LOOKS,
-            room: Vec::new(),
+            scratch: Scratch::default(),
         };
         observer.header()?;
         Ok(observer)
@@ -215,6 +215,15 @@ impl Observer {
     }
 
     fn look_at(&mut self, header: FileHeader) -> io::Result<Option<Look>> {
+        let Some(samples) = self.advance(&header)? else { return Ok(None) };
+        let (mut counts, sites) = self.counts(header.epoch)?;
+        estimated_counts::estimate(&mut counts, &header, self.lanes());
+        Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
+    }
+
+    /// Finds what was added to the file, and returns the samples among it; none if no thread has
+    /// counted anything since the last look.
+    pub(super) fn advance(&mut self, header: &FileHeader) -> io::Result<Option<Vec<Sample>>> {
         self.find_extents(header.file_end.min(self.file.metadata()?.len()))?;
         let samples = self.new_samples()?;
         let lanes = self.bytes_of_lanes()?;
@@ -225,8 +234,62 @@ impl Observer {
         }
         self.idle_looks = 0;
         self.lanes_then = lanes;
-        let (counts, sites) = self.counts(header.epoch)?;
-        Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
+        Ok(Some(samples))
+    }
+
+    /// The lanes, as they were at the last look.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = format::Lane> {
+        let records = self.lanes_then.chunks_exact(size_of::<format::Lane>());
+        records.filter_map(|record| format::Lane::read_from_bytes(record).ok())
+    }
+
+    /// Calls `each` with every site and its slot.
+    pub(super) fn each_site(
+        &mut self,
+        scratch: &mut Scratch,
+        mut each: impl FnMut(usize, &format::Site),
+    ) -> io::Result<()> {
+        let mut extents = std::mem::take(&mut self.sites);
+        let done = self.commit(&mut extents, SITE);
+        self.sites = extents;
+        done?;
+        for extent in &self.sites {
+            let length = (extent.committed / SITE * SITE) as usize;
+            let bytes = scratch.bytes(length);
+            self.file.read_exact_at(bytes, extent.offset + EXTENT_HEADER)?;
+            let Ok(records) = <[format::Site]>::ref_from_bytes(bytes) else { continue };
+            let slots = extent.first_slot..;
+            slots.zip(records).for_each(|(slot, record)| each(slot, record));
+        }
+        Ok(())
+    }
+
+    /// Reads the extents that have some of the keys with these ids.
+    pub(super) fn keys(&self, wanted: impl Iterator<Item = u32>) -> io::Result<Keys<'_>> {
+        let mut keys = Keys { extents: &self.keys, bytes: vec![Vec::new(); self.keys.len()] };
+        let wanted: FxHashSet<usize> = wanted.filter_map(|key| keys.extent_of(key)).collect();
+        for index in wanted {
+            let extent = &self.keys[index];
+            let bytes = &mut keys.bytes[index];
+            bytes.resize(extent.room as usize, 0);
+            self.file.read_exact_at(bytes, extent.offset + EXTENT_HEADER)?;
+        }
+        Ok(keys)
+    }
+
+    /// The profile.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Slots that the sites found so far have.
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Reads bytes of the file, as many as `bytes` has.
+    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
     }
 
     /// Finds the extents that were added, up to `end`.
@@ -333,55 +396,27 @@ impl Observer {
 
     /// What the sites have counted, and how many there are.
     fn counts(&mut self, epoch: u32) -> io::Result<(Vec<Counts>, u64)> {
-        let mut extents = std::mem::take(&mut self.sites);
-        let done = self.commit(&mut extents, SITE);
-        self.sites = extents;
-        done?;
         let mut counts = vec![Counts::default(); self.slots];
         let (mut labelled, mut sites) = (Vec::new(), 0);
-        let mut room = std::mem::take(&mut self.room);
-        for extent in &self.sites {
-            let length = (extent.committed / SITE * SITE) as usize;
-            room.resize(room.len().max(length / 8), 0);
-            let bytes = &mut room.as_mut_bytes()[..length];
-            self.file.read_exact_at(bytes, extent.offset + EXTENT_HEADER)?;
-            let Ok(records) = <[format::Site]>::ref_from_bytes(bytes) else { continue };
-            sites += records.len() as u64;
-            let of_extent = &mut counts[extent.first_slot..][..records.len()];
-            for (index, (record, counts)) in records.iter().zip(of_extent).enumerate() {
-                *counts = Counts::of(record, epoch);
-                if record.key & LABELLED == LABELLED {
-                    labelled.push((extent.first_slot + index, record.key & !LABELLED));
-                }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let done = self.each_site(&mut scratch, |slot, record| {
+            sites += 1;
+            counts[slot] = Counts::of(record, epoch);
+            if record.key & LABELLED == LABELLED {
+                labelled.push((slot, record.key & !LABELLED));
             }
-        }
-        self.room = room;
+        });
+        self.scratch = scratch;
+        done?;
         self.add_labels(&labelled, &mut counts)?;
         Ok((counts, sites))
     }
 
     /// Adds what the keys of labelled sites have: of each its slot and the id of its key.
     fn add_labels(&self, labelled: &[(usize, u32)], counts: &mut [Counts]) -> io::Result<()> {
-        let offset = |key: u32| u64::from(key) * format::KEY_GRANULE;
-        let extent_of = |key: u32| {
-            let next = self.keys.partition_point(|extent| extent.offset <= offset(key));
-            next.checked_sub(1)
-        };
-        let wanted: FxHashSet<usize> =
-            labelled.iter().filter_map(|&(_, key)| extent_of(key)).collect();
-        let mut bytes = vec![Vec::new(); self.keys.len()];
-        for index in wanted {
-            let extent = &self.keys[index];
-            bytes[index].resize(extent.room as usize, 0);
-            self.file.read_exact_at(&mut bytes[index], extent.offset + EXTENT_HEADER)?;
-        }
+        let keys = self.keys(labelled.iter().map(|&(_, key)| key))?;
         for &(slot, key) in labelled {
-            let record = extent_of(key).and_then(|index| {
-                let at = offset(key).checked_sub(self.keys[index].offset + EXTENT_HEADER)?;
-                let bytes = bytes[index].get(at as usize..)?;
-                Some(format::Key::read_from_prefix(bytes).ok()?.0)
-            });
-            if let Some(record) = record {
+            if let Some(record) = keys.get(key) {
                 let counts = &mut counts[slot];
                 counts.kind = site_table::kind(record.flags);
                 counts.moved_blocks = record.moved_blocks.min(counts.allocations);
@@ -390,6 +425,47 @@ impl Observer {
         }
         Ok(())
     }
+}
+
+/// Room for the sites of an extent, used again for each.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    words: Vec<u64>,
+}
+
+impl Scratch {
+    fn bytes(&mut self, length: usize) -> &mut [u8] {
+        let words = length.div_ceil(8);
+        self.words.resize(self.words.len().max(words), 0);
+        &mut self.words.as_mut_bytes()[..length]
+    }
+}
+
+/// Keys of sites, as they were read.
+pub(super) struct Keys<'a> {
+    /// In order of their offsets.
+    extents: &'a [Extent],
+    /// By extent; empty where it was not read.
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Keys<'_> {
+    /// The key of an id without flags; none if it was not read.
+    pub(super) fn get(&self, id: u32) -> Option<format::Key> {
+        let index = self.extent_of(id)?;
+        let at = offset_of_key(id).checked_sub(self.extents[index].offset + EXTENT_HEADER)?;
+        let bytes = self.bytes[index].get(at as usize..)?;
+        Some(format::Key::read_from_prefix(bytes).ok()?.0)
+    }
+
+    fn extent_of(&self, id: u32) -> Option<usize> {
+        let next = self.extents.partition_point(|extent| extent.offset <= offset_of_key(id));
+        next.checked_sub(1)
+    }
+}
+
+fn offset_of_key(id: u32) -> u64 {
+    u64::from(id) * format::KEY_GRANULE
 }
 
 #[cfg(test)]

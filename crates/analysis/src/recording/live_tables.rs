@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::estimated_counts;
 use super::parts::{Choice, Parts};
 use crate::error::Error;
 use crate::model::{Process, SiteRow};
@@ -87,6 +88,7 @@ pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
         counts.moved_blocks = counts.moved_blocks.saturating_add(blocks.min(then.allocations));
         counts.moved_bytes = counts.moved_bytes.saturating_add(bytes.min(then.allocated_bytes));
     }
+    estimated_counts::estimate(&mut counts, &profile.header, profile.lanes.iter().copied());
     Ok(counts)
 }
 

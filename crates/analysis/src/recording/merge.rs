@@ -13,12 +13,14 @@ use rustc_hash::FxHashSet;
 
 use super::directory::profiles_in;
 use super::metadata::{self, MergedRun, Metadata};
+use super::removed;
 use super::running::maps_file;
 use super::seal::names;
 use super::snapshot;
 use crate::error::Error;
 use crate::files::file_names;
 use crate::files::input;
+use crate::model::Removed;
 use crate::profile::header::FILE_LIMIT;
 use crate::profile::{pack, reader};
 use crate::symbols::{Blazesym, Engine, Symbols};
@@ -98,6 +100,7 @@ struct Input {
     profiles: Vec<PathBuf>,
     /// Snapshots and baselines.
     copies: Vec<PathBuf>,
+    removed: Removed,
     notes: Vec<String>,
 }
 
@@ -140,6 +143,10 @@ impl Input {
             notes.push(format!("{error}; the exit statuses of its processes are unknown"));
             None
         });
+        let removed = removed::read(directory).unwrap_or_else(|error| {
+            notes.push(format!("{error}; what was removed of it is unknown"));
+            Removed::default()
+        });
         let copies = snapshot::copies(directory).into_iter();
         let of_one = |name: &str| profiles.iter().any(|p| file_names::image_name(p) == name);
         let mut copies: Vec<PathBuf> = copies
@@ -152,7 +159,7 @@ impl Input {
             error.is_none()
         });
         copies.sort();
-        Ok(Input { path: path.to_owned(), metadata, profiles, copies, notes })
+        Ok(Input { path: path.to_owned(), metadata, profiles, copies, removed, notes })
     }
 
     /// The runs it is of: those that were merged into it, or itself.
@@ -197,6 +204,7 @@ struct Merging<'a> {
     images: usize,
     copied: usize,
     total: usize,
+    removed: Removed,
     notes: Vec<String>,
 }
 
@@ -210,6 +218,7 @@ impl<'a> Merging<'a> {
             images: 0,
             copied: 0,
             total: 0,
+            removed: Removed::default(),
             notes: Vec::new(),
         }
     }
@@ -261,6 +270,7 @@ impl<'a> Merging<'a> {
             copy(file, &to)?.into_iter().for_each(|copied| copied.pack(&to));
             self.step(progress);
         }
+        self.removed.add(&input.removed);
         self.images += input.profiles.len();
         self.notes.append(&mut input.notes);
         self.commands.extend(input.metadata.map(|m| m.command).filter(|c| !c.is_empty()));
@@ -305,6 +315,9 @@ impl<'a> Merging<'a> {
             ..Metadata::default()
         };
         metadata.write(self.directory)?;
+        if !self.removed.is_empty() {
+            removed::write(self.directory, self.removed)?;
+        }
         Ok(Merged { runs, images: self.images, notes: self.notes })
     }
 }

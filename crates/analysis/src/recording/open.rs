@@ -90,6 +90,7 @@ impl Recording {
             sealed_realtime_ns: metadata.sealed_realtime_ns,
             ran_after_sealing,
             unrecorded: metadata.unrecorded,
+            removed: parts.removed,
             processes,
             damaged: parts.damaged,
         })

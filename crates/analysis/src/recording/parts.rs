@@ -13,11 +13,12 @@ use super::ending::{self, Outside, now_ns, seen_ns};
 use super::identity::{self, Begun, Place};
 use super::jit_names;
 use super::metadata::{ImageEnd, Member, MergedRun, Metadata, Status, StatusKind};
+use super::removed;
 use super::running::{anyone_maps_file, maps_file, other_roots};
 use super::snapshot::{self, Reference};
 use crate::error::Error;
-use crate::files::file_names::{self, Image, METADATA_FILE, SYMBOLS_FILE};
-use crate::model::{DamagedFile, End, Run};
+use crate::files::file_names::{self, Image, METADATA_FILE, REMOVED_FILE, SYMBOLS_FILE};
+use crate::model::{DamagedFile, End, Removed, Run};
 use crate::profile::parsed::{self, Profile};
 use crate::profile::{baseline, reader};
 use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
@@ -52,6 +53,7 @@ pub(super) struct Parts {
     /// In order of start.
     pub(super) profiles: Vec<(PathBuf, Profile)>,
     pub(super) damaged: Vec<DamagedFile>,
+    pub(super) removed: Removed,
     /// The images of the recording, also of profiles that are not read here, among those of their
     /// process.
     pub(super) places: FxHashMap<Image, Place>,
@@ -106,10 +108,18 @@ impl Parts {
             note(error, SYMBOLS_FILE);
             None
         });
+        let mut removed = removed::read(&directory).unwrap_or_else(|error| {
+            note(error, REMOVED_FILE);
+            Removed::default()
+        });
+        for (_, profile) in &profiles {
+            let snapshots = profile.header.snapshots_removed;
+            removed.add(&Removed { snapshots, ..Removed::default() });
+        }
         let sealed = symbols.is_some() && metadata.as_ref().is_none_or(|m| m.sealed);
         let symbols = symbols.unwrap_or_default();
         let places = identity::places(begun(&all, &profiles));
-        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, places })
+        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, removed, places })
     }
 
     /// Looks up the names of all addresses in files; returns a line for each file that is missing
@@ -340,6 +350,9 @@ fn read_profiles(
     for file in files {
         match reader::read_wanted(&file, wanted) {
             Ok(profile) => profiles.push((file, profile)),
+            // Removed to make room since it was listed.
+            Err(Error::Io { source, .. })
+                if count > 1 && source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 damaged.push(DamagedFile { path: file, reason: error.to_string() });
                 first.get_or_insert(error);

@@ -43,6 +43,24 @@ impl Running {
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
         state.is_some_and(|state| state.starts_with(b"T") || state.starts_with(b"t"))
     }
+
+    /// Its resident and virtual memory in bytes; none if it is not there any more.
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::running::Running;
+    /// let me = Running { pid: std::process::id(), file: "12-0.profile".into() };
+    /// let (resident, all) = me.memory().unwrap();
+    /// assert!(0 < resident && resident < all);
+    /// ```
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+            Some(kibibytes.saturating_mul(1024))
+        };
+        Some((bytes("VmRSS:")?, bytes("VmSize:")?))
+    }
 }
 
 /// What runs of a recording, a directory or a single profile, in order of pid.
@@ -59,6 +77,16 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
         _ => Error::Io { path: path.to_owned(), doing: "read", source },
     })?;
     let files = if kind.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    Ok(among(files))
+}
+
+/// What runs of the images with these profiles, in order of pid: a look at all processes.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(running::among(["missing.heaptide/12-0.profile".into()]).is_empty());
+/// ```
+pub fn among(files: impl IntoIterator<Item = PathBuf>) -> Vec<Running> {
     let mut by_inode: FxHashMap<String, PathBuf> = FxHashMap::default();
     for file in files {
         if let Ok(inode) = fs::metadata(&file).map(|m| m.ino().to_string()) {
@@ -75,7 +103,7 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
         }
     }
     running.sort_by_key(|r| r.pid);
-    Ok(running)
+    running
 }
 
 /// The profile that a process writes to; none if it is not recorded, or the file is out of reach.
@@ -149,6 +177,31 @@ pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {
         }
     }
     roots
+}
+
+/// Whether a process that began at this time, in clock ticks since boot, is there, but its mappings
+/// are hidden from this user: those of another one.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(!running::is_hidden(std::process::id(), 0));
+/// ```
+pub fn is_hidden(pid: u32, began_ticks: u64) -> bool {
+    let maps = || fs::File::open(format!("/proc/{pid}/maps"));
+    let is_refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
+    began_ticks != 0 && start_ticks(pid) == Some(began_ticks) && maps().is_err_and(is_refused)
+}
+
+/// When a process started, in clock ticks since boot; none if it is gone.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(running::start_ticks(std::process::id()).unwrap() > 0);
+/// ```
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    const PLACE: usize = 19;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(PLACE)?.parse().ok()
 }
 
 /// The mappings of a process. A file of any of them may have a name that is no UTF-8.

@@ -71,6 +71,25 @@ impl fmt::Display for Reference {
     }
 }
 
+/// Who took a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A person, or the program: it is kept.
+    Requested,
+    /// An interval or a trigger. A ring of snapshots keeps the newest of them.
+    Automatic,
+}
+
+impl Origin {
+    /// As the head of a snapshot has it.
+    fn request(self) -> Request {
+        match self {
+            Origin::Requested => Request::Snapshot,
+            Origin::Automatic => Request::AutomaticSnapshot,
+        }
+    }
+}
+
 /// A snapshot that is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
@@ -86,6 +105,8 @@ pub struct Snapshot {
     pub name: String,
     /// When it was taken, nanoseconds from the start of the recording; as far as it is known.
     pub time_ns: u64,
+    /// Who took it.
+    pub origin: Origin,
     /// The file.
     pub file: PathBuf,
     /// Why its head cannot be read, if so.
@@ -134,10 +155,12 @@ pub fn by_profile(directory: &Path, profiles: &[PathBuf]) -> FxHashMap<PathBuf, 
 ///
 /// ```
 /// use heaptide_analysis::model::MarkKind;
-/// use heaptide_analysis::recording::snapshot::{Snapshot, name_by_marks};
+/// use heaptide_analysis::recording::snapshot::{Origin, Snapshot, name_by_marks};
 /// let (name, file) = (String::new(), "12-0.1.snapshot".into());
 /// let (run, pid, image, damaged) = (0, 12, 0, None);
-/// let mut snapshots = [Snapshot { run, pid, image, number: 1, name, time_ns: 0, file, damaged }];
+/// let (number, time_ns, origin) = (1, 0, Origin::Requested);
+/// let mut snapshots =
+///     [Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged }];
 /// name_by_marks(&mut snapshots, [(MarkKind::Snapshot, 1, "loaded", 7)].into_iter());
 /// assert_eq!((snapshots[0].name.as_str(), snapshots[0].time_ns), ("loaded", 7));
 /// ```
@@ -159,23 +182,49 @@ pub fn name_by_marks<'a>(
 fn read(file: PathBuf) -> Option<Snapshot> {
     let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
     let header = reader::read_header(&file);
-    let seen = |header: &FileHeader| (String::new(), header.last_seen_ns);
-    let moment = |header: &FileHeader| noted(header, number).unwrap_or_else(|| seen(header));
-    let (name, time_ns) = header.as_ref().map(moment).unwrap_or_default();
+    if let Err(Error::Io { source, .. }) = &header
+        && source.kind() == io::ErrorKind::NotFound
+    {
+        return None; // removed since it was listed
+    }
+    let of = |header: &FileHeader| {
+        let seen = || Noted {
+            name: String::new(),
+            time_ns: header.last_seen_ns,
+            origin: Origin::Requested,
+        };
+        noted(header, number).unwrap_or_else(seen)
+    };
+    let Noted { name, time_ns, origin } = header.as_ref().map(of).unwrap_or_default();
     let damaged = header.err().map(|e| e.to_string());
-    Some(Snapshot { run, pid, image, number, name, time_ns, file, damaged })
+    Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
 }
 
-/// Name and time, as the head of a snapshot tells; none if the program took it.
-fn noted(header: &FileHeader, number: u32) -> Option<(String, u64)> {
-    let own = header.request_kind == Request::Snapshot as u32
-        && header.request_value == u64::from(number);
-    if !own {
+/// What the head of a snapshot holds of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Noted {
+    pub(super) name: String,
+    pub(super) time_ns: u64,
+    pub(super) origin: Origin,
+}
+
+impl Default for Noted {
+    fn default() -> Noted {
+        Noted { name: String::new(), time_ns: 0, origin: Origin::Requested }
+    }
+}
+
+/// What the head of a snapshot of this number notes; none if the program took it.
+pub(super) fn noted(header: &FileHeader, number: u32) -> Option<Noted> {
+    let kind = header.request_kind;
+    let of_kind = |origin: &Origin| origin.request() as u32 == kind;
+    let origin = [Origin::Requested, Origin::Automatic].into_iter().find(of_kind)?;
+    if header.request_value != u64::from(number) {
         return None;
     }
     let length = header.request_text.len().min(header.request_length as usize);
     let name = text::from_bytes(&header.request_text[..length]);
-    Some((name, header.request_time_ns))
+    Some(Noted { name, time_ns: header.request_time_ns, origin })
 }
 
 /// What a snapshot says of its moment.
@@ -194,7 +243,8 @@ pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Ta
     let (_, number) = file_names::snapshot(file)?;
     let noted = noted(header, number);
     let is_noted = noted.is_some();
-    let (name, time_ns) = noted.unwrap_or((String::new(), seen_ns));
+    let (name, time_ns) =
+        noted.map_or((String::new(), seen_ns), |noted| (noted.name, noted.time_ns));
     let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
     let seconds = time_ns as f64 / 1e9;
     let says = format!("snapshot {number}{name}, {seconds:.3} s after the start");
@@ -246,7 +296,8 @@ pub(crate) fn referred(
 /// A snapshot as its file is named.
 fn unnamed(file: PathBuf) -> Option<Snapshot> {
     let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
-    Some(Snapshot { run, pid, image, number, name: String::new(), time_ns: 0, file, damaged: None })
+    let (name, time_ns, origin, damaged) = (String::new(), 0, Origin::Requested, None);
+    Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
 }
 
 /// The snapshots in these files, of one profile, with the names that they or the profile's marks
@@ -279,26 +330,32 @@ pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
     copies
 }
 
-/// Takes a snapshot of a live profile, packs it, and returns its number and file. `name` and
-/// `time_ns`, nanoseconds from the start of the recording, are noted in it.
+/// Takes a snapshot of a live profile, packs it, and returns its number and file. `name`,
+/// `time_ns`, nanoseconds from the start of the recording, and who takes it are noted in it. Its
+/// number is above those of all that the process has.
 ///
 /// Errors: the profile cannot be read or is none, or the copy cannot be written. The profile is
 /// never touched.
 ///
 /// ```
-/// use heaptide_analysis::recording::snapshot::take;
-/// assert!(take("missing.heaptide/12-0.profile".as_ref(), "before", 0).is_err());
+/// use heaptide_analysis::recording::snapshot::{Origin, take};
+/// let profile = "missing.heaptide/12-0.profile".as_ref();
+/// assert!(take(profile, "before", 0, Origin::Requested).is_err());
 /// ```
-pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), Error> {
+pub fn take(
+    profile: &Path,
+    name: &str,
+    time_ns: u64,
+    origin: Origin,
+) -> Result<(u32, PathBuf), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = input::open(profile).map_err(read)?;
     let (mut header, extents) = moment(&live, profile)?;
     let process = file_names::image_name(profile);
     let file = |number| profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
-    let is_free = |number: &u32| file(*number).symlink_metadata().is_err();
     // Again if another one takes the number meanwhile.
-    for number in (1..=NUMBER_MAX).filter(is_free) {
-        note(&mut header, number, name, time_ns);
+    for number in last_number(profile) + 1..=NUMBER_MAX {
+        note(&mut header, number, name, time_ns, origin);
         let file = file(number);
         let taken = copy_packed(&live, &file, &header, &extents).and_then(|copy| copy.take(&file));
         match taken {
@@ -309,6 +366,20 @@ pub fn take(profile: &Path, name: &str, time_ns: u64) -> Result<(u32, PathBuf), 
     }
     let source = io::Error::other(format!("there are {NUMBER_MAX} snapshots already"));
     Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
+}
+
+/// The highest number of a snapshot of a profile; 0 if there is none. Numbers below it may be free
+/// because a ring of snapshots gave them up.
+fn last_number(profile: &Path) -> u32 {
+    let directory = profile.parent().filter(|path| !path.as_os_str().is_empty());
+    let entries = std::fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten();
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let process = file_names::image_name(profile);
+    let number = |name: std::ffi::OsString| {
+        let rest = name.to_str()?.strip_prefix(&*process)?.strip_prefix('.')?;
+        rest.strip_suffix(SNAPSHOT_SUFFIX)?.parse::<u32>().ok()
+    };
+    names.filter_map(number).max().unwrap_or(0)
 }
 
 /// A copy that is to be a snapshot at this path. On a full disk it is not packed.
@@ -379,9 +450,9 @@ fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Erro
 }
 
 /// Notes in the head of a snapshot what it is.
-fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64) {
+fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64, origin: Origin) {
     let name = cut(name, format::REQUEST_TEXT);
-    header.request_kind = Request::Snapshot as u32;
+    header.request_kind = origin.request() as u32;
     header.request_value = number.into();
     header.request_time_ns = time_ns;
     header.request_length = name.len() as u32;

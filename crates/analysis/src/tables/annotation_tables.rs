@@ -185,9 +185,12 @@ fn now(profile: &Profile) -> Sums {
         add(&mut sums.failed, lane.failed);
         add(&mut sums.requested_bytes, lane.requested_bytes);
         add(&mut sums.usable_bytes, lane.usable_bytes);
-        if profile.mode == format::Mode::Counters {
+        if profile.mode.is_by_lane() {
             add(&mut sums.freed_bytes, lane.freed_here_bytes);
         }
+    }
+    if profile.mode.is_by_lane() {
+        return sums; // sites have some blocks at most
     }
     let uncounted = format::KEY_OUTSIDE | format::KEY_POOL_BLOCK;
     for site in profile.sites.iter().filter(|site| site.flags & uncounted == 0) {

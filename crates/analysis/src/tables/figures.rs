@@ -38,7 +38,7 @@ impl Peak {
             return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
         }
         // Of an event that a kill cut short, the site may lack what the peak has.
-        let off = if profile.has_sites() && profile.may_be_reconciled() {
+        let off = if !profile.mode.is_by_lane() && profile.may_be_reconciled() {
             totals.at_peak_bytes.abs_diff(header.peak_bytes)
         } else {
             0

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub(crate) mod annotation_tables;
+pub(crate) mod calibrate;
 pub(crate) mod ending;
 pub(crate) mod figures;
 mod mapped;
@@ -9,6 +10,7 @@ mod mapping_class;
 pub(crate) mod process;
 pub(crate) mod raw_site;
 mod reconcile;
+pub(crate) mod sampled;
 pub(crate) mod site_table;
 pub(crate) mod trace;
 pub(crate) mod unrecorded;

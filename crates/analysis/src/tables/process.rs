@@ -29,6 +29,9 @@ use crate::symbols::{ModuleKey, ModuleSymbols, Symbols, jit};
 use crate::text;
 use crate::threads;
 
+/// The frame of blocks that no sampled block stands for.
+const NOT_SAMPLED: &str = "[not sampled]";
+
 /// Builds a process image's tables.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -> Process {
     let (scopes, scope_of_path) = annotation_tables::scopes(&profile);
@@ -41,11 +44,14 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         let (stacks, stack_of_node) = stacks(&profile, &frames_of_place, replaced);
         (frames, stacks, stack_of_node)
     };
-    let ((frames, stacks, stack_of_node), table) =
+    let ((mut frames, mut stacks, stack_of_node), table) =
         threads::both(stacks, || SiteTable::of(&profile, &of));
-    let SiteTable { mut lanes, sites, ids, of_site } = table;
+    let SiteTable { mut lanes, sites, ids, of_site, sampling, has_unseen, .. } = table;
     let resolved = |site: RawSite| site.with_stack(|node| stack_of_node[node.slot()]);
     let mut sites: Vec<Site> = sites.into_iter().map(resolved).collect();
+    if let Some(unseen) = sites.last_mut().filter(|_| has_unseen) {
+        unseen.stack = stack_of_unseen(&mut frames, &mut stacks);
+    }
     let mut totals = Sum::default();
     sites.iter().for_each(|site| totals.add(site));
     let mut totals = totals.total();
@@ -61,7 +67,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         shapes: &of_shape,
     };
     let running = (ending.end == End::Running, ending.lasted.ns);
-    let traces = trace::trace(&profile, &ending.file, running, &became).into_iter().collect();
+    let traces =
+        trace::trace(&profile, &ending.file, running, &totals, &became).into_iter().collect();
     let site_rows = profile.is_followed.then(|| {
         let ids = profile.sites.iter().map(|site| site.id);
         SiteRows::new(ids.zip(of_site.iter().copied()))
@@ -82,9 +89,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     Process {
         mode: match profile.mode {
             format::Mode::Counters => Mode::Counters,
-            format::Mode::Stacks => Mode::Stacks,
+            format::Mode::Stacks | format::Mode::Sampled => Mode::Stacks,
             format::Mode::Scopes => Mode::Scopes,
         },
+        sampling,
         lifetime: Lifetime {
             start_realtime_ns: header.start_realtime_ns,
             duration_ns: ending.lasted.ns,
@@ -162,12 +170,14 @@ fn completeness(profile: &Profile, ending: &mut Ending, peak_bound_bytes: u64) -
         has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
         interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
+        profile_limit: unrecorded::profile_limit(header),
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }
 }
 
 fn take_live_as_peak(measures: &mut Measures) {
+    measures.spread.at_peak = measures.spread.live;
     measures.at_peak_blocks = measures.live_blocks;
     measures.at_peak_bytes = measures.live_bytes;
 }
@@ -336,6 +346,18 @@ fn python_frame(line: &PythonLine) -> Frame {
     }
 }
 
+/// The function that stands for stacks which were not stored because the profile had reached its
+/// limit.
+pub(crate) const UNSTORED: &str = "[stack not stored: profile limit]";
+
+/// The stack of blocks that no sampled block stands for, which is added.
+fn stack_of_unseen(frames: &mut Vec<Frame>, stacks: &mut Vec<StackNode>) -> StackId {
+    frames.push(Frame::named(NOT_SAMPLED));
+    let frame = FrameId((frames.len() - 1) as u32);
+    stacks.push(StackNode { parent: StackId(0), frame });
+    StackId((stacks.len() - 1) as u32)
+}
+
 /// What a pseudo frame stands for.
 fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
@@ -346,6 +368,7 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
         mark if mark == format::Gap::AboveThreshold as u64 => {
             Some("[not below the stack threshold]")
         }
+        mark if mark == format::Gap::ProfileLimit as u64 => Some(UNSTORED),
         _ => None,
     }
 }

@@ -5,8 +5,11 @@ use rustc_hash::FxHashMap;
 
 use super::raw_site::RawSite;
 use super::reconcile::{self, FreedHere};
+use super::sampled::Estimates;
 use crate::collections::optional_index::OptionalIndex;
-use crate::model::{Call, LabelId, Lane, LaneId, Measures, Moved, ScopeId, Site, SiteKind, Sum};
+use crate::model::{
+    Call, LabelId, Lane, LaneId, Measures, Moved, Sampling, ScopeId, Site, SiteKind, Sum,
+};
 use crate::profile::parsed;
 use crate::profile::parsed::Profile;
 use crate::text;
@@ -27,13 +30,27 @@ pub(crate) struct SiteTable {
     pub(crate) ids: FxHashMap<u32, LaneId>,
     /// The index of each site of the profile; none of one that says nothing.
     pub(crate) of_site: Vec<Option<u32>>,
+    /// How blocks were sampled; none if all were recorded.
+    pub(crate) sampling: Option<Sampling>,
+    /// The last row is of blocks that no sampled block stands for.
+    pub(crate) has_unseen: bool,
+    /// What lanes counted themselves, of all blocks, where sites have estimates.
+    exact: Vec<(LaneId, Measures)>,
 }
 
 impl SiteTable {
     /// Puts them together.
     pub(crate) fn of(profile: &Profile, of: &Dimensions) -> SiteTable {
         let (sites, lanes, of_site) = (Vec::new(), Vec::new(), Vec::new());
-        let mut table = SiteTable { sites, lanes, ids: FxHashMap::default(), of_site };
+        let mut table = SiteTable {
+            sites,
+            lanes,
+            ids: FxHashMap::default(),
+            of_site,
+            sampling: None,
+            has_unseen: false,
+            exact: Vec::new(),
+        };
         for lane in &profile.lanes {
             let name = lane.name.split(|&b| b == 0).next().unwrap_or_default();
             let name = text::from_bytes(name);
@@ -45,7 +62,11 @@ impl SiteTable {
             own.tids.retain(|&tid| tid != 0);
         }
         match profile.mode {
-            format::Mode::Counters => table.add_lane_sites(profile),
+            format::Mode::Counters => {
+                let rows = table.lane_rows(profile);
+                table.sites.extend(rows);
+            }
+            format::Mode::Sampled => table.add_estimates(profile, of),
             format::Mode::Stacks | format::Mode::Scopes => {
                 table.add_sites(profile, of);
                 if profile.may_be_reconciled() {
@@ -87,7 +108,9 @@ impl SiteTable {
                 usable_bytes: usable_bytes.min(record.usable_bytes),
                 requested_bytes: requested_bytes.min(record.requested_bytes),
             };
-            let measures_of = |site: &parsed::Site| site_measures(site, profile.header.epoch);
+            let epoch = profile.header.epoch;
+            let measures_of =
+                |site: &parsed::Site| site_measures(&site.counters, site.lent_bytes, epoch);
             let mut measures = measures_of(site);
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
@@ -102,7 +125,7 @@ impl SiteTable {
                 kind: kind(site.flags),
                 measures,
                 moved,
-                lent_bytes: lent(site),
+                lent_bytes: lent(&site.counters, site.lent_bytes),
             });
         }
     }
@@ -134,7 +157,7 @@ impl SiteTable {
         };
         for record in &lanes {
             let lane = self.lane(record.index, String::new);
-            left.insert(lane, lane_frees(profile, record));
+            left.insert(lane, lane_frees(record, profile.header.version));
         }
         for (path, &scope) in profile.named.scopes.iter().zip(&of.scope_of_path[1..]) {
             let index = path.counters.lane;
@@ -170,15 +193,16 @@ impl SiteTable {
         self.sites[row].measures.add(&here);
     }
 
-    /// Mode counters: a row for each lane. Frees are known where they were made, not whose blocks
-    /// they were: where a lane freed more than it allocated, the excess is taken off other lanes'
-    /// live, in order.
-    fn add_lane_sites(&mut self, profile: &Profile) {
-        let first = self.sites.len();
+    /// Where lanes count all blocks: a row for each. Frees are known where they were made, not whose
+    /// blocks they were: where a lane freed more than it allocated, the excess is taken off other
+    /// lanes' live, in order.
+    fn lane_rows(&mut self, profile: &Profile) -> Vec<RawSite> {
+        let mut rows = Vec::with_capacity(profile.lanes.len());
         let (mut blocks, mut bytes) = (0, 0);
         for record in &profile.lanes {
             let lane = self.lane(record.index, String::new);
-            let measures_of = |lane: &format::Lane| lane_measures(profile, lane);
+            let version = profile.header.version;
+            let measures_of = |lane: &format::Lane| lane_measures(lane, version);
             let mut measures = measures_of(record);
             if let Some(before) = &profile.before {
                 before.take_off_lane(record.index, &mut measures, measures_of);
@@ -186,12 +210,55 @@ impl SiteTable {
             let all = measures_of(record);
             blocks += i128::from(all.frees.saturating_sub(all.allocations));
             bytes += i128::from(all.freed_bytes.saturating_sub(all.usable_bytes));
-            self.sites.push(row(lane, measures));
+            rows.push(row(lane, measures));
         }
-        for Site { measures, .. } in &mut self.sites[first..] {
+        for Site { measures, .. } in &mut rows {
             take(&mut measures.live_blocks, &mut blocks);
             take(&mut measures.live_bytes, &mut bytes);
         }
+        rows
+    }
+
+    /// Sampled: sites with estimates that add up to what lanes counted, and rows of lanes with what
+    /// sites cannot have.
+    fn add_estimates(&mut self, profile: &Profile, of: &Dimensions) {
+        let lanes = self.lane_rows(profile);
+        let totals = Sum::over(&lanes);
+        self.add_sites(profile, of);
+        let mean = profile.header.sample_mean_bytes;
+        let mut estimates = Estimates::new(&profile.sites, mean, profile.before.is_some());
+        let mut unseen = estimates.estimate(&mut self.sites, &totals);
+        let peak_bytes = profile.header.peak_bytes;
+        if totals.live_bytes > peak_bytes {
+            estimates.peak_is_live();
+        } else {
+            unseen.at_peak_bytes = estimates.estimate_peak(&mut self.sites, peak_bytes);
+        }
+        self.sampling = Some(estimates.sampling);
+        (unseen.frees_here, unseen.freed_here_bytes) = (0, 0);
+        let lane = self.lane_that_lacks_most(&lanes);
+        for Site { lane, measures: m, .. } in lanes {
+            self.sites.push(row(lane, only_of_lanes(&m)));
+            self.exact.push((lane, m));
+        }
+        if let Some(lane) = lane.filter(|_| unseen != Measures::default()) {
+            self.sites.push(row(lane, unseen));
+            self.has_unseen = true;
+        }
+    }
+
+    /// The lane that counted more bytes than its sites stand for, most of all lanes.
+    fn lane_that_lacks_most(&self, lanes: &[RawSite]) -> Option<LaneId> {
+        let mut has = vec![0u64; self.lanes.len()];
+        for site in &self.sites {
+            let sum = &mut has[site.lane.0 as usize];
+            *sum = sum.saturating_add(site.measures.usable_bytes);
+        }
+        let lacks = |row: &&RawSite| {
+            let all = i128::from(row.measures.usable_bytes);
+            all - i128::from(has[row.lane.0 as usize])
+        };
+        lanes.iter().max_by_key(lacks).map(|row| row.lane)
     }
 
     /// Notes what becomes of the first so many rows, which are the profile's sites in order.
@@ -212,8 +279,37 @@ impl SiteTable {
         for (lane, sum) in self.lanes.iter_mut().zip(sums) {
             lane.measures = sum.total();
         }
+        for &(lane, exact) in &self.exact {
+            let measures = &mut self.lanes[lane.0 as usize].measures;
+            take_exact(measures, &exact);
+        }
         self
     }
+}
+
+/// What a lane counted and no site of sampled blocks has: where frees were made, and the largest
+/// request.
+fn only_of_lanes(lane: &Measures) -> Measures {
+    Measures {
+        frees_here: lane.frees_here,
+        freed_here_bytes: lane.freed_here_bytes,
+        largest_bytes: lane.largest_bytes,
+        ..Measures::default()
+    }
+}
+
+/// Replaces estimates by what a lane counted of all blocks that it allocated.
+fn take_exact(measures: &mut Measures, exact: &Measures) {
+    measures.spread.allocated = 0.0;
+    *measures = Measures {
+        allocations: exact.allocations,
+        reallocations: exact.reallocations,
+        failed: exact.failed,
+        requested_bytes: exact.requested_bytes,
+        usable_bytes: exact.usable_bytes,
+        temporary: exact.temporary,
+        ..*measures
+    };
 }
 
 fn says_something(site: &RawSite) -> bool {
@@ -269,8 +365,8 @@ fn not_negative(n: u64) -> u64 {
 }
 
 /// Bytes lent to blocks of a pool, which are in the bytes that are gone.
-fn lent(site: &parsed::Site) -> u64 {
-    (site.lent_bytes.max(0) as u64).min(gone(&site.counters).1)
+fn lent(record: &format::Site, lent_bytes: i64) -> u64 {
+    (lent_bytes.max(0) as u64).min(gone(record).1)
 }
 
 /// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than
@@ -310,9 +406,8 @@ pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
     }
 }
 
-/// A site's row.
-fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
-    let record = &site.counters;
+/// The metrics of a site: `lent_bytes` is that of its key, `epoch` the number of the current peak.
+pub(crate) fn site_measures(record: &format::Site, lent_bytes: i64, epoch: u32) -> Measures {
     let (frees, gone_bytes) = gone(record);
     let LiveOfSite { live, at_peak } = live_of_site(record, epoch);
     Measures {
@@ -322,7 +417,7 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
         failed: record.failed.into(),
         requested_bytes: record.requested_bytes,
         usable_bytes: record.usable_bytes,
-        freed_bytes: gone_bytes - lent(site),
+        freed_bytes: gone_bytes - lent(record, lent_bytes),
         live_blocks: live.0,
         live_bytes: live.1,
         at_peak_blocks: at_peak.0,
@@ -335,8 +430,8 @@ fn site_measures(site: &parsed::Site, epoch: u32) -> Measures {
 }
 
 /// Frees made by a lane, and their bytes as far as the lane knows them.
-fn lane_frees(profile: &Profile, lane: &format::Lane) -> (u64, u64) {
-    match profile.header.version {
+fn lane_frees(lane: &format::Lane, version: u32) -> (u64, u64) {
+    match version {
         1 => (lane.frees_here, lane.freed_here_bytes),
         _ => (sum(&lane.freed_classes), lane.freed_here_bytes),
     }
@@ -346,9 +441,10 @@ fn sum(classes: &[u64]) -> u64 {
     classes.iter().fold(0, |a, &b| a.saturating_add(b))
 }
 
-fn lane_measures(profile: &Profile, lane: &format::Lane) -> Measures {
-    let (frees_here, freed_here_bytes) = lane_frees(profile, lane);
-    let allocations = match profile.header.version {
+/// The metrics of a lane of a profile of this version, as far as the lane itself has them.
+pub(crate) fn lane_measures(lane: &format::Lane, version: u32) -> Measures {
+    let (frees_here, freed_here_bytes) = lane_frees(lane, version);
+    let allocations = match version {
         1 => lane.allocations,
         _ => sum(&lane.requested_classes),
     };

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::files::file_names;
-use crate::model::{LaneId, ScopeId, StackId, Trace};
+use crate::model::{LaneId, Measures, ScopeId, StackId, Trace};
 use crate::profile::parsed::Profile;
 
 /// What a profile's records have become, for its trace.
@@ -29,6 +29,7 @@ pub(crate) fn trace(
     profile: &Profile,
     file: &Path,
     (running, end_ns): (bool, u64),
+    totals: &Measures,
     became: &Became,
 ) -> Option<Trace> {
     let header = &profile.header;
@@ -53,6 +54,9 @@ pub(crate) fn trace(
         lanes: became.lanes.clone(),
         shapes: SparseArray::default(),
         labellings: header.labellings,
+        allocations: totals.allocations,
+        frees: totals.frees,
+        live_bytes: totals.live_bytes,
     };
     for (site, index) in profile.sites.iter().zip(became.sites) {
         if let Some(index) = *index {

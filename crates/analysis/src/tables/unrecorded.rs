@@ -8,7 +8,7 @@ use heaptide_format::{
     NotIntercepted, Python, Unrecorded,
 };
 
-use crate::model::{Interception, Loss, UnrecordedProgram};
+use crate::model::{Interception, Loss, ProfileLimit, UnrecordedProgram};
 use crate::profile::parsed;
 use crate::{quantity, text};
 
@@ -61,6 +61,14 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         format!("the program has an allocator of its own{why}: its allocations are not recorded")
     });
     let python = python(header);
+    let limit = profile_limit(header).map(|ProfileLimit { bytes, reached_ns }| {
+        format!(
+            "the profile reached its limit of {} after {}: stacks, names, marks and modules that \
+             were new then are not stored; totals are complete",
+            quantity::bytes(bytes),
+            quantity::duration(reached_ns)
+        )
+    });
     let imports = (header.image_flags & IMAGE_IMPORTS_ONLY != 0).then(|| {
         "the code of the C library could not be changed: allocations that are not made through the \
          imports of a module are not recorded"
@@ -73,7 +81,14 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         .chain(own_malloc)
         .chain(family)
         .chain(python)
+        .chain(limit)
         .collect()
+}
+
+/// The limit of the profile, if it was reached.
+pub(crate) fn profile_limit(header: &FileHeader) -> Option<ProfileLimit> {
+    let (bytes, reached_ns) = (header.profile_limit, header.profile_full_ns);
+    (bytes != 0 && reached_ns != 0).then_some(ProfileLimit { bytes, reached_ns })
 }
 
 /// Why stacks of a Python program have no Python frames.

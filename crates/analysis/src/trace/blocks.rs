@@ -203,6 +203,8 @@ pub(super) struct Blocks {
     /// By the number of the lane.
     doing: Vec<Doing>,
     overdue: VecDeque<Overdue>,
+    /// Usable bytes of blocks from before the trace begins that are live; none if it is whole.
+    before_bytes: Option<u64>,
     pub(super) unpaired: Unpaired,
 }
 
@@ -226,7 +228,13 @@ struct Sink<'a> {
 
 impl Blocks {
     /// Those of a trace with these lanes, by their index in the profile, in order of their places.
-    pub(super) fn of(trace: Trace, facts: Facts, lanes: impl Iterator<Item = u32>) -> Blocks {
+    /// `before_bytes` were live when it begins, if its oldest part was dropped.
+    pub(super) fn of(
+        trace: Trace,
+        facts: Facts,
+        lanes: impl Iterator<Item = u32>,
+        before_bytes: Option<u64>,
+    ) -> Blocks {
         let since_ns = match trace.since_ns {
             0 => 0,
             since_ns => since_ns.saturating_add(trace.after_ns),
@@ -241,6 +249,7 @@ impl Blocks {
             labellings: FxHashMap::default(),
             doing,
             overdue: VecDeque::new(),
+            before_bytes,
             unpaired: Unpaired::default(),
         }
     }
@@ -273,14 +282,14 @@ impl Blocks {
             Kind::Freed => {
                 let is_last = doing.last_block == address;
                 doing.last_block = if is_last { 0 } else { doing.last_block };
-                if let Some(block) = self.end(who.lane, address) {
+                if let Some(block) = self.end(to.step) {
                     let temporary = is_last && self.trace.is_counted_by(who.lane, block.site);
                     self.free(&block, Told { temporary, ..Told::free(false) }, to);
                 }
             }
             Kind::Moving => {
                 self.stays(who.place);
-                self.doing[who.place as usize].moving = self.end(who.lane, address);
+                self.doing[who.place as usize].moving = self.end(to.step);
             }
             Kind::StillThere => self.stays(who.place),
             Kind::Released => {
@@ -312,7 +321,8 @@ impl Blocks {
                     self.tell(&block, Told::free(false), to);
                     self.forget(&block);
                 }
-                None => self.unpaired.frees += 1,
+                // Of a trace that is not whole, it was opened before.
+                None => self.unpaired.frees += u64::from(self.before_bytes.is_none()),
             },
             Kind::Scope => self.change_scope(to),
         }
@@ -370,7 +380,7 @@ impl Blocks {
     /// What is live.
     pub(super) fn live_bytes(&self) -> LiveBytes {
         let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
-        let mut sum = LiveBytes::default();
+        let mut sum = LiveBytes { heap: self.before_bytes.unwrap_or(0), labelled: 0 };
         self.live.iter().chain(moving).for_each(|block| sum.add(self.heap(block)));
         self.known.values().for_each(|block| sum.add(self.outside(block)));
         sum
@@ -471,18 +481,28 @@ impl Blocks {
         }
     }
 
-    /// The block that ends at an address, by a record of this lane.
+    /// The block that ends by a record.
     #[inline]
-    fn end(&mut self, lane: u32, address: u64) -> Option<Block> {
+    fn end(&mut self, step: &Step) -> Option<Block> {
+        let (lane, address) = (step.who.lane, step.address);
         if !self.overdue.is_empty() {
             let is_it = |o: &Overdue| o.block.address == address && o.lane != lane;
             if let Some(at) = self.overdue.iter().position(is_it) {
                 return self.overdue.remove(at).map(|overdue| overdue.block);
             }
         }
-        let block = self.live.remove(address);
+        let block = self.live.remove(address).or_else(|| self.end_from_before(step));
         self.unpaired.frees += u64::from(block.is_none());
         block
+    }
+
+    /// A block that was allocated before the trace begins: its end holds what is known of it.
+    #[cold]
+    fn end_from_before(&mut self, step: &Step) -> Option<Block> {
+        let before_bytes = self.before_bytes.as_mut().filter(|_| step.site != 0)?;
+        *before_bytes = before_bytes.saturating_sub(step.usable);
+        let &Step { site, address, usable, .. } = step;
+        Some(Block { site, address, usable, ..Block::default() })
     }
 
     fn free(&mut self, block: &Block, told: Told, to: &mut Sink) {
@@ -529,7 +549,7 @@ impl Blocks {
     fn relabel(&mut self, to: &mut Sink) {
         let &Step { kind, site, address, requested, usable, who, .. } = to.step;
         let Some(&block) = self.live.get_mut(address).as_deref() else {
-            self.unpaired.frees += 1;
+            self.unpaired.frees += u64::from(self.before_bytes.is_none());
             self.doing[who.place as usize].labelling = None;
             return;
         };

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use heaptide_format::{
     EXTENT_HEADER, ExtentHeader, TRACE_EXTENT_MAX, TRACE_MOVED, TRACE_NOBODY, TRACE_WRITING,
-    TraceChunk, TraceStart,
+    TraceChunk, TraceCut, TraceStart,
 };
 use heaptide_trace::Decoder;
 use rustc_hash::FxHashMap;
@@ -101,6 +101,11 @@ impl Files {
         let lanes = lanes.map(|chunks| (chunks[0].lane, chunks.to_vec())).collect();
         let unpacker = Unpacker::new().map_err(io)?;
         Ok((Files { path: trace.file.clone(), profile, moved, unpacker }, lanes))
+    }
+
+    /// What was dropped of the trace; zeros if nothing was.
+    pub(super) fn cut(&self) -> TraceCut {
+        self.moved.as_ref().map(TraceFile::cut).unwrap_or_default()
     }
 
     /// When the last event was that the extents had when the profile was read, in ticks.

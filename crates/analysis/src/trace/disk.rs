@@ -4,7 +4,7 @@ use std::fs;
 
 use heaptide_format::TRACE_MOVED;
 
-use super::file::path_of;
+use super::file::{TraceFile, path_of};
 use crate::model::Process;
 
 /// The trace of a process, by its size.
@@ -17,6 +17,10 @@ pub struct OnDisk {
     pub stopped_ns: Option<u64>,
     /// The bound that traces of the recording kept to, in bytes; none if there was none.
     pub limit_bytes: Option<u64>,
+    /// When it begins, nanoseconds from the start of the process, if its oldest part was dropped.
+    pub begin_ns: Option<u64>,
+    /// Bytes that this part took.
+    pub dropped_bytes: u64,
 }
 
 impl Process {
@@ -36,12 +40,22 @@ impl Process {
             let here = here.fold(0u64, |sum, extent| sum.saturating_add(extent.committed));
             let moved = fs::metadata(path_of(&trace.file)).map_or(0, |file| file.len());
             let stopped_ns = trace.stopped_ns.map(|ns| ns.saturating_add(trace.after_ns));
-            OnDisk { bytes: here.saturating_add(moved), stopped_ns, limit_bytes: trace.limit_bytes }
+            let cut = TraceFile::of(&trace.file).ok().flatten().map(|file| file.cut());
+            let cut = cut.filter(|cut| cut.chunks > 0);
+            OnDisk {
+                bytes: here.saturating_add(moved),
+                stopped_ns,
+                limit_bytes: trace.limit_bytes,
+                begin_ns: cut.map(|cut| cut.time_ns.saturating_add(trace.after_ns)),
+                dropped_bytes: cut.map_or(0, |cut| cut.bytes),
+            }
         });
         of_each.reduce(|all, one| OnDisk {
             bytes: all.bytes.saturating_add(one.bytes),
             stopped_ns: all.stopped_ns.into_iter().chain(one.stopped_ns).min(),
             limit_bytes: all.limit_bytes.or(one.limit_bytes),
+            begin_ns: all.begin_ns.into_iter().chain(one.begin_ns).min(),
+            dropped_bytes: all.dropped_bytes.saturating_add(one.dropped_bytes),
         })
     }
 }

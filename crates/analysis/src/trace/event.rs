@@ -103,7 +103,8 @@ pub struct Event {
     pub usable: u64,
     /// When the block was allocated; its lifetime is `time_ns` less this at its free.
     pub allocated_ns: u64,
-    /// The number of the event that allocated it.
+    /// The number of the event that allocated it; 0 if that is not in the trace, whose oldest part
+    /// was dropped: then when, and how many bytes were asked for, is not known.
     pub allocated_number: u64,
     /// Of a free the stack that freed, where it was recorded (`--free-stacks`); else 0.
     pub free_stack: StackId,

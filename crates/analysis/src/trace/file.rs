@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use heaptide_format::{
     BASELINE_SUFFIX, EXTENT_HEADER, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_CHUNK_MAGIC,
-    TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk, TraceHead, TraceStart,
+    TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk, TraceCut, TraceHead,
+    TraceStart,
 };
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -27,8 +28,12 @@ use crate::files::input;
 const LEVEL: i32 = 1;
 /// Bytes of the file's head.
 const HEAD: u64 = size_of::<TraceHead>() as u64;
+/// Bytes of the head of a file whose oldest chunks were dropped.
+pub(super) const CUT_HEAD: u64 = HEAD + size_of::<TraceCut>() as u64;
+/// The version of a file of which nothing was dropped.
+const WHOLE_VERSION: u32 = 1;
 /// Bytes of a chunk's head.
-const CHUNK: u64 = size_of::<TraceChunk>() as u64;
+pub(super) const CHUNK: u64 = size_of::<TraceChunk>() as u64;
 /// The longest contents of an extent.
 const CONTENTS_MAX: usize = (TRACE_EXTENT_MAX - EXTENT_HEADER) as usize;
 
@@ -65,6 +70,8 @@ pub struct TraceFile {
     path: PathBuf,
     file: File,
     places: Vec<Place>,
+    /// What was dropped; zeros if nothing was.
+    cut: TraceCut,
     /// Where the next chunk goes.
     end: u64,
     size: u64,
@@ -109,7 +116,8 @@ impl TraceFile {
             Err(e) => return Err(io(e)),
         };
         let size = file.metadata().map_err(io)?.len();
-        let mut trace = TraceFile { path, file, places: Vec::new(), end: 0, size };
+        let mut trace =
+            TraceFile { path, file, places: Vec::new(), cut: TraceCut::default(), end: 0, size };
         trace.head()?;
         Ok(Some(trace))
     }
@@ -133,7 +141,14 @@ impl TraceFile {
         if version > TRACE_VERSION {
             return Err(Error::Newer { path: path(), version, known: TRACE_VERSION });
         }
-        self.end = HEAD;
+        if version <= WHOLE_VERSION {
+            self.end = HEAD;
+        } else if self.size >= CUT_HEAD {
+            let mut bytes = [0; size_of::<TraceCut>()];
+            let read = self.file.read_exact_at(&mut bytes, HEAD);
+            read.map_err(|source| Error::Io { path: path(), doing: "read", source })?;
+            (self.cut, self.end) = (zerocopy::transmute!(bytes), CUT_HEAD);
+        }
         Ok(())
     }
 
@@ -166,6 +181,16 @@ impl TraceFile {
     /// The chunks, in order of the file.
     pub fn places(&self) -> &[Place] {
         &self.places
+    }
+
+    /// What was dropped of it; zeros if nothing was.
+    pub fn cut(&self) -> TraceCut {
+        self.cut
+    }
+
+    /// The open file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Bytes of the file up to the end of its last whole chunk.
@@ -294,7 +319,7 @@ impl Appender {
         let buffer = Vec::with_capacity(CHUNK as usize + longest_packed());
         let mut appender = Appender { path, file, end, numbers, compressor, buffer };
         if appender.end == 0 {
-            let head = TraceHead { magic: TRACE_MAGIC, version: TRACE_VERSION, reserved: 0 };
+            let head = TraceHead { magic: TRACE_MAGIC, version: WHOLE_VERSION, reserved: 0 };
             appender.put(head.as_bytes()).map_err(|e| appender.error(e))?;
         }
         Ok(appender)
@@ -308,6 +333,11 @@ impl Appender {
     /// Bytes of the file.
     pub fn length(&self) -> u64 {
         self.end
+    }
+
+    /// Chunks are appended to another file from here on, of which this part is whole.
+    pub(super) fn go_on_in(&mut self, file: File, end: u64, numbers: FxHashSet<u32>) {
+        (self.file, self.end, self.numbers) = (file, end, numbers);
     }
 
     /// Appends the contents of an extent: a [`TraceStart`] and records. Contents that are in the
@@ -371,7 +401,7 @@ impl Appender {
 
 /// Gives a file the owner and the rights of another: whoever supervises a program may be another
 /// user.
-fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> {
+pub(super) fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> {
     let is = file.metadata()?;
     if (is.uid(), is.gid()) != (other.uid(), other.gid()) {
         chown(path, Some(other.uid()), Some(other.gid()))?;
@@ -515,6 +545,6 @@ mod tests {
         later[8] = 9;
         fs::write(path_of(&profile), later).unwrap();
         let error = TraceFile::of(&profile).unwrap_err().to_string();
-        assert!(error.contains("version 9 (this build reads up to 1)"), "{error}");
+        assert!(error.contains("version 9 (this build reads up to 2)"), "{error}");
     }
 }

@@ -121,6 +121,8 @@ pub(super) struct Span {
     /// After these there is nothing: the trace ended there, or what was read of the profile.
     pub(super) stopped_ns: u64,
     pub(super) stopped_ticks: u64,
+    /// Records before this are passed over: some of the time were dropped.
+    pub(super) begin_ticks: u64,
     /// Whether scopes that begin or end are steps.
     pub(super) has_scopes: bool,
 }
@@ -208,7 +210,9 @@ impl Lanes {
                 self.turns.clear();
                 return None;
             };
-            steps.push(item.step(time_ns, lane.who));
+            if ticks >= self.span.begin_ticks {
+                steps.push(item.step(time_ns, lane.who));
+            }
             let Some(next) = lane.advance(&mut self.lost) else {
                 return lane.turn_of_contents(); // which are opened when it is their turn
             };
@@ -302,6 +306,10 @@ impl Lane {
                 Record::Allocated(block) => Item { kind: Kind::Allocated, block },
                 Record::Freed { address } => Item::at(Kind::Freed, address, 0),
                 Record::Moving { address } => Item::at(Kind::Moving, address, 0),
+                Record::Ended { address, site, usable, moving } => Item {
+                    kind: if moving { Kind::Moving } else { Kind::Freed },
+                    block: Block { address, site, usable, requested: 0, reallocated: false },
+                },
                 Record::StillThere => Item::of(Kind::StillThere),
                 Record::Released => Item::of(Kind::Released),
                 Record::Failed { site } => Item::at(Kind::Failed, 0, site),

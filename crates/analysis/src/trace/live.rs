@@ -22,6 +22,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use zerocopy::FromBytes;
 
+use super::cut::KeepTrace;
 use super::file::Appender;
 use crate::error::Error;
 use crate::files::input;
@@ -192,6 +193,17 @@ impl Events {
             self.out.iter_mut().try_for_each(|out| out.append(lane, &self.contents))?;
         }
         extent.mark_moved(&self.file).map_err(|e| self.error("write", e))
+    }
+
+    /// Drops the oldest part of the trace file, as far as it is not kept at this time, in
+    /// nanoseconds of the monotonic clock.
+    ///
+    /// Errors: the file cannot be read or written; it is as it was.
+    pub fn drop_oldest(&mut self, keep: &KeepTrace, monotonic_ns: u64) -> Result<bool, Error> {
+        let header = self.header().map_err(|e| self.error("read", e))?;
+        let now_ns = monotonic_ns.saturating_sub(header.start_monotonic_ns);
+        let out = self.out.as_mut();
+        out.map_or(Ok(false), |out| out.drop_oldest(&self.profile, keep, now_ns))
     }
 
     /// Says in the head how many bytes of traces are elsewhere.

@@ -7,10 +7,12 @@
 //! ```
 
 mod ahead;
+mod before;
 mod blocks;
 mod check;
 mod chunks;
 mod clock;
+mod cut;
 mod disk;
 mod event;
 pub mod file;
@@ -20,9 +22,11 @@ pub mod live;
 mod replay;
 mod table;
 
+pub use before::Before;
 pub use blocks::Unpaired;
 pub use check::{Difference, Replayed};
 pub(crate) use chunks::contents_at;
+pub use cut::KeepTrace;
 pub use disk::OnDisk;
 pub use event::{Event, LiveBlock, Operation};
 pub use replay::Replay;

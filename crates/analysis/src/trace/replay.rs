@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use heaptide_format::TraceCut;
+
 use super::ahead::Ahead;
+use super::before::Before;
 use super::blocks::{Blocks, Counts, Facts, Given, LiveBytes, SiteFacts, Unpaired};
 use super::chunks::Files;
 use super::clock::Clock;
@@ -13,7 +16,7 @@ use super::table::EXPECTED_MAX;
 use crate::error::Error;
 use crate::files::file_names;
 use crate::model::{Process, ScopeId, Trace};
-use crate::quantity::{count, counted};
+use crate::quantity::{bytes, count, counted};
 
 /// Events that are given at once, about.
 const BATCH: usize = 2048;
@@ -57,6 +60,8 @@ struct Image {
     end_ns: u64,
     /// When its trace ended for want of room.
     stopped_ns: Option<u64>,
+    /// What happened before its trace begins, if the oldest part was dropped.
+    before: Option<Before>,
 }
 
 impl Process {
@@ -101,13 +106,15 @@ impl Process {
         let scopes: Arc<[ScopeId]> = self.tables.scopes.iter().map(|scope| scope.parent).collect();
         let labellings = waiting.iter().map(|trace| trace.labellings).max().unwrap_or(0);
         let facts = Facts { sites, scopes, labellings, given };
-        let first = waiting.pop().map(|trace| Image::open(trace, facts.clone()));
+        let first = waiting.pop().map(|trace| Image::open(trace, facts.clone())).transpose()?;
+        let mut counts = Counts::default();
+        first.iter().for_each(|image| counts.live.add(image.blocks.live_bytes()));
         Ok(Replay {
             waiting,
-            open: first.transpose()?.into_iter().collect(),
+            open: first.into_iter().collect(),
             ending: Vec::new(),
             facts,
-            counts: Counts::default(),
+            counts,
             ready: Vec::new(),
             live: Vec::new(),
             unpaired: Unpaired::default(),
@@ -176,7 +183,10 @@ impl Replay {
     fn begin(&mut self) {
         let next = self.waiting.pop().map(|trace| Image::open(trace, self.facts.clone()));
         match next {
-            Some(Ok(image)) => self.open.push(image),
+            Some(Ok(image)) => {
+                self.counts.live.add(image.blocks.live_bytes());
+                self.open.push(image);
+            }
             Some(Err(error)) => self.notes.push(error.to_string()),
             None => {}
         }
@@ -204,6 +214,12 @@ impl Replay {
         while self.fill(&mut passed) {}
         self.live.sort_unstable_by_key(|block| block.block);
         self.live
+    }
+
+    /// What happened before the trace begins, of each image whose events are at hand and whose
+    /// oldest part was dropped.
+    pub fn before(&self) -> impl Iterator<Item = Before> {
+        self.open.iter().filter_map(|image| image.before)
     }
 
     /// Events of the process so far, given or not.
@@ -250,26 +266,43 @@ impl Iterator for Replay {
     }
 }
 
+/// The records of a trace, and what was dropped of it.
+fn lanes_of(trace: &Trace) -> Result<(Lanes, TraceCut), Error> {
+    let (mut files, lanes) = Files::open(trace)?;
+    let mut clock = Clock::default();
+    trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
+    let cut = files.cut();
+    let span = Span {
+        after_ns: trace.after_ns,
+        stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),
+        stopped_ticks: if trace.running { files.last_ticks(&trace.extents) } else { u64::MAX },
+        // That moment itself is of what was dropped.
+        begin_ticks: if cut.ticks == 0 { 0 } else { cut.ticks.saturating_add(1) },
+        has_scopes: trace.has_scopes,
+    };
+    Ok((Lanes::of(lanes, files, clock, span), cut))
+}
+
 impl Image {
     fn open(trace: Trace, facts: Facts) -> Result<Image, Error> {
-        let (mut files, lanes) = Files::open(&trace)?;
-        let mut clock = Clock::default();
-        trace.extents.iter().for_each(|extent| clock.learn(&extent.start));
-        let stopped_ticks = if trace.running { files.last_ticks(&trace.extents) } else { u64::MAX };
-        let Trace { after_ns, stopped_ns, .. } = trace;
-        let end_ns = after_ns.saturating_add(trace.end_ns);
-        let path = trace.file.clone();
-        let stopped_at_ns = stopped_ns.unwrap_or(u64::MAX);
-        let has_scopes = trace.has_scopes;
-        let span = Span { after_ns, stopped_ns: stopped_at_ns, stopped_ticks, has_scopes };
-        let lanes = Lanes::of(lanes, files, clock, span);
-        let blocks = Blocks::of(trace, facts, lanes.indices());
+        let (lanes, cut) = lanes_of(&trace)?;
+        // Only of a trace whose older part was dropped: it is bounded.
+        let before = match cut.ticks {
+            0 => None,
+            _ => {
+                let begin_ns = cut.time_ns.saturating_add(trace.after_ns);
+                Some(Before::of(&trace, begin_ns, lanes_of(&trace)?.0))
+            }
+        };
+        let (path, stopped_ns) = (trace.file.clone(), trace.stopped_ns);
+        let end_ns = trace.after_ns.saturating_add(trace.end_ns);
+        let blocks = Blocks::of(trace, facts, lanes.indices(), before.map(|b| b.live_bytes));
         let ahead = Ahead::of(lanes).map_err(|source| Error::Io {
             path,
             doing: "start reading",
             source,
         })?;
-        Ok(Image { ahead, blocks, end_ns, stopped_ns })
+        Ok(Image { ahead, blocks, end_ns, stopped_ns, before })
     }
 
     /// When its next event is, on the clock of the process; none at its end.
@@ -301,6 +334,17 @@ impl Image {
             notes.push(format!(
                 "{} of the trace {are} damaged; the rest of each is omitted",
                 counted(faults, "part")
+            ));
+        }
+        if let Some(before) = self.before {
+            let at = before.begin_ns as f64 / 1e9;
+            let [allocations, frees] = [before.allocations, before.frees];
+            notes.push(format!(
+                "the trace begins at {at:.3} s: older events were dropped; before it, {} and {} \
+                 are counted, and {} were live",
+                counted(allocations, "allocation"),
+                counted(frees, "free"),
+                bytes(before.live_bytes)
             ));
         }
         if let Some(stopped_ns) = self.stopped_ns {

@@ -61,6 +61,8 @@ impl Lifetimes {
             let site = sites.get(event.site as usize);
             event.operation == Operation::Free
                 && span.contains(&event.time_ns)
+                // Of a block from before the trace begins it is not known.
+                && event.allocated_number > 0
                 && site.is_some_and(|site| is_in_sums(site.kind))
         };
         let mut batch = Vec::new();

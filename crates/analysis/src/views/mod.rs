@@ -18,3 +18,4 @@ pub mod suppressions;
 pub mod timeline;
 pub mod tree;
 pub mod unnamed;
+pub mod unstored;

@@ -1,9 +1,9 @@
 //! aarch64, AAPCS64 on Linux.
 //!
-//! Where a thread stops in a system call that waits, its registers are already those of the
-//! instruction that makes the call again; the number of the call that the kernel would make, with
-//! the time that is left, is seen where the thread makes it. At stops in system calls x7 is not the
-//! thread's, and is not set.
+//! If a thread stops in a blocking system call, its registers are already set to repeat the call.
+//! The number of the call that the kernel continues with, for the remaining time, is visible only
+//! when the thread makes it. At system call stops x7 does not hold the thread's value, and is not
+//! set.
 
 use std::io;
 use std::thread;
@@ -23,34 +23,34 @@ pub struct Registers {
     pc: u64,
     flags: u64,
     thread_pointer: u64,
-    /// Whether the instruction at `pc` makes a system call.
+    /// Whether the instruction at `pc` is a system call.
     is_before_call: bool,
-    /// The call with which a thread that waited continues to wait.
+    /// The number of the call with which a blocked thread continues to wait.
     again: u64,
 }
 
-/// Registers that are followed from frame to frame, by their numbers in unwind tables: x0 to x30,
-/// the stack pointer, and the instruction pointer.
+/// Number of registers that unwinding tracks, by their numbers in unwind tables: x0 to x30, the
+/// stack pointer, and the instruction pointer.
 pub const UNWOUND: usize = 33;
-/// The stack pointer among them.
+/// The number of the stack pointer.
 pub const SP: usize = 31;
-/// The instruction pointer among them.
+/// The number of the instruction pointer.
 pub const PC: usize = 32;
-/// The register whose value in a caller is the address that its function returns to.
+/// The register whose value in the caller is the return address of its callee.
 pub const RETURN: usize = 30;
-/// Whose instructions unwind tables may have.
+/// Selects the vendor's instructions in unwind tables.
 pub const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
-/// Bytes that a jump takes.
+/// The size of a jump.
 pub const JUMP_BYTES: usize = 4;
 
-/// The instructions behind a signal handler: `mov x8, #139; svc #0`, of the kernel.
+/// The instructions to which a signal handler returns: `mov x8, #139; svc #0`, in the vDSO.
 pub const SIGNAL_RETURN: &[u8] = &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 /// `svc #0; ret`
 pub const SYSTEM_CALL_AND_RETURN: &[u8] = &[0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
 /// `svc #0`
 const SYSTEM_CALL: u32 = 0xd400_0001;
 
-/// The number of the machine in the header of its files.
+/// The machine's number in ELF headers.
 pub const ELF: [u8; 2] = [183, 0];
 /// `mmap`
 pub const MMAP: u64 = 222;
@@ -66,20 +66,20 @@ pub const SOCKETPAIR: u64 = 199;
 pub const FCNTL: u64 = 25;
 const RT_SIGRETURN: u64 = 139;
 
-/// System calls that wait, and in which a thread holds no lock of the C library: read, write,
-/// ppoll, pselect6, nanosleep, connect, accept, sendto, recvfrom, sendmsg, recvmsg, wait4,
+/// System calls that block while the thread holds no lock of the C library: read, write, ppoll,
+/// pselect6, nanosleep, connect, accept, sendto, recvfrom, sendmsg, recvmsg, wait4,
 /// rt_sigtimedwait, rt_sigsuspend, futex, waitid, clock_nanosleep, epoll_pwait, accept4, recvmmsg,
 /// epoll_pwait2, io_getevents, flock, fcntl, semop, semtimedop, msgrcv, restart_syscall.
 const WAITING: [u64; 28] = [
     63, 64, 73, 72, 101, 203, 202, 206, 207, 211, 212, 260, 137, 133, 98, 95, 115, 22, 242, 243,
     441, 4, 32, 25, 193, 192, 188, 128,
 ];
-/// Those among them that the kernel continues with the time that is left: nanosleep,
-/// clock_nanosleep, ppoll, futex, restart_syscall.
+/// Those that the kernel continues for the remaining time: nanosleep, clock_nanosleep, ppoll,
+/// futex, restart_syscall.
 const TIMED: [u64; 5] = [101, 115, 73, 98, 128];
 
-/// Sets of registers: general ones, those of floating-point numbers and vectors, the thread
-/// pointer, the system call, long vectors of either kind, and the shadow stack.
+/// Register sets: general registers, floating-point and vector registers, the thread pointer, the
+/// system call, scalable vectors of both kinds, and the shadow stack.
 const GENERAL: i32 = 1;
 const VECTORS: i32 = 2;
 const THREAD_POINTER: i32 = 0x401;
@@ -88,18 +88,18 @@ const LONG_VECTORS: i32 = 0x405;
 const STREAMED_VECTORS: i32 = 0x40b;
 const SHADOW_STACK: i32 = 0x410;
 
-/// The address that a return address has: bits above are its signature.
+/// Removes the signature from a return address, which is in its upper bits.
 pub fn code_address(address: u64) -> u64 {
     const ADDRESS_BITS: u32 = 48;
     address & ((1 << ADDRESS_BITS) - 1)
 }
 
-/// The thread pointer.
+/// Returns the thread pointer.
 pub fn thread_pointer(registers: &Registers) -> u64 {
     registers.thread_pointer
 }
 
-/// The registers of the innermost frame.
+/// Returns the registers of the innermost frame.
 pub fn known(registers: &Registers) -> Known<UNWOUND> {
     let mut values = [0; UNWOUND];
     values[..SP].copy_from_slice(&registers.x);
@@ -107,8 +107,8 @@ pub fn known(registers: &Registers) -> Known<UNWOUND> {
     Known { values }
 }
 
-/// The registers of the function that a signal interrupted; `sp` is where its handler returns to
-/// the kernel.
+/// Returns the registers of the function that a signal interrupted; `sp` is the stack pointer at
+/// the handler's return to the kernel.
 pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     let mut bytes = [0u8; UNWOUND * 8];
     memory.read(sp + REGISTERS as u64, &mut bytes).ok()?;
@@ -119,46 +119,46 @@ pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     Some(Known { values })
 }
 
-/// Whether a stopped thread waited in a system call in which it holds no lock of the C library, or
-/// is about to.
+/// Returns whether a stopped thread blocked, or is about to block, in a system call during which it
+/// holds no lock of the C library.
 pub fn is_waiting(registers: &Registers) -> bool {
     registers.is_before_call && WAITING.contains(&registers.x[8])
 }
 
-/// Whether a stopped thread may wait for a time: if this command is killed while it has that thread
-/// make a call, it waits for the whole time again.
+/// Returns whether a stopped thread may wait with a timeout: if this command is killed during a
+/// call by that thread, the thread waits for the whole time again.
 pub fn is_timed(registers: &Registers) -> bool {
     registers.is_before_call && TIMED.contains(&registers.x[8])
 }
 
-/// The registers of a thread that stopped in a call which ends when its thread is stopped, so that
-/// the call is made again: its arguments are not known here.
+/// Returns the registers that repeat a call which ends when its thread is stopped. Here they are
+/// unknown, because the arguments are.
 pub fn made_again(_: &Registers) -> Option<Registers> {
     None
 }
 
-/// The frame of a signal, which the kernel reads when its handler returns: where the alternate
-/// signal stack has its flags, where the blocked signals, the general registers and those of
-/// vectors are.
+/// The signal frame that the kernel reads when a handler returns: its size, and the locations of
+/// the flags of the alternate signal stack, the blocked signals, the general registers and the
+/// vector registers.
 const FRAME_BYTES: usize = 4688;
 const STACK_FLAGS: usize = 152;
 const MASK: usize = 168;
 const REGISTERS: usize = 312;
 const EXTENDED: usize = 592;
-/// What the description of the vectors begins with: its number, and its length.
+/// The header of the vector registers: magic number and length.
 const EXTENDED_MAGIC: u32 = 0x4650_8001;
 const EXTENDED_BYTES: usize = 528;
-/// Bytes of the vectors themselves, and of two words of control behind them. In the frame these
-/// words come first.
+/// Bytes of the vector registers, and of two control words after them. In the frame these words
+/// come first.
 const VECTOR_BYTES: usize = 512;
 const CONTROL_BYTES: usize = 8;
 
-/// Writes on the stack what has the kernel put all registers back once the call returns, whether or
-/// not this command still lives, and returns the registers that the thread begins the call with.
+/// Writes a signal frame on the stack, with which the kernel restores all registers after the call,
+/// even if this command is killed. Returns the registers with which the thread starts the call.
 ///
-/// `top` is the end of unused memory: the thread's own stack pointer, or elsewhere.
+/// `top` is the end of unused memory: the thread's own stack pointer, or another address.
 ///
-/// Errors: there is no such memory.
+/// Errors: the memory does not exist.
 pub fn prepare(
     memory: &Memory,
     before: &Before<Registers>,
@@ -191,36 +191,36 @@ pub fn prepare(
     Ok(Registers { x, sp: frame_at, pc: call.function, flags: r.flags & !BRANCH_TYPE, ..r })
 }
 
-/// The flags that an indirect jump sets where the processor checks what it reaches.
+/// The bits that an indirect jump sets if the processor checks branch targets.
 const BRANCH_TYPE: u64 = 3 << 10;
 
-/// The vectors, and the words of control.
+/// Returns the vector registers, and the control words.
 fn parts_of(extended: &[u8]) -> io::Result<[&[u8]; 2]> {
     let parts = extended.split_at_checked(VECTOR_BYTES);
     let parts = parts.and_then(|(vectors, rest)| Some([vectors, rest.get(..CONTROL_BYTES)?]));
     parts.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// The end of the unused memory of a thread's own stack.
+/// Returns the end of the unused memory of a thread's own stack.
 pub fn below_red_zone(registers: &Registers) -> u64 {
     registers.sp
 }
 
-/// Whether a thread is about to make the call that puts all registers back.
+/// Returns whether a thread is about to make the call that restores all registers.
 pub fn is_returning(registers: &Registers, places: Places) -> bool {
     let behind = places.signal_return + SIGNAL_RETURN.len() as u64;
     registers.x[8] == RT_SIGRETURN && registers.pc == behind
 }
 
-/// What a call has returned, if that is to be seen where the thread stopped.
+/// Returns the result of a call, if the thread stopped where it is visible.
 pub fn returned_by(registers: &Registers, places: Places, _: Call) -> Option<u64> {
     is_returning(registers, places).then_some(registers.x[0])
 }
 
-/// The registers of a thread that is to make calls. One that waited is at the beginning of the
-/// system call by which it would continue to wait.
+/// Returns the registers of a thread that is to make calls. A blocked thread is moved to the start
+/// of the system call with which it would continue to wait.
 ///
-/// Errors: it got a signal first, and runs; or it does not stop in time.
+/// Errors: it received a signal first, and runs; or it does not stop in time.
 pub fn settled(tid: Pid, registers: Registers) -> io::Result<Registers> {
     if !registers.is_before_call {
         return Ok(registers);
@@ -249,12 +249,12 @@ pub fn settled(tid: Pid, registers: Registers) -> io::Result<Registers> {
 
 /// How long a thread may take to stop.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
-/// Time between looks at it.
+/// The interval at which the thread is polled.
 const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
-/// Has a thread that is about to make the call that puts all registers back stop outside of system
-/// calls, where all its registers can be set. If this command is killed meanwhile, it makes that
-/// call.
+/// Stops a thread that is about to make the call that restores all registers outside of system
+/// calls, where all its registers can be set. If this command is killed meanwhile, the thread makes
+/// that call.
 ///
 /// Errors: it does not stop in time.
 pub fn leave_call(tid: Pid, places: Places) -> io::Result<()> {
@@ -277,8 +277,8 @@ pub fn leave_call(tid: Pid, places: Places) -> io::Result<()> {
     }
 }
 
-/// The registers by which a thread continues where it was. One that waited makes its call again,
-/// with the time that was left.
+/// Returns the registers with which a thread continues at its previous state. A blocked thread
+/// repeats its call for the remaining time.
 pub fn continued(registers: &Registers) -> Registers {
     let mut x = registers.x;
     if registers.is_before_call {
@@ -287,7 +287,7 @@ pub fn continued(registers: &Registers) -> Registers {
     Registers { x, ..*registers }
 }
 
-/// The general registers of a stopped thread.
+/// Returns the general registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn registers(tid: Pid) -> io::Result<Registers> {
@@ -307,7 +307,7 @@ pub fn registers(tid: Pid) -> io::Result<Registers> {
     Ok(Registers { x, sp, pc, flags, thread_pointer, is_before_call, again: x[8] })
 }
 
-/// Sets them; the thread is in no system call then.
+/// Sets the general registers; afterwards the thread is in no system call.
 ///
 /// Errors: the kernel's.
 pub fn set_registers(tid: Pid, registers: Registers) -> io::Result<()> {
@@ -319,9 +319,9 @@ pub fn set_registers(tid: Pid, registers: Registers) -> io::Result<()> {
     ptrace::set_register_set(tid, CALL_NUMBER, &NO_CALL.to_ne_bytes())
 }
 
-/// The vector registers of a stopped thread.
+/// Returns the vector registers of a stopped thread.
 ///
-/// Errors: it uses long ones, or has a shadow stack: it makes no calls then.
+/// Errors: it uses scalable vectors, or has a shadow stack; such threads cannot make calls.
 pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
     const FLAGS: usize = 12;
     const ARE_LONG: u8 = 1;
@@ -337,7 +337,7 @@ pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
     ptrace::register_set(tid, VECTORS)
 }
 
-/// Sets them.
+/// Sets the vector registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {

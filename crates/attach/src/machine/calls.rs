@@ -1,18 +1,18 @@
-//! Calls that a thread is to make, on any processor.
+//! Processor-independent types for calls in a thread.
 
 use std::io;
 
-/// The registers that frames are found with, by their numbers in unwind tables.
+/// The registers that unwinding tracks, by their numbers in unwind tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known<const COUNT: usize> {
-    /// The values; those that no function keeps are not followed.
+    /// The values; registers that no function preserves are not tracked.
     pub values: [u64; COUNT],
 }
 
-/// What a thread is to return to, once it has done what it is asked to.
+/// The state to which a thread returns after its calls.
 #[derive(Debug)]
 pub struct Before<Registers> {
-    /// The registers as they were when it stopped.
+    /// The registers when it stopped.
     pub registers: Registers,
     /// The vector registers.
     pub extended: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Before<Registers> {
     pub mask: u64,
 }
 
-/// Places in the code of the program that calls need.
+/// Code of the program that calls need.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// `SIGNAL_RETURN`
@@ -29,7 +29,7 @@ pub struct Places {
     pub system_call: u64,
 }
 
-/// A call that a thread is to make.
+/// A call to make in a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The function, or the address of `SYSTEM_CALL_AND_RETURN`.
@@ -38,17 +38,17 @@ pub struct Call {
     pub number: u64,
     /// Arguments.
     pub arguments: [u64; 6],
-    /// Whether the result of the function matters.
+    /// Whether the result of the function is needed.
     #[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "it is seen in any case"))]
     pub is_asked: bool,
 }
 
-/// An alternate signal stack that the kernel refuses, so that the thread keeps its own.
+/// Flags of an alternate signal stack that the kernel rejects, so that the thread keeps its own.
 pub const NO_STACK_FLAGS: u32 = 0x7777;
 
-/// The result of a system call.
+/// Converts the result of a system call.
 ///
-/// Errors: that of the call.
+/// Errors: the error of the call.
 pub fn result(value: u64) -> io::Result<u64> {
     const ERRORS: u64 = 4096;
     let error = value.wrapping_neg();

@@ -1,5 +1,5 @@
-//! What depends on the processor: registers, system calls, and the frame of a signal, which has the
-//! kernel put all registers of a thread back. Both files define the same items.
+//! Processor-specific parts: registers, system calls, and the signal frame with which the kernel
+//! restores all registers of a thread. Both files define the same items.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -13,7 +13,7 @@ pub use calls::{Call, Places, result};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
-/// The registers that frames are found with, by their numbers in unwind tables.
+/// The registers that unwinding tracks, by their numbers in unwind tables.
 pub type Known = calls::Known<UNWOUND>;
-/// What a thread is to return to, once it has done what it is asked to.
+/// The state to which a thread returns after its calls.
 pub type Before = calls::Before<Registers>;

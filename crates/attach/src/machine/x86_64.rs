@@ -11,41 +11,41 @@ use crate::ptrace;
 /// The general registers of a thread.
 pub type Registers = nix::libc::user_regs_struct;
 
-/// Registers that are followed from frame to frame, by their numbers in unwind tables.
+/// Number of registers that unwinding tracks, by their numbers in unwind tables.
 pub const UNWOUND: usize = 17;
-/// The stack pointer among them.
+/// The number of the stack pointer.
 pub const SP: usize = 7;
-/// The instruction pointer among them.
+/// The number of the instruction pointer.
 pub const PC: usize = 16;
-/// The register whose value in a caller is the address that its function returns to.
+/// The register whose value in the caller is the return address of its callee.
 pub const RETURN: usize = PC;
-/// Whose instructions unwind tables may have.
+/// Selects the vendor's instructions in unwind tables.
 pub const VENDOR: gimli::Vendor = gimli::Vendor::Default;
-/// Bytes that a jump takes.
+/// The size of a jump.
 pub const JUMP_BYTES: usize = 5;
 
-/// The instructions behind a signal handler: `mov $15, %rax; syscall`, of glibc and musl.
+/// The instructions to which a signal handler returns: `mov $15, %rax; syscall`, in glibc and musl.
 pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `syscall; ret`
 pub const SYSTEM_CALL_AND_RETURN: &[u8] = &[0x0f, 0x05, 0xc3];
 
-/// The number of the register set that has the vector registers.
+/// The number of the register set with the vector registers.
 const EXTENDED_STATE: i32 = 0x202;
-/// What a function of the program may use below its stack pointer.
+/// Bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 /// No system call.
 const NO_CALL: u64 = u64::MAX;
-/// Bytes of the instruction.
+/// Bytes of the system call instruction.
 const SYSTEM_CALL_BYTES: u64 = 2;
 const EINTR: u64 = 4;
-/// Results of system calls that the kernel will make again. The program never sees them.
+/// Results of system calls that the kernel will restart. The program never sees them.
 const ERESTARTSYS: u64 = 512;
 const ERESTARTNOINTR: u64 = 513;
 const ERESTARTNOHAND: u64 = 514;
-/// The same with the time that is left.
+/// Restarted with the remaining time.
 const ERESTART_RESTARTBLOCK: u64 = 516;
 const RESTART_SYSCALL: u64 = 219;
-/// The number of the machine in the header of its files.
+/// The machine's number in ELF headers.
 pub const ELF: [u8; 2] = [62, 0];
 /// `mmap`
 pub const MMAP: u64 = 9;
@@ -61,7 +61,7 @@ pub const SOCKETPAIR: u64 = 53;
 pub const FCNTL: u64 = 72;
 const RT_SIGRETURN: u64 = 15;
 
-/// System calls that wait, and in which a thread holds no lock of the C library: read, write, poll,
+/// System calls that block while the thread holds no lock of the C library: read, write, poll,
 /// pause, nanosleep, connect, accept, sendto, recvfrom, sendmsg, recvmsg, select, wait4,
 /// rt_sigtimedwait, rt_sigsuspend, futex, epoll_wait, waitid, clock_nanosleep, pselect6, ppoll,
 /// epoll_pwait, accept4, recvmmsg, epoll_pwait2, io_getevents, flock, fcntl, semop, semtimedop,
@@ -70,22 +70,22 @@ const WAITING: [u64; 31] = [
     0, 1, 7, 34, 35, 42, 43, 44, 45, 46, 47, 23, 61, 128, 130, 202, 232, 247, 230, 270, 271, 281,
     288, 299, 441, 208, 73, 72, 65, 220, 70,
 ];
-/// Those that end when their thread is stopped, although no signal arrived: epoll_wait,
-/// epoll_pwait, epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg,
-/// accept, accept4; those of sockets only with a timeout.
+/// Those that end when their thread is stopped, even without a signal: epoll_wait, epoll_pwait,
+/// epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents, recvfrom, recvmsg, accept,
+/// accept4; those of sockets only with a timeout.
 const ENDED_BY_STOPS: [u64; 11] = [232, 281, 441, 65, 220, 128, 208, 45, 47, 43, 288];
 
-/// The address that a return address has.
+/// Returns the address in a return address, which has no signature here.
 pub fn code_address(address: u64) -> u64 {
     address
 }
 
-/// The thread pointer.
+/// Returns the thread pointer.
 pub fn thread_pointer(registers: &Registers) -> u64 {
     registers.fs_base
 }
 
-/// The registers of the innermost frame.
+/// Returns the registers of the innermost frame.
 pub fn known(registers: &Registers) -> Known<UNWOUND> {
     let r = registers;
     Known {
@@ -96,8 +96,8 @@ pub fn known(registers: &Registers) -> Known<UNWOUND> {
     }
 }
 
-/// The registers of the function that a signal interrupted; `sp` is where its handler returns to
-/// the kernel.
+/// Returns the registers of the function that a signal interrupted; `sp` is the stack pointer at
+/// the handler's return to the kernel.
 pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     let mut words = [0u8; 17 * 8];
     memory.read(sp + CONTEXT, &mut words).ok()?;
@@ -108,13 +108,14 @@ pub fn interrupted(memory: &Memory, sp: u64) -> Option<Known<UNWOUND>> {
     Some(Known { values: order.map(word) })
 }
 
-/// The error number of the system call that a thread is in, and that call.
+/// Returns the error number of the system call that a thread is in, and the number of the call.
 fn call_of(registers: &Registers) -> Option<(u64, u64)> {
     let is_call = registers.orig_rax as i64 >= 0;
     is_call.then(|| (registers.orig_rax, registers.rax.wrapping_neg()))
 }
 
-/// The system call that a stopped thread waited in, and will make again; none if it did not wait.
+/// Returns the system call in which a stopped thread blocked, and which it will repeat; `None` if
+/// it did not block.
 fn waited_in(registers: &Registers) -> Option<u64> {
     let (call, error) = call_of(registers)?;
     let is_made_again = [ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK];
@@ -122,52 +123,54 @@ fn waited_in(registers: &Registers) -> Option<u64> {
     (is_made_again.contains(&error) || is_ended).then_some(call)
 }
 
-/// Whether a stopped thread waited in a system call in which it holds no lock of the C library.
+/// Returns whether a stopped thread blocked in a system call during which it holds no lock of the C
+/// library.
 pub fn is_waiting(registers: &Registers) -> bool {
     waited_in(registers).is_some_and(|call| WAITING.contains(&call))
 }
 
-/// Whether a stopped thread waits for a time: if this command is killed while it has that thread
-/// make a call, it waits for the whole time again, or its call ends by EINTR.
+/// Returns whether a stopped thread waits with a timeout: if this command is killed during a call
+/// by that thread, the thread waits for the whole time again, or its call fails with EINTR.
 pub fn is_timed(registers: &Registers) -> bool {
     call_of(registers).is_some_and(|(_, error)| error == ERESTART_RESTARTBLOCK)
 }
 
-/// The registers of a thread that stopped in a call which ends when its thread is stopped, so that
-/// the call is made again unless a signal has arrived; none for all others.
+/// Returns the registers that repeat a call which ended because its thread was stopped, unless a
+/// signal arrived; `None` for all other calls.
 pub fn made_again(registers: &Registers) -> Option<Registers> {
     let (call, error) = call_of(registers)?;
     let is_ended = error == EINTR && ENDED_BY_STOPS.contains(&call);
     is_ended.then(|| Registers { rax: ERESTARTNOHAND.wrapping_neg(), ..*registers })
 }
 
-/// Where the registers are in what the kernel reads when a handler returns.
+/// The offset of the registers in the frame that the kernel reads when a handler returns.
 const CONTEXT: u64 = 40;
-/// Where the pointer to the vector registers is.
+/// The offset of the pointer to the vector registers.
 const EXTENDED_POINTER: usize = 224;
-/// Where the blocked signals are.
+/// The offset of the blocked signals.
 const MASK: usize = 296;
 const FRAME_BYTES: usize = 304;
-/// Flags: vector registers are there, and the stack segment counts.
+/// Flags: vector registers are present, and the stack segment is valid.
 const FLAGS: u64 = 7;
-/// Where the vector registers have their description: magic number, length with the one behind
-/// them, which are there, length.
+/// The offset of the description in the vector registers: magic number, total length, features
+/// present, length.
 const DESCRIPTION: usize = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
-/// Where the vector registers have the set of those that are not at rest.
+/// The offset of the set of vector registers that are not in their initial state.
 const PRESENT: usize = 512;
-/// The registers of AMX, for which a program has to ask.
+/// The registers of AMX, which a program has to request.
 const ASKED_FOR: u64 = 1 << 18;
-/// Bytes of the registers that all processors have, and the header behind them.
+/// Bytes of the registers that all processors have, and of the header after them.
 const LEGACY_BYTES: usize = 576;
 
-/// Writes on the stack what has the kernel put all registers back once the call returns, whether or
-/// not this command still lives, and returns the registers that the thread begins the call with.
+/// Writes a signal frame on the stack, with which the kernel restores all registers after the call,
+/// even if this command is killed. Returns the registers with which the thread starts the call.
 ///
-/// `top` is the end of unused memory: below the red zone of the thread's own stack, or elsewhere.
+/// `top` is the end of unused memory: below the red zone of the thread's own stack, or another
+/// address.
 ///
-/// Errors: there is no such memory.
+/// Errors: the memory does not exist.
 pub fn prepare(
     memory: &Memory,
     before: &Before<Registers>,
@@ -181,7 +184,8 @@ pub fn prepare(
     let mut frame_at = (extended_at - FRAME_BYTES as u64) & !15;
     let mut rsp = frame_at - 8;
     if call.is_asked {
-        // It returns to a call of which there is none: its result is that one's number.
+        // The function returns to a system call instruction, so its result becomes the number of an
+        // invalid call.
         frame_at -= 8;
         rsp = frame_at - 16;
         memory.write(rsp, &places.system_call.to_ne_bytes())?;
@@ -223,16 +227,16 @@ pub fn prepare(
     })
 }
 
-/// The flag that has strings copied backwards: functions expect it clear.
+/// The flag that reverses string copies; functions expect it to be clear.
 const DIRECTION: u64 = 1 << 10;
 
-/// The end of the unused memory of a thread's own stack.
+/// Returns the end of the unused memory of a thread's own stack.
 pub fn below_red_zone(registers: &Registers) -> u64 {
     registers.rsp - RED_ZONE
 }
 
-/// The registers as the kernel would make them before it runs a handler that lets calls be made
-/// again: the call begins anew.
+/// Returns the registers that restart the system call, as the kernel sets them before it runs a
+/// handler with SA_RESTART.
 fn begun_anew(registers: &Registers) -> Registers {
     match waited_in(registers) {
         None => *registers,
@@ -240,7 +244,7 @@ fn begun_anew(registers: &Registers) -> Registers {
     }
 }
 
-/// The vector registers as the kernel expects them from a handler.
+/// Returns the vector registers in the form in which the kernel reads them from a signal frame.
 fn described(extended: &[u8]) -> Vec<u8> {
     let mut state = extended.to_vec();
     let has_all = state.len() > LEGACY_BYTES;
@@ -261,7 +265,7 @@ fn described(extended: &[u8]) -> Vec<u8> {
     state
 }
 
-/// Bytes of vector registers with these features.
+/// Returns the bytes of vector registers with these features.
 fn length_of(features: u64) -> usize {
     const LEAF: u32 = 0xd;
     let end = |feature: u32| {
@@ -272,16 +276,16 @@ fn length_of(features: u64) -> usize {
     extended.map(end).fold(LEGACY_BYTES, usize::max)
 }
 
-/// Whether a thread is about to make the call that puts all registers back.
+/// Returns whether a thread is about to make the call that restores all registers.
 pub fn is_returning(registers: &Registers, places: Places) -> bool {
     let behind = places.signal_return + SIGNAL_RETURN.len() as u64;
     registers.orig_rax == RT_SIGRETURN && registers.rip == behind
 }
 
-/// The registers by which a thread, which is about to make the call that puts all registers back,
-/// continues where it was instead: without that call, and at the instruction of the call that it
-/// waited in, with the time that was left. Not in that call at once: the end of tracing looks like
-/// a signal to it.
+/// Returns the registers with which a thread that is about to make the call that restores all
+/// registers continues at its previous state instead: without that call, and at the instruction of
+/// the call in which it blocked, with the remaining time. It must not be inside that call yet,
+/// because the end of tracing acts like a signal.
 pub fn continued(registers: &Registers) -> Registers {
     let error = registers.rax.wrapping_neg();
     match waited_in(registers) {
@@ -294,56 +298,56 @@ pub fn continued(registers: &Registers) -> Registers {
     }
 }
 
-/// What a call has returned, if that is to be seen where the thread stopped: of a system call its
-/// result, of a function what it passes on as the number of a call.
+/// Returns the result of a call, if the thread stopped where it is visible: that of a system call,
+/// or that of a function, which is then the number of a system call.
 pub fn returned_by(registers: &Registers, places: Places, call: Call) -> Option<u64> {
     let is_seen = registers.rip == places.system_call + SYSTEM_CALL_BYTES;
     let value = if call.number != 0 { registers.rax } else { registers.orig_rax };
     is_seen.then_some(value)
 }
 
-/// The registers of a thread that is to make calls: those that it stopped with.
+/// Returns the registers of a thread that is to make calls: those with which it stopped.
 ///
 /// Errors: none.
 pub fn settled(_: Pid, registers: Registers) -> io::Result<Registers> {
     Ok(registers)
 }
 
-/// Has a thread that is about to make the call that puts all registers back stop outside of system
-/// calls: here it need not.
+/// Stops a thread that is about to make the call that restores all registers outside of system
+/// calls. Not necessary on this processor.
 ///
 /// Errors: none.
 pub fn leave_call(_: Pid, _: Places) -> io::Result<()> {
     Ok(())
 }
 
-/// The vector registers of a stopped thread.
+/// Returns the vector registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn extended_state(tid: Pid) -> io::Result<Vec<u8>> {
     ptrace::register_set(tid, EXTENDED_STATE)
 }
 
-/// Sets them.
+/// Sets the vector registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn set_extended_state(tid: Pid, state: &[u8]) -> io::Result<()> {
     ptrace::set_register_set(tid, EXTENDED_STATE, state)
 }
 
-/// Registers that are in no system call.
+/// Returns the registers outside of any system call.
 pub fn without_call(registers: &Registers) -> Registers {
     Registers { orig_rax: NO_CALL, ..*registers }
 }
 
-/// The general registers of a stopped thread.
+/// Returns the general registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn registers(tid: Pid) -> io::Result<Registers> {
     Ok(nix::sys::ptrace::getregs(tid)?)
 }
 
-/// Sets them.
+/// Sets the general registers of a stopped thread.
 ///
 /// Errors: the kernel's.
 pub fn set_registers(tid: Pid, registers: Registers) -> io::Result<()> {

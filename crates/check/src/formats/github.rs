@@ -1,4 +1,4 @@
-//! For GitHub: commands of a workflow, which it shows as annotations of lines.
+//! Output for GitHub: workflow commands, which it shows as annotations of lines.
 //! <https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions>
 
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use crate::links::Sources;
 use crate::result::Findings;
 
-/// Writes an error for each limit that is exceeded, at the line of the owner that is most
-/// responsible, and a notice otherwise.
+/// Writes an error for each exceeded limit, at the line of the owner with the largest contribution,
+/// and a notice otherwise.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_command_is_escaped() {
+    fn characters_that_end_a_command_are_escaped() {
         assert_eq!(message("5% of\na::b"), "5%25 of%0Aa::b");
         assert_eq!(property("a::f<x, y>"), "a%3A%3Af<x%2C y>");
     }

@@ -1,4 +1,4 @@
-//! For scripts: everything that was found.
+//! Output for scripts: all results.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::result::{Finding, Findings, Responsible};
 
-/// The version of the form.
+/// The version of the format.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -26,6 +26,10 @@ struct Entry<'a> {
     limit: String,
     exceeded: bool,
     value: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_low: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_high: Option<u64>,
     most: Option<u64>,
     whole: Option<u64>,
     baseline: Option<u64>,
@@ -41,7 +45,7 @@ struct OwnerEntry<'a> {
     line: Option<u32>,
 }
 
-/// Writes what was found as one JSON object and a newline.
+/// Writes the results as one JSON object and a newline.
 ///
 /// # Errors
 ///
@@ -66,6 +70,8 @@ fn entry(finding: &Finding) -> Entry<'_> {
         limit: finding.limit.to_string(),
         exceeded: finding.is_exceeded,
         value: finding.value,
+        value_low: finding.interval.map(|interval| interval.low),
+        value_high: finding.interval.map(|interval| interval.high),
         most: finding.most(),
         whole: finding.whole,
         baseline: finding.before,

@@ -1,4 +1,4 @@
-//! For servers of continuous integration: limits as tests, in the XML of JUnit.
+//! Output for continuous integration servers: limits as tests, in JUnit's XML format.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::result::{Finding, Findings};
 /// The class of all tests, by which servers group them.
 const CLASS: &str = "heaptide.check";
 
-/// Writes what was found.
+/// Writes the results.
 ///
 /// # Errors
 ///

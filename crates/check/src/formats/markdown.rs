@@ -1,4 +1,4 @@
-//! For a comment on a pull request: limits as a table, and for each that is exceeded the owners
+//! Output for a comment on a pull request: limits as a table, and for each exceeded one the owners
 //! that changed, with links to their lines.
 
 use std::io::{self, Write};
@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use crate::links::Sources;
 use crate::result::{Finding, Findings, Responsible};
 
-/// Owners of a limit.
+/// The most owners per limit.
 const OWNERS: usize = 10;
 
-/// Writes what was found.
+/// Writes the results.
 ///
 /// # Errors
 ///
@@ -35,7 +35,8 @@ fn row(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let verdict = if finding.is_exceeded { "**exceeded**" } else { "ok" };
     let before = finding.before.map_or("-".to_owned(), amount);
     let change = finding.change_from_baseline().unwrap_or_else(|| "-".to_owned());
-    let (name, now) = (code(&finding.name), amount(finding.value));
+    let (name, now) =
+        (code(&finding.name), format!("{}{}", amount(finding.value), finding.interval_shown()));
     writeln!(out, "| {verdict} | {name} | {} | {before} | {now} | {change} |", finding.limit)
 }
 
@@ -69,7 +70,7 @@ fn owners(out: &mut dyn Write, finding: &Finding, sources: &Sources) -> io::Resu
     }
 }
 
-/// A function, with a link to its line or the name of the file.
+/// Formats a function, with a link to its line or the name of the file.
 fn linked(owner: &Responsible, sources: &Sources) -> String {
     let name = code(&owner.short_name());
     let Some(place) = &owner.place else { return name };
@@ -82,18 +83,18 @@ fn linked(owner: &Responsible, sources: &Sources) -> String {
     }
 }
 
-/// A name as code, in a cell of a table.
+/// Formats a name as code in a table cell.
 fn code(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let name = name.replace('|', "\\|");
-    // A run of backticks ends at one of the same length.
+    // A run of backticks ends at a run of the same length.
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 { " " } else { "" };
     format!("{fence}{space}{name}{space}{fence}")
 }
 
-/// A text in which nothing is markup.
+/// Escapes all markup in a text.
 fn escape(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
         if "\\`*_{}[]<>#|!~".contains(c) {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_code_whatever_they_contain() {
+    fn names_are_formatted_as_code() {
         assert_eq!(code("f<int>"), "`f<int>`");
         assert_eq!(code("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "`` a`b ``");

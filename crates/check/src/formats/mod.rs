@@ -1,4 +1,4 @@
-//! What was found, for people and machines: a file for each format.
+//! Output formats, one file for each, and shared texts.
 
 pub mod github;
 pub mod json;
@@ -6,12 +6,13 @@ pub mod junit;
 pub mod markdown;
 pub mod text;
 
+use heaptide_analysis::model::Interval;
 use heaptide_render::shared::names::shorten;
 
 use crate::limit::Quantity;
 use crate::result::{Finding, Responsible};
 
-/// Owners that a text names.
+/// The most owners in a text.
 const OWNERS: usize = 5;
 /// Characters of the name of an owner, as other views for people have it.
 const OWNER_WIDTH: usize = 80;
@@ -28,7 +29,7 @@ impl Finding {
         self.limit.quantity
     }
 
-    /// `412 of at most 400`, with what percentages are.
+    /// Returns `412 of at most 400`, with the total for percentages.
     fn measured(&self) -> String {
         let quantity = self.quantity();
         let value = quantity.amount(self.value);
@@ -38,23 +39,35 @@ impl Finding {
             }
             _ => String::new(),
         };
+        let interval = self.interval_shown();
         let most = match self.most() {
             Some(most) if quantity.amount(most) != self.limit.to_string() => {
                 format!("{} = {}", self.limit, quantity.amount(most))
             }
             _ => self.limit.to_string(),
         };
-        format!("{value}{share}, limit {most}")
+        format!("{value}{share}{interval}, limit {most}")
     }
 
-    /// One line about a limit that is exceeded, with the owners responsible.
+    /// ` (estimate, 95% interval 1.00 MiB to 2.00 MiB)`; empty of an exact value.
+    fn interval_shown(&self) -> String {
+        let amount = |value| self.quantity().amount(value);
+        match self.interval {
+            Some(Interval { low, high }) => {
+                format!(" (estimate, 95% interval {} to {})", amount(low), amount(high))
+            }
+            None => String::new(),
+        }
+    }
+
+    /// Returns one line about an exceeded limit, with the responsible owners.
     fn sentence(&self) -> String {
         let owners: Vec<String> = self.owners.iter().take(3).map(|o| self.shown(o)).collect();
         let by = if owners.is_empty() { String::new() } else { format!(": {}", owners.join("; ")) };
         format!("{} is {}{by}", self.name, self.measured())
     }
 
-    /// `parse_row +12 KiB to 40 KiB`, or what it has.
+    /// Returns `parse_row +12 KiB to 40 KiB`, or the owner's value.
     fn shown(&self, owner: &Responsible) -> String {
         let value = self.quantity().amount(owner.value);
         match owner.before {
@@ -63,14 +76,14 @@ impl Finding {
         }
     }
 
-    /// A change with its sign.
+    /// Formats a change with its sign.
     fn change(&self, change: i128) -> String {
         let amount = u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX);
         let sign = if change < 0 { '-' } else { '+' };
         format!("{sign}{}", self.quantity().amount(amount))
     }
 
-    /// By how much the value changed from the baseline: `+1.00 KiB (+5.0%)`.
+    /// Formats the change from the baseline: `+1.00 KiB (+5.0%)`.
     fn change_from_baseline(&self) -> Option<String> {
         let before = self.before?;
         let change = i128::from(self.value) - i128::from(before);

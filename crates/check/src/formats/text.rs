@@ -1,4 +1,4 @@
-//! For a terminal: a line for each limit, and below those that are exceeded who is responsible.
+//! Output for a terminal: a line per limit, and below exceeded ones the responsible owners.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use heaptide_render::shared::names::printable;
 use super::OWNERS;
 use crate::result::{Finding, Findings};
 
-/// Characters that names of rules are padded to at most.
+/// The most characters to which names of rules are padded.
 const NAME_MAX: usize = 60;
 
-/// Writes what was found.
+/// Writes the results.
 ///
 /// # Errors
 ///

@@ -2,34 +2,34 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use heaptide_analysis::quantity::duration;
 use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_analysis::recording::running;
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_attach::{Detached, Pause, Request, attach as begin, detach as end};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
-use heaptide_control::{Lead, Mover};
+use heaptide_control::{Lead, Mover, Snapshots};
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 use heaptide_supervise::environment::{Environment, PRELOAD};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, Uid};
 
+use crate::ending::Ending;
 use crate::finish::{How, seal_apart};
-use crate::options::{Mode, NameOptions};
+use crate::options::{Mode, ModeParser, NameOptions, SnapshotOptions};
 use crate::output_name::{Names, expand};
 use crate::place::{Place, Recorded};
-use crate::settings::{self, name_of};
+use crate::run::begin_snapshots;
+use crate::settings;
 
 /// The heading of options that select which requests get a stack, and of traces.
 const STACKS: &str = "Stacks and traces";
@@ -59,7 +59,7 @@ pub struct AttachOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "5s")]
     patience: Duration,
     /// How much to record: scopes, stacks or trace [default: stacks]
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = ModeParser)]
     mode: Option<Mode>,
     /// Print no summary and no progress
     #[arg(short, long)]
@@ -93,6 +93,20 @@ pub struct AttachOptions {
     /// Record no accounts of resident memory, which `heaptide memory` shows
     #[arg(long, help_heading = "Special cases")]
     no_accounts: bool,
+    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
+    #[arg(conflicts_with_all = ["max_trace_size", "background"])]
+    keep_trace_for: Option<Duration>,
+    /// With --mode trace: keep the newest events of each process, in so much disk space
+    #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
+    #[arg(conflicts_with_all = ["max_trace_size", "background"])]
+    keep_trace_size: Option<u64>,
+    /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
+    /// stay exact
+    #[arg(long, value_name = "BYTES", value_parser = values::profile_limit, help_heading = STACKS)]
+    max_profile: Option<u64>,
+    #[command(flatten)]
+    snapshots: SnapshotOptions,
     #[command(flatten)]
     names: NameOptions,
 }
@@ -132,7 +146,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     options.names.check()?;
     check(options)?;
     let pid = Pid::from_raw(options.pid);
-    let signals = Ending::block()?;
+    let signals = Ending::block(&options.snapshots)?;
     let recorder = settings::recorder()?;
     let recorded = make(options)?;
     let settings = variables(options, recorded.path(), &recorder);
@@ -165,8 +179,16 @@ pub fn attach(options: &AttachOptions) -> Outcome {
         message(format_args!("recording process {pid} into {shown} {until}; {pause}"));
     }
     let is_traced = options.mode == Some(Mode::Trace);
-    let mover = is_traced.then(|| Mover::start(recorded.path(), Lead::alone().into()));
-    stay(pid, options.duration, &signals);
+    let lead = Arc::new(Lead::alone());
+    let snapshots = begin_snapshots(
+        options.snapshots.plan(None, Some(own_pid(options.pid))),
+        recorded.path(),
+        &lead,
+    );
+    let mover = is_traced.then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
+    signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
+    // Before the detachment: a program that goes on has not failed.
+    snapshots.map(Snapshots::finish);
     let ended = is_there(pid).then(|| end(pid, options.patience));
     if let Some(Err(error)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{error}; reading the remaining events from the profile"));
@@ -184,6 +206,13 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     }
     close(recorded.path(), &options.names, options.quiet);
     Ok(())
+}
+
+impl AttachOptions {
+    /// Which part of traces is kept.
+    fn keep_trace(&self) -> KeepTrace {
+        KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
+    }
 }
 
 /// How long a program was stopped, for a message.
@@ -239,6 +268,22 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     if options.mode == Some(Mode::Counters) {
         return Err(Error::new(
             "--mode counters cannot tell blocks from before apart; use --mode scopes",
+        ));
+    }
+    if options.keep_trace().is_limited() && !is_traced {
+        return Err(Error::new(
+            "--keep-trace-for and --keep-trace-size: expected --mode trace as well",
+        ));
+    }
+    if options.background && !options.snapshots.plan(None, None).is_empty() {
+        return Err(Error::new(
+            "--background: no command stays to take snapshots; take them by `heaptide watch`",
+        ));
+    }
+    if matches!(options.mode, Some(Mode::Sampled(_))) {
+        return Err(Error::new(
+            "--mode sampled cannot tell blocks from before apart; use --mode stacks, or start the \
+             program with `heaptide run --mode sampled`",
         ));
     }
     if (options.free_stacks || options.max_trace_size.is_some()) && !is_traced {
@@ -339,7 +384,7 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
     let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
     let mode = options.mode.unwrap_or(Mode::Stacks);
     let all = [
-        (Setting::Mode, Some(name_of(mode))),
+        (Setting::Mode, Some(mode.value())),
         (Setting::Intercept, switch(options.no_intercept, OFF)),
         (Setting::Accounts, switch(options.no_accounts, OFF)),
         (Setting::Threshold, options.stacks_from.map(|bytes| bytes.to_string())),
@@ -348,6 +393,8 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
         (Setting::ByCall, switch(options.by_call, ON)),
         (Setting::FreeStacks, switch(options.free_stacks, ON)),
         (Setting::MaxSize, options.max_trace_size.map(|bytes| bytes.to_string())),
+        (Setting::KeepTrace, switch(options.keep_trace().is_limited(), ON)),
+        (Setting::MaxProfile, options.max_profile.map(|bytes| bytes.to_string())),
         (Setting::Follow, options.no_follow.then(|| own_pid(options.pid).to_string())),
     ];
     // A `heaptide run` in a program that this one starts takes off what was set here.
@@ -371,41 +418,6 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
         place.push(0);
     }
     variables
-}
-
-/// Signals that end the recording: they are read, so that the program is let go first.
-struct Ending(SignalFd);
-
-impl Ending {
-    fn block() -> Result<Ending, Error> {
-        let mut set = SigSet::empty();
-        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .iter()
-            .for_each(|&signal| set.add(signal));
-        let opened = set.thread_block().and_then(|()| {
-            SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        });
-        let failed =
-            |error| Error::new(format!("cannot wait for signals: {}", io::Error::from(error)));
-        Ok(Ending(opened.map_err(failed)?))
-    }
-
-    fn has_come(&self) -> bool {
-        matches!(self.0.read_signal(), Ok(Some(_)))
-    }
-}
-
-/// Waits for the end of the time, of the program, or for a signal.
-fn stay(pid: Pid, duration: Option<Duration>, signals: &Ending) {
-    const LOOKS_EVERY: Duration = Duration::from_millis(20);
-    let until = duration.map(|time| Instant::now() + time);
-    while is_there(pid) && !signals.has_come() {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
-            return;
-        }
-        thread::sleep(left.map_or(LOOKS_EVERY, |left| left.min(LOOKS_EVERY)));
-    }
 }
 
 /// Whether a process has not ended.

@@ -23,6 +23,7 @@ use heaptide_command::project::Project;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{self, Empty, View};
 use heaptide_command::{output, target, values};
+use heaptide_render::shared::heading::sampling_says;
 use heaptide_render::shared::losses::lost_events;
 use heaptide_render::shared::quantity::counted;
 use heaptide_render::text::missing;
@@ -360,7 +361,9 @@ fn notes(process: &Process) -> Vec<String> {
     let lost = (lost > 0).then(|| format!("{} are not recorded", counted(lost, "event")));
     let missing = missing::of_process(process).into_iter();
     let missing = missing.map(|what| format!("not recorded: {what}"));
-    missing.chain(lost).chain(process.completeness.notes.iter().cloned()).collect()
+    let sampled = sampling_says(process).map(|says| format!("sampled: {says}"));
+    let notes = process.completeness.notes.iter().cloned();
+    missing.chain(lost).chain(sampled).chain(notes).collect()
 }
 
 /// Writes all files, and then standard output, or standard error if that is the program's.

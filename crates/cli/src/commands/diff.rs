@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Measure, Mode, Process};
-use heaptide_analysis::views::diff::{Comparison, Difference, Side};
+use heaptide_analysis::views::diff::{Change, Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
 use heaptide_command::error::Error;
 use heaptide_command::growth::Limit;
@@ -164,7 +164,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
             diff_flamegraph::write(out, &difference, &view, options.drawing())
         })?,
     }
-    match options.fail_above.filter(|limit| limit.is_exceeded(difference.total())) {
+    match options.fail_above.filter(|limit| limit.is_exceeded(certain_growth(&difference))) {
         Some(limit) => Err(Stop::Negative(too_much(&difference, limit))),
         None => Ok(()),
     }
@@ -261,6 +261,18 @@ impl DiffOptions {
         };
         let scale = if self.normalize { Scale::Normalized } else { Scale::AsIs };
         Drawing { widths, scale }
+    }
+}
+
+/// The change of the total: of an estimate, no more growth than is certain.
+fn certain_growth(difference: &Difference) -> Change {
+    let total = difference.total();
+    match difference.limits_of_total() {
+        None => total,
+        Some(limits) => {
+            let after = (i128::from(total.before) + limits.low).max(0);
+            Change { after: u64::try_from(after).unwrap_or(u64::MAX), ..total }
+        }
     }
 }
 

@@ -5,25 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use heaptide_analysis::trace::KeepTrace;
 use heaptide_command::values;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 
+use super::mode::{Mode, ModeParser};
 use super::names::NameOptions;
-
-/// How much `run` records.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Totals, threads and size histograms
-    Counters,
-    /// Counters by scope, label and pool; no stacks
-    Scopes,
-    /// Counters by scope, label, pool and exact call stack
-    Stacks,
-    /// As stacks, and every event in order: lifetimes, freeing threads
-    Trace,
-    /// Nothing: run the program without the recorder
-    Off,
-}
+use super::snapshots::{SNAPSHOTS, SnapshotOptions};
 
 /// The heading of options that select which requests get a stack, and of traces.
 const STACKS: &str = "Stacks and traces";
@@ -53,7 +41,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub force: bool,
     /// How much to record [default: $HEAPTIDE_MODE, or stacks]
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = ModeParser)]
     pub mode: Option<Mode>,
     /// Print no summary and no progress
     #[arg(short, long)]
@@ -67,11 +55,10 @@ pub struct RunOptions {
     /// How to record small objects of Python, if the program is CPython [default: objects]
     #[arg(long, value_name = "objects|arenas")]
     pub python_memory: Option<PythonMemory>,
-    /// Take a snapshot at this interval, such as 500ms, 10s or 2m
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    pub snapshot_every: Option<Duration>,
+    #[command(flatten)]
+    pub snapshots: SnapshotOptions,
     /// Take a snapshot when the program receives this signal, such as USR2
-    #[arg(long, value_name = "SIGNAL", value_parser = values::signal)]
+    #[arg(long, value_name = "SIGNAL", value_parser = values::signal, help_heading = SNAPSHOTS)]
     pub snapshot_on: Option<i32>,
     /// Also load this monitor library, which is called on each allocation. Can be repeated
     #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
@@ -101,6 +88,19 @@ pub struct RunOptions {
     #[arg(long, alias = "max-size", value_name = "BYTES", value_parser = values::bound)]
     #[arg(help_heading = STACKS)]
     pub max_trace_size: Option<u64>,
+    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
+    #[arg(conflicts_with = "max_trace_size")]
+    pub keep_trace_for: Option<Duration>,
+    /// With --mode trace: keep the newest events of each process, in so much disk space
+    #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
+    #[arg(conflicts_with = "max_trace_size")]
+    pub keep_trace_size: Option<u64>,
+    /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
+    /// stay exact
+    #[arg(long, value_name = "BYTES", value_parser = values::profile_limit)]
+    #[arg(help_heading = STACKS)]
+    pub max_profile: Option<u64>,
     /// Don't preload the library (for programs that embed the recorder)
     #[arg(long, help_heading = INTERCEPTION, conflicts_with = "monitors")]
     pub no_preload: bool,
@@ -133,6 +133,11 @@ impl RunOptions {
         &self.command
     }
 
+    /// Which part of traces is kept.
+    pub fn keep_trace(&self) -> KeepTrace {
+        KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
+    }
+
     /// The settings that these options give the recorder, but for recording, mode and monitors. The
     /// program calls itself `pid`.
     pub fn settings(&self, pid: u32) -> Vec<(Setting, String)> {
@@ -151,6 +156,8 @@ impl RunOptions {
             (Setting::ByCall, switch(self.by_call, ON)),
             (Setting::FreeStacks, switch(self.free_stacks, ON)),
             (Setting::MaxSize, self.max_trace_size.map(|bytes| bytes.to_string())),
+            (Setting::KeepTrace, switch(self.keep_trace().is_limited(), ON)),
+            (Setting::MaxProfile, self.max_profile.map(|bytes| bytes.to_string())),
         ];
         all.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()
     }
@@ -159,7 +166,9 @@ impl RunOptions {
 const RUN_EXAMPLE: &str = "\
 Example:
   heaptide run -o build.heaptide -- g++ -O2 -c big.cc
-  heaptide run --mode scopes --snapshot-every 10s -- ./server
+  heaptide run --mode scopes --snapshot-every 10s --keep-snapshots 60 -- ./server
+  heaptide run --snapshot-when live=2G --snapshot-when oom --max-profile 256M -- ./server
+  heaptide run --mode sampled -- ./service
   heaptide run --monitor ./libtotals.so:verbose -- ./app";
 
 #[cfg(test)]
@@ -169,14 +178,19 @@ mod tests {
     use super::*;
 
     /// Options that give the recorder nothing: the command performs them itself.
-    const OF_THE_COMMAND: [&str; 9] = [
+    const OF_THE_COMMAND: [&str; 14] = [
         "--debuginfod",
         "--force",
         "--help",
+        "--keep-snapshots",
+        "--keep-snapshots-for",
+        "--keep-snapshots-size",
+        "--max-recording",
         "--no-preload",
         "--python-memory",
         "--quiet",
         "--snapshot-every",
+        "--snapshot-when",
         "--symbols",
         "--sysroot",
     ];

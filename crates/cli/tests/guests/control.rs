@@ -597,6 +597,28 @@ fn damaged_snapshots_are_told() {
     }
 }
 
+/// The crate of the SDK with all that its features need: cargo reads the manifests of each.
+#[test]
+fn crate_of_the_sdk_has_its_features() {
+    let place = scratch("sdk-crate");
+    let written = run(heaptide().args(["sdk", "it"]).current_dir(&place), &place);
+    assert_eq!(written.status, 0, "{}", written.stderr);
+    let manifest = "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+                    [dependencies.heaptide]\npath = \"../it/share/heaptide/crates/heaptide\"\n\
+                    features = [\"attribute\", \"criterion\", \"recorder\", \"tracing\"]\n\
+                    [workspace]\n";
+    let user = place.join("user");
+    fs::create_dir_all(user.join("src")).expect("directories");
+    fs::write(user.join("Cargo.toml"), manifest).expect("a manifest");
+    fs::write(user.join("src/lib.rs"), "").expect("a source");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--format-version", "1"]).current_dir(&user);
+    let metadata = cargo.output().expect("cargo");
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata = String::from_utf8(metadata.stdout).expect("UTF-8");
+    assert!(metadata.contains("heaptide-recorder"), "{metadata}");
+}
+
 #[test]
 fn built_with_the_sdk() {
     let place = scratch("sdk");

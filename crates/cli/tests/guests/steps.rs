@@ -59,12 +59,17 @@ impl Steps {
 
     /// Has it do these steps, and waits for each.
     pub fn steps(&mut self, letters: &str) {
-        for letter in letters.bytes() {
-            self.tell(char::from(letter).encode_utf8(&mut [0; 4]));
-            let mut answer = [0];
-            self.answers.read_exact(&mut answer).expect("the step is done");
-            assert_eq!(answer[0], letter);
+        for letter in letters.chars() {
+            self.tell(letter.encode_utf8(&mut [0; 4]));
+            self.answer(letter);
         }
+    }
+
+    /// Waits for the answer to a step.
+    pub fn answer(&mut self, letter: char) {
+        let mut answer = [0];
+        self.answers.read_exact(&mut answer).expect("the step is done");
+        assert_eq!(char::from(answer[0]), letter);
     }
 
     /// The program's pid; it runs once it has done a step.

@@ -1,9 +1,8 @@
 //! `heaptide view` over HTTP, with requests written by hand, on a program that obeys its input; and
 //! the requests that it refuses.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,38 +12,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, run, scratch, until};
+use crate::http_client::{self, Answer, PATIENCE, encoded};
 use crate::steps::Steps;
-
-/// How long an answer is waited for, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server.
 pub struct Viewer {
     child: Child,
     address: String,
     token: String,
-}
-
-/// What it has answered.
-struct Answer {
-    status: u16,
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    fn json(&self) -> Value {
-        assert_eq!(self.status, 200, "{}", self.text());
-        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
-    }
-
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
 }
 
 impl Viewer {
@@ -74,9 +49,7 @@ impl Viewer {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        stream
+        http_client::connect(&self.address)
     }
 
     /// The target of a request with the token.
@@ -97,11 +70,7 @@ impl Viewer {
     }
 
     fn ask_raw(&self, line: &str, headers: &[&str], body: &str) -> Answer {
-        let mut stream = self.connect();
-        let head = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
-        let request = format!("{line}\r\n{head}Connection: close\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("a request");
-        answer(&mut stream)
+        http_client::ask(&self.address, line, headers, body)
     }
 
     fn post(&self, body: &Value, headers: &[&str]) -> Answer {
@@ -143,31 +112,6 @@ impl Drop for Viewer {
         let _ = self.child.kill(); // it may have ended
         let _ = self.child.wait();
     }
-}
-
-/// Reads an answer up to the end of the connection.
-fn answer(stream: &mut TcpStream) -> Answer {
-    let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes); // a refused request may end in a reset
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let mut lines = head.split("\r\n");
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
-    let header = |line: &str| {
-        let (name, value) = line.split_once(": ")?;
-        Some((name.to_ascii_lowercase(), value.to_owned()))
-    };
-    let headers = lines.filter_map(header).collect();
-    Answer { status, headers, body: bytes.get(end + 4..).unwrap_or_default().to_vec() }
-}
-
-/// A value of a query string.
-fn encoded(value: &str) -> String {
-    let one = |byte: u8| match byte {
-        b if b.is_ascii_alphanumeric() => char::from(b).to_string(),
-        b => format!("%{b:02X}"),
-    };
-    value.bytes().map(one).collect()
 }
 
 /// `ctl_steps.c` after some steps, recorded into `a.heaptide`.
@@ -466,7 +410,7 @@ fn slow_huge_and_many_requests_hinder_nobody() {
     assert!(start.elapsed() < Duration::from_secs(8), "it waited for the slow: {start:?}");
     // They are given up after some time, with or without an answer.
     for mut stream in half_open {
-        let answer = answer(&mut stream);
+        let answer = Answer::read(&mut stream);
         assert!(matches!(answer.status, 0 | 408), "{}", answer.status);
     }
     for length in [70_000, 1 << 20] {
@@ -474,12 +418,12 @@ fn slow_huge_and_many_requests_hinder_nobody() {
         let mut stream = viewer.connect();
         // It may close the connection before all was sent.
         let _ = stream.write_all(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes());
-        let status = answer(&mut stream).status;
+        let status = Answer::read(&mut stream).status;
         assert!(matches!(status, 0 | 400 | 414 | 431), "{status}");
     }
     let mut stream = viewer.connect();
     stream.write_all(b"\x16\x03\x01 no HTTP at all\r\n\r\n").expect("nonsense");
-    assert!(matches!(answer(&mut stream).status, 0 | 400));
+    assert!(matches!(Answer::read(&mut stream).status, 0 | 400));
     thread::scope(|scope| {
         let ask = || assert_eq!(own("/api/data").body, data);
         let threads: Vec<_> = (0..100).map(|_| scope.spawn(ask)).collect();

@@ -1,12 +1,12 @@
-//! aarch64: arguments in x0 to x7, the return address in x30. An entry begins with a frame record,
-//! whose address it passes as the stack pointer of the event, and ends with it.
+//! aarch64: arguments in x0 to x7, the return address in x30. An entry creates a frame record,
+//! whose address it passes as the stack pointer of the event, and removes it at its end.
 
 use core::arch::asm;
 
-/// The number of the processor in the head of ELF files.
+/// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 183;
 
-/// Has the processor execute code that was written: its caches of code do not notice.
+/// Makes the processor execute modified code, because its instruction caches do not detect changes.
 pub fn code_has_changed(start: u64, bytes: usize) {
     let sizes: u64;
     // SAFETY: reads a register that Linux lets every process read.
@@ -14,7 +14,7 @@ pub fn code_has_changed(start: u64, bytes: usize) {
     let line = |shift: u32| 4u64 << (sizes >> shift & 15);
     let (data, code) = (line(16), line(0));
     let lines = |line: u64| (start & !(line - 1)..start + bytes as u64).step_by(line as usize);
-    // SAFETY: the lines are mapped; what they hold stays what it is.
+    // SAFETY: the lines are mapped; their contents do not change.
     unsafe {
         lines(data).for_each(|at| asm!("dc cvau, {0}", in(reg) at, options(nostack)));
         asm!("dsb ish", options(nostack));
@@ -23,7 +23,7 @@ pub fn code_has_changed(start: u64, bytes: usize) {
     }
 }
 
-/// Of the function behind `rust_eh_personality`, which nothing calls.
+/// The function for `rust_eh_personality`, which is never called.
 #[cfg(panic = "abort")]
 macro_rules! trap {
     () => {
@@ -70,8 +70,8 @@ macro_rules! find_open_lane {
 }
 pub(crate) use find_open_lane;
 
-/// Begins the frame record, enters the recorder and calls the real malloc for the bytes in x0: the
-/// block is in x0 then, the bytes in x1, the lane in x2.
+/// Creates the frame record, enters the recorder and calls the real malloc for the bytes in x0.
+/// Afterwards the block is in x0, the bytes in x1, the lane in x2.
 macro_rules! enter_and_allocate {
     ($slow:literal) => {
         concat!(
@@ -96,7 +96,8 @@ macro_rules! enter_and_allocate {
 }
 pub(crate) use enter_and_allocate;
 
-/// Continues by the lane's route with the block in x0, the bytes in x1 and the lane in x2; returns.
+/// Continues with the lane's route, with the block in x0, the bytes in x1 and the lane in x2; then
+/// returns.
 macro_rules! allocated_by_route {
     () => {
         concat!(
@@ -111,8 +112,8 @@ macro_rules! allocated_by_route {
 }
 pub(crate) use allocated_by_route;
 
-/// Continues by the lane's route with the block in x0, outside of the recorder; returns. The
-/// registers that a stack starts from are passed.
+/// Continues with the lane's route, with the block in x0, outside of the recorder; then returns.
+/// Passes the registers that unwinding starts from.
 macro_rules! release_by_route {
     () => {
         concat!(
@@ -130,7 +131,7 @@ macro_rules! release_by_route {
 }
 pub(crate) use release_by_route;
 
-/// Calls the body with three arguments, the entry's registers and `real`; returns.
+/// Calls the body with three arguments, the entry's registers and `real`; then returns.
 macro_rules! body {
     () => {
         concat!(
@@ -156,7 +157,7 @@ macro_rules! jump_to_real {
 }
 pub(crate) use jump_to_real;
 
-/// Calls the body; if it returns null, jumps to the real function.
+/// Calls the body; jumps to the real function if it returns null.
 macro_rules! body_or_real {
     () => {
         concat!(
@@ -182,7 +183,7 @@ macro_rules! body_or_real {
 }
 pub(crate) use body_or_real;
 
-/// Jumps to `slow` unless the real function is a C++ runtime's.
+/// Jumps to `slow` unless the real function is that of a C++ runtime.
 macro_rules! if_runtime {
     ($slow:literal) => {
         concat!(
@@ -197,7 +198,8 @@ macro_rules! if_runtime {
 }
 pub(crate) use if_runtime;
 
-/// The function of a hook of one kind: its symbol and its body ([`crate::hooks`] has the kinds).
+/// Defines the function of a hook, from its kind, symbol and body ([`crate::hooks`] lists the
+/// kinds).
 macro_rules! hook {
     (allocate $symbol:ident $body:path) => {
         $crate::hooks::entry! { $symbol [$crate::arch::body!()] [body = sym $body] }
@@ -258,8 +260,8 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// Calls the body with the six arguments that are in registers, and the entry's registers. The
-/// seventh is kept below the record ([`seventh_argument`]).
+/// Calls the body with six register arguments, and the entry's registers. The seventh argument is
+/// stored below the frame record ([`seventh_argument`]).
 macro_rules! call_with_registers {
     ($body:path) => {
         core::arch::naked_asm!(
@@ -281,17 +283,17 @@ macro_rules! call_with_registers {
 }
 pub(crate) use call_with_registers;
 
-/// The seventh argument of the function whose entry passed `sp`.
+/// Returns the seventh argument of the function whose entry passed `sp`.
 ///
 /// # Safety
-/// It has not returned, and was entered by [`call_with_registers`].
+/// The function has not returned, and was entered through [`call_with_registers`].
 pub unsafe fn seventh_argument(sp: u64) -> usize {
-    // SAFETY: the entry keeps it below its record.
+    // SAFETY: the entry stores it below its frame record.
     unsafe { *((sp - 16) as *const usize) }
 }
 
-/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
-/// loader finds the caller by the return address.
+/// Defines a hook with two arguments that calls `before` and jumps to the address that it returns,
+/// because the loader identifies the caller by the return address.
 macro_rules! jump_after {
     ($before:ident) => {
         core::arch::naked_asm!(
@@ -313,7 +315,7 @@ macro_rules! jump_after {
 pub(crate) use jump_after;
 
 /// Jumps to the real function if its first argument has no bit among the first `numbers` of
-/// `watched`, else to the address that `before` returns, with seven arguments.
+/// `watched`, otherwise to the address that `before` returns, with seven arguments.
 macro_rules! look_and_jump {
     ($numbers:expr, $watched:path, $real:path, $before:path) => {
         core::arch::naked_asm!(
@@ -355,8 +357,8 @@ macro_rules! look_and_jump {
 }
 pub(crate) use look_and_jump;
 
-/// Makes an array of arguments that come one by one: those in registers are put in front of those
-/// on the stack.
+/// Builds an array of variadic arguments: those in registers are stored in front of those on the
+/// stack.
 macro_rules! list_arguments {
     ($body:path) => {
         core::arch::naked_asm!(
@@ -381,12 +383,12 @@ macro_rules! list_arguments {
 }
 pub(crate) use list_arguments;
 
-/// What the stubs of intercepted functions jump to.
+/// Defines the target of the stubs of intercepted functions.
 macro_rules! family_entry {
     () => {{
-        /// Entered with the record of the function in x17. Keeps the general registers but that of
-        /// the result: callers in the same file know which of them the function changes
-        /// (`-fipa-ra` of GCC), but for x16 and x17, which veneers of linkers change.
+        /// Entered with the function's record in x17. Preserves the general registers except the
+        /// result's, because callers in the same file know which registers the function changes
+        /// (`-fipa-ra` of GCC); x16 and x17 may change, because linkers' veneers change them.
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {
             core::arch::naked_asm!(
@@ -431,11 +433,12 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
-/// What stands in the place of the loader's function, which calls `look` and goes on in `own`.
+/// Defines the replacement of the loader's function, which calls `look` and continues in `own`.
 macro_rules! notice_entry {
     ($look:path, $own:path) => {{
-        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps
-        /// all registers but x16 and x17: compilers know what functions of the same library change.
+        /// Replaces the loader's function, which has no arguments and no result. Preserves all
+        /// registers except x16 and x17, because compilers know which registers functions of the
+        /// same library change.
         #[unsafe(naked)]
         unsafe extern "C" fn noticed() {
             core::arch::naked_asm!(
@@ -503,7 +506,7 @@ macro_rules! notice_entry {
 }
 pub(crate) use notice_entry;
 
-/// The function of an export that is one of the recorder's.
+/// Defines an export that jumps to a function of the recorder.
 macro_rules! jump {
     ($body:path) => {
         core::arch::naked_asm!("b {body}", body = sym $body)

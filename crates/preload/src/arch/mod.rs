@@ -1,4 +1,4 @@
-//! Entries in assembly. Both files define the same macros, whose operands have the same names.
+//! Entries in assembly. Both files define the same macros, with the same operand names.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

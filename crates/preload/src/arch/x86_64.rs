@@ -1,12 +1,12 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
-/// The number of the processor in the head of ELF files.
+/// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;
 
-/// Has the processor execute code that was written: here it notices by itself.
+/// Makes the processor execute modified code; this one detects changes by itself.
 pub fn code_has_changed(_: u64, _: usize) {}
 
-/// Of the function behind `rust_eh_personality`, which nothing calls.
+/// The function for `rust_eh_personality`, which is never called.
 #[cfg(panic = "abort")]
 macro_rules! trap {
     () => {
@@ -43,8 +43,8 @@ macro_rules! find_open_lane {
 }
 pub(crate) use find_open_lane;
 
-/// Enters the recorder and calls the real malloc for the bytes in rdi: the block is in rax then,
-/// the bytes in rsi.
+/// Enters the recorder and calls the real malloc for the bytes in rdi. Afterwards the block is in
+/// rax, the bytes in rsi.
 macro_rules! enter_and_allocate {
     ($slow:literal) => {
         concat!(
@@ -64,8 +64,8 @@ macro_rules! enter_and_allocate {
 }
 pub(crate) use enter_and_allocate;
 
-/// Continues by the lane's route with the block in rdi, outside of the recorder. The registers that
-/// a stack starts from are passed.
+/// Continues with the lane's route, with the block in rdi, outside of the recorder. Passes the
+/// registers that unwinding starts from.
 macro_rules! release_by_route {
     () => {
         concat!(
@@ -78,7 +78,7 @@ macro_rules! release_by_route {
 }
 pub(crate) use release_by_route;
 
-/// Calls the body; if it returns null, jumps to the real function.
+/// Calls the body; jumps to the real function if it returns null.
 macro_rules! body_or_real {
     () => {
         concat!(
@@ -107,7 +107,8 @@ macro_rules! body_or_real {
 }
 pub(crate) use body_or_real;
 
-/// The function of a hook of one kind: its symbol and its body ([`crate::hooks`] has the kinds).
+/// Defines the function of a hook, from its kind, symbol and body ([`crate::hooks`] lists the
+/// kinds).
 macro_rules! hook {
     (allocate $symbol:ident $body:path) => {
         $crate::hooks::entry! { $symbol [
@@ -168,7 +169,7 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// Calls the body with the six arguments that are in registers, and the entry's registers.
+/// Calls the body with six register arguments, and the entry's registers.
 macro_rules! call_with_registers {
     ($body:path) => {
         core::arch::naked_asm!(
@@ -186,17 +187,17 @@ macro_rules! call_with_registers {
 }
 pub(crate) use call_with_registers;
 
-/// The seventh argument of the function whose entry passed `sp`.
+/// Returns the seventh argument of the function whose entry passed `sp`.
 ///
 /// # Safety
-/// It has not returned, and has so many arguments.
+/// The function has not returned, and has at least seven arguments.
 pub unsafe fn seventh_argument(sp: u64) -> usize {
-    // SAFETY: at the entry of a function the word above the return address is the caller's.
+    // SAFETY: at the entry of a function, the word above the return address belongs to the caller.
     unsafe { *((sp + 8) as *const usize) }
 }
 
-/// A hook with two arguments that calls `before` and jumps to the address that it returns: the
-/// loader finds the caller by the return address.
+/// Defines a hook with two arguments that calls `before` and jumps to the address that it returns,
+/// because the loader identifies the caller by the return address.
 macro_rules! jump_after {
     ($before:ident) => {
         core::arch::naked_asm!(
@@ -216,7 +217,7 @@ macro_rules! jump_after {
 pub(crate) use jump_after;
 
 /// Jumps to the real function if its first argument has no bit among the first `numbers` of
-/// `watched`, else to the address that `before` returns, with six arguments.
+/// `watched`, otherwise to the address that `before` returns, with six arguments.
 macro_rules! look_and_jump {
     ($numbers:expr, $watched:path, $real:path, $before:path) => {
         core::arch::naked_asm!(
@@ -249,8 +250,8 @@ numbers = const $numbers, watched = sym $watched, real = sym $real, before = sym
 }
 pub(crate) use look_and_jump;
 
-/// Makes an array of arguments that come one by one: those in registers are put in front of those
-/// on the stack, in the place of the return address.
+/// Builds an array of variadic arguments: those in registers are stored in front of those on the
+/// stack, replacing the return address.
 macro_rules! list_arguments {
     ($body:path) => {
             core::arch::naked_asm!(
@@ -274,12 +275,12 @@ body = sym $body)
 }
 pub(crate) use list_arguments;
 
-/// What the stubs of intercepted functions jump to.
+/// Defines the target of the stubs of intercepted functions.
 macro_rules! family_entry {
     () => {{
-        /// Entered with the record of the function on the stack, above the return address. Keeps
-        /// the general registers but that of the result: callers in the same file know which of
-        /// them the function changes (`-fipa-ra` of GCC).
+        /// Entered with the function's record on the stack, above the return address. Preserves the
+        /// general registers except the result's, because callers in the same file know which
+        /// registers the function changes (`-fipa-ra` of GCC).
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {
             core::arch::naked_asm!(
@@ -322,12 +323,12 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
-/// What stands in the place of the loader's function, which calls `look` and goes on in `own`.
+/// Defines the replacement of the loader's function, which calls `look` and continues in `own`.
 macro_rules! notice_entry {
     ($look:path, $own:path) => {{
-        /// In the place of the loader's function, which has no arguments and returns nothing. Keeps
-        /// all registers but those of vectors: compilers know what functions of the same library
-        /// change.
+        /// Replaces the loader's function, which has no arguments and no result. Preserves all
+        /// registers except vector registers, because compilers know which registers functions of
+        /// the same library change.
         #[unsafe(naked)]
         unsafe extern "C" fn noticed() {
             core::arch::naked_asm!(
@@ -364,7 +365,7 @@ macro_rules! notice_entry {
 }
 pub(crate) use notice_entry;
 
-/// The function of an export that is one of the recorder's.
+/// Defines an export that jumps to a function of the recorder.
 macro_rules! jump {
     ($body:path) => {
         core::arch::naked_asm!("jmp {body}", body = sym $body)

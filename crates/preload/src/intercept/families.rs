@@ -1,4 +1,5 @@
-//! Finds allocators of their own names in executables and libraries, and intercepts them.
+//! Finds allocators with their own function names in executables and libraries, and intercepts
+//! them.
 
 use super::island::Island;
 use super::kept;
@@ -21,36 +22,37 @@ use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::options::Options;
 use heaptide_recorder::sys::own_stack;
 
-/// Objects that are remembered as looked at; later ones are not looked at.
+/// The most objects to remember as checked; later ones are not checked.
 const OBJECTS_MAX: usize = 1024;
-/// Families in an object.
+/// The most families in an object.
 const FAMILIES_MAX: usize = 4;
-/// Functions of one family in an object.
+/// The most functions of one family in an object.
 const FUNCTIONS_MAX: usize = 48;
 
-/// Objects that were looked at, by their dynamic section; 0 is none.
+/// Checked objects, by address of their dynamic section; 0 is none.
 static LOOKED: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECTS_MAX];
-/// One look at a time.
+/// Held during a check, of which only one runs at a time.
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
-/// Whether families are looked for in this process.
+/// Whether families are intercepted in this process.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// [`heaptide_recorder::store::modules::Modules::loads`] of the last look that found an object.
+/// [`heaptide_recorder::store::modules::Modules::loads`] at the last check that found an object.
 static LOADS: AtomicU32 = AtomicU32::new(0);
-/// Whether objects were loaded and not looked at: they may be in use.
+/// Whether loaded objects could not be checked in time, so that they may be in use.
 static HAS_MISSED: AtomicBool = AtomicBool::new(false);
 
 /// Which functions of an [`Instance`] are intercepted.
 type Which = [bool; FUNCTIONS_MAX];
 
-/// Whether families were looked for in this process, or in the one that it was forked from.
+/// Returns whether families are intercepted in this process, or in the one from which it was
+/// forked.
 pub fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// Looks at what is loaded when the recorder starts. Needs a large stack. None without memory.
+/// Checks loaded objects when the recorder starts. Needs a large stack. `None` if out of memory.
 pub fn start(scarce: bool) -> Option<()> {
     if !kept::is_empty() {
-        return process().sizes.create(scarce); // a forked child: the code is changed already
+        return process().sizes.create(scarce); // a forked child inherits the changed code
     }
     if !IS_ON.load(Relaxed) {
         IS_ON.store(true, Relaxed);
@@ -59,7 +61,7 @@ pub fn start(scarce: bool) -> Option<()> {
     Some(())
 }
 
-/// Looks at what the loader has just mapped: nothing of it was executed.
+/// Checks objects that the loader has just mapped: none of their code has run.
 pub fn look_at_mapped() {
     if !IS_ON.load(Relaxed) {
         return;
@@ -74,8 +76,8 @@ pub fn look_at_mapped() {
     });
 }
 
-/// Looks at what was loaded since the last look, before the program finds functions in it: for
-/// loaders that give no notice.
+/// Checks objects that were loaded since the last check, before the program looks up functions in
+/// them; for loaders without notification.
 #[inline(always)]
 pub fn look_at_new() {
     if IS_ON.load(Relaxed) && LOADS.load(Relaxed) != modules().loads.load(Relaxed) {
@@ -90,7 +92,7 @@ fn look_again() {
     }
 }
 
-/// Forgets objects that were unloaded: others may come to their place.
+/// Removes unloaded objects, because others may be loaded at their addresses.
 pub fn forget_unloaded() {
     alone(|| {
         for looked in &LOOKED {
@@ -103,7 +105,7 @@ pub fn forget_unloaded() {
     });
 }
 
-/// Does what one thread may do at a time; not at all while another one does.
+/// Runs `work` unless another thread is doing so.
 fn alone(work: impl FnOnce()) {
     if IS_LOOKING.compare_exchange(false, true, Acquire, Relaxed).is_err() {
         HAS_MISSED.store(true, Relaxed);
@@ -113,7 +115,7 @@ fn alone(work: impl FnOnce()) {
     IS_LOOKING.store(false, Release);
 }
 
-/// `is_safe`: no other thread executes what was not looked at.
+/// `is_safe`: no other thread executes code of unchecked objects.
 fn look_at_all(is_safe: bool) {
     alone(|| look_at_others(is_safe));
 }
@@ -132,7 +134,7 @@ fn look_at_others(is_safe: bool) {
     }
 }
 
-/// Notes an object; false if it was noted before, or there is no room.
+/// Stores an object; returns false if it was stored before, or if there is no space.
 fn note_object(dynamic: usize) -> bool {
     if LOOKED.iter().any(|looked| looked.load(Relaxed) == dynamic) {
         return false;
@@ -144,7 +146,7 @@ fn note_object(dynamic: usize) -> bool {
 /// A function that was found.
 #[derive(Clone, Copy)]
 struct Found {
-    /// Behind the prefix.
+    /// The name after the prefix.
     name: &'static str,
     code: patch::Function,
     shape: Shape,
@@ -159,7 +161,7 @@ struct Instance {
     statistics: Option<(Statistics, u64)>,
 }
 
-/// Looks at one object. One that exports `malloc` is entered by that.
+/// Checks one object. An object that exports `malloc` is intercepted through that.
 fn look_at(map: &'static LinkMap, is_safe: bool) {
     let own = next_symbol::own_object();
     if own.is_some_and(|own| core::ptr::eq(own, map)) || defines(map, b"malloc\0") {
@@ -170,7 +172,7 @@ fn look_at(map: &'static LinkMap, is_safe: bool) {
     let path = map.path();
     let path: &[u8] = if path.is_empty() { b"/proc/self/exe" } else { path };
     if !path.contains(&b'/') {
-        return; // the kernel's
+        return; // the kernel's vDSO
     }
     let Some(room) = name.get_mut(..path.len()) else { return };
     room.copy_from_slice(path);
@@ -184,7 +186,7 @@ fn look_at(map: &'static LinkMap, is_safe: bool) {
             && instance.has(|shape| shape != Shape::Free);
         if is_whole && inode.is_some_and(|inode| instance.is_code_of(inode)) {
             let outcome = instance.intercept(map.dynamic_address(), is_safe);
-            // A library may be unloaded while it is asked.
+            // A library may be unloaded while its function runs.
             if let (true, true, Some((which, at))) =
                 (outcome.is_ok(), map.path().is_empty(), instance.statistics)
             {
@@ -195,7 +197,7 @@ fn look_at(map: &'static LinkMap, is_safe: bool) {
     }
 }
 
-/// Notes a function if it is one of a known family.
+/// Stores a function if it belongs to a known family.
 fn note_function(found: &mut [Option<Instance>], name: &[u8], code: patch::Function) {
     let known = FAMILIES.iter().flat_map(|family| {
         family.prefixes.iter().filter_map(move |&prefix| {
@@ -233,7 +235,8 @@ impl Instance {
         self.functions.iter().flatten().any(|found| is_it(found.shape))
     }
 
-    /// Whether all functions lie in code of this file: its path may lead to another one by now.
+    /// Returns whether all functions are in code of this file; its path may refer to another file
+    /// by now.
     fn is_code_of(&self, inode: u64) -> bool {
         let functions = || self.functions.iter().flatten();
         let mut buffer = [0u8; 16 << 10];
@@ -251,7 +254,7 @@ impl Instance {
         found == functions().count()
     }
 
-    /// Two names of one function have one jump, to the body of the first.
+    /// Two names of one function share a jump, to the body of the first.
     fn add(&mut self, found: Found) {
         let same = |other: &Found| other.code.address == found.code.address;
         if self.functions.iter().flatten().any(same) {
@@ -262,7 +265,7 @@ impl Instance {
         }
     }
 
-    /// Writes jumps at all entries, or none.
+    /// Writes jumps to all entries, or none.
     ///
     /// Returns which of the functions are intercepted.
     fn intercept(&self, object: usize, is_safe: bool) -> Result<Which, NotIntercepted> {
@@ -295,7 +298,7 @@ impl Instance {
         outcome
     }
 
-    /// Notes what was done, for the profile.
+    /// Records the outcome for the profile.
     fn note(&self, outcome: Result<Which, NotIntercepted>) {
         let mut note = Note::new(self.functions[0].map_or(0, |first| first.code.address));
         note.add(self.prefix);
@@ -306,9 +309,9 @@ impl Instance {
         outcome::note_family(outcome.map(|_| ()), note);
     }
 
-    /// Plans the jumps; none if a function that frees or resizes cannot be moved.
+    /// Plans the jumps; `None` if a function that frees or resizes cannot be moved.
     fn plan(&self, entry: u64, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
-        // SAFETY: a function of this type, by the name that was found.
+        // SAFETY: a function of this type, by its name.
         let usable = (self.usable != 0).then(|| unsafe {
             transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
         });
@@ -318,7 +321,7 @@ impl Instance {
                 Err(Refusal::Unmovable) if found.shape.only_allocates() => continue,
                 Err(_) => return None,
             };
-            // SAFETY: likewise; surplus arguments are ignored.
+            // SAFETY: as above; additional arguments are ignored.
             let moved = unsafe { transmute::<u64, Moved>(patch.moved) };
             let sizes = self.family.sizes;
             let function = Function::new(found.name, moved, usable, sizes, found.shape);

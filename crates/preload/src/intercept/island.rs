@@ -1,5 +1,5 @@
-//! Executable memory within reach of the functions that are intercepted: what an entry jumps to,
-//! and its moved beginning.
+//! Executable memory within reach of intercepted functions, with the targets of entries and the
+//! moved starts of functions.
 
 use crate::arch;
 use heaptide_recorder::sys::kernel;
@@ -7,18 +7,18 @@ use heaptide_relocate::{MOVED_BYTES_MAX, Moved, REACH, STUB_BYTES, jump_far, pas
 
 /// Bytes of an island.
 const BYTES: usize = 16 << 10;
-/// How far an island may be from the functions that it serves: less than a jump reaches, for their
-/// object lies in between.
+/// The maximal distance of an island from its functions: less than a jump's reach, because their
+/// object is in between.
 const DISTANCE_MAX: u64 = REACH / 2;
-/// Distance of the places that are tried.
+/// The interval between tried addresses.
 const STEP: u64 = 1 << 20;
-/// The least distance of a place above an object, whose heap may grow there. Below a library may be
-/// what was mapped after it, up to the end of the reach.
+/// The minimal distance of an address above an object, whose heap may grow there. Below a library,
+/// up to the whole reach may be occupied by later mappings.
 const ABOVE: u64 = DISTANCE_MAX / 4;
-/// The lowest address that is tried.
+/// The lowest tried address.
 const LOWEST: u64 = 64 << 10;
 
-/// A slot: a stub, and a moved beginning.
+/// A slot: a stub, and a moved start of a function.
 const SLOT_BYTES: usize = STUB_BYTES + MOVED_BYTES_MAX;
 
 /// Writable until [`Island::seal`].
@@ -27,14 +27,14 @@ pub struct Island {
     used: usize,
 }
 
-/// Room for a function.
+/// Space for a function.
 #[derive(Clone, Copy)]
 pub struct Slot {
     start: *mut u8,
 }
 
 impl Island {
-    /// Maps an island within reach of an address; none if there is no room.
+    /// Maps an island within reach of an address; `None` if there is no space.
     pub fn near(address: u64) -> Option<Island> {
         let base = address & !(STEP - 1);
         let below =
@@ -45,7 +45,7 @@ impl Island {
         Some(Island { start, used: 0 })
     }
 
-    /// The island at an address that [`Island::address`] has returned, to release it.
+    /// Returns the island at an address that [`Island::address`] returned, to release it.
     pub fn at(address: usize) -> Island {
         Island { start: address as *mut u8, used: BYTES }
     }
@@ -54,17 +54,17 @@ impl Island {
         self.start as usize
     }
 
-    /// Takes a slot; none if all are taken.
+    /// Takes a slot; `None` if all are taken.
     pub fn take(&mut self) -> Option<Slot> {
         let start = self.start.wrapping_add(self.used);
         self.used += SLOT_BYTES;
         (self.used <= BYTES).then_some(Slot { start })
     }
 
-    /// Makes it executable, and no longer writable. Returns false if the kernel refuses.
+    /// Makes it executable and read-only. Returns false if the kernel denies it.
     pub fn seal(&self) -> bool {
         arch::code_has_changed(self.start as u64, BYTES);
-        // SAFETY: memory of ours, of which nothing is written any more.
+        // SAFETY: memory of this library that is no longer written.
         unsafe { kernel::protect(self.start as u64, BYTES, kernel::PROT_RX) }
     }
 
@@ -73,34 +73,34 @@ impl Island {
     /// # Safety
     /// Nothing jumps to it.
     pub unsafe fn release(self) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { kernel::unmap(self.start, BYTES) };
     }
 }
 
 impl Slot {
-    /// The address that an entry jumps to.
+    /// Returns the address that an entry jumps to.
     pub fn jump(self) -> u64 {
         self.start as u64
     }
 
-    /// The address of the moved beginning.
+    /// Returns the address of the moved start.
     pub fn moved(self) -> u64 {
         self.start as u64 + STUB_BYTES as u64
     }
 
-    /// Writes both: where the entry continues, and the moved beginning.
+    /// Writes the jump to `target`, and the moved start.
     pub fn write(self, target: u64, moved: &Moved) {
-        // SAFETY: a slot of an island that is not sealed yet has room for both.
+        // SAFETY: a slot of an island that is not sealed yet has space for both.
         unsafe {
             put(self.start, &jump_far(target, moved));
             put(self.moved() as *mut u8, moved.code());
         }
     }
 
-    /// Has the entry continue at the body of a family's functions, which finds this record.
+    /// Makes the entry continue at the body of a family's functions, which gets this record.
     pub fn pass(self, record: u64, body: u64, moved: &Moved) {
-        // SAFETY: a slot of an island that is not sealed yet has room for a stub.
+        // SAFETY: a slot of an island that is not sealed yet has space for a stub.
         unsafe { put(self.start, &pass(record, body, moved)) };
     }
 }
@@ -108,8 +108,8 @@ impl Slot {
 /// Writes bytes.
 ///
 /// # Safety
-/// There is room.
+/// There is space at `to`.
 unsafe fn put(to: *mut u8, bytes: &[u8]) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's contract.
     unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }

@@ -1,13 +1,13 @@
-//! Interception in place: an allocator whose functions the loader finds before ours, that of an
-//! executable most often, is entered through our hooks by a jump at the beginning of each function.
+//! Interception in place: an allocator whose functions the loader finds before ours, usually that
+//! of an executable, is redirected to our hooks with a jump at the start of each function.
 //!
-//! Such an allocator is the only one of its process. The hooks do what they do everywhere; the real
-//! functions behind them are those whose beginnings were moved. What finds our functions by
-//! `dlsym(RTLD_NEXT)`, the allocator itself perhaps, wants those of the C library: ours jump there,
-//! and the hooks are entered by their own moved beginnings.
+//! Such an allocator is the only one of its process. The hooks work as usual; their real functions
+//! are those whose starts were moved. Code that finds our functions with `dlsym(RTLD_NEXT)`,
+//! possibly the allocator itself, expects those of the C library: ours jump there, and the hooks
+//! are entered through their own moved starts.
 //!
-//! Where a command attached, the C library's allocator is intercepted as well, and the function by
-//! which it starts programs.
+//! If a command attached, the C library's allocator is intercepted as well, and its function that
+//! starts programs.
 
 pub mod families;
 mod island;
@@ -30,11 +30,11 @@ use island::Island;
 use outcome::Note;
 use patch::{Function, Patch, Refusal, write_all};
 
-/// Whether it was decided. Children inherit that, as they do the code.
+/// Whether the decision was made. Children inherit it, like the code.
 static IS_DECIDED: AtomicBool = AtomicBool::new(false);
 
-/// Intercepts the allocator that comes before ours, if there is one, before the first event. Needs
-/// a stack of some 20 KiB.
+/// Intercepts the allocator that precedes ours, if there is one, before the first event. Needs
+/// about 20 KiB of stack.
 pub fn prepare() {
     if IS_DECIDED.swap(true, Relaxed) {
         return;
@@ -52,13 +52,13 @@ pub fn prepare() {
     }
 }
 
-/// Whether an object is the C library.
+/// Returns whether an object is the C library.
 fn is_libc(object: &LinkMap) -> bool {
     let file = file_name(object);
     file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-") || file.starts_with(b"libc.musl-")
 }
 
-/// Intercepts the allocator of an object, and notes which functions that are.
+/// Intercepts the allocator of an object, and returns its functions for the profile.
 fn intercept(object: &'static LinkMap) -> (Result<(), NotIntercepted>, Note) {
     let malloc = look_up(object, b"malloc\0").map_or(0, |(address, _)| address as u64);
     let mut note = Note::new(malloc);
@@ -102,23 +102,23 @@ fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotInt
     Ok(())
 }
 
-/// What is done about one function.
+/// The plan for one function.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// That of the allocator, whose entry jumps to our hook; none if there is none, or if it is
-    /// left alone.
+    /// The allocator's function, whose entry jumps to our hook; `None` if it does not exist, or is
+    /// not intercepted.
     theirs: Option<(Function, Patch)>,
-    /// Our own, which jumps to the next one behind it; none if there is none.
+    /// Our own function, which jumps to the next one after it; `None` if there is none.
     ours: Option<Patch>,
 }
 
-/// All of it, before anything is changed.
+/// The whole plan, before anything is changed.
 struct Plan {
     /// Near the allocator.
     near: Island,
     /// Near this library.
     own: Island,
-    /// One for each of [`NAMES`].
+    /// One per name in [`NAMES`].
     entries: [Option<Entry>; NAMES.len()],
 }
 
@@ -127,14 +127,14 @@ impl Plan {
         for (index, name) in NAMES.iter().enumerate() {
             let theirs = look_up(object, name.symbol).map(function);
             let Some(hook) = look_up(own, name.symbol).map(function) else { continue };
-            // Loaded late, this library is in front of nothing, and nobody finds its functions.
+            // If this library was loaded late, nothing finds its functions.
             let is_late = attachment::is_attached();
             if theirs.is_none() && is_late {
                 continue;
             }
             let next = if is_late { None } else { find_behind(name.symbol) };
             if theirs.is_none() && name.is_operator() && next.is_some_and(|next| next.runtime) {
-                continue; // it is made of malloc
+                continue; // it calls malloc
             }
             let ours = match next {
                 Some(next) => Some(
@@ -153,8 +153,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The jump from a function of the allocator to our hook. Two names of one function have one
-    /// jump, to the hook of the first.
+    /// Plans the jump from a function of the allocator to our hook. Two names of one function share
+    /// a jump, to the hook of the first.
     fn patch_of(
         &mut self,
         function: Function,
@@ -186,7 +186,7 @@ impl Plan {
     }
 }
 
-/// A function that was looked up.
+/// Returns a function that was looked up.
 fn function((address, size): (usize, usize)) -> Function {
     Function { address: address as u64, size }
 }

@@ -1,8 +1,8 @@
-//! The moment at which the loader has mapped new objects, and has executed nothing of them: it
-//! calls `_dl_debug_state` then, at which debuggers have a breakpoint. It holds its lock.
+//! Notification by the loader after it has mapped new objects, and before any of their code runs:
+//! it calls `_dl_debug_state`, where debuggers have a breakpoint. It holds its lock.
 //!
-//! Nothing else is in time: a hook of `dlopen` that calls the real one would change whose RUNPATH
-//! counts, and once it has returned, other threads may execute what was loaded.
+//! No other place is early enough: a hook of `dlopen` that calls the real function would change
+//! whose RUNPATH applies, and after that returns, other threads may run the loaded code.
 
 use super::families;
 use super::island::Island;
@@ -14,14 +14,14 @@ use heaptide_recorder::sys::loader::{is_consistent, look_up, objects};
 use heaptide_recorder::sys::options::Options;
 use heaptide_recorder::sys::{confined, kernel, own_stack};
 
-/// The loader's function, as it is called when the jump is in its place.
+/// The loader's function, callable while the jump is in place.
 static LOADERS_OWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the first `dlopen` is to call [`watch`].
+/// Whether the first `dlopen` has to call [`watch`].
 static IS_PUT_OFF: AtomicBool = AtomicBool::new(false);
 
-/// Has the loader's notice come here from the start. A seccomp filter that the process inherited
-/// may punish a change of code, so under one only programs that load libraries take that risk.
+/// Installs the notification at the start. An inherited seccomp filter may kill the process for
+/// changing code, so under a filter only programs that load libraries take that risk.
 pub fn watch_at_start() {
     if Options::known().is_none_or(|options| !options.intercept) {
         return;
@@ -33,7 +33,7 @@ pub fn watch_at_start() {
     }
 }
 
-/// Does what was put off, before the program loads a library.
+/// Does the deferred work, before the program loads a library.
 #[inline(always)]
 pub fn before_loading() {
     if IS_PUT_OFF.load(Relaxed) && confined::may_call() && IS_PUT_OFF.swap(false, Relaxed) {
@@ -41,7 +41,7 @@ pub fn before_loading() {
     }
 }
 
-/// Has the loader's notice come here too. Nothing changes if that is not possible.
+/// Redirects the loader's notification. Nothing changes if that fails.
 fn watch() {
     let name = b"_dl_debug_state\0";
     let found = objects().find_map(|map| look_up(map, name));

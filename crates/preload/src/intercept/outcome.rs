@@ -1,4 +1,4 @@
-//! What interception has come to, for the profile. Children inherit it, as they do the code.
+//! The outcome of interceptions, for the profile. Children inherit it, like the code.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,17 +16,17 @@ static FLAGS: AtomicU32 = AtomicU32::new(0);
 /// An allocator that was found, and its functions.
 #[derive(Clone, Copy)]
 pub struct Note {
-    /// In the code of its object.
+    /// An address in the code of its object.
     address: u64,
     state: u32,
     length: usize,
     names: [u8; INTERCEPTION_NAMES],
 }
 
-/// Written by one look at a time, below [`NOTED`] of them are read.
+/// Written by one check at a time; those below [`NOTED`] may be read.
 struct Notes(UnsafeCell<[Note; INTERCEPTIONS]>);
 
-// SAFETY: a note is written before it is counted, and not changed afterwards.
+// SAFETY: a note is written before it is counted, and does not change afterwards.
 unsafe impl Sync for Notes {}
 
 static NOTES: Notes = Notes(UnsafeCell::new([const { Note::new(0) }; INTERCEPTIONS]));
@@ -37,7 +37,7 @@ impl Note {
         Note { address, state: 0, length: 0, names: [0; INTERCEPTION_NAMES] }
     }
 
-    /// Adds a name; those for which there is no room are left out.
+    /// Adds a name; names without space are omitted.
     pub fn add(&mut self, name: &str) {
         let start = if self.length > 0 { self.length + 1 } else { 0 };
         let end = start + name.len();
@@ -62,16 +62,16 @@ impl Note {
     }
 }
 
-/// Writes what is known into the head of a profile.
+/// Writes the outcome to the header of a profile.
 pub fn describe(header: &shared::FileHeader) {
     header.image_flags.store(FLAGS.load(Relaxed), Relaxed);
     let noted = NOTED.load(Acquire);
-    // SAFETY: notes that are counted do not change.
+    // SAFETY: counted notes do not change.
     let notes = (0..noted).map(|index| unsafe { *NOTES.0.get().cast::<Note>().add(index) });
     notes.zip(&header.interceptions).for_each(|(note, entry)| note.write(entry));
 }
 
-/// Notes what was done about an allocator before ours.
+/// Records the interception of an allocator that precedes ours.
 pub fn note_malloc(outcome: Result<(), NotIntercepted>, note: Note) {
     let flags = match outcome {
         Ok(()) => IMAGE_INTERCEPTED,
@@ -81,19 +81,19 @@ pub fn note_malloc(outcome: Result<(), NotIntercepted>, note: Note) {
     keep(outcome, note);
 }
 
-/// Notes that a command attached, and what was done about the C library's allocator.
+/// Records that a command attached, and the interception of the C library's allocator.
 pub fn note_libc(outcome: Result<(), NotIntercepted>) {
     if outcome.is_err() {
         FLAGS.fetch_or(IMAGE_IMPORTS_ONLY, Relaxed);
     }
 }
 
-/// Notes that a command attached.
+/// Records that a command attached.
 pub fn note_attached() {
     FLAGS.fetch_or(IMAGE_ATTACHED, Relaxed);
 }
 
-/// Notes what was done about an allocator under names of its own. The process has a profile.
+/// Records the interception of an allocator with its own function names. The process has a profile.
 pub fn note_family(outcome: Result<(), NotIntercepted>, note: Note) {
     match outcome {
         Ok(()) => FLAGS.fetch_or(IMAGE_FAMILY, Relaxed),
@@ -107,16 +107,16 @@ pub fn note_family(outcome: Result<(), NotIntercepted>, note: Note) {
     describe(process().header());
 }
 
-/// Keeps a note, unless there is no room or one like it: a library that is loaded again.
+/// Keeps a note, unless there is no space or an equal one, as for a library that is loaded again.
 fn keep(outcome: Result<(), NotIntercepted>, note: Note) {
     let state = outcome.map_or_else(|reason| INTERCEPTED + reason as u32, |()| INTERCEPTED);
     let note = Note { state, ..note };
     let noted = NOTED.load(Relaxed);
     let notes = NOTES.0.get().cast::<Note>();
-    // SAFETY: notes that are counted do not change.
+    // SAFETY: counted notes do not change.
     let is_known = (0..noted).any(|index| unsafe { (*notes.add(index)).is_like(&note) });
     if noted < INTERCEPTIONS && !is_known {
-        // SAFETY: a place that is not counted; one look at a time comes here.
+        // SAFETY: an uncounted slot; one check at a time gets here.
         unsafe { notes.add(noted).write(note) };
         NOTED.store(noted + 1, Release);
     }

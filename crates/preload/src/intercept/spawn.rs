@@ -1,6 +1,6 @@
-//! The function by which the C library itself starts programs, for `system` and `popen`: it calls
-//! its own `posix_spawn`, to which no import leads. A program that was started with the recorder
-//! has the settings in its environment; one that a command attached to has not.
+//! Intercepts the function with which the C library itself starts programs, for `system` and
+//! `popen`: it calls its own `posix_spawn`, which no import refers to. A program that was started
+//! with the recorder has the settings in its environment; one that a command attached to has not.
 
 use super::island::Island;
 use super::patch::{Function, Patch, write_all};
@@ -11,7 +11,7 @@ use heaptide_recorder::sys::options::Options;
 
 const SYMBOL: &[u8] = b"posix_spawn\0";
 
-/// Has the function entered through its hook, if its code can be changed.
+/// Redirects the function to its hook, if its code can be changed.
 pub fn intercept() {
     if Options::known().is_some_and(|options| !options.intercept) {
         return;

@@ -1,16 +1,16 @@
-//! The functions in the symbol table of a file (`.symtab`), which the loader does not map.
+//! Reads functions from the symbol table of a file (`.symtab`), which the loader does not map.
 
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 
-/// Sections of a file that are looked at.
+/// The most sections of a file to read.
 const SECTIONS_MAX: usize = 128;
 const SECTION_BYTES: usize = 64;
 const HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
-/// Later symbols of a table are not looked at: it takes a tenth of a second to come so far.
+/// The most symbols of a table to read, which takes a tenth of a second.
 const SYMBOLS_MAX: usize = 4 << 20;
 
-/// A part of a file, mapped to be read.
+/// A part of a file, mapped for reading.
 struct Mapped {
     start: *mut u8,
     length: usize,
@@ -18,7 +18,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    /// Maps `bytes` from `offset` on; none if the file does not hold them.
+    /// Maps `bytes` bytes at `offset`; `None` if the file is shorter.
     fn new(fd: Fd, offset: u64, bytes: u64) -> Option<Mapped> {
         let end = offset.checked_add(bytes)?;
         if bytes == 0 || end > kernel::file_size(fd)? {
@@ -31,7 +31,7 @@ impl Mapped {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has that many bytes, which the file holds.
+        // SAFETY: the mapping has that many bytes, which the file contains.
         unsafe {
             core::slice::from_raw_parts(self.start.wrapping_add(self.skip), self.length - self.skip)
         }
@@ -40,14 +40,14 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: a mapping of ours, whose bytes are borrowed from it.
+        // SAFETY: a mapping of this library, whose bytes are borrowed from it.
         unsafe { kernel::unmap(self.start, self.length) };
     }
 }
 
 /// Calls `visit` with name, address in the file and size of each function that the file's symbol
-/// table defines. A file without one costs the look at its section headers. Returns the file's
-/// inode, none if it cannot be read.
+/// table defines. For a file without a table it only reads the section headers. Returns the file's
+/// inode; `None` if it cannot be read.
 pub fn each_function(path: Path<'_>, visit: impl FnMut(&[u8], u64, usize)) -> Option<u64> {
     let fd = kernel::open(path, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
     if let Some((symbols, names)) = tables(fd) {
@@ -66,10 +66,10 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
             continue;
         }
         let name = names.get(word(symbol, 0, 4) as usize..).unwrap_or(&[]);
-        // Names longer than this are none of interest.
+        // Longer names are not relevant.
         const NAME_MAX: usize = 40;
         let window = &name[..name.len().min(NAME_MAX)];
-        // Of two million names next to none begins like those of allocators.
+        // Of two million names, very few start like those of allocators.
         if !matches!(
             window,
             [b'_', b'r', b'j', b'e', ..]
@@ -87,7 +87,7 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
     }
 }
 
-/// The symbols and their names.
+/// Returns the symbols and their names.
 fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
     const SHT_SYMTAB: u64 = 2;
     let mut header = [0u8; HEADER_BYTES];
@@ -111,7 +111,7 @@ fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
     Some((map(table)?, map(names)?))
 }
 
-/// The number in `length` bytes of a head that is long enough.
+/// Reads the number in `length` bytes of a header, which is long enough.
 fn word(bytes: &[u8], at: usize, length: usize) -> u64 {
     let mut word = [0; 8];
     if let (Some(to), Some(from)) = (word.get_mut(..length), bytes.get(at..at + length)) {

@@ -1,4 +1,4 @@
-//! `cali`: records as Caliper writes them.
+//! `cali`: records in Caliper's own format.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ use crate::query::Query;
 use crate::table::{AttributeId, Form, NodeId, Shown, Table};
 use crate::value::{Bits, Kind};
 
-/// Property: values are of the thread.
+/// Property: values belong to a thread.
 const OF_THREAD: u64 = 20;
 
-/// Writes all records, hidden attributes too, so that what reads them can go on adding up.
+/// Writes all records, including hidden attributes, so that further queries can aggregate them.
 pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::Result<()> {
     let mut writer = Writer {
         out,
@@ -31,14 +31,14 @@ struct Writer<'a> {
     out: &'a mut dyn Write,
     query: &'a Query,
     answer: &'a Table,
-    /// The number of the next node.
+    /// The id of the next node.
     next: u64,
     attributes: FxHashMap<AttributeId, u64>,
     nodes: FxHashMap<NodeId, u64>,
 }
 
 impl Writer<'_> {
-    /// Writes a node and says its number.
+    /// Writes a node and returns its id.
     fn node(&mut self, attribute: u64, data: &str, parent: Option<u64>) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
@@ -51,7 +51,7 @@ impl Writer<'_> {
         Ok(id)
     }
 
-    /// An attribute of texts that says something of attributes.
+    /// Writes an attribute of texts that describes attributes.
     fn named(&mut self, name: &str, properties: u64) -> io::Result<u64> {
         let parent = self.node(PROPERTIES, &properties.to_string(), Some(3))?;
         self.node(NAME, name, Some(parent))
@@ -93,7 +93,7 @@ impl Writer<'_> {
         Ok(number)
     }
 
-    /// The number of a node; it and those above it are written if they were not.
+    /// Returns the id of a node, writing it and its parents if necessary.
     fn place(&mut self, node: NodeId) -> io::Result<Option<u64>> {
         let mut open = Vec::new();
         let mut at = node;
@@ -167,7 +167,7 @@ fn escaped(text: &str) -> String {
         match c {
             ',' | '=' | '\\' => escaped.extend(['\\', c]),
             '\n' => escaped.push_str("\\n"),
-            // The format has no escape for it: it becomes a text, with a backslash.
+            // The format has no escape for this: it is written as text with a backslash.
             c if is_unprintable(c) => escaped.push_str(&format!("\\\\x{:02x}", u32::from(c))),
             c => escaped.push(c),
         }

@@ -1,4 +1,4 @@
-//! Texts of an answer in cells of a width, and inside the quotes of JSON.
+//! Formats values as cells of a fixed width, and escapes them for JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use heaptide_analysis::text::{is_unprintable, printable};
 use crate::query::Format;
 use crate::table::Table;
 
-/// The widest a column gets; a `column-width` that is not above 0 is no bound.
+/// Returns the maximal width of a column; a `column-width` below 1 means no limit.
 pub(crate) fn widest(format: &Format, otherwise: usize) -> usize {
     match format.arguments.get("column-width").and_then(|width| width.parse::<i32>().ok()) {
         Some(width) if width > 0 => width as usize,
@@ -17,20 +17,20 @@ pub(crate) fn widest(format: &Format, otherwise: usize) -> usize {
     }
 }
 
-/// Characters of a text.
+/// Returns the number of characters.
 pub(crate) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A text as cells show it.
+/// A text as shown in cells.
 pub(crate) struct Shown<'a> {
     text: Cow<'a, str>,
-    /// Its characters.
+    /// Its number of characters.
     pub(crate) length: usize,
 }
 
 impl<'a> Shown<'a> {
-    /// The text, [`printable`].
+    /// Converts a text with [`printable`].
     pub(crate) fn of(text: impl Into<Cow<'a, str>>) -> Shown<'a> {
         let text = match text.into() {
             Cow::Borrowed(text) => printable(text),
@@ -39,8 +39,8 @@ impl<'a> Shown<'a> {
         Shown { length: length(&text), text }
     }
 
-    /// Up to `width` characters of it, the middle left out if it is longer: in pieces, and how many
-    /// characters these are.
+    /// Returns at most `width` characters of it in pieces, omitting the middle of longer texts, and
+    /// the number of characters.
     fn clamped(&self, width: usize) -> ([&str; 3], usize) {
         match width {
             _ if self.length <= width => ([&self.text, "", ""], self.length),
@@ -54,7 +54,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Where a character begins.
+    /// Returns the byte offset of a character.
     fn place_of(&self, character: usize) -> usize {
         if self.length == self.text.len() {
             return character;
@@ -64,7 +64,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Adds so many spaces to a line.
+/// Appends `count` spaces to a line.
 pub(crate) fn spaces(line: &mut String, count: usize) {
     const SPACES: &str = "                                ";
     let mut left = count;
@@ -75,12 +75,12 @@ pub(crate) fn spaces(line: &mut String, count: usize) {
     }
 }
 
-/// Adds a cell to a line; numbers stand on the right.
+/// Appends a cell to a line; numbers are right-aligned.
 pub(crate) fn cell(line: &mut String, text: &str, width: usize, is_number: bool) {
     shown_cell(line, &Shown::of(text), width, is_number);
 }
 
-/// The same of a text whose length is known.
+/// Like `cell`, for a text whose length is known.
 pub(crate) fn shown_cell(line: &mut String, text: &Shown, width: usize, is_number: bool) {
     let (pieces, length) = text.clamped(width);
     let space = width.min(1 << 16).saturating_sub(length);
@@ -89,7 +89,7 @@ pub(crate) fn shown_cell(line: &mut String, text: &Shown, width: usize, is_numbe
     spaces(line, if is_number { 1 } else { space + 1 });
 }
 
-/// What holds for all records, a line each.
+/// Writes the values that apply to all records, one per line.
 pub(crate) fn globals(out: &mut dyn Write, format: &Format, answer: &Table) -> io::Result<()> {
     if !format.arguments.contains_key("print-globals") {
         return Ok(());
@@ -103,7 +103,7 @@ pub(crate) fn globals(out: &mut dyn Write, format: &Format, answer: &Table) -> i
     Ok(())
 }
 
-/// A text inside the quotes of JSON.
+/// Escapes a text for a JSON string.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_lose_their_middle() {
+    fn long_texts_are_elided_in_the_middle() {
         let shown = |text: &'static str, width| {
             let shown = Shown::of(text);
             let (pieces, length) = shown.clamped(width);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_as_wide_as_they_are_to_be() {
+    fn cells_have_the_requested_width() {
         let line = |text, width, is_number| {
             let mut line = "|".to_owned();
             cell(&mut line, text, width, is_number);

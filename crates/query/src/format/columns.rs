@@ -1,4 +1,4 @@
-//! The columns of an answer: which there are, their titles, and their text in a record.
+//! The columns of a result: their selection, titles, and text per record.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use crate::order;
 use crate::query::{EXACT, Format, Query};
 use crate::table::{AttributeId, NodeId, Shown, Table};
 
-/// What a column shows.
+/// The contents of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// The values of an attribute.
     Attribute(AttributeId),
     /// The path.
     Path,
-    /// Nothing: no record has the attribute.
+    /// Nothing, because no record has the attribute.
     Nothing,
 }
 
@@ -26,22 +26,22 @@ pub(crate) struct Column<'a> {
     numbers: Numbers,
 }
 
-/// How numbers are shown.
+/// The format of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Numbers {
     /// Sizes and durations with units.
     WithUnits,
-    /// In full.
+    /// All digits.
     Exact,
 }
 
 impl<'a> Column<'a> {
-    /// A column with all digits of its numbers.
+    /// Creates a column that shows all digits of its numbers.
     pub(crate) fn exact(title: &'a str, source: Source) -> Column<'a> {
         Column { title, source, numbers: Numbers::Exact }
     }
 
-    /// What it shows of a record, in one line; none if there is nothing.
+    /// Returns its text for a record, in one line; `None` if the record has no value.
     pub(crate) fn text(&self, answer: &Table, row: usize) -> Option<String> {
         let text = match self.source {
             Source::Attribute(id) => self.with_unit(answer, row).or_else(|| answer.text(row, id)),
@@ -51,7 +51,7 @@ impl<'a> Column<'a> {
         Some(printable(&text).into_owned())
     }
 
-    /// Adds what it shows of a record to a text; nothing if there is nothing.
+    /// Appends its text for a record; nothing if the record has no value.
     pub(crate) fn write(&self, answer: &Table, row: usize, to: &mut String) {
         let number = match self.source {
             Source::Attribute(id) => answer.uint(row, id),
@@ -60,7 +60,7 @@ impl<'a> Column<'a> {
         if let Some(text) = self.with_unit(answer, row) {
             to.push_str(&text);
         } else if let Some(number) = number {
-            let _ = write!(to, "{number}"); // a String takes all
+            let _ = write!(to, "{number}"); // a String accepts any text
         } else if let Some(text) = self.text(answer, row) {
             to.push_str(&text);
         }
@@ -73,13 +73,13 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Whether it shows numbers, which stand on the right.
+    /// Returns whether it contains numbers, which are right-aligned.
     pub(crate) fn is_number(&self, answer: &Table) -> bool {
         matches!(self.source, Source::Attribute(id) if answer.of(id).kind.is_number())
     }
 }
 
-/// The columns that are asked for, or those that have anything.
+/// Returns the columns that the query selects, or else those that have values.
 pub(crate) fn columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>> {
     if let Some(select) = query.select.as_ref().filter(|_| !query.all) {
         let column = |name: &'a str| {
@@ -103,8 +103,8 @@ pub(crate) fn columns<'a>(query: &'a Query, answer: &'a Table) -> Vec<Column<'a>
     ids.into_iter().map(column).collect()
 }
 
-/// The same for people: with units, and the titles that a file has for attributes, where the query
-/// names none.
+/// Like `columns`, for people: with units, and with the file's titles of attributes unless the
+/// query sets others.
 pub(crate) fn titled_columns<'a>(
     query: &'a Query,
     format: &Format,
@@ -125,7 +125,7 @@ pub(crate) fn titled_columns<'a>(
     columns
 }
 
-/// Where records have an attribute.
+/// How records use an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     Nodes,
@@ -133,7 +133,7 @@ enum Use {
     Nowhere,
 }
 
-/// By attribute.
+/// Returns the use of each attribute.
 fn used(answer: &Table) -> Vec<Use> {
     let mut seen = vec![false; answer.nodes.len()];
     answer.paths.iter().chain(&answer.others).for_each(|node| seen[node.0 as usize] = true);
@@ -152,7 +152,7 @@ fn used(answer: &Table) -> Vec<Use> {
     used
 }
 
-/// Attributes that the path of any record has.
+/// Returns which attributes occur in the path of any record.
 pub(crate) fn in_paths(answer: &Table) -> Vec<bool> {
     let mut in_paths = vec![false; answer.attributes.len()];
     let mut seen = vec![false; answer.nodes.len()];

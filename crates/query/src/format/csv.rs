@@ -1,4 +1,4 @@
-//! `csv`: a line of titles and a line for each record, as spreadsheets read them.
+//! `csv`: a line of titles and a line per record, for spreadsheets.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::columns::{Column, columns};
 use crate::query::Query;
 use crate::table::Table;
 
-/// Writes the lines; a record has an empty cell where it has no value. Numbers have all digits.
+/// Writes the lines. Missing values are empty cells, and numbers have all digits.
 pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::Result<()> {
     let columns = columns(query, answer);
     let columns: Vec<Column> =
@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
     rows.flush()
 }
 
-/// A text that spreadsheets take for a text: behind `'` where it would be a formula.
+/// Prefixes a text with `'` if spreadsheets would interpret it as a formula.
 fn text(cell: &str) -> String {
     if cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_owned() }
 }

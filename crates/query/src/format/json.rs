@@ -9,8 +9,9 @@ use crate::query::{Format, Query};
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::Kind;
 
-/// Writes the records that have anything, as a list, bare, or in an object with what holds for all.
-/// Texts come before numbers, in order of their names; nested attributes are `path`.
+/// Writes the records that have values, as a list, as single lines, or in an object with the values
+/// that apply to all records. Texts precede numbers, each sorted by name; nested attributes form
+/// `path`.
 pub(super) fn write(
     out: &mut dyn Write,
     query: &Query,
@@ -52,7 +53,7 @@ pub(super) fn write(
     writeln!(out)
 }
 
-/// The keys of objects and what they show.
+/// Returns the keys of objects with their contents.
 fn keys(query: &Query, answer: &Table, separate: bool) -> Vec<(String, Source)> {
     let key = |source: Source, title: &str| match source {
         Source::Attribute(id) if answer.of(id).form == Form::Nested && !separate => {
@@ -63,7 +64,7 @@ fn keys(query: &Query, answer: &Table, separate: bool) -> Vec<(String, Source)> 
     columns(query, answer).iter().map(|column| key(column.source, column.title)).collect()
 }
 
-/// Texts and numbers of a record by key, as JSON.
+/// Returns the texts and numbers of a record by key, as JSON.
 fn record(
     answer: &Table,
     row: usize,
@@ -110,7 +111,7 @@ fn record(
     [texts, numbers]
 }
 
-/// The path of a record, of these attributes.
+/// Returns the path of a record, restricted to these attributes.
 fn path(answer: &Table, row: usize, of: &[AttributeId]) -> Option<String> {
     if of.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! `expand` and `format`: a line for each record.
+//! `expand` and `format`: a line per record.
 
 use std::io::{self, Write};
 
@@ -26,7 +26,7 @@ pub(super) fn expand(out: &mut dyn Write, query: &Query, answer: &Table) -> io::
     Ok(())
 }
 
-/// A text, and the value that comes after it.
+/// A text, and the value that follows it.
 struct Field<'a> {
     before: &'a str,
     column: Column<'a>,
@@ -41,7 +41,7 @@ enum Align {
     Center,
 }
 
-/// Writes lines as the query has them: `text %[width,align]attribute% text`.
+/// Writes lines with the query's template: `text %[width,align]attribute% text`.
 pub(super) fn format(
     out: &mut dyn Write,
     query: &Query,
@@ -78,10 +78,10 @@ pub(super) fn format(
     Ok(())
 }
 
-/// The widest a field is made.
+/// The maximal width of a field.
 const WIDEST: usize = 1000;
 
-/// `[width,align]attribute`.
+/// Parses `[width,align]attribute`.
 fn field<'a>(text: &'a str, query: &Query, answer: &Table) -> Field<'a> {
     let inside = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (shape, name) = inside.unwrap_or(("", text));

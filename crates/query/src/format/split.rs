@@ -1,4 +1,4 @@
-//! `json-split`: rows, the names of their columns, and the tree that hierarchies point into.
+//! `json-split`: rows, the names of their columns, and a tree that hierarchies refer to.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::query::Query;
 use crate::table::{AttributeId, Form, Table};
 use crate::value::Kind;
 
-/// What a column of the output is.
+/// The contents of an output column.
 enum Cells {
     /// A value of each record.
     Values(AttributeId),
@@ -23,7 +23,7 @@ struct Output<'a> {
     cells: Cells,
 }
 
-/// The tree of paths: label, column and the node above.
+/// The tree of paths: label, column and parent of each node.
 #[derive(Default)]
 struct Hierarchy<'a> {
     nodes: Vec<(String, &'a str, Option<usize>)>,
@@ -79,7 +79,7 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
     writeln!(out, "\n}}")
 }
 
-/// The columns, nested attributes joined to a last one called `path`.
+/// Returns the columns; nested attributes are joined into a last one called `path`.
 fn outputs<'a>(columns: Vec<Column<'a>>, answer: &Table) -> Vec<Output<'a>> {
     let mut path = Vec::new();
     let mut outputs = Vec::new();
@@ -113,7 +113,7 @@ fn value(answer: &Table, row: usize, id: AttributeId) -> String {
     }
 }
 
-/// The path of a record of these attributes, outermost first.
+/// Returns the path of a record, restricted to these attributes, outermost first.
 fn labels(answer: &Table, row: usize, of: &[AttributeId]) -> Vec<String> {
     let own = of.iter().filter(|id| answer.of(**id).form == Form::Tree);
     let own = own.flat_map(|id| answer.places(row, *id).take(1));

@@ -7,7 +7,7 @@ use super::columns::titled_columns;
 use crate::query::{Format, Query};
 use crate::table::Table;
 
-/// Writes the records that have anything to show.
+/// Writes the records that have values in these columns.
 pub(super) fn write(
     out: &mut dyn Write,
     query: &Query,

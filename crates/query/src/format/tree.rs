@@ -1,4 +1,4 @@
-//! `tree`: paths as a tree, with the other columns beside it.
+//! `tree`: paths as a tree, with the other columns next to it.
 
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -11,26 +11,26 @@ use crate::query::{Format, Query};
 use crate::table::{Attribute, AttributeId, Form, Node, NodeId, Table};
 use crate::value::{Bits, Kind};
 
-/// A place of the tree. 0 is no place, and no record.
+/// A node of the output tree. Indices of 0 mean no node, and no record.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// What is there.
+    /// Its value.
     value: Option<(AttributeId, Bits)>,
     level: u32,
-    /// The first place right below it.
+    /// Its first child.
     below: u32,
-    /// The place after it below the same.
+    /// Its next sibling.
     next: u32,
-    /// Records of just this path, numbered from 1: the first and the last.
+    /// The first and the last record with exactly this path, numbered from 1.
     rows: [u32; 2],
 }
 
-/// The tree, its root first.
+/// The output tree, its root first.
 struct Places {
     all: Vec<Place>,
-    /// By place, the last one right below it.
+    /// By node, its last child.
     last_below: Vec<u32>,
-    /// By record, the next one of the same path.
+    /// By record, the next one with the same path.
     next_rows: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Places {
         Places { all: vec![Place::default()], last_below: vec![0], next_rows: vec![0; rows + 1] }
     }
 
-    /// A new place below another.
+    /// Adds a node below another.
     fn add(&mut self, up: u32, value: (AttributeId, Bits)) -> u32 {
         let id = self.all.len() as u32;
         let above = &mut self.all[up as usize];
@@ -65,13 +65,13 @@ impl Places {
         }
     }
 
-    /// The places right below one.
+    /// Returns the children of a node.
     fn below(&self, place: &Place) -> impl Iterator<Item = &Place> {
         let at = |id: u32| Some(&self.all[id as usize]).filter(|_| id > 0);
         std::iter::successors(at(place.below), move |place| at(place.next))
     }
 
-    /// The records of a place.
+    /// Returns the records of a node.
     fn rows(&self, place: &Place) -> impl Iterator<Item = usize> {
         let there = |row: u32| Some(row).filter(|row| *row > 0);
         let next = move |row: &u32| there(self.next_rows[*row as usize]);
@@ -97,23 +97,23 @@ pub(super) fn write(
     Printer::of(format, answer, &places, columns).print(out)
 }
 
-/// Which values are the path.
+/// The values that form the path.
 struct Paths<'a> {
     answer: &'a Table,
-    /// By attribute.
+    /// By attribute, whether it is part of the path.
     has: Vec<bool>,
-    /// Attributes that were named, in order; none for the paths that records have.
+    /// The attributes that were named, in order; `None` to use the records' own paths.
     named: Option<Vec<AttributeId>>,
-    /// Which of the places below one comes first.
+    /// The order of siblings.
     order: Order,
 }
 
-/// Which of several places comes first.
+/// The order of siblings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// That of the first record.
+    /// By first record.
     Records,
-    /// That of the first node: of scopes the one that was entered first.
+    /// By first node: scopes in the order in which they were first entered.
     Nodes,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Paths<'a> {
         Paths { answer, has, named: Some(named), order }
     }
 
-    /// The path of a record by the attributes that were named, outermost first.
+    /// Returns the path of a record from the named attributes, outermost first.
     fn path(&self, row: usize) -> Vec<(AttributeId, Bits)> {
         let chain =
             |node: NodeId| self.answer.chain(node).filter(|of| self.has[of.attribute.0 as usize]);
@@ -155,7 +155,7 @@ impl<'a> Paths<'a> {
         path
     }
 
-    /// The tree.
+    /// Builds the tree.
     fn places(&self) -> Places {
         if self.named.is_none() {
             return self.places_of_nodes();
@@ -172,7 +172,7 @@ impl<'a> Paths<'a> {
         places
     }
 
-    /// Of the paths that records have, each node is a place.
+    /// Builds the tree from the records' own paths.
     fn places_of_nodes(&self) -> Places {
         let nodes = &self.answer.nodes;
         let mut places = Places::new(self.answer.rows());
@@ -202,7 +202,7 @@ impl<'a> Paths<'a> {
         places
     }
 
-    /// The nodes of the paths of records, those around others before them.
+    /// Returns the nodes in paths of records, parents first.
     fn nodes_with_records(&self) -> impl Iterator<Item = usize> {
         let mut has_records = vec![false; self.answer.nodes.len()];
         for &path in &self.answer.paths {
@@ -215,20 +215,20 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The tree as lines.
+/// Formats the tree as lines.
 struct Printer<'a> {
     answer: &'a Table,
     places: &'a Places,
     labels: Labels<'a>,
     columns: Vec<(Column<'a>, usize)>,
-    /// Width of the paths' column.
+    /// Width of the column with paths.
     width: usize,
 }
 
-/// What is at places. A text is at many of them.
+/// The texts of nodes, many of which are shared.
 struct Labels<'a> {
     answer: &'a Table,
-    /// By the bits of a text that is at a place.
+    /// By the bits of a text that a node has.
     texts: Vec<OnceCell<Shown<'a>>>,
 }
 
@@ -238,7 +238,7 @@ impl<'a> Labels<'a> {
         Labels { answer, texts }
     }
 
-    /// Looks at what is at a place.
+    /// Calls `look` with the text of a node.
     fn with<T>(&self, place: &Place, look: impl FnOnce(&Shown) -> T) -> T {
         let Some((attribute, value)) = place.value else {
             return look(&Shown::of(""));
@@ -251,7 +251,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Bytes of lines that are written at once, about.
+/// Approximate number of bytes of lines to write at once.
 const LINES_BYTES: usize = 1 << 16;
 
 impl<'a> Printer<'a> {
@@ -306,7 +306,7 @@ impl<'a> Printer<'a> {
         out.write_all(lines.as_bytes())
     }
 
-    /// A line; of several records one each, below the path's.
+    /// Appends the line of a node. If it has several records, each gets a line below.
     fn add_place(&self, lines: &mut String, place: &Place) {
         let mut begin = lines.len();
         self.labels.with(place, |label| self.add_path(lines, place.level, label));
@@ -343,7 +343,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Ends the line that begins at a byte of the text.
+/// Trims the line that starts at this byte, and ends it.
 fn end_line(lines: &mut String, begin: usize) {
     let length = lines[begin..].trim_end().len();
     lines.truncate(begin + length);

@@ -1,8 +1,6 @@
-//! What sites are told apart by: stacks, frames, scopes, labels, lanes, processes, modules.
+//! Tables of the dimensions of sites: stacks, frames, scopes, labels, lanes, processes, modules.
 
-use heaptide_analysis::model::{
-    End, FrameId, LabelId, Measure, Mode, Process, ScopeId, Shape, Sum,
-};
+use heaptide_analysis::model::{End, FrameId, LabelId, Measure, Process, ScopeId, Shape, Sum};
 use heaptide_analysis::views::aggregate::by_stack;
 use heaptide_analysis::views::scopes;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -166,7 +164,7 @@ pub(super) const LABELS: Source = Source {
     }),
 };
 
-/// Dimensions that a row of a label lists.
+/// The most shapes to list in a row of a label.
 const DIMS_LISTED: usize = 16;
 
 fn set_dims(filler: &mut Filler, row: usize, shapes: &[&Shape]) {
@@ -261,7 +259,15 @@ pub(super) const PROCESSES: Source = Source {
             Info::text("command", "command line"),
             Info::uint("ranks", "", "number of ranks in the parallel job"),
             Info::text("job", "parallel job"),
-            Info::text("mode", "recording mode: counters, scopes or stacks"),
+            Info::text("mode", "recording mode: counters, scopes, stacks or sampled"),
+            Info::uint(
+                "sample_mean_bytes",
+                "bytes",
+                "with --mode sampled: bytes allocated for each sampled block on average",
+            )
+            .if_named(),
+            Info::uint("sampled_blocks", "blocks", "with --mode sampled: sampled blocks")
+                .if_named(),
             Info::text("end", "end: exited, signaled, exec, running or unknown"),
             Info::new("status", Kind::Int, "", "exit status or signal number"),
             Info::uint("start_ns", "ns UTC", "start, from 1970-01-01 UTC"),
@@ -296,12 +302,11 @@ fn process(filler: &mut Filler, process: &Process) {
     if !process.identity.job.is_empty() {
         filler.text("job", row, &process.identity.job);
     }
-    let mode = match process.mode {
-        Mode::Counters => "counters",
-        Mode::Scopes => "scopes",
-        Mode::Stacks => "stacks",
-    };
-    filler.text("mode", row, mode);
+    filler.text("mode", row, process.mode_name());
+    if let Some(sampling) = process.sampling {
+        filler.uint("sample_mean_bytes", row, sampling.mean_bytes);
+        filler.uint("sampled_blocks", row, sampling.blocks);
+    }
     let (end, status) = match process.lifetime.end {
         End::Exited(status) => ("exited", Some(status)),
         End::Signaled(signal) => ("signaled", Some(signal)),

@@ -5,22 +5,22 @@ use heaptide_analysis::model::Measure;
 use crate::table::{Form, Quantity, Shown};
 use crate::value::Kind;
 
-/// What is said of a column.
+/// The description of a column.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// Its name.
     pub name: &'static str,
     /// The type of its values.
     pub kind: Kind,
-    /// How they are kept.
+    /// How they are stored.
     pub form: Form,
-    /// Who sees it.
+    /// When it is shown.
     pub shown: Shown,
-    /// Another name for it.
+    /// An alias.
     pub also: Option<&'static str>,
     /// Its unit; empty if it has none.
     pub unit: &'static str,
-    /// What it is.
+    /// A description of its values.
     pub says: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl Info {
         Info::new(name, Kind::Uint, unit, says)
     }
 
-    /// What its numbers measure.
+    /// Returns the quantity of its numbers.
     pub(super) fn quantity(&self) -> Quantity {
         match self.unit {
             "bytes" => Quantity::Bytes,
@@ -52,12 +52,12 @@ impl Info {
         }
     }
 
-    /// Its names, with this between.
+    /// Returns its names, separated by `between`.
     pub(super) fn names(&self, between: &str) -> String {
         [Some(self.name), self.also].into_iter().flatten().collect::<Vec<_>>().join(between)
     }
 
-    /// The type of its values for a person.
+    /// Returns the name of its type, for people.
     pub(super) fn type_name(&self) -> &'static str {
         match (self.form, self.kind) {
             (Form::Value, Kind::Text) => "text",
@@ -80,7 +80,7 @@ impl Info {
     }
 }
 
-/// A measure as a column.
+/// Returns the column of a metric.
 pub(super) fn measure(measure: Measure) -> Info {
     Info::uint(measure.name(), measure.unit().name(), measure.description())
 }

@@ -1,5 +1,5 @@
-//! Columns of live memory that the counters do not have: what was requested of it, and the highest
-//! of each part of a process. Traces are replayed for them, once a process.
+//! Columns of live memory that need more than counters: its requested bytes, and the peak of each
+//! part of a process. For these, traces are replayed once per process.
 
 use heaptide_analysis::model::{Process, StackId};
 use heaptide_analysis::views::highest::{
@@ -11,7 +11,7 @@ use super::source::{Filler, HIGHEST};
 
 const REQUESTED: &str = "live_requested_bytes";
 
-/// Requested bytes that are live.
+/// The column of live requested bytes.
 pub(super) fn requested() -> Info {
     Info::uint(
         REQUESTED,
@@ -21,7 +21,7 @@ pub(super) fn requested() -> Info {
     )
 }
 
-/// The highest live bytes of a row.
+/// The columns of a row's peak.
 pub(super) fn highest() -> [Info; 2] {
     let [usable, of_requested] = HIGHEST;
     [
@@ -30,10 +30,10 @@ pub(super) fn highest() -> [Info; 2] {
     ]
 }
 
-/// What is known of a process, as far as it is wanted.
+/// The live memory of a process, as far as columns need it.
 pub(super) struct Live {
     pub(super) highest: Option<Highest>,
-    /// By site; empty if it is not wanted.
+    /// By site; empty if not needed.
     requested: Vec<Option<u64>>,
 }
 
@@ -60,18 +60,18 @@ impl Live {
         Live { highest, requested }
     }
 
-    /// Sets what is live of a site.
+    /// Sets the live memory of a site.
     pub(super) fn set_site(&self, filler: &mut Filler, row: usize, site: usize) {
         set(filler, row, self.requested.get(site).copied().flatten());
     }
 
-    /// By stack, what the counters know; empty if it is not wanted.
+    /// Returns the values from counters by stack; empty if not needed.
     pub(super) fn by_stack(&self, process: &Process) -> Vec<Option<u64>> {
         let is_wanted = !self.requested.is_empty();
         if is_wanted { live_requested_of_stacks(process) } else { Vec::new() }
     }
 
-    /// Sets what is live of a stack and was at most: by the counters, or else by the trace.
+    /// Sets the live memory and the peak of a stack: from counters, or else from the trace.
     pub(super) fn set_stack(
         &self,
         filler: &mut Filler,
@@ -86,14 +86,14 @@ impl Live {
     }
 }
 
-/// Sets the column of requested bytes.
+/// Sets the column of live requested bytes.
 fn set(filler: &mut Filler, row: usize, live: Option<u64>) {
     if let Some(live) = live {
         filler.uint(REQUESTED, row, live);
     }
 }
 
-/// Sets the columns of a trace.
+/// Sets the columns that need a trace.
 pub(super) fn set_highest(filler: &mut Filler, row: usize, live: Option<&highest::Live>) {
     if let Some(live) = live {
         let [usable, requested] = HIGHEST;

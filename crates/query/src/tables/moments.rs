@@ -1,4 +1,4 @@
-//! What has a time, and sizes: windows, marks and snapshots, the timeline, the histogram.
+//! Tables of times and sizes: windows, marks and snapshots, the timeline, the histogram.
 
 use heaptide_analysis::model::MarkKind;
 

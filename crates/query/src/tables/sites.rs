@@ -1,7 +1,7 @@
-//! `sites`: what was allocated at each stack, in each scope, of each label, on each thread.
+//! `sites`: counters by stack, scope, label and thread.
 
 use heaptide_analysis::attribution::{Owners, Types};
-use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackId};
+use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, Spread, StackId};
 
 use super::info::{Info, measure};
 use super::live::{self, Live};
@@ -16,7 +16,7 @@ pub(super) const SITES: Source = Source {
     records: Records::Tables(fill),
 };
 
-/// What a block has of its site, in every table of blocks.
+/// Returns the columns that blocks inherit from their site, in every table of blocks.
 pub(super) fn of_blocks() -> Vec<Info> {
     vec![
         Info::text("stack", "functions from the outermost to the allocating one")
@@ -38,6 +38,18 @@ pub(super) fn of_blocks() -> Vec<Info> {
     ]
 }
 
+/// How exact the bytes of a site are, where they are estimates.
+const EFFECTIVE: [(&str, &str); 3] = [
+    (
+        "allocated_effective",
+        "with --mode sampled: effective number of sampled blocks that usable_bytes is estimated \
+         from; the standard error of a sum of bytes is sample_mean_bytes times the root of the sum \
+         of these",
+    ),
+    ("live_effective", "the same of live_bytes"),
+    ("at_peak_effective", "the same of at_peak_bytes"),
+];
+
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
@@ -57,6 +69,7 @@ fn columns() -> Vec<Info> {
         Info::uint("lent_bytes", "bytes", "bytes of pool chunks used by pool blocks"),
         live::requested(),
     ]);
+    all.extend(EFFECTIVE.map(|(name, says)| Info::new(name, Kind::Double, "", says).if_named()));
     all
 }
 
@@ -74,12 +87,12 @@ fn fill(filler: &mut Filler, process: &Process) {
     }
 }
 
-/// By stack, its node; empty if nobody wants them.
+/// Returns nodes by stack; empty if not needed.
 pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId> {
     stack_tree(filler, process, "stack")
 }
 
-/// The same of stacks in another column.
+/// Like `stack_nodes`, for stacks in another column.
 pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -> Vec<NodeId> {
     let Some(stack) = filler.column(column) else {
         return Vec::new();
@@ -95,7 +108,7 @@ pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -
     nodes
 }
 
-/// Where scopes are: by scope path, its node, and the values of iterations.
+/// The nodes and iteration values of scopes, by scope path.
 pub(super) struct Places {
     pub(super) nodes: Vec<NodeId>,
     pub(super) iterations: Vec<(AttributeId, Vec<Option<Bits>>)>,
@@ -127,7 +140,7 @@ impl Places {
         places
     }
 
-    /// Values of a loop's iterations by scope path.
+    /// Returns the values of a loop's iterations by scope path.
     fn values(&mut self, attribute: AttributeId) -> &mut [Option<Bits>] {
         let known = self.iterations.iter().position(|(id, _)| *id == attribute);
         let at = known.unwrap_or_else(|| {
@@ -148,7 +161,7 @@ impl Places {
 
 type Column = Option<AttributeId>;
 
-/// The columns of what blocks have of their site, and the texts in them.
+/// The columns that blocks inherit from their site, with their texts.
 pub(super) struct Blocks {
     owners: Option<Owners>,
     types: Types,
@@ -194,7 +207,7 @@ impl Blocks {
         }
     }
 
-    /// What the blocks of a site are called.
+    /// Returns the label of a site's blocks.
     pub(super) fn label(&self, site: &Site) -> Option<Bits> {
         site.label.map(|id| self.labels[id.0 as usize])
     }
@@ -218,7 +231,7 @@ impl Blocks {
         self.place(filler, process, row, site.stack);
     }
 
-    /// Where the innermost function is.
+    /// Sets the location of the innermost function.
     fn place(&self, filler: &mut Filler, process: &Process, row: usize, stack: StackId) {
         let Some(id) = process.frames_of(stack).next() else {
             return;
@@ -253,6 +266,7 @@ struct Of {
     count: Column,
     measures: Vec<(Measure, AttributeId)>,
     others: [Column; 5],
+    effective: [Column; 3],
     lanes: Vec<Bits>,
     malloc: Bits,
 }
@@ -280,6 +294,7 @@ impl Of {
             count: column("count"),
             measures,
             others: others.map(column),
+            effective: EFFECTIVE.map(|(name, _)| column(name)),
             lanes,
             malloc,
         }
@@ -306,10 +321,14 @@ impl Of {
         for (column, value) in self.others.into_iter().zip(values) {
             filler.set(column, row, Some(Bits(value)));
         }
+        let Spread { allocated, live, at_peak } = site.measures.spread;
+        for (column, number) in self.effective.into_iter().zip([allocated, live, at_peak]) {
+            filler.set(column, row, Some(Bits::double(number.into())));
+        }
     }
 }
 
-/// The kind of its values, for tables with the same column.
+/// Returns the column of stacks, for other tables with this column.
 pub(super) fn stack_column() -> Info {
     Info::new("stack", Kind::Text, "", "functions from the outermost to the innermost")
         .form(Form::Stack)

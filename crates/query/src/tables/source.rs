@@ -1,4 +1,4 @@
-//! A table of recordings: its columns, and how its records are filled.
+//! A table of recordings: its columns, and the functions that fill its records.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use crate::stream::{Notes, Stream};
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::{Bits, Kind};
 
-/// A table that recordings have.
+/// A table of recordings.
 #[derive(Debug)]
 pub struct Source {
     /// Its name in FROM.
     pub name: &'static str,
-    /// What a record of it is.
+    /// A description of its records.
     pub says: &'static str,
     pub(super) columns: fn() -> Vec<Info>,
     pub(super) records: Records,
 }
 
-/// Where records come from.
+/// The source of records.
 #[derive(Debug)]
 pub(super) enum Records {
     /// The tables of a process.
@@ -32,7 +32,7 @@ pub(super) enum Records {
 }
 
 impl Source {
-    /// Its columns, those first that say which process a record is of.
+    /// Returns its columns, starting with those that identify the process.
     pub fn columns(&self) -> Vec<Info> {
         let mut all = vec![
             Info::uint("process", "", "process id"),
@@ -46,13 +46,13 @@ impl Source {
         all
     }
 
-    /// Whether a column of this name is empty without a trace.
+    /// Returns whether a column of this name is empty without a trace.
     pub fn needs_trace(&self, name: &str) -> bool {
         let is_it = |info: &Info| info.name == name;
         HIGHEST.contains(&name) && self.columns().iter().any(is_it)
     }
 
-    /// Its columns for a person: names, type, unit, what they are.
+    /// Describes its columns for people: names, type, unit, description.
     ///
     /// ```
     /// use heaptide_query::tables::Source;
@@ -71,7 +71,7 @@ impl Source {
         page
     }
 
-    /// The same as a table in Markdown.
+    /// Like `described`, as a table in Markdown.
     pub fn markdown(&self) -> String {
         let mut page = "| Column | Type | Unit | What it is |\n|---|---|---|---|\n".to_owned();
         for info in self.columns() {
@@ -81,8 +81,8 @@ impl Source {
         page
     }
 
-    /// The table without records, whose first attributes are its columns; and, by what the program
-    /// calls them, the attributes of these scopes, each given with a value.
+    /// Returns the table without records, whose first attributes are its columns; and the
+    /// attributes of these scopes, each passed with a value, by the program's names.
     pub fn bare<'a>(
         &self,
         scopes: impl Iterator<Item = (&'a str, &'a str)>,
@@ -96,7 +96,7 @@ impl Source {
             (of.shown, of.quantity) = (info.shown, info.quantity());
         }
         let scopes = scope_attributes(&mut table, scopes);
-        // A scope of that name is what the name stands for.
+        // If there is a scope attribute with that name, the name refers to it.
         let labelled = table.named(LABELLED).filter(|_| wanted.is_labelled);
         labelled.into_iter().for_each(|id| table.also_called(id, ACTIVE));
         if let Some(id) = labelled.or_else(|| table.named(LABELLED).and(table.named(LIVE))) {
@@ -109,9 +109,9 @@ impl Source {
         (table, scopes)
     }
 
-    /// The records of all processes of recordings. Only columns that are wanted are filled.
+    /// Streams the records of all processes of recordings. Only the wanted columns are filled.
     ///
-    /// Errors: what the table is made of was not recorded, or cannot be read.
+    /// Errors: the data was not recorded, or cannot be read.
     pub fn stream<'a>(
         &self,
         recordings: &'a [Recording],
@@ -127,8 +127,8 @@ impl Source {
         }
     }
 
-    /// The same where the recordings are not needed while the records are read; none where they
-    /// are.
+    /// Like `stream`, if the records do not refer to the recordings while they are read; otherwise
+    /// `None`.
     pub fn filled<'a>(&self, recordings: &[Recording], wanted: &Wanted) -> Option<Stream<'a>> {
         match &self.records {
             Records::Tables(fill) => Some(self.filled_by(*fill, recordings, wanted)),
@@ -171,7 +171,7 @@ fn joined(texts: impl Iterator<Item = String>) -> String {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is of a trace, and nothing was traced.
+    /// It needs a trace, but there is none.
     NoTrace,
     /// A recording cannot be read.
     Unreadable(heaptide_analysis::Error),
@@ -191,27 +191,27 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Live bytes of what a query asks about: of the process, or of labelled memory if it asks for no
-/// other, as Caliper has them of annotated allocations.
+/// Live bytes of the process, or of labelled memory if a query selects only that, as Caliper
+/// reports them for annotated allocations.
 const ACTIVE: &str = "mem.active";
-/// The same for who takes its maximum in a region.
+/// The same value, under the name for its maximum in a region.
 const HIGH: &str = "alloc.region.highwatermark";
-/// The columns of both.
+/// The names of both columns.
 const LIVE: &str = "live_bytes";
 const LABELLED: &str = "labelled_bytes";
-/// The columns that only a trace has.
+/// The columns that need a trace.
 pub(super) const HIGHEST: [&str; 2] = ["max_live_bytes", "max_live_requested_bytes"];
 
 /// The columns that a query needs.
 pub struct Wanted {
-    /// None for all.
+    /// `None` for all.
     names: Option<FxHashSet<String>>,
-    /// Only labelled memory is asked for.
+    /// Whether only labelled memory is selected.
     is_labelled: bool,
 }
 
 impl Wanted {
-    /// Those of a query and of how it is shown.
+    /// Returns the columns of a query and of its format.
     pub fn of(query: &Query, format: &Format) -> Wanted {
         let Some(words) = query.names().filter(|_| format.layout != Layout::Format) else {
             return Wanted { names: None, is_labelled: query.is_labelled() };
@@ -234,23 +234,23 @@ impl Wanted {
         Wanted { names: Some(names), is_labelled }
     }
 
-    /// Those of these names.
+    /// Returns the columns with these names.
     pub fn of_names(names: impl IntoIterator<Item = String>) -> Wanted {
         Wanted { names: Some(names.into_iter().collect()), is_labelled: false }
     }
 
-    /// All there are.
+    /// Returns all columns.
     pub const fn all() -> Wanted {
         Wanted { names: None, is_labelled: false }
     }
 
-    /// Whether a column of this name is among them.
+    /// Returns whether it contains a column of this name.
     pub fn has(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.contains(name))
     }
 }
 
-/// Which process records are of.
+/// The process of the records.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Origin {
     pub(super) values: [Option<Bits>; 6],
@@ -270,18 +270,18 @@ impl Origin {
     }
 }
 
-/// A table as it is filled.
+/// A table under construction.
 pub(super) struct Filler {
     pub(super) table: Table,
-    /// Columns by name; those that nobody wants are not there.
+    /// Columns by name; unneeded ones are omitted.
     pub(super) columns: FxHashMap<&'static str, AttributeId>,
     pub(super) origin: [Option<AttributeId>; 6],
     pub(super) process: Origin,
-    /// The attributes of scopes in the table; of iterations, those that are wanted.
+    /// The scope attributes in the table; those of iterations only if needed.
     pub(super) scopes: FxHashMap<String, AttributeId>,
-    /// By attribute of scopes, the columns of their begins and ends, if one is wanted.
+    /// By scope attribute, the columns of its begins and ends, if one is needed.
     pub(super) changes: FxHashMap<String, [AttributeId; 2]>,
-    /// What turns out of traces that tables read.
+    /// Notes from reading traces.
     pub(super) notes: Notes,
 }
 
@@ -312,7 +312,7 @@ impl Filler {
         Filler { table, columns, origin, process, scopes, changes, notes }
     }
 
-    /// A new record of the process at hand.
+    /// Adds a record of the current process.
     pub(super) fn row(&mut self) -> usize {
         let row = self.table.add_row();
         for (id, value) in self.origin.into_iter().zip(self.process.values) {
@@ -327,7 +327,7 @@ impl Filler {
         }
     }
 
-    /// The column of a name, if it is wanted.
+    /// Returns the column with a name, if it is needed.
     pub(super) fn column(&self, name: &str) -> Option<AttributeId> {
         self.columns.get(name).copied()
     }
@@ -354,7 +354,7 @@ impl Filler {
     }
 }
 
-/// Columns of the begins and ends of scopes, as Caliper calls them: `event.begin#phase`.
+/// Returns the columns of the begins and ends of scopes, with Caliper's names: `event.begin#phase`.
 fn changes(
     table: &mut Table,
     scopes: &FxHashMap<String, AttributeId>,
@@ -379,9 +379,9 @@ fn changes(
     changes
 }
 
-/// The attributes of all scopes: nested, but for the iterations of loops, which are values. One
-/// that is called like a column is `scope.` and its name; numbers are numbers if all its values
-/// are.
+/// Returns the attributes of all scopes: nested, except the iterations of loops, which are values.
+/// If a column has the same name, the attribute is called `scope.NAME`. An attribute is numeric if
+/// all its values are numbers.
 fn scope_attributes<'a>(
     table: &mut Table,
     scopes: impl Iterator<Item = (&'a str, &'a str)>,

@@ -1,6 +1,6 @@
-//! What traces have: `events`, and `lifetimes` of blocks.
+//! Tables from traces: `events`, and `lifetimes` of blocks.
 //!
-//! One thread replays, whichever has nothing else to do; tables are made of events on any.
+//! One thread at a time replays the trace; any thread converts events to tables.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
@@ -31,17 +31,17 @@ pub(super) const LIFETIMES: Source = Source {
     records: Records::Trace(|filler, processes| stream(What::Lifetimes, filler, processes)),
 };
 
-/// What records are made of.
+/// The kind of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     /// Every event.
     Events,
-    /// Blocks, when they are freed and at the end.
+    /// Blocks, when they are freed, and at the end.
     Lifetimes,
 }
 
-/// A column, and its value of an event. Of lifetimes that is the free of a block; blocks that were
-/// never freed have their allocation.
+/// A column, with its value for an event. For lifetimes the event is the free of a block, or, if it
+/// was never freed, its allocation.
 struct Field {
     info: Info,
     value: fn(&Event, &Known) -> Option<Bits>,
@@ -136,7 +136,7 @@ const OF_LIFETIMES: &[Field] = &[
     }),
     field(
         Info::uint("allocated_ns", "ns", "time of the allocation, from the start of the process"),
-        |event, _| Some(Bits(event.allocated_ns)),
+        |event, _| from_the_trace(event).map(|event| Bits(event.allocated_ns)),
     ),
     field(
         Info::uint("freed_ns", "ns", "time of the free, from the start of the process"),
@@ -202,18 +202,22 @@ const ADDRESS: Field = field(
 );
 const SIZE: Field =
     field(Info::uint("size", "bytes", "requested bytes").also("alloc.total_size"), |event, _| {
-        of_block(event).map(|event| Bits(event.requested))
+        of_block(event).and_then(from_the_trace).map(|event| Bits(event.requested))
     });
 const USABLE: Field = field(Info::uint("usable_bytes", "bytes", "usable bytes"), |event, _| {
     of_block(event).map(|event| Bits(event.usable))
 });
 const LIFETIME: Field =
     field(Info::uint("lifetime_ns", "ns", "time from the allocation to the free"), |event, _| {
-        freed(event).map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns)))
+        let event = freed(event).and_then(from_the_trace);
+        event.map(|event| Bits(event.time_ns.saturating_sub(event.allocated_ns)))
     });
 const LIFETIME_EVENTS: Field = field(
     Info::uint("lifetime_events", "events", "events of the process between allocation and free"),
-    |event, _| freed(event).map(|event| Bits(event.number.saturating_sub(event.allocated_number))),
+    |event, _| {
+        let event = freed(event).and_then(from_the_trace);
+        event.map(|event| Bits(event.number.saturating_sub(event.allocated_number)))
+    },
 );
 const TEMPORARY: Field = field(
     Info::new("temporary", Kind::Bool, "", "of frees: no allocation by the thread in between"),
@@ -240,12 +244,17 @@ const FREE_STACK: Field = field(
     },
 );
 
-/// The event, if it is a free.
+/// Returns the event if it is a free.
 fn freed(event: &Event) -> Option<&Event> {
     Some(event).filter(|event| event.operation == Operation::Free)
 }
 
-/// The event, if there is a block.
+/// The event, if the allocation of its block is in the trace.
+fn from_the_trace(event: &Event) -> Option<&Event> {
+    Some(event).filter(|event| event.allocated_number > 0 || event.operation != Operation::Free)
+}
+
+/// Returns the event if it has a block.
 fn of_block(event: &Event) -> Option<&Event> {
     let is_of_block = event.operation != Operation::Fail && !event.operation.is_of_scope();
     Some(event).filter(|_| is_of_block)
@@ -265,21 +274,21 @@ fn columns(what: What) -> Vec<Info> {
     fields.chain(of_blocks()).collect()
 }
 
-/// What events point at, of one process.
+/// Data of one process that events refer to.
 struct Known {
     origin: Origin,
-    /// Columns of what blocks have of their site, by site, and their stacks.
+    /// Columns that blocks inherit from their site, by site, and their stacks.
     of_sites: Vec<(AttributeId, Column)>,
     stacks: Vec<NodeId>,
     site_scopes: Vec<ScopeId>,
     site_lanes: Vec<LaneId>,
     labels: Vec<Option<Bits>>,
-    /// Dimensions and bytes of an element.
+    /// Dimensions, and bytes of an element, by shape.
     shapes: Vec<(Bits, Bits)>,
     lanes: Vec<Bits>,
     places: Places,
     scope_texts: Vec<Option<Bits>>,
-    /// By scope, the columns of its begin and end, and their value.
+    /// By scope, the columns of its begin and end, with their value.
     changes: Vec<Option<([AttributeId; 2], Bits)>>,
     free_stacks: Vec<NodeId>,
     operations: Vec<Bits>,
@@ -314,7 +323,7 @@ impl Known {
             operations: Operation::all().iter().map(|of| strings.bits(of.name())).collect(),
             malloc: strings.bits("malloc"),
         };
-        // Where events have no site.
+        // For events without a site.
         known.stacks.push(NodeId(0));
         known.site_scopes.push(ScopeId(0));
         known.site_lanes.push(LaneId(u32::MAX));
@@ -333,7 +342,7 @@ impl Known {
         self.labels[site as usize].or(Some(self.malloc))
     }
 
-    /// The shape of an event's memory. Hidden labels have none.
+    /// Returns the shape of an event's memory; `None` if the label is hidden.
     fn shape(&self, event: &Event) -> Option<(Bits, Bits)> {
         let is_unlabelled = event.operation == Operation::Unlabel;
         let site = if is_unlabelled { event.site_before } else { event.site };
@@ -345,7 +354,7 @@ impl Known {
         self.lanes.get(lane.0 as usize).copied()
     }
 
-    /// Where the thread was, or where the block was allocated.
+    /// Returns the scope of the thread, or the scope in which the block was allocated.
     fn scope(&self, what: What, event: &Event) -> usize {
         match what {
             What::Events => event.scope.0 as usize,
@@ -358,7 +367,7 @@ fn shape_bits(strings: &mut Strings, shape: &Shape) -> (Bits, Bits) {
     (strings.bits(&shape.dims()), Bits(shape.element_bytes))
 }
 
-/// By scope path, the path as text, if anybody wants it.
+/// Returns paths as text, by scope path, if needed.
 fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
     if filler.column("freed_in").is_none() {
         return Vec::new();
@@ -370,7 +379,7 @@ fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
     places.nodes.iter().map(text).collect()
 }
 
-/// By scope, the columns of its begin and end, and their value.
+/// Returns, by scope, the columns of its begin and end, with their value.
 fn scope_changes(filler: &mut Filler, process: &Process) -> Vec<Option<([AttributeId; 2], Bits)>> {
     let mut change = |attribute: &str, value: &str| {
         let ids = *filler.changes.get(attribute)?;
@@ -381,7 +390,7 @@ fn scope_changes(filler: &mut Filler, process: &Process) -> Vec<Option<([Attribu
     scopes.iter().map(|scope| change(&scope.attribute, &scope.value)).collect()
 }
 
-/// What all batches share.
+/// The part that all batches share.
 struct Shared {
     what: What,
     template: Table,
@@ -426,7 +435,7 @@ impl Shared {
     }
 }
 
-/// The records of all processes that have a trace.
+/// Streams the records of all processes that have a trace.
 fn stream<'a>(
     what: What,
     mut filler: Filler,
@@ -435,7 +444,8 @@ fn stream<'a>(
     let traced = processes.into_iter().filter(|process| process.has_trace());
     let of = |process: &'a Process| (Arc::new(Known::of(&mut filler, process)), process);
     let mut sources = traced.map(of).collect::<Vec<_>>().into_iter();
-    // What cannot be read of later ones is a note: there may be hundreds, and records are out.
+    // If a later trace cannot be read, that is only a note: there may be hundreds, and some records
+    // have been returned already.
     let (known, process) = sources.next().ok_or(Error::NoTrace)?;
     let first = (known, From::Replay(Box::new(process.replay().map_err(Error::Unreadable)?)));
     let fields = what.fields().iter();
@@ -455,24 +465,24 @@ fn stream<'a>(
     Ok(Stream::new(template, reading.supply()).with_notes(notes))
 }
 
-/// A trace after the other.
+/// Reads traces one after the other.
 struct Reading<'a> {
     shared: Arc<Shared>,
     sources: IntoIter<(Arc<Known>, &'a Process)>,
     at: Option<(Arc<Known>, From)>,
-    /// Lists of events that were made tables.
+    /// Event lists of finished tables, for reuse.
     used: Arc<Mutex<Vec<Vec<Event>>>>,
     notes: Notes,
 }
 
-/// Where events come from.
+/// The source of events.
 enum From {
     Replay(Box<Replay>),
-    /// After it.
+    /// Blocks that are live after the trace.
     Live(IntoIter<LiveBlock>),
 }
 
-/// Blocks that were never freed are taken as many at once.
+/// The number of blocks, never freed, to process at once.
 const LIVE: usize = 1 << 13;
 
 impl<'a> Reading<'a> {
@@ -491,7 +501,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The next events that make records, and what they point at.
+    /// Reads the next events that become records. Returns the data that they refer to.
     fn fill(&mut self, events: &mut Vec<Event>) -> Option<Arc<Known>> {
         loop {
             let (known, from) = match self.at.take() {
@@ -516,7 +526,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Takes more of a trace; none at its end.
+    /// Reads more of a trace; returns `None` at its end.
     fn more(&self, from: From, events: &mut Vec<Event>) -> Option<From> {
         events.clear();
         match from {
@@ -542,7 +552,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The allocation of a block, as far as it is known.
+/// Returns the allocation of a block, as far as it is known.
 fn never_freed(block: LiveBlock) -> Event {
     Event {
         number: block.allocated_number,

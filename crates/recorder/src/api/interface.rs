@@ -161,6 +161,12 @@ fn has_sites(lane: &LaneState) -> bool {
     lane.mode != Mode::Counters as u32
 }
 
+/// Whether sites count all blocks. Where they count those that are sampled, a pool's chunk is most
+/// often none of them.
+fn has_every_block(lane: &LaneState) -> bool {
+    !lane.is_counted_by_lane()
+}
+
 pub extern "C" fn recording<F: Front>() -> i32 {
     if process().state() == State::New {
         with_lane::<F, _>(|_| ());
@@ -260,8 +266,9 @@ pub extern "C" fn pool<F: Front>(name: Text<'_>) -> u32 {
 }
 
 pub extern "C" fn pool_add<F: Front>(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
-    with_regions::<F>(|lane| regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64))
-        as i32
+    with_regions::<F>(|lane| {
+        has_every_block(lane) && regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64)
+    }) as i32
 }
 
 pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
@@ -323,7 +330,7 @@ fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, NodeI
     let Some(mut inside) = Inside::enter::<F>(Entry { sp, bp }) else {
         return 0;
     };
-    if !has_sites(inside.lane()) || inside.lane().is_off() {
+    if !has_every_block(inside.lane()) || inside.lane().is_off() {
         return 0;
     }
     let stack = record::node_here(&mut inside);
@@ -418,8 +425,8 @@ pub extern "C" fn thread<F: Front>(out: &mut MaybeUninit<Figures>) {
 }
 
 pub extern "C" fn scope<F: Front>(context: u64, inclusive: i32, out: Place<'_, Figures>) -> i32 {
-    let figures = with_sites::<F, _>(|_| {
-        let path = scopes::scope_of(context)?;
+    let figures = with_sites::<F, _>(|lane| {
+        let path = scopes::scope_of(context).filter(|_| has_every_block(lane))?;
         Some(stats::scope(process(), path, inclusive != 0))
     });
     hand_out(figures, out)

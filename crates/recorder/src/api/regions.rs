@@ -8,7 +8,8 @@
 use crate::event::lane::LaneState;
 use crate::event::process::process;
 use crate::event::regions::{
-    List, Region, What, drop_stale, end, end_inside, region, regions, restore,
+    List, Region, What, drop_stale, end, end_inside, region, regions, restore, set_site_of_block,
+    site_of_block,
 };
 use crate::event::relabel::{lend, move_in, move_out};
 use crate::event::{stats, trace};
@@ -47,8 +48,7 @@ pub struct Block {
 }
 
 fn scope_here(lane: &LaneState) -> ScopeId {
-    let scope = ScopeId::of(lane.place.scope);
-    if scope == lane.place.root_scope { ScopeId::NONE } else { scope }
+    Dimensions::here(&lane.place).scope
 }
 
 /// What the dimensions say; 0 without any.
@@ -118,8 +118,10 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     let list = &mut *held;
     drop_stale(p, list, address, lane.index());
     let known = list.table.get(address);
-    let block = SiteId::new(p.shadow.get(address));
-    if known == 0 && block.is_none() && bytes == 0 {
+    let block = site_of_block(p, address);
+    // Where few blocks are known, the others look like other memory.
+    let may_be_outside = bytes != 0 && !lane.is_sampled();
+    if known == 0 && block.is_none() && !may_be_outside {
         return false;
     }
     let labelling = Labelling::of(list, name, label);
@@ -128,6 +130,9 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         relabel(lane, list, known, name, label, by)
     } else if !block.is_none() {
         let usable = front::usable(address as *mut u8);
+        if usable == 0 {
+            return false; // a front that keeps sizes only where all blocks have sites
+        }
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
         move_block(lane, list, address, block, named, said, usable, What::Block, by)
@@ -179,7 +184,7 @@ fn move_block(
     if number != 0 {
         move_out(from, usable, lane.index());
         move_in(lane, site, declared, usable);
-        p.shadow.put(address as *const u8, site.number());
+        set_site_of_block(p, address, site);
         if let Some(by) = by {
             by.trace(lane);
         }
@@ -248,7 +253,7 @@ fn relabel(
     list.at_mut(number).site = to;
     let now = trace_block(start, to, declared, bytes);
     if what == What::Block {
-        process().shadow.put(start as *const u8, to.number());
+        set_site_of_block(process(), start, to);
         if let Some(by) = by {
             by.trace(lane);
         }
@@ -314,7 +319,7 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
         p.lost(Loss::NoRegion);
         return false;
     }
-    let block = SiteId::new(p.shadow.get(chunk));
+    let block = site_of_block(p, chunk);
     let number = if !block.is_none() {
         let usable = front::usable(chunk as *mut u8);
         let of = Dimensions::of_site(block);
@@ -476,7 +481,7 @@ pub fn resolve(address: u64) -> Option<Block> {
     let number = list.holding(address);
     if number != 0 {
         let r = list.at(number);
-        if !r.is_heap() || p.shadow.get(r.start) == r.site.number() {
+        if !r.is_heap() || site_of_block(p, r.start) == r.site {
             return Some(told(r, address));
         }
     }

@@ -325,7 +325,8 @@ fn stack_of(mapping: &Resident, part: Range, guarded: bool) -> Option<u32> {
 
 /// Whether recorded blocks begin in a range, where that is known.
 fn has_blocks(p: &Process, range: Range) -> bool {
-    let has_shadow = p.header().mode.get() != Mode::Counters as u32 && p.shadow.is_made();
+    let mode = Mode::from_number(p.header().mode.get());
+    let has_shadow = mode.is_some_and(|mode| !mode.is_by_lane()) && p.shadow.is_made();
     has_shadow && p.shadow.has_blocks(range.low, range.high)
 }
 

@@ -9,6 +9,7 @@
 
 use crate::event::inside::Entry;
 use crate::event::lane::LaneState;
+use crate::event::sampling;
 use crate::event::stacks::{self, Same};
 use crate::store::control_words;
 use crate::store::ids::SiteId;
@@ -21,6 +22,7 @@ use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
 const COUNTERS: u32 = Mode::Counters as u32;
 const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
+const SAMPLED: u32 = Mode::Sampled as u32;
 
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
         return Done::NotTaken;
     }
     let is_counted = match lane.quick {
-        COUNTERS => allocated_in_counters::<F>(lane, block, requested),
+        COUNTERS | SAMPLED => allocated_in_counters::<F>(lane, block, requested),
         SCOPES => allocated_in_scopes::<F>(lane, block, requested),
         STACKS if !monitored => match allocated_in_stacks::<F>(lane, block, requested) {
             Ok(()) => true,
@@ -81,8 +83,8 @@ fn common_allocation<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> 
     lane.live.may_allocate(lane.allocated() + usable).then_some(usable)
 }
 
-/// Counts an allocation in mode counters. Returns false if it is for the slow path, and then does
-/// nothing.
+/// Counts an allocation in modes counters and sampled. Returns false if it is for the slow path, as
+/// one that is sampled, and then does nothing.
 #[inline(always)]
 pub fn allocated_in_counters<F: Front>(
     lane: &mut LaneState,
@@ -172,6 +174,7 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     let is_counted = is_common
         && match lane.quick {
             COUNTERS => freed_in_counters::<F>(lane, block),
+            SAMPLED => freed_in_sampled::<F>(lane, block),
             SCOPES | STACKS => freed_in_site::<F>(lane, block),
             _ => false,
         };
@@ -203,6 +206,12 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
         lane.last_block = core::ptr::null_mut();
     }
     true
+}
+
+/// The same in mode sampled, of a block that is not sampled for certain.
+#[inline(always)]
+pub fn freed_in_sampled<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+    !sampling::is_sampled_block(lane, block) && freed_in_counters::<F>(lane, block)
 }
 
 /// The same where there are sites.

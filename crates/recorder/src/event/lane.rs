@@ -5,6 +5,7 @@ use crate::event::gate::Gate;
 use crate::event::peak;
 use crate::event::process::process;
 use crate::event::python::Chain;
+use crate::event::sampling::Sampler;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
 use crate::store::control_words;
@@ -24,7 +25,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
     COMMAND_OFF, CONTROL_BY_CALL, CONTROL_BY_SIZE, CONTROL_MONITORS, CONTROL_OFF, CONTROL_PAUSE,
-    Sums,
+    Mode, Sums,
 };
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::Stack;
@@ -61,6 +62,8 @@ pub struct LaneState {
     /// The block allocated last, if nothing was allocated since: its free makes it a temporary.
     pub last_block: *mut u8,
     pub live: peak::Live,
+    /// Which blocks of the lane are sampled.
+    pub sampler: Sampler,
     /// A [`heaptide_format::Mode`].
     pub mode: u32,
     /// Some of the `FLAG_` bits.
@@ -136,6 +139,8 @@ pub struct Records {
 pub struct Lanes {
     /// By index; entries below the count do not change.
     pub table: AtomicPtr<AtomicPtr<LaneState>>,
+    /// By index, a number made of the lane's name: lanes are many, and lie far apart.
+    names: AtomicPtr<AtomicU32>,
     pub count: AtomicUsize,
     pub in_use: AtomicU32,
     /// Records of lanes and of their root scopes; the lock is for all of a lane's making.
@@ -160,12 +165,33 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 /// Maps the table of lanes.
 pub fn create_table() -> Option<()> {
     let bytes = LANES_MAX * size_of::<usize>();
-    let table = memory::take(bytes, InChild::Nothing);
+    let table = memory::take(bytes + LANES_MAX * size_of::<AtomicU32>(), InChild::Nothing);
     if table.is_null() {
         return None;
     }
     lanes().table.store(table as *mut AtomicPtr<LaneState>, Relaxed);
+    lanes().names.store(table.wrapping_add(bytes) as *mut AtomicU32, Relaxed);
     Some(())
+}
+
+/// The lanes of this name so far.
+pub fn named(name: &[u8; 16]) -> impl Iterator<Item = *mut LaneState> {
+    let all = all();
+    let names = lanes().names.load(Relaxed);
+    let (number, name) = (number_of(name), *name);
+    let has_name = move |(index, lane): &(usize, &*mut LaneState)| {
+        // SAFETY: the table has an entry for each lane, and lanes stay mapped.
+        unsafe {
+            (*names.add(*index)).load(Relaxed) == number
+                && (***lane).record.name.iter().zip(name).all(|(a, b)| a.get() == b)
+        }
+    };
+    all.iter().enumerate().filter(has_name).map(|(_, lane)| *lane)
+}
+
+/// A number made of a name: FNV-1a.
+fn number_of(name: &[u8; 16]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// All lanes so far.
@@ -192,8 +218,11 @@ pub fn records() -> impl Iterator<Item = &'static Lane> {
     all().iter().map(|&lane| unsafe { (*lane).record })
 }
 
-/// Names a lane.
+/// Names a lane, which has its index.
 pub fn set_name(record: &Lane, name: &[u8; 16]) {
+    let names = lanes().names.load(Relaxed);
+    // SAFETY: the table has an entry for each index of a lane.
+    unsafe { (*names.add(record.index.get() as usize)).store(number_of(name), Relaxed) };
     for (byte, value) in record.name.iter().zip(name) {
         byte.set(*value);
     }
@@ -317,6 +346,17 @@ impl LaneState {
     #[inline(always)]
     pub fn has_monitors(&self) -> bool {
         self.words().0 & CONTROL_MONITORS != 0
+    }
+
+    /// Whether the lane alone counts all blocks: sites have none of them, or those that are sampled.
+    #[inline(always)]
+    pub fn is_counted_by_lane(&self) -> bool {
+        self.mode == Mode::Counters as u32 || self.mode == Mode::Sampled as u32
+    }
+
+    /// Whether sites have the sampled blocks alone.
+    pub fn is_sampled(&self) -> bool {
+        self.mode == Mode::Sampled as u32
     }
 
     /// Whether sites are told apart by the size requested.

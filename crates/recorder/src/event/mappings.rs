@@ -21,7 +21,7 @@ use crate::event::timeline;
 use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
 use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};
-use crate::store::sites;
+use crate::store::{limit, sites};
 use crate::sys::front::{Asked, Front};
 use crate::sys::kernel::{self, Fd};
 use crate::sys::range::Range;
@@ -377,16 +377,29 @@ impl Mappings {
         let scope =
             if mode(p.header()) == Mode::Counters as u32 { ScopeId::NONE } else { caller.scope };
         let of = Dimensions { stack, scope, lane: caller.lane.index.get(), kind };
-        let site = self.records.site(of);
+        let site = self.site(p, of);
         if site.is_none() || !self.table.add(range, site) {
             return p.lost(Loss::NoMapping);
         }
         self.charge(caller, site, (requested, range.high - range.low), re);
     }
 
+    /// The site for these dimensions; at the limit of the profile, that of the thread and the kind
+    /// alone.
+    fn site(&mut self, p: &Process, of: Dimensions) -> SiteId {
+        let site = self.records.site(of);
+        if !site.is_none() || p.header().profile_limit.get() == 0 {
+            return site;
+        }
+        p.lost(Loss::NoSite);
+        let stack = NodeId::new(p.unstored.load(Relaxed));
+        let plain = Dimensions { stack, scope: ScopeId::NONE, ..of };
+        limit::beyond(p, || self.records.site(plain))
+    }
+
     /// The node of the caller's stack, in the mode that has stacks.
     fn stack(&mut self, p: &'static Process, caller: &Caller) -> NodeId {
-        if mode(p.header()) != Mode::Stacks as u32 {
+        if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
             return NodeId::NONE;
         }
         match unwinder(&mut self.apart, p) {

@@ -14,17 +14,20 @@ use crate::sys::options::PATH_MAX;
 use crate::sys::text::Text;
 use crate::sys::wiped::Wiped;
 use crate::sys::{confined, own_stack};
+use core::mem::offset_of;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use heaptide_format::shared::Word;
+use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{
     BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
-    SNAPSHOT_SUFFIX, Sums,
+    Request, SNAPSHOT_SUFFIX, Sums,
 };
 
 /// Snapshots of one image.
 const SNAPSHOTS_MAX: u32 = 1_000_000;
+/// Snapshots at an interval that the process itself can keep, with older ones removed.
+const KEPT_MAX: usize = 256;
 /// Bytes written at once.
 const PIECE: u64 = 8 << 20;
 
@@ -36,8 +39,28 @@ struct Moments {
     /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
     every_ns: AtomicU64,
     next_ns: AtomicU64,
+    /// How many of these are kept, 0 for all, and their numbers: those of the last, from the place
+    /// after the newest on. Used under the lock of marks.
+    keep: AtomicU32,
+    kept: Guarded<Kept>,
     /// The process's sums at the last reset.
     sums_at_reset: Guarded<Sums>,
+}
+
+/// The numbers of snapshots at an interval that are kept, each in the place that its turn gives it.
+struct Kept {
+    turns: usize,
+    numbers: [u32; KEPT_MAX],
+}
+
+impl Kept {
+    /// Notes a snapshot where so many are kept. Returns the number of the one that is to go, if
+    /// any.
+    fn replace(&mut self, keep: usize, number: u32) -> Option<u32> {
+        let place = &mut self.numbers[self.turns % keep.clamp(1, KEPT_MAX)];
+        self.turns += 1;
+        Some(core::mem::replace(place, number)).filter(|&old| old != 0)
+    }
 }
 
 // SAFETY: zero is a valid value of every field: there are no marks yet.
@@ -54,9 +77,10 @@ pub fn wipe_in_children() -> Result<(), Errno> {
     MOMENTS.wipe_in_children()
 }
 
-/// Has snapshots taken at an interval.
-pub fn snapshot_every(ns: u64) {
+/// Has snapshots taken at an interval, of which the newest are kept: so many, or 0 for all.
+pub fn snapshot_every(ns: u64, keep: u32) {
     moments().every_ns.store(ns, Relaxed);
+    moments().keep.store(keep.min(KEPT_MAX as u32), Relaxed);
 }
 
 /// The process's sums at the last reset.
@@ -105,8 +129,18 @@ fn write_mark(
     p.note_time(time_ns);
 }
 
+/// Notes a snapshot that a command took: its mark, and that its number is in use.
+pub fn note_snapshot(p: &Process, time_ns: u64, name: &[u8], number: u32) {
+    moments().snapshots.fetch_max(number.min(SNAPSHOTS_MAX), Relaxed);
+    mark_at(p, time_ns, name, MarkKind::Snapshot, u32::MAX, number);
+}
+
 /// Takes a snapshot; its number, or 0.
 pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
+    take(name, lane, patience, Request::Snapshot)
+}
+
+fn take(name: &[u8], lane: u32, patience: Patience, why: Request) -> u32 {
     let p = process();
     let held = match patience {
         Patience::Waits => moments().marks.acquire(),
@@ -117,7 +151,7 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
         return 0;
     };
     p.note_time(p.now());
-    let number = own_stack::call(|| copy_to_next(p)).flatten().unwrap_or(0);
+    let number = own_stack::call(|| copy_to_next(p, why)).flatten().unwrap_or(0);
     if number == 0 {
         p.lost(Loss::NoSnapshot);
     } else if patience == Patience::Waits {
@@ -129,25 +163,74 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
     number
 }
 
-fn copy_to_next(p: &Process) -> Option<u32> {
+fn copy_to_next(p: &Process, why: Request) -> Option<u32> {
     let mut path = stem(p)?;
     let length = path.bytes().len();
     for number in moments().snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
-        path.truncate(length);
-        path.push(b".");
-        path.push_number(number as u64);
-        path.push(SNAPSHOT_SUFFIX.as_bytes());
-        match copy(p, path.path()?) {
+        push_number(&mut path, length, number);
+        // One that somebody asked for has its name and its time in a mark.
+        let note = (why == Request::AutomaticSnapshot).then(|| Note::of(why, number, p.now()));
+        match copy(p, path.path()?, note) {
             Err(kernel::EEXIST) => {}
             Err(_) => return None,
             Ok(()) => {
                 moments().snapshots.store(number, Relaxed);
+                if why == Request::AutomaticSnapshot {
+                    remove_oldest(p, &mut path, length, number);
+                }
                 return Some(number);
             }
         }
     }
     None
 }
+
+/// Makes the path of a snapshot from that of the profile without its suffix, which is so long.
+fn push_number(path: &mut Text<PATH_MAX>, length: usize, number: u32) {
+    path.truncate(length);
+    path.push(b".");
+    path.push_number(number as u64);
+    path.push(SNAPSHOT_SUFFIX.as_bytes());
+}
+
+/// Removes the oldest snapshot at an interval if there is one more than are kept now.
+fn remove_oldest(p: &Process, path: &mut Text<PATH_MAX>, length: usize, newest: u32) {
+    let keep = moments().keep.load(Relaxed) as usize;
+    // SAFETY: under the lock of marks.
+    let kept = unsafe { &mut *moments().kept.0.get() };
+    let oldest = if keep == 0 { None } else { kept.replace(keep, newest) };
+    if let Some(oldest) = oldest {
+        push_number(path, length, oldest);
+        p.header().snapshots_removed.fetch_add(1, Relaxed);
+        path.path().into_iter().for_each(kernel::unlink);
+    }
+}
+
+/// What the head of a snapshot notes of it: the fields of a request.
+#[repr(C)]
+struct Note {
+    kind: u32,
+    length: u32,
+    time_ns: u64,
+    value: u64,
+}
+
+impl Note {
+    fn of(why: Request, number: u32, time_ns: u64) -> Note {
+        Note { kind: why as u32, length: 0, time_ns, value: number as u64 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: plain numbers without padding.
+        unsafe { core::slice::from_raw_parts((self as *const Note).cast(), size_of::<Note>()) }
+    }
+}
+
+const _: () = assert!(
+    offset_of!(FileHeader, request_length) == offset_of!(FileHeader, request_kind) + 4
+        && offset_of!(FileHeader, request_time_ns) == offset_of!(FileHeader, request_kind) + 8
+        && offset_of!(FileHeader, request_value) == offset_of!(FileHeader, request_kind) + 16
+);
 
 /// The profile's path without its suffix.
 fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
@@ -163,15 +246,22 @@ fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
     Some(stem)
 }
 
-/// Writes a copy of the profile as it is; takes it away again if it cannot be whole.
-fn copy(p: &Process, path: Path<'_>) -> Result<(), Errno> {
+/// Writes a copy of the profile as it is, with a note in its head; takes it away again if it cannot
+/// be whole.
+fn copy(p: &Process, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
     let base = p.base.load(Relaxed);
     let end = p.header().file_end.load(Acquire);
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
         return Err(kernel::EFBIG);
     }
     let fd = kernel::open(path, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL)?;
-    let done = write_extents(fd, base, end);
+    let done = write_extents(fd, base, end).and_then(|()| match note {
+        Some(note) => {
+            let at = offset_of!(FileHeader, request_kind) as u64;
+            kernel::write_at(fd, note.bytes(), at).map(|_| ())
+        }
+        None => Ok(()),
+    });
     kernel::close(fd);
     if done.is_err() {
         kernel::unlink(path);
@@ -257,7 +347,7 @@ fn write_baseline(p: &Process) -> Option<()> {
     new.push(path.bytes());
     new.push(b".new");
     kernel::unlink(new.path()?);
-    copy(p, new.path()?).ok()?;
+    copy(p, new.path()?, None).ok()?;
     kernel::rename(new.path()?, path.path()?).ok()
 }
 
@@ -274,6 +364,19 @@ pub fn snapshot_if_due(now: u64, lane: u32) {
     }
     let mine = moments().next_ns.compare_exchange(next, now + every, AcqRel, Relaxed);
     if mine.is_ok() {
-        snapshot(b"", lane, Patience::Waits);
+        take(b"", lane, Patience::Waits, Request::AutomaticSnapshot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_number_goes_when_there_are_too_many() {
+        let mut kept = Kept { turns: 0, numbers: [0; KEPT_MAX] };
+        let gone = [1, 2, 4, 5, 9].map(|number| kept.replace(3, number));
+        assert_eq!(gone, [None, None, None, Some(1), Some(2)]);
+        assert_eq!(kept.replace(3, 10), Some(4));
     }
 }

@@ -49,6 +49,8 @@ pub struct Live {
     high_of_all: i64,
     /// Bytes allocated at which the next sample is due ([`crate::event::timeline`]).
     next_sample: u64,
+    /// Bytes allocated with which the next block is sampled ([`crate::event::sampling`]).
+    next_block: u64,
     /// What the other lanes had when last asked.
     others: i64,
     /// The part of own bytes that the others know.
@@ -111,6 +113,7 @@ impl Live {
         self.others = header.published_live.get() - self.published;
         self.fallen = true;
         self.next_sample = 0;
+        self.next_block = u64::MAX;
         self.set_bounds(p, header, allocated, 0);
     }
 
@@ -175,10 +178,23 @@ impl Live {
         self.next_sample = allocated;
     }
 
+    /// Whether the block with which so much was allocated is sampled.
+    #[inline(always)]
+    pub fn is_block_sampled(&self, allocated: u64) -> bool {
+        allocated >= self.next_block
+    }
+
+    /// The next block that is sampled is the one with which so much, `next`, is allocated.
+    pub fn sample_block_at(&mut self, next: u64, allocated: u64) {
+        self.next_block = next;
+        self.set_limits(allocated);
+    }
+
     /// Finds the limits anew: the other counter has grown.
     pub fn set_limits(&mut self, allocated: u64) {
         let by_high = (self.freed() as i64).saturating_add(self.high).max(0) as u64;
-        self.allocated_limit = by_high.min(self.next_sample.saturating_sub(1));
+        let next = self.next_sample.min(self.next_block);
+        self.allocated_limit = by_high.min(next.saturating_sub(1));
         let by_low = (allocated as i64).saturating_sub(self.low).max(0) as u64;
         self.freed_limit = if self.fallen { by_low } else { self.freed() };
     }
@@ -337,6 +353,7 @@ mod tests {
             low: 0,
             high_of_all: 0,
             next_sample: 0,
+            next_block: 0,
             others: 0,
             published: 0,
             stamped: 0,

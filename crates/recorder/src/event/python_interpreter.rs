@@ -111,7 +111,7 @@ pub fn look_again() {
     if interpreter.phase.load(Relaxed) == Phase::None as u32
         && interpreter.loads.load(Relaxed) != modules().loads.load(Relaxed)
         && let Some(header) = store().header_if_any()
-        && header.mode.get() == Mode::Stacks as u32
+        && Mode::from_number(header.mode.get()).is_some_and(Mode::has_stacks)
     {
         look(store());
     }

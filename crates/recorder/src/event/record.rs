@@ -5,9 +5,10 @@ use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
 use crate::event::stacks::{self, OTHER_STACKS, Same};
 use crate::event::{
-    fast_path, monitors, python_codes, python_interpreter, regions, timeline, trace,
+    fast_path, monitors, python_codes, python_interpreter, regions, sampling, timeline, trace,
 };
 use crate::store::ids::{NodeId, SiteId};
+use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
 use crate::store::sites::{self, Dimensions};
@@ -27,23 +28,67 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
         let site = site_of_scope(lane);
         allocated_at(lane, site, block, requested, usable);
     } else {
-        lane.grow(usable as i64);
-        count_plainly(lane, requested);
-        lane.last_block = block;
-        count(lane, requested, usable);
-        sample_if_due(lane);
+        record_by_lane(inside, block, Call::Malloc, requested, usable);
     }
+}
+
+/// The same where the lane alone counts all blocks.
+#[inline(always)]
+fn record_by_lane(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
+    let entry = inside.entry();
+    let lane = inside.lane();
+    let rose = lane.grow(usable as i64);
+    count_plainly(lane, requested);
+    lane.last_block = block;
+    count(lane, requested, usable);
+    if sampling::is_sampled(lane) {
+        sample(lane, entry, block, call, (requested, usable), rose);
+    }
+    sample_if_due(lane);
+}
+
+/// Counts a block that is sampled at its site. `rose`: it made a new peak.
+#[cold]
+#[inline(never)]
+fn sample(
+    lane: &mut LaneState,
+    entry: Entry,
+    block: *mut u8,
+    call: Call,
+    (requested, usable): (u64, u64),
+    rose: bool,
+) -> SiteId {
+    if python_interpreter::is_met() {
+        // Nearly all blocks begin unseen here, and any of them may be where a code object was.
+        python_codes::forget_all();
+    }
+    let stack = match gap(lane, requested) {
+        Some(gap) => stacks::gap(lane, gap),
+        None => stacks::capture(lane, entry.registers()),
+    };
+    let mut of = Dimensions { stack, ..Dimensions::here(&lane.place) };
+    if lane.is_by_size() {
+        of = of.sized(requested);
+    }
+    if lane.is_by_call() {
+        of = of.called(call);
+    }
+    let site = sites::of_key(&mut lane.place, of.sampled(usable));
+    let site = or_base(lane, site);
+    sampling::note(lane, block, site, (requested, usable), rose);
+    site
 }
 
 /// Counts an allocation where a threshold, sizes or calls may choose its site.
 pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
-    note_block(block, requested);
-    match site_of_request(lane, entry, call, requested) {
-        Some(site) => allocated_at(lane, site, block, requested, usable),
-        None => record_allocated(inside, block, requested, usable),
+    if lane.is_counted_by_lane() {
+        return record_by_lane(inside, block, call, requested, usable);
     }
+    note_block(block, requested);
+    let site = site_of_request(lane, entry, call, requested);
+    allocated_at(lane, site, block, requested, usable);
 }
 
 /// The same for an allocation on the fast path that needs its stack, with an allocator whose
@@ -134,21 +179,16 @@ fn site_of_scope(lane: &mut LaneState) -> SiteId {
 fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
     if site.is_none() {
         process().lost(Loss::NoSite);
-        return lane.place.base_site;
+        return lane.place.unstored_site;
     }
     site
 }
 
-/// The site for a request in the mode; none where there are no sites.
+/// The site for a request, where sites count all blocks.
 #[inline(always)]
-fn site_of_request(
-    lane: &mut LaneState,
-    entry: Entry,
-    call: Call,
-    requested: u64,
-) -> Option<SiteId> {
-    let site = site_of_mode(lane, entry, requested)?;
-    Some(if lane.is_by_request() { of_request(lane, site, call, Some(requested)) } else { site })
+fn site_of_request(lane: &mut LaneState, entry: Entry, call: Call, requested: u64) -> SiteId {
+    let site = site_of_mode(lane, entry, requested);
+    if lane.is_by_request() { of_request(lane, site, call, Some(requested)) } else { site }
 }
 
 /// The site of one call and, where known, one size of a site's, as far as these are recorded; the
@@ -170,21 +210,22 @@ fn of_request(lane: &mut LaneState, site: SiteId, call: Call, requested: Option<
     own
 }
 
-/// The site of a stack or scope in the mode, whatever the call and the size.
+/// The site of a stack or scope in the mode, whatever the call and the size; none where there are
+/// no sites.
 #[inline(always)]
-fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> Option<SiteId> {
+fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> SiteId {
     if lane.mode == Mode::Counters as u32 {
-        return None;
+        return SiteId::NONE;
     }
     if lane.mode == Mode::Scopes as u32 {
-        return Some(site_of_scope(lane));
+        return site_of_scope(lane);
     }
     match gap(lane, requested) {
         Some(gap) => {
             let node = stacks::gap(lane, gap);
-            Some(site_of_node(lane, node))
+            site_of_node(lane, node)
         }
-        None => Some(site_here(lane, entry)),
+        None => site_here(lane, entry),
     }
 }
 
@@ -208,7 +249,7 @@ pub fn node_here(inside: &mut Inside) -> NodeId {
     let entry = inside.entry();
     let lane = inside.lane();
     if lane.mode != Mode::Stacks as u32 {
-        return NodeId::NONE;
+        return NodeId::NONE; // only of pools, which mode sampled has not
     }
     stacks::capture(lane, entry.registers())
 }
@@ -250,9 +291,11 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     if temporary {
         lane.last_block = core::ptr::null_mut();
     }
-    if lane.mode == Mode::Counters as u32 {
-        lane.shrink(-(usable as i64));
+    if lane.is_counted_by_lane() {
+        let rose = lane.shrink(-(usable as i64));
         lane.record.temporary.add(temporary as u64);
+        let site = sampling::take(lane, block);
+        charge_sampled(lane, block, site, usable, temporary, rose);
     } else {
         let word = lane.leaves.find(&process().shadow, block);
         let site = SiteId::new(word.map_or(0, shadow::take_word));
@@ -261,7 +304,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
             return false;
         }
         if lane.is_traced() {
-            trace::freed(lane, block);
+            trace::freed(lane, block, site, usable);
         }
         charge_free(lane, block, site, usable, temporary);
     }
@@ -269,14 +312,36 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     true
 }
 
+/// Charges the free of a block to its site if it is sampled.
+#[inline(always)]
+fn charge_sampled(
+    lane: &LaneState,
+    block: *mut u8,
+    site: SiteId,
+    usable: u64,
+    temporary: bool,
+    rose: bool,
+) {
+    if !site.is_none() {
+        charge_site(lane, block, site, usable, temporary, rose);
+    }
+    stack_may_be_gone(usable);
+}
+
+/// A block of so many bytes is freed: it may be a coroutine's stack.
+#[inline(always)]
+fn stack_may_be_gone(usable: u64) {
+    if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
+        process().generation.fetch_add(1, Relaxed);
+    }
+}
+
 /// Charges a free to the site that allocated, and takes it off live.
 #[inline(always)]
 fn charge_free(lane: &mut LaneState, block: *mut u8, site: SiteId, usable: u64, temporary: bool) {
     let rose = lane.shrink(-(usable as i64));
     charge_site(lane, block, site, usable, temporary, rose);
-    if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
-        process().generation.fetch_add(1, Relaxed);
-    }
+    stack_may_be_gone(usable);
 }
 
 /// `rose`: the change that the free is part of made a new peak.
@@ -309,7 +374,7 @@ fn count_free(lane: &mut LaneState, usable: u64) {
     if !lane.live.may_free(lane.live.freed()) {
         lane.live.set_limits(lane.allocated());
     }
-    if lane.mode == Mode::Counters as u32 {
+    if lane.is_counted_by_lane() {
         lane.record.freed_here_bytes.add(usable);
     } else {
         lane.place.scope.frees_here.add(1);
@@ -329,13 +394,16 @@ fn unmatched(lane: &LaneState) {
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     let p = process();
+    // Where lanes count, it is live for good; so it is at its site if it is sampled.
+    sampled_blocks().take(block);
     if !p.shadow.is_made() || !p.has_profile() {
         return;
     }
     let site = SiteId::new(p.shadow.take(block));
     if !site.is_none() {
-        trace::write_for_nobody(p, &Record::Freed { address: block as u64 });
-        charge_nested(p, block, site, usable());
+        let usable = usable();
+        trace::freed_nested(p, block, site, usable);
+        charge_nested(p, block, site, usable);
     }
 }
 
@@ -358,7 +426,8 @@ pub fn record_failed(inside: &mut Inside, call: Call) {
     let entry = inside.entry();
     let lane = inside.lane();
     lane.record.failed.add(1);
-    if let Some(site) = site_of_mode(lane, entry, 0) {
+    let site = site_of_mode(lane, entry, 0);
+    if !site.is_none() {
         // Of no size: there is no block.
         let site = if lane.is_by_call() { of_request(lane, site, call, None) } else { site };
         let failed = &site.record().failed;
@@ -381,50 +450,49 @@ impl Moving {
         if inside.lane().has_monitors() {
             monitors::begin_move(inside.lane(), block);
         }
-        let counters = inside.lane().mode == Mode::Counters as u32;
-        let site = if counters { 0 } else { process().shadow.take(block) };
-        let site = SiteId::new(site);
+        let lane = inside.lane();
+        let site = if lane.is_counted_by_lane() {
+            sampling::take(lane, block)
+        } else {
+            SiteId::new(process().shadow.take(block))
+        };
         if !site.is_none() && inside.lane().is_traced() {
             trace::capture_free(inside);
-            trace::moving(inside.lane(), block);
+            trace::moving(inside.lane(), block, site, usable);
         }
         Moving { block, usable, site }
     }
 
     /// Whether the old block was one that is recorded.
     pub fn is_known(&self, lane: &LaneState) -> bool {
-        lane.mode == Mode::Counters as u32 || !self.site.is_none()
+        lane.is_counted_by_lane() || !self.site.is_none()
     }
 
     pub fn record(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
         let entry = inside.entry();
         let lane = inside.lane();
+        if lane.is_counted_by_lane() {
+            return self.record_by_lane(inside, block, requested, usable);
+        }
         let p = process();
         let site = site_of_request(lane, entry, Call::Realloc, requested);
-        if let Some(site) = site
-            && !p.shadow.put(block, site.number())
-        {
+        if !p.shadow.put(block, site.number()) {
             p.lost(Loss::NoShadow);
             return self.release_old(lane);
         }
         let in_place = block == self.block && self.is_known(lane);
         let change = usable as i64 - if in_place { self.usable as i64 } else { 0 };
         let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
-        if in_place && site.is_some() {
+        if in_place {
             charge_site(lane, self.block, self.site, self.usable, false, rose);
         }
         lane.record.reallocations.add(1);
-        match site {
-            Some(site) => {
-                let epoch = lane.header.epoch.get();
-                sites::allocated(site.record(), requested, usable, epoch, rose);
-                site.record().reallocations.add(1);
-            }
-            None => count_plainly(lane, requested),
-        }
+        let epoch = lane.header.epoch.get();
+        sites::allocated(site.record(), requested, usable, epoch, rose);
+        site.record().reallocations.add(1);
         lane.last_block = core::ptr::null_mut();
         count(lane, requested, usable);
-        if let Some(site) = site.filter(|_| lane.is_traced()) {
+        if lane.is_traced() {
             trace::allocated(lane, block, (site, requested, usable), true);
         }
         if in_place {
@@ -435,9 +503,37 @@ impl Moving {
         sample_if_due(lane);
     }
 
+    /// The same where the lane alone counts all blocks.
+    fn record_by_lane(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+        let entry = inside.entry();
+        let lane = inside.lane();
+        let is_in_place = block == self.block;
+        let change = usable as i64 - if is_in_place { self.usable as i64 } else { 0 };
+        let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
+        if is_in_place {
+            charge_sampled(lane, block, self.site, self.usable, false, rose);
+        }
+        lane.record.reallocations.add(1);
+        count_plainly(lane, requested);
+        lane.last_block = core::ptr::null_mut();
+        count(lane, requested, usable);
+        if sampling::is_sampled(lane) {
+            let site = sample(lane, entry, block, Call::Realloc, (requested, usable), rose);
+            site.record().reallocations.add(1);
+        }
+        if is_in_place {
+            count_free(lane, self.usable);
+        } else {
+            self.charge_old(lane);
+        }
+        sample_if_due(lane);
+    }
+
     /// The reallocation failed: the old block is as it was.
     pub fn take_back(self, lane: &mut LaneState) {
-        if !self.site.is_none() {
+        if lane.is_counted_by_lane() {
+            sampling::put_back(self.block, self.site);
+        } else if !self.site.is_none() {
             process().shadow.put(self.block, self.site.number());
             trace::write_record(lane, &Record::StillThere);
         }
@@ -452,8 +548,9 @@ impl Moving {
     }
 
     fn charge_old(self, lane: &mut LaneState) {
-        if lane.mode == Mode::Counters as u32 {
-            lane.shrink(-(self.usable as i64));
+        if lane.is_counted_by_lane() {
+            let rose = lane.shrink(-(self.usable as i64));
+            charge_sampled(lane, self.block, self.site, self.usable, false, rose);
         } else if self.site.is_none() {
             return unmatched(lane);
         } else {
@@ -473,6 +570,7 @@ pub struct MovingNested {
 
 impl MovingNested {
     pub fn begin(block: *mut u8, usable: impl Fn(*mut u8) -> u64) -> MovingNested {
+        sampled_blocks().take(block); // as in `freed_nested`
         let shadow = &process().shadow;
         let site = SiteId::new(if shadow.is_made() { shadow.take(block) } else { 0 });
         let usable = if site.is_none() { 0 } else { usable(block) };
@@ -486,8 +584,7 @@ impl MovingNested {
         if block.is_null() {
             process().shadow.put(self.block, self.site.number());
         } else {
-            let freed = Record::Freed { address: self.block as u64 };
-            trace::write_for_nobody(process(), &freed);
+            trace::freed_nested(process(), self.block, self.site, self.usable);
             charge_nested(process(), self.block, self.site, self.usable);
         }
     }
@@ -503,37 +600,58 @@ pub fn record_resized(
     before: u64,
     after: u64,
 ) -> bool {
+    if lane.is_counted_by_lane() {
+        resized_by_lane(lane, block, requested, before, after);
+        return true;
+    }
     let p = process();
-    let counters = lane.mode == Mode::Counters as u32;
-    let site = SiteId::new(if counters { 0 } else { p.shadow.take(block) });
-    if !counters && site.is_none() {
+    let site = SiteId::new(p.shadow.take(block));
+    if site.is_none() {
         return false;
     }
     let change = after as i64 - before as i64;
     let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
     lane.record.reallocations.add(1);
-    if counters {
-        count_plainly(lane, requested);
-    } else {
-        let mine = site.owner_word() == lane.index();
-        let now = if mine { site } else { lane.place.base_site };
-        let now = if lane.is_by_request() {
-            of_request(lane, now, Call::Realloc, Some(requested))
-        } else {
-            now
-        };
-        p.shadow.put(block, now.number());
-        charge_site(lane, block, site, before, false, rose);
-        sites::allocated(now.record(), requested, after, lane.header.epoch.get(), rose);
-        now.record().reallocations.add(1);
-        lane.last_block = core::ptr::null_mut();
-        if lane.is_traced() {
-            trace::moving(lane, block);
-            trace::allocated(lane, block, (now, requested, after), true);
-        }
+    let now = site_of_resized(lane, site, requested);
+    p.shadow.put(block, now.number());
+    charge_site(lane, block, site, before, false, rose);
+    sites::allocated(now.record(), requested, after, lane.header.epoch.get(), rose);
+    now.record().reallocations.add(1);
+    lane.last_block = core::ptr::null_mut();
+    if lane.is_traced() {
+        trace::moving(lane, block, site, before);
+        trace::allocated(lane, block, (now, requested, after), true);
     }
     count(lane, requested, after);
     count_free(lane, before);
     sample_if_due(lane);
     true
+}
+
+/// The site of a block that was one of `site`, which may be none, before it was resized.
+fn site_of_resized(lane: &mut LaneState, site: SiteId, requested: u64) -> SiteId {
+    let mine = !site.is_none() && site.owner_word() == lane.index();
+    let now = if mine { site } else { lane.place.base_site };
+    if lane.is_by_request() { of_request(lane, now, Call::Realloc, Some(requested)) } else { now }
+}
+
+/// The same where the lane alone counts all blocks.
+fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before: u64, after: u64) {
+    let site = sampling::take(lane, block);
+    let change = after as i64 - before as i64;
+    let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
+    lane.record.reallocations.add(1);
+    count_plainly(lane, requested);
+    charge_sampled(lane, block, site, before, false, rose);
+    count(lane, requested, after);
+    if sampling::is_sampled(lane) {
+        let now = site_of_resized(lane, site, requested);
+        let of = Dimensions::of_site(now).sampled(after);
+        let now = sites::of_key(&mut lane.place, of);
+        let now = or_base(lane, now);
+        sampling::note(lane, block, now, (requested, after), rose);
+        now.record().reallocations.add(1);
+    }
+    count_free(lane, before);
+    sample_if_due(lane);
 }

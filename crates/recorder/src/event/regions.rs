@@ -9,6 +9,7 @@ use crate::event::process::{Process, process};
 use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
 use crate::store::ids::{NameId, SiteId};
+use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::shadow::Table;
 use crate::store::shapes::{Array, Shapes};
 use crate::sys::kernel::Errno;
@@ -18,6 +19,7 @@ use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Loss;
+use heaptide_format::shared::Word;
 use heaptide_trace::Record;
 
 /// Regions of one piece of memory, and pieces.
@@ -228,11 +230,29 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
     }
 }
 
+/// The site of the block that begins at an address; none if none does that is recorded.
+pub fn site_of_block(p: &Process, address: u64) -> SiteId {
+    SiteId::new(match p.header().sample_mean_bytes.get() {
+        0 => p.shadow.get(address),
+        _ => sampled_blocks().get(address),
+    })
+}
+
+/// A block that is recorded moves to another site.
+pub fn set_site_of_block(p: &Process, address: u64, site: SiteId) {
+    let block = address as *const u8;
+    // There is room: it has a site.
+    let _ = match p.header().sample_mean_bytes.get() {
+        0 => p.shadow.put(block, site.number()),
+        _ => sampled_blocks().put(block, site.number()),
+    };
+}
+
 /// A block goes back to the site that it was allocated at.
 pub fn restore(p: &Process, r: &Region, me: u32) {
     move_out(r.site, r.bytes, me);
     take_back(r.origin, r.bytes);
-    p.shadow.put(r.start as *const u8, r.origin.number());
+    set_site_of_block(p, r.start, r.origin);
     trace::write_for(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
 }
 
@@ -251,7 +271,7 @@ pub fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
         return;
     }
     let r = list.at(number);
-    if r.is_heap() && p.shadow.get(address) != r.site.number() {
+    if r.is_heap() && site_of_block(p, address) != r.site {
         end_inside(list, number, me);
         list.remove(number);
     }

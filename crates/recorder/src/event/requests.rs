@@ -76,7 +76,7 @@ fn perform(lane: &mut LaneState) {
             marks::mark_at(p, time, name, MarkKind::Mark, u32::MAX, 0);
         }
         k if k == Request::Snapshot as u32 => {
-            marks::mark_at(p, time, name, MarkKind::Snapshot, u32::MAX, value as u32);
+            marks::note_snapshot(p, time, name, value as u32);
         }
         k if k == Request::Reset as u32 => {
             marks::reset(lane);

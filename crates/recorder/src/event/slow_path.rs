@@ -6,8 +6,8 @@ use crate::event::inside::Inside;
 use crate::event::lane::LaneState;
 use crate::event::process::process;
 use crate::event::record::{self, Moving};
-use crate::event::{marks, monitors, requests, thread_measure};
-use heaptide_format::{COMMAND_REQUEST, CONTROL_TIMED, Mode};
+use crate::event::{marks, monitors, requests, sampling, thread_measure};
+use heaptide_format::{COMMAND_REQUEST, CONTROL_TIMED};
 
 /// Does what a command asked for, and takes a snapshot that is due.
 fn attend_request(lane: &mut LaneState) {
@@ -44,13 +44,22 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     let lane = inside.lane();
     attend_request(lane);
     // What was allocated while off was not seen; where that is not known, nothing is.
-    let off = lane.is_off();
-    if off && (lane.mode == Mode::Counters as u32 || process().shadow.get(block as u64) == 0) {
+    if lane.is_off() && is_unseen(lane, block) {
         return;
     }
     if record::record_freed(lane, block, usable) {
         notify_freed(lane, block, usable);
     }
+}
+
+/// Whether a free while off is of a block that was not seen. Where lanes count all blocks that is
+/// not known, and nothing is counted: one that is sampled is then live for good, as in the totals.
+fn is_unseen(lane: &LaneState, block: *mut u8) -> bool {
+    if lane.is_counted_by_lane() {
+        sampling::take(lane, block);
+        return true;
+    }
+    process().shadow.get(block as u64) == 0
 }
 
 fn notify_freed(lane: &LaneState, block: *mut u8, usable: u64) {
@@ -78,7 +87,7 @@ pub fn released(inside: &mut Inside, moving: Moving) {
     let lane = inside.lane();
     attend_request(lane);
     let (block, usable, known) = (moving.block, moving.usable, moving.is_known(lane));
-    let unseen = lane.is_off() && (lane.mode == Mode::Counters as u32 || !known);
+    let unseen = lane.is_off() && (lane.is_counted_by_lane() || !known);
     if !unseen {
         moving.release_old(lane);
         if known {

@@ -17,7 +17,7 @@ use crate::sys::{confined, own_stack};
 use core::mem::offset_of;
 use core::slice;
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heaptide_format::shared::{Node, Word};
 use heaptide_format::{
     ADDRESS_BITS, Gap, Kind, Loss, NODE_EXACT_PC, NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK,
@@ -175,6 +175,20 @@ pub fn max_depth(p: &Process) -> usize {
 /// The node that stands for stacks left out.
 pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
     NodeId::new(Guest::of(lane, process()).1.child(0, gap as u64, true))
+}
+
+/// Stores the node that stands for stacks that a limit of the profile holds back, if it has one.
+pub fn prepare_limit(p: &Process) {
+    if p.header().profile_limit.get() == 0 {
+        return;
+    }
+    let mut nodes = Cursor::NONE;
+    if let Some(node) = nodes.record::<Node>(Kind::Nodes, 0) {
+        node.key.set(Gap::ProfileLimit as u64);
+        node.flags.set(NODE_EXACT_PC);
+        nodes.commit_record(node);
+        p.unstored.store(NodeId::of(node).number(), Release);
+    }
 }
 
 /// A recalled stack pays for this many vain looks at the memos: a look and remembering touch as
@@ -428,7 +442,7 @@ impl Machine for Guest<'_> {
 
 impl Guest<'_> {
     /// The child of a node, made with these flags if there is none; `parent` itself if it could not
-    /// be stored.
+    /// be stored, or with a limit of the profile the node that stands for such stacks.
     #[inline(always)]
     pub fn flagged(&mut self, parent: u32, key: u64, flags: u32) -> u32 {
         self.flags = flags;
@@ -436,7 +450,10 @@ impl Guest<'_> {
             Some(node) => node,
             None => {
                 self.p.lost(Loss::NoNode);
-                parent
+                match self.p.unstored.load(Relaxed) {
+                    0 => parent,
+                    unstored => unstored,
+                }
             }
         }
     }

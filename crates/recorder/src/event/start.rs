@@ -8,7 +8,7 @@ use crate::event::{
     stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
-use crate::store::{modules, names, profile, python_lines, shared, sites};
+use crate::store::{modules, names, profile, python_lines, sampled_blocks, shared, sites};
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
@@ -148,6 +148,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     }
     profile::create(p, options, forked, |header| {
         header.max_depth.set(stacks::max_depth(p) as u32);
+        header.sample_mean_bytes.set(options.sample_mean_bytes);
         trace::prepare(header, options);
     })
     .map_err(Refused::NoProfile)?;
@@ -162,7 +163,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
 
 /// Has a forked child find the state of a process that was not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 19] = [
+    const STATES: [fn() -> Result<(), Errno>; 20] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -182,6 +183,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         python_interpreter::wipe_in_children,
         python_codes::wipe_in_children,
         python_lines::wipe_in_children,
+        sampled_blocks::wipe_in_children,
     ];
     STATES.iter().try_for_each(|wipe| wipe())
 }
@@ -196,10 +198,11 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     found?;
     let scarce = p.scarce.load(Relaxed);
     memory::prepare(scarce);
-    create_tables(p).ok_or(Unrecorded::NoMemory)?;
+    create_tables(p, options).ok_or(Unrecorded::NoMemory)?;
     (platform.create_tables)(scarce).ok_or(Unrecorded::NoMemory)?;
     prepare_control(p, options);
-    if options.mode == Mode::Stacks {
+    if options.mode.has_stacks() {
+        stacks::prepare_limit(p);
         // Now, while `/proc` is in reach: a guest may change its root.
         modules::modules().list_all(p);
         python_interpreter::look(p);
@@ -207,10 +210,13 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     Ok(())
 }
 
-fn create_tables(p: &Process) -> Option<()> {
+fn create_tables(p: &Process, options: &Options) -> Option<()> {
     sites::create_owners(p)?;
     let scarce = p.scarce.load(Relaxed);
     p.shadow.create(scarce)?;
+    if options.mode == Mode::Sampled {
+        sampled_blocks::sampled_blocks().create()?;
+    }
     lane::create_table()
 }
 
@@ -234,7 +240,7 @@ fn prepare_control(p: &Process, options: &Options) {
     monitors::resume();
     output::keep_streams(options);
     if options.snapshot_every_ns != 0 {
-        marks::snapshot_every(options.snapshot_every_ns);
+        marks::snapshot_every(options.snapshot_every_ns, options.keep_snapshots);
         set(CONTROL_TIMED);
     }
     if options.snapshot_signal != 0 {

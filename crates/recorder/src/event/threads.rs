@@ -8,9 +8,10 @@ use crate::event::lane::{
 use crate::event::process::{Process, State, note_threads, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
-use crate::event::{stacks, stats, thread_measure, trace};
-use crate::store::ids::{ScopeId, SiteId};
-use crate::store::{scopes, sites};
+use crate::event::{sampling, stacks, stats, thread_measure, trace};
+use crate::store::ids::{NodeId, ScopeId, SiteId};
+use crate::store::place::Place;
+use crate::store::{limit, scopes, sites};
 use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
 use crate::sys::memory::{self, InChild};
@@ -133,7 +134,7 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
             p.lost(Loss::NoLane);
             return core::ptr::null_mut();
         };
-        let name = kernel::thread_name();
+        let name = name_for(p, kernel::thread_name());
         let apart = APART.load(Relaxed) && lanes().count.load(Relaxed) < APART_MAX;
         let lane = match free_lane(p, &name).filter(|_| !apart) {
             Some(lane) => lane,
@@ -151,28 +152,35 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     lane
 }
 
+/// Lanes with which a program has many: threads with names that are new then share a name.
+const NAMED_MAX: usize = 2048;
+/// That name.
+const OTHERS: &[u8; 16] = b"[other threads]\0";
+
+/// The name of the lane for a thread of this name. Programs that give each thread a name of its own
+/// would take ever more lanes.
+fn name_for(p: &Process, name: [u8; 16]) -> [u8; 16] {
+    let is_full = p.header().profile_full_ns.get() != 0;
+    let are_many = is_full || lanes().count.load(Relaxed) >= NAMED_MAX;
+    if are_many && lane::named(&name).next().is_none() { *OTHERS } else { name }
+}
+
 /// An unused lane of this name, one whose late owner died included.
 fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
-    let all = lane::all();
-    let named = |lane: &&*mut LaneState| {
-        // SAFETY: lanes stay mapped; the field does not change.
-        let record = unsafe { (***lane).record };
-        record.name.iter().zip(name).all(|(a, b)| a.get() == *b)
-    };
-    let unused = |lane: &&*mut LaneState| {
+    let unused = |lane: &*mut LaneState| {
         // SAFETY: lanes stay mapped; `in_use` is atomic.
-        unsafe { (***lane).in_use.load(Acquire) == 0 }
+        unsafe { (**lane).in_use.load(Acquire) == 0 }
     };
-    if let Some(lane) = all.iter().filter(unused).find(named) {
-        return Some(*lane);
+    if let Some(lane) = lane::named(name).find(unused) {
+        return Some(lane);
     }
     let pid = p.pid.load(Relaxed);
-    let abandoned = |lane: &&*mut LaneState| {
+    let abandoned = |lane: &*mut LaneState| {
         // SAFETY: as above; `late` was set before `in_use`.
-        let state = unsafe { &***lane };
+        let state = unsafe { &**lane };
         state.late && confined::may_call() && kernel::thread_is_gone(pid, state.tid.load(Relaxed))
     };
-    let lane = *all.iter().filter(named).find(abandoned)?;
+    let lane = lane::named(name).find(abandoned)?;
     lanes().in_use.fetch_sub(1, Relaxed);
     Some(lane)
 }
@@ -227,8 +235,8 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         unsafe { memory::release(memory, parts.all, InChild::Zeros) };
         return core::ptr::null_mut();
     };
-    set_name(record, name);
     record.index.set(index as u32);
+    set_name(record, name);
     // SAFETY: fresh memory, divided as its size was summed up. There is a reference to the state
     // only once all fields that may not be zero are set.
     unsafe {
@@ -255,8 +263,10 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
         if p.header().mode.get() != Mode::Counters as u32 {
             let place = &mut (*state).place;
-            place.root_scope = scopes::create_root(&mut records.roots, index as u32);
-            place.base_site = sites::create(place, 0);
+            limit::beyond(p, || {
+                place.root_scope = scopes::create_root(&mut records.roots, index as u32);
+                create_first_sites(p, place);
+            });
             if place.base_site.is_none() || place.root_scope.is_none() {
                 memory::release(memory, parts.all, InChild::Zeros);
                 return core::ptr::null_mut();
@@ -267,6 +277,18 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*lanes().table.load(Relaxed).add(index)).store(state, Relaxed);
         lanes().count.store(index + 1, Release);
         state
+    }
+}
+
+/// Creates the sites of a lane that have no stack of the program.
+fn create_first_sites(p: &Process, place: &mut Place) {
+    place.base_site = sites::create(place, 0);
+    place.unstored_site = match p.unstored.load(Relaxed) {
+        0 => place.base_site,
+        node => sites::of_stack(place, NodeId::new(node)),
+    };
+    if place.unstored_site.is_none() {
+        place.unstored_site = place.base_site;
     }
 }
 
@@ -310,6 +332,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.record.threads.add(1);
         state.leaves.clear();
         state.mode = p.header().mode.get();
+        sampling::begin(state);
         trace::begin(state, tid);
         state.choose_path();
     }

@@ -11,19 +11,24 @@ use crate::sys::options::Options;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::{FileHeader, Word};
-use heaptide_format::{Loss, Mode, TRACE_FREE_STACKS, TRACE_ON, TRACE_SCOPES};
+use heaptide_format::{Loss, Mode, TRACE_ENDS, TRACE_FREE_STACKS, TRACE_ON, TRACE_SCOPES};
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 
 /// Whether frees have stacks; their entry looks here.
 pub static FREE_STACKS: AtomicBool = AtomicBool::new(false);
+
+/// Whether frees have the site and the size of their block.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Turns the trace on in a fresh profile's header.
 pub fn prepare(header: &FileHeader, options: &Options) {
     if !options.trace {
         return;
     }
-    let with = if options.free_stacks { TRACE_FREE_STACKS } else { 0 };
+    let stacks = if options.free_stacks { TRACE_FREE_STACKS } else { 0 };
+    let with = stacks | if options.trace_ends { TRACE_ENDS } else { 0 };
     FREE_STACKS.store(options.free_stacks, Relaxed);
+    ENDS.store(options.trace_ends, Relaxed);
     trace_extents::begin_clock();
     header.trace_limit.set(options.max_size);
     header.trace.set(TRACE_ON | TRACE_SCOPES | with);
@@ -68,18 +73,42 @@ pub fn allocated(
     write(lane, |encoder, room, ticks| encoder.allocated(room, ticks, &block));
 }
 
-/// A block is about to be freed.
+/// A block of this site and so many usable bytes is about to be freed.
 #[inline(never)]
-pub fn freed(lane: &mut LaneState, block: *const u8) {
+pub fn freed(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
+    if ENDS.load(Relaxed) {
+        return ended(lane, block, (site, usable), false);
+    }
     write(lane, |encoder, room, ticks| encoder.freed(room, ticks, block as u64));
 }
 
 /// A block is about to be reallocated.
 #[inline(never)]
-pub fn moving(lane: &mut LaneState, block: *const u8) {
+pub fn moving(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
+    if ENDS.load(Relaxed) {
+        return ended(lane, block, (site, usable), true);
+    }
     write(lane, |encoder, room, ticks| encoder.moving(room, ticks, block as u64));
+}
+
+#[inline(never)]
+fn ended(lane: &mut LaneState, block: *const u8, (site, usable): (SiteId, u64), moving: bool) {
+    let record = Record::Ended { address: block as u64, site: site.number(), usable, moving };
+    write(lane, |encoder, room, ticks| encoder.record(room, ticks, &record));
+}
+
+/// A block was freed inside the recorder.
+#[cold]
+pub fn freed_nested(p: &Process, block: *const u8, site: SiteId, usable: u64) {
+    let (address, site) = (block as u64, site.number());
+    let record = if ENDS.load(Relaxed) {
+        Record::Ended { address, site, usable, moving: false }
+    } else {
+        Record::Freed { address }
+    };
+    write_for_nobody(p, &record);
 }
 
 /// Anything else.

@@ -293,7 +293,7 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     for _ in 0..PATIENCE {
         match profile::try_extent(p, Kind::Events, lane, length) {
             Ok(extent) => return Some(extent),
-            Err(NoExtent::Room) => break,
+            Err(NoExtent::Room | NoExtent::Limit) => break,
             Err(NoExtent::Turn) => {}
         }
     }

@@ -21,6 +21,9 @@ pub struct Place {
     pub last_site: SiteId,
     /// The lane's site without a stack.
     pub base_site: SiteId,
+    /// The site of what finds no room for a site of its own: `base_site`, or with a limit of the
+    /// profile one whose stack names that.
+    pub unstored_site: SiteId,
     pub root_scope: ScopeId,
     pub site_records: Cursor,
     pub labelled_records: Cursor,

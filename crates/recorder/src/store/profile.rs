@@ -6,6 +6,7 @@
 //! counted and the guest goes on.
 
 use crate::store::ids::{Record, StringId};
+use crate::store::limit;
 use crate::store::shared::{LABELLED, Store, store};
 use crate::sys::arch::PAGE_BYTES_MAX;
 use crate::sys::kernel::{self, Errno, Fd, Path};
@@ -113,7 +114,8 @@ impl Cursor {
     #[inline(never)]
     fn take_slow(&mut self, kind: Kind, owner: u32, bytes: usize) -> *mut u8 {
         let least = (bytes as u64 + EXTENT_HEADER).next_multiple_of(PAGE);
-        let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX).max(least);
+        let length = (self.last_length * 2).clamp(PAGE, EXTENT_MAX);
+        let length = length.min(limit::room(store())).max(least);
         let Some(extent) = new_extent(store(), kind, owner, length) else {
             return core::ptr::null_mut();
         };
@@ -482,6 +484,7 @@ fn write_header(
     header.start_realtime_ns.set(kernel::clock_ns(kernel::CLOCK_REALTIME));
     header.start_monotonic_ns.set(p.start_ns.load(Relaxed));
     header.epoch.set(1);
+    header.profile_limit.set(options.max_profile);
     header.file_end.set(PAGE);
     header.process_start_ticks.set(kernel::start_ticks());
     header.pid_namespace.set(kernel::pid_namespace());
@@ -581,7 +584,7 @@ pub fn string(text: &[u8]) -> StringId {
 /// A new extent, with its header written; none if the file cannot grow.
 fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static ExtentHeader> {
     let extent = try_extent(p, kind, owner, length);
-    if extent.is_err() {
+    if matches!(extent, Err(NoExtent::Room | NoExtent::Turn)) {
         p.lost(Loss::NoSpace);
     }
     extent.ok()
@@ -594,6 +597,8 @@ pub enum NoExtent {
     Room,
     /// Others have been making it grow for a long time.
     Turn,
+    /// The profile has reached its limit.
+    Limit,
 }
 
 /// The same, saying why not. `owner` is that of sites ([`crate::store::ids::SiteId::owner_word`]),
@@ -604,6 +609,9 @@ pub fn try_extent(
     owner: u32,
     length: u64,
 ) -> Result<&'static ExtentHeader, NoExtent> {
+    if limit::holds_back(p, kind, length) {
+        return Err(NoExtent::Limit);
+    }
     let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
     let header = p.header();
     let start = header.file_end.get(); // changes under the lock only
@@ -643,6 +651,7 @@ fn make_room(p: &Store, end: u64) -> Result<(), ()> {
         return Err(());
     }
     let generous = (end + (end / 8).clamp(GROW_MIN, GROW_MAX)).min(p.reserved.load(Relaxed));
+    let generous = limit::within(p, generous).max(end);
     let grown = grow_file(p, generous).or_else(|_| grow_file(p, end));
     p.growth_failures.store(if grown.is_ok() { 0 } else { failures + 1 }, Relaxed);
     grown.map_err(drop)

@@ -31,6 +31,10 @@ pub struct Store {
     /// Growth failed this many times; it is not tried every time.
     pub growth_failures: AtomicU32,
     pub growth: Lock,
+    /// Records in the making that the limit of the profile does not hold back.
+    pub beyond_limit: AtomicU32,
+    /// The node that stands for stacks that the limit holds back; 0 without a limit.
+    pub unstored: AtomicU32,
     pub start_ns: AtomicU64,
     pub pid: AtomicU32,
     /// Address space is scarce: an RLIMIT_AS, or no overcommit.

@@ -9,7 +9,10 @@ use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::{Key, Site, Word};
-use heaptide_format::{Call, KEY_BIT, KEY_CALL, KEY_LABELLED, KEY_SIZED, Kind, PAGE, SITE_GRANULE};
+use heaptide_format::{
+    Call, KEY_BIT, KEY_CALL, KEY_CLASS, KEY_CLASS_SHIFT, KEY_LABELLED, KEY_SIZED, Kind, PAGE,
+    SITE_GRANULE, sample_class,
+};
 
 /// No node: what [`Place::last_node`] is when the scope has changed.
 pub const NO_NODE: NodeId = NodeId::new(u32::MAX);
@@ -145,6 +148,13 @@ impl Dimensions {
         Dimensions::of_stack(NodeId::NONE, place.lane)
     }
 
+    /// Those of the lane and the scope that its thread is in.
+    pub fn here(place: &Place) -> Dimensions {
+        let scope = ScopeId::of(place.scope);
+        let scope = if scope == place.root_scope { ScopeId::NONE } else { scope };
+        Dimensions { scope, ..Dimensions::of(place) }
+    }
+
     fn of_stack(stack: NodeId, lane: u32) -> Dimensions {
         Dimensions { stack, scope: ScopeId::NONE, label: NameId::NONE, flags: 0, lane, size: 0 }
     }
@@ -174,6 +184,12 @@ impl Dimensions {
         Dimensions { flags: self.flags & !KEY_CALL | call.flags(), ..self }
     }
 
+    /// The same, of sampled blocks of about this size alone.
+    pub fn sampled(self, usable: u64) -> Dimensions {
+        let class = sample_class(usable) << KEY_CLASS_SHIFT;
+        Dimensions { flags: self.flags & !KEY_CLASS | class, ..self }
+    }
+
     fn words(self) -> [u32; 7] {
         let [stack, scope] = [self.stack.number(), self.scope.number()];
         let size = [self.size as u32, (self.size >> 32) as u32];
@@ -197,7 +213,8 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     key.flags.set(of.flags);
     key.lane.set(of.lane);
     key.size.set(of.size);
-    let is_labelled = !of.label.is_none() || of.flags & !(KEY_SIZED | KEY_CALL) != 0;
+    let unlabelled = KEY_SIZED | KEY_CALL | KEY_CLASS;
+    let is_labelled = !of.label.is_none() || of.flags & !unlabelled != 0;
     let labelled = if is_labelled { KEY_LABELLED } else { 0 };
     place.keys.commit_record(key);
     let site = create(place, KeyId::of(key).number() | KEY_BIT | labelled);
@@ -207,6 +224,11 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     }
     key.site.set(site.number());
     site
+}
+
+/// The lane's site for a stack, outside of all scopes; none if it cannot be made.
+pub fn of_stack(place: &mut Place, node: NodeId) -> SiteId {
+    find_or_create(place, node, SiteId::new(node.record().site.get()))
 }
 
 #[inline(never)]
@@ -227,7 +249,7 @@ fn find_or_create(place: &mut Place, node: NodeId, first: SiteId) -> SiteId {
         first.is_none() && link.compare_exchange(0, site.number(), AcqRel, Relaxed).is_ok();
     if !linked && !place.index_of_sites.insert(words, site.number()) {
         // Without a place in the index the site would be made again and again.
-        return place.base_site;
+        return place.unstored_site;
     }
     site
 }

@@ -9,9 +9,9 @@ use crate::sys::rank::Place;
 use crate::sys::text::{Text, number};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
-use heaptide_format::Mode;
 use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
+use heaptide_format::{Mode, PROFILE_LIMIT_MIN, sample_mean};
 
 /// The longest path a profile may have.
 pub const PATH_MAX: usize = 4096;
@@ -26,8 +26,12 @@ const HANDED_ON_MAX: usize = 16 << 10;
 pub struct Options {
     /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
     pub output: Text<PATH_MAX>,
-    /// `HEAPTIDE_MODE`: `stacks`, `scopes` or `counters`.
+    /// `HEAPTIDE_MODE`: `stacks`, `scopes`, `counters` or `sampled[=BYTES]`.
     pub mode: Mode,
+    /// In mode sampled: bytes that are allocated for each sampled block on average.
+    pub sample_mean_bytes: u64,
+    /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: what blocks are sampled depends on it alone.
+    pub sample_seed: Option<u64>,
     /// `HEAPTIDE_MODE=off`: nothing is recorded.
     off: bool,
     /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
@@ -49,12 +53,18 @@ pub struct Options {
     pub free_stacks: bool,
     /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
     pub max_size: u64,
+    /// Frees have site and size, as the oldest part of the trace may be dropped.
+    pub trace_ends: bool,
+    /// The most bytes of a profile, 0 for no limit.
+    pub max_profile: u64,
     /// `HEAPTIDE_BY_SIZE=on`: sites are recorded by the size requested.
     pub by_size: bool,
     /// `HEAPTIDE_BY_CALL=on`: sites are recorded by the function called.
     pub by_call: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
     pub snapshot_every_ns: u64,
+    /// How many of them are kept, the newest; 0 for all.
+    pub keep_snapshots: u32,
     /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
     pub snapshot_signal: u32,
     /// `HEAPTIDE_REPORT`: what is written at exit, and where; empty for nothing.
@@ -137,6 +147,8 @@ impl Options {
         Options {
             output: Text::new(),
             mode: Mode::Stacks,
+            sample_mean_bytes: 0,
+            sample_seed: None,
             off: false,
             follow: None,
             reuse: true,
@@ -147,9 +159,12 @@ impl Options {
             trace: false,
             free_stacks: false,
             max_size: 0,
+            trace_ends: false,
+            max_profile: 0,
             by_size: false,
             by_call: false,
             snapshot_every_ns: 0,
+            keep_snapshots: 0,
             snapshot_signal: 0,
             report: Text::new(),
             temporary: Text::new(),
@@ -166,10 +181,21 @@ impl Options {
                 b"counters" => self.mode = Mode::Counters,
                 b"scopes" => self.mode = Mode::Scopes,
                 b"trace" => self.trace = true,
-                _ => self.off |= is_off,
+                _ => {
+                    self.off |= is_off;
+                    if let Some(bytes) = sample_mean(value) {
+                        (self.mode, self.sample_mean_bytes) = (Mode::Sampled, bytes);
+                    }
+                }
             },
+            Setting::SampleSeed => self.sample_seed = number(value),
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
+            Setting::KeepTrace => self.trace_ends |= is_on,
+            Setting::MaxProfile => {
+                let bytes = number(value).unwrap_or(0);
+                self.max_profile = if bytes == 0 { 0 } else { bytes.max(PROFILE_LIMIT_MIN) };
+            }
             Setting::Reuse => self.reuse &= !is_off,
             Setting::Intercept => self.intercept &= !is_off,
             Setting::Accounts => self.accounts &= !is_off,
@@ -182,6 +208,7 @@ impl Options {
             Setting::BySize => self.by_size |= is_on,
             Setting::ByCall => self.by_call |= is_on,
             Setting::SnapshotEvery => self.snapshot_every_ns = nanoseconds(value),
+            Setting::KeepSnapshots => self.keep_snapshots = number(value).unwrap_or(0) as u32,
             Setting::SnapshotSignal => self.snapshot_signal = number(value).unwrap_or(0) as u32,
             Setting::Report => self.report.push(value),
             Setting::Follow => self.follow = Some(number(value).unwrap_or(0)),
@@ -225,8 +252,11 @@ pub fn replace(settings: &[u8]) -> bool {
     };
     let _ = with_environment(note); // without memory for it there is no job
     parse(settings, options);
-    if options.mode == Mode::Counters {
-        options.mode = Mode::Scopes; // counters alone count frees of blocks from before
+    // Lanes alone would count frees of blocks from before.
+    match options.mode {
+        Mode::Counters => options.mode = Mode::Scopes,
+        Mode::Sampled => options.mode = Mode::Stacks,
+        Mode::Scopes | Mode::Stacks => {}
     }
     OPTIONS.store(memory, Release);
     true
@@ -368,10 +398,18 @@ mod tests {
     fn options_of_the_environment() {
         let options = parsed(
             b"PATH=/bin\0HEAPTIDE_MODE=scopes\0HEAPTIDE_THRESHOLD=<100\0HEAPTIDE_REUSE=off\0\
-              HEAPTIDE_OUTPUT=/tmp/a b\0HEAPTIDE_SNAPSHOT_EVERY=0.25\0HEAPTIDE_MAX_SIZE=12\0",
+              HEAPTIDE_OUTPUT=/tmp/a b\0HEAPTIDE_SNAPSHOT_EVERY=0.25\0HEAPTIDE_MAX_SIZE=12\0\
+              HEAPTIDE_MAX_PROFILE=4194304\0HEAPTIDE_KEEP_SNAPSHOTS=60\0",
         );
         assert!(options.mode == Mode::Scopes && !options.reuse && options.is_wanted());
         assert_eq!((options.threshold, options.max_size), (Some((100, true)), 12));
+        assert_eq!((options.max_profile, options.keep_snapshots), (4 << 20, 60));
+        let limit = |environment| parsed(environment).max_profile;
+        assert_eq!(limit(b"HEAPTIDE_MAX_PROFILE=12\0"), PROFILE_LIMIT_MIN, "room for threads");
+        assert_eq!(
+            [limit(b"HEAPTIDE_MAX_PROFILE=0\0"), limit(b"HEAPTIDE_MAX_PROFILE=1G\0")],
+            [0; 2]
+        );
         assert_eq!(
             (options.output.bytes(), options.snapshot_every_ns),
             (&b"/tmp/a b"[..], 250_000_000)
@@ -388,6 +426,18 @@ mod tests {
         let named = b"CALI_SERVICES_ENABLE=alloc,trace\0HEAPTIDE_MODE=scopes\0";
         assert_eq!(caliper(named), (false, true));
         assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
+    }
+
+    #[test]
+    fn a_sampled_process_has_a_mean_and_perhaps_a_seed() {
+        let sampled = |environment| {
+            let options = parsed(environment);
+            (options.mode == Mode::Sampled, options.sample_mean_bytes, options.sample_seed)
+        };
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled\0"), (true, 512 << 10, None));
+        let seeded = b"HEAPTIDE_MODE=sampled=64K\0HEAPTIDE_SAMPLE_SEED=7\0";
+        assert_eq!(sampled(seeded), (true, 64 << 10, Some(7)));
+        assert_eq!(sampled(b"HEAPTIDE_MODE=sampled=no\0"), (false, 0, None));
     }
 
     #[test]

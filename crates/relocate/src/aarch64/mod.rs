@@ -1,5 +1,5 @@
-//! aarch64: an instruction has four bytes, as many as the jump, so one is moved; few depend on
-//! where they are.
+//! aarch64: every instruction has four bytes, like the jump, so only one is moved; few depend on
+//! their address.
 #![cfg_attr(not(any(target_arch = "aarch64", test)), allow(dead_code, reason = "tests run it"))]
 
 #[cfg(test)]
@@ -10,41 +10,41 @@ use crate::unmovable::Unmovable;
 
 /// Bytes of a jump to an address within 128 MiB, and of each instruction.
 pub const JUMP_BYTES: usize = 4;
-/// How far the target of a jump may be.
+/// The maximal distance of a jump's target.
 pub const REACH: u64 = 128 << 20;
 
-/// `bti c`, `bti j`, `bti jc`: the only places that an indirect jump may reach where the processor
-/// checks that.
+/// `bti c`, `bti j`, `bti jc`: the only valid targets of indirect jumps if the processor checks
+/// branch targets.
 const LANDINGS: [u32; 3] = [0xd503_245f, 0xd503_249f, 0xd503_24df];
-/// `paciasp`, `pacibsp`: such places too. They sign the return address, with which no other
-/// function could return, so `autiasp` and `autibsp` take that back for it.
+/// `paciasp`, `pacibsp`: valid targets, too. They sign the return address, which would break the
+/// return of any other function, so `autiasp` or `autibsp` reverts that before the jump.
 const SIGNINGS: [(u32, u32); 2] = [(0xd503_233f, 0xd503_23bf), (0xd503_237f, 0xd503_23ff)];
-/// `paciasppc` and those like it sign their own address, too.
+/// `paciasppc` and its variants also sign their own address.
 const SIGN_PLACE: [u32; 4] = [0xdac1_83fe, 0xdac1_87fe, 0xdac1_a3fe, 0xdac1_a7fe];
 /// `b`
 const JUMP: u32 = 0x1400_0000;
 /// `br x16`
 const JUMP_X16: u32 = 0xd61f_0200;
-/// `ldr x0, …`: a word that lies behind.
+/// `ldr x0, …`: loads a word that follows the code.
 const LOAD_WORD: u32 = 0x5800_0000;
-/// Registers that no function expects values in: veneers of linkers change them.
+/// A register that holds no value at a function's entry, because linkers' veneers change it.
 const X16: u32 = 16;
 const X17: u32 = 17;
 
-/// The instruction that jumps from one address to another; none if that is out of reach.
+/// Returns the instruction that jumps from one address to another; `None` if that is out of reach.
 pub fn jump(from: u64, to: u64) -> Option<[u8; JUMP_BYTES]> {
     let by = to.wrapping_sub(from) as i64;
     let is_near = (-(REACH as i64)..REACH as i64).contains(&by) && by % 4 == 0;
     is_near.then(|| (JUMP | (by >> 2) as u32 & 0x3ff_ffff).to_le_bytes())
 }
 
-/// Code that jumps to any address, for the entry of what was moved.
+/// Returns code that jumps to any address, for the entry of a moved function.
 pub fn jump_far(target: u64, moved: &Moved) -> [u8; STUB_BYTES] {
     let code = [undo(moved), load(X16, 12), JUMP_X16, NOP];
     stub(&[&bytes(code), &target.to_le_bytes()])
 }
 
-/// The same to a body that finds `record` in x17, and all registers but x16 as they were.
+/// Like `jump_far`, to a body that gets `record` in x17, and all registers except x16 unchanged.
 pub fn pass(record: u64, body: u64, moved: &Moved) -> [u8; STUB_BYTES] {
     let code = [undo(moved), load(X16, 12), load(X17, 16), JUMP_X16];
     stub(&[&bytes(code), &body.to_le_bytes(), &record.to_le_bytes()])
@@ -52,12 +52,12 @@ pub fn pass(record: u64, body: u64, moved: &Moved) -> [u8; STUB_BYTES] {
 
 const NOP: u32 = 0xd503_201f;
 
-/// The instruction that a stub begins with.
+/// Returns the first instruction of a stub.
 fn undo(moved: &Moved) -> u32 {
     if moved.undo == 0 { NOP } else { moved.undo }
 }
 
-/// Loads the word that lies `by` bytes behind the instruction.
+/// Loads the word `by` bytes after the instruction.
 fn load(register: u32, by: u32) -> u32 {
     LOAD_WORD | (by / 4) << 5 | register
 }
@@ -70,28 +70,28 @@ fn bytes(code: [u32; 4]) -> [u8; 16] {
     bytes
 }
 
-/// What an instruction does that has to do with its place.
+/// How an instruction depends on its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Nothing.
+    /// It does not.
     Elsewhere,
-    /// Nothing, and control does not go to the next instruction.
+    /// It does not, and execution does not continue with the next instruction.
     Ends,
-    /// Jumps by a distance.
+    /// A jump by a distance.
     Jump(i64),
-    /// Jumps by a distance on a condition. The distance is in these bits of it.
+    /// A conditional jump by a distance, with the bits that hold the distance.
     Branch(i64, u32),
-    /// Computes an address: the page of the instruction is added to the distance, or itself.
+    /// Computes an address: the distance is added to the instruction's address, or to its page.
     Address { by: i64, of_page: bool },
-    /// Loads from a distance: the same instruction with the address in x17.
+    /// Loads from a distance; also has the same instruction with the address in x17.
     Load { by: i64, from_x17: u32 },
-    /// Returns to its place, or refers to it otherwise.
+    /// Calls, or depends on its address in another way.
     Bound,
-    /// None that a compiler writes.
+    /// An instruction that compilers do not emit.
     Unknown,
 }
 
-/// The signed number in `bits` bits of an instruction from `at` on.
+/// Returns the signed number in `bits` bits of an instruction, starting at bit `at`.
 fn signed(instruction: u32, at: u32, bits: u32) -> i64 {
     i64::from((instruction << (32 - at - bits)) as i32 >> (32 - bits))
 }
@@ -146,16 +146,16 @@ impl Kind {
     }
 }
 
-/// The instruction `at` so many bytes.
+/// Returns the instruction at byte `at`.
 fn instruction(code: &[u8], at: usize) -> Option<u32> {
     let bytes = code.get(at..at + JUMP_BYTES)?.try_into().ok()?;
     Some(u32::from_le_bytes(bytes))
 }
 
-/// Moves the beginning of a function to the address `to`, a multiple of eight.
+/// Moves the start of a function to the address `to`, a multiple of eight.
 ///
-/// `code` has the bytes of the function, which lies at `address` and is `size` bytes long, and of
-/// what follows up to the next function, as far as that is known.
+/// `code` has the bytes of the function, which starts at `address` and has `size` bytes, and of the
+/// code after it up to the next function, as far as that is known.
 pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved, Unmovable> {
     let code = &code[..size.min(code.len())];
     let first = instruction(code, 0).ok_or(Unmovable::TooShort)?;
@@ -180,7 +180,7 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
     writer.finish()
 }
 
-/// Whether an instruction of the function jumps to one of its first `below` bytes.
+/// Returns whether an instruction of the function jumps to one of its first `below` bytes.
 fn jumps_below(code: &[u8], below: usize) -> bool {
     let mut instructions = code.chunks_exact(JUMP_BYTES).zip((0i64..).step_by(JUMP_BYTES));
     instructions.any(|(bytes, at)| {
@@ -192,17 +192,18 @@ fn jumps_below(code: &[u8], below: usize) -> bool {
     })
 }
 
-/// Instructions in the order in which they are written, for an address.
+/// Writes instructions for an address.
 struct Writer {
     to: u64,
     moved: Moved,
-    /// A word that lies behind the code, and where the instruction is that loads it.
+    /// A word to place after the code, with the position and register of the instruction that loads
+    /// it.
     word: Option<(u64, usize, u32)>,
 }
 
 impl Writer {
-    /// Writes an instruction that lay at the address `at`. Returns whether control never continues
-    /// behind it.
+    /// Writes the instruction that was at address `at`. Returns whether execution never continues
+    /// after it.
     fn write(&mut self, instruction: u32, at: u64) -> Result<bool, Unmovable> {
         let to = |by: i64| at.wrapping_add_signed(by);
         match Kind::of(instruction) {
@@ -210,7 +211,7 @@ impl Writer {
             Kind::Ends => self.push(instruction).map(|()| true),
             Kind::Jump(by) => self.jump(to(by)).map(|()| true),
             Kind::Branch(by, bits) => {
-                // Over the jump back, to a jump to its target.
+                // Skip the jump back, and reach a jump to the target.
                 self.push(instruction & !bits | 2 << 5)?;
                 self.jump(to(JUMP_BYTES as i64))?;
                 self.jump(to(by)).map(|()| true)

@@ -1,4 +1,4 @@
-//! Known beginnings and what becomes of them, as an assembler writes both.
+//! Known functions and their moved code, as an assembler encodes both.
 
 use super::*;
 use crate::moved::MOVED_BYTES_MAX;
@@ -19,12 +19,12 @@ fn code<const N: usize>(instructions: [u32; N]) -> [u8; 64] {
     bytes
 }
 
-/// Moves a function that is all of these instructions.
+/// Moves a function that consists of these instructions.
 fn moved<const N: usize>(instructions: [u32; N]) -> Result<Moved, Unmovable> {
     relocate(&code(instructions), 4 * N, AT, TO)
 }
 
-/// The instructions of a function that can be moved, and the word behind them.
+/// Returns the instructions of a function that can be moved, and the word after them.
 fn written<const N: usize>(instructions: [u32; N]) -> ([u32; 16], Moved) {
     let moved = moved(instructions).expect("it can be moved");
     let mut words = [0; 16];
@@ -39,7 +39,7 @@ fn jump_to(from: u64, to: u64) -> u32 {
 }
 
 #[test]
-fn others_are_copied() {
+fn position_independent_instructions_are_copied() {
     let (words, moved) = written([STP, RET]);
     assert_eq!((&words[..2], moved.patch_at), (&[STP, jump_to(TO + 4, AT + 4)][..], 0));
     assert_eq!(moved.code().len(), 8);
@@ -48,7 +48,7 @@ fn others_are_copied() {
 }
 
 #[test]
-fn places_of_indirect_jumps_stay() {
+fn targets_of_indirect_jumps_stay() {
     for landing in LANDINGS {
         let (words, moved) = written([landing, STP, RET]);
         assert_eq!(words[..2], [STP, jump_to(TO + 4, AT + 8)]);
@@ -58,7 +58,7 @@ fn places_of_indirect_jumps_stay() {
 }
 
 #[test]
-fn a_signature_is_taken_back_for_others_and_made_for_the_moved_code() {
+fn signatures_are_reverted_for_the_stub_and_made_by_the_moved_code() {
     let (words, moved) = written([PACIASP, STP, RET]);
     assert_eq!(words[..3], [PACIASP, STP, jump_to(TO + 8, AT + 8)]);
     assert_eq!((moved.patch_at, moved.undo), (4, AUTIASP));
@@ -72,7 +72,7 @@ fn a_signature_is_taken_back_for_others_and_made_for_the_moved_code() {
 }
 
 #[test]
-fn stubs_load_what_lies_behind_them() {
+fn stubs_load_words_after_them() {
     let moved = moved([STP, RET]).expect("it can be moved");
     // nop; ldr x16, .+12; br x16; nop
     let code = [0xd503_201fu32, 0x5800_0070, 0xd61f_0200, 0xd503_201f];
@@ -87,7 +87,7 @@ fn stubs_load_what_lies_behind_them() {
 }
 
 #[test]
-fn addresses_are_those_of_the_place_before() {
+fn addresses_are_relative_to_the_original_place() {
     // adr x3, .+0x104: ldr x3, .+8; b; the address
     let (words, moved) = written([0x1000_0823, RET]);
     assert_eq!(words[..2], [0x5800_0043, jump_to(TO + 4, AT + 4)]);
@@ -99,7 +99,7 @@ fn addresses_are_those_of_the_place_before() {
     let (words, moved) = written([0xd000_0004, RET]);
     assert_eq!(words[0], 0x5800_0044);
     assert_eq!(moved.code()[8..], (AT + 0x2000).to_le_bytes());
-    // bti c; adrp: the page is that of the instruction
+    // bti c; adrp: the page is that of the adrp
     let (words, moved) = written([0xd503_245f, 0x9000_0004, RET]);
     assert_eq!(words[..2], [0x5800_0044, jump_to(TO + 4, AT + 8)]);
     assert_eq!(moved.code()[8..], AT.to_le_bytes());
@@ -110,7 +110,7 @@ fn addresses_are_those_of_the_place_before() {
 }
 
 #[test]
-fn loads_are_from_the_place_before() {
+fn loads_are_relative_to_the_original_place() {
     // ldr w5, x6; ldrsw x7; ldr s1, d2, q3, each .+0x40
     let all = [
         (0x1800_0205, 0xb940_0225),
@@ -154,7 +154,7 @@ fn a_jump_ends_the_moved_code() {
 }
 
 #[test]
-fn what_depends_on_its_place_is_refused() {
+fn position_dependent_instructions_are_rejected() {
     // bl; blr x1; blraa x1, x2; brk; hlt
     for instruction in [0x9400_0040, 0xd63f_0020, 0xd73f_0822, 0xd420_0000, 0xd440_0000] {
         assert_eq!(moved([instruction, RET]), Err(Unmovable::Instruction), "{instruction:x}");
@@ -165,7 +165,7 @@ fn what_depends_on_its_place_is_refused() {
 }
 
 #[test]
-fn what_is_out_of_reach_is_refused() {
+fn targets_out_of_reach_are_rejected() {
     let function = code([STP, RET]);
     assert_eq!(relocate(&function, 8, AT, AT + REACH + 8), Err(Unmovable::OutOfReach));
     assert!(relocate(&function, 8, AT, AT + REACH - 8).is_ok());
@@ -174,10 +174,10 @@ fn what_is_out_of_reach_is_refused() {
 }
 
 #[test]
-fn a_jump_back_to_the_beginning_is_refused() {
-    // cbz x0, .-4 behind the first instruction
+fn a_jump_back_to_the_start_is_rejected() {
+    // cbz x0, .-4 as the second instruction
     assert_eq!(moved([STP, 0xb4ff_ffe0, RET]), Err(Unmovable::JumpInside));
-    // the same to itself
+    // the same, to itself
     assert!(moved([STP, 0xb400_0000, RET]).is_ok());
     // bti c; stp; b .-4
     assert_eq!(moved([0xd503_245f, STP, 0x17ff_ffff]), Err(Unmovable::JumpInside));
@@ -186,7 +186,7 @@ fn a_jump_back_to_the_beginning_is_refused() {
 }
 
 #[test]
-fn any_bytes_are_moved_or_refused() {
+fn any_bytes_are_moved_or_rejected() {
     let mut random = Random::new(7);
     let mut kept = 0;
     for _ in 0..100_000 {

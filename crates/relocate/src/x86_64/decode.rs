@@ -1,5 +1,5 @@
-//! Instructions as far as moving them depends on it: their length, where control goes, and what
-//! they address relative to the instruction pointer.
+//! Decodes the properties of instructions that matter for moving them: length, control flow, and
+//! operands relative to the instruction pointer.
 
 use super::flow::{Flow, INSTRUCTION_BYTES_MAX};
 use yaxpeax_arch::LengthedInstruction;
@@ -12,7 +12,7 @@ pub struct Instruction<'a> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Decodes the first of these bytes; none if that is no known instruction.
+    /// Decodes the first instruction; `None` if it is unknown.
     pub fn decode(code: &'a [u8]) -> Option<Instruction<'a>> {
         let window = &code[..code.len().min(INSTRUCTION_BYTES_MAX)];
         let decoded = InstDecoder::default().decode_slice(window).ok()?;
@@ -59,7 +59,7 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// The only operand, where it is a number.
+    /// Returns the only operand if it is a number.
     fn distance(&self) -> Option<i64> {
         if self.decoded.operand_count() != 1 {
             return None;
@@ -71,7 +71,7 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// The condition of a conditional jump: half a byte.
+    /// Returns the condition of a conditional jump, which has four bits.
     fn condition(&self) -> Option<u8> {
         let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x66 | 0xf2);
         let start = self.bytes.iter().position(|byte| !is_prefix(byte))?;
@@ -82,9 +82,9 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// The distance of an operand in memory from the next instruction, where it is given as one.
+    /// Returns the distance of a memory operand from the next instruction, if it is relative to it.
     ///
-    /// Errors: it is given by the low half of the instruction pointer.
+    /// Errors: it is relative to the low half of the instruction pointer.
     pub fn relative(&self) -> Result<Option<i32>, ()> {
         for number in 0..self.decoded.operand_count() {
             let (base, by) = match self.decoded.operand(number) {
@@ -104,8 +104,8 @@ impl<'a> Instruction<'a> {
         Ok(None)
     }
 
-    /// The offset of that distance in the bytes. Found by trying: with another value there the
-    /// instruction is the same with that distance.
+    /// Returns the offset of that distance in the bytes. Found by trying: with another value there,
+    /// the instruction is the same except for the distance.
     pub fn relative_at(&self, by: i32) -> Option<usize> {
         const FIELD: usize = 4;
         let other = by ^ 1;

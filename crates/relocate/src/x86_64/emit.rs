@@ -7,26 +7,26 @@ use crate::unmovable::Unmovable;
 
 /// Bytes of a jump to an address within 2 GiB.
 pub const JUMP_BYTES: usize = 5;
-/// How far the target of a jump may be.
+/// The maximal distance of a jump's target.
 pub const REACH: u64 = 2 << 30;
-/// `push qword ptr [rip + …]`, of the record behind the address that is jumped to.
+/// `push qword ptr [rip + …]` of the record, which is stored after the target address.
 const PUSH_RECORD: [u8; 6] = [0xff, 0x35, 14, 0, 0, 0];
 /// `jmp qword ptr [rip]`
 const INDIRECT_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
-/// The instruction that jumps from one address to another; none if that is out of reach.
+/// Returns the instruction that jumps from one address to another; `None` if that is out of reach.
 pub fn jump(from: u64, to: u64) -> Option<[u8; JUMP_BYTES]> {
     let by = distance(from.wrapping_add(JUMP_BYTES as u64), to)?.to_le_bytes();
     Some([0xe9, by[0], by[1], by[2], by[3]])
 }
 
-/// Code that jumps to any address, for the entry of what was moved.
+/// Returns code that jumps to any address, for the entry of a moved function.
 pub fn jump_far(target: u64, _: &Moved) -> [u8; STUB_BYTES] {
     stub(&[&INDIRECT_JUMP, &target.to_ne_bytes()])
 }
 
-/// The same to a body that finds `record` on the stack, above the return address, and all registers
-/// as they were.
+/// Like `jump_far`, to a body that gets `record` on the stack, above the return address, and all
+/// registers unchanged.
 pub fn pass(record: u64, body: u64, _: &Moved) -> [u8; STUB_BYTES] {
     stub(&[&PUSH_RECORD, &INDIRECT_JUMP, &body.to_ne_bytes(), &record.to_ne_bytes()])
 }
@@ -35,7 +35,7 @@ fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
-/// Instructions in the order in which they are written, for an address.
+/// Writes instructions for an address.
 pub struct Writer {
     moved: Moved,
     to: u64,
@@ -51,8 +51,8 @@ impl Writer {
         self.moved
     }
 
-    /// Writes an instruction that was followed by the address `next`. Returns whether control never
-    /// continues behind it.
+    /// Writes an instruction that was followed by the address `next`. Returns whether execution
+    /// never continues after it.
     pub fn write(&mut self, instruction: &Instruction<'_>, next: u64) -> Result<bool, Unmovable> {
         match instruction.flow() {
             Flow::Jump(by) => self.jump(next.wrapping_add(by as u64)).map(|()| true),
@@ -79,8 +79,8 @@ impl Writer {
         self.moved.push(&by.to_le_bytes())
     }
 
-    /// A call returns to where it was: the unwinder and the called function know that address. It
-    /// is pushed from a word behind the jump, and the moved beginning ends here.
+    /// A call must return to its original address, which the unwinder and the called function know.
+    /// The address is pushed from a word after the jump, and the moved code ends here.
     fn call(&mut self, target: u64, returns_to: u64) -> Result<(), Unmovable> {
         self.moved.pushes_return = true;
         self.moved.push(&[0xff, 0x35])?; // push qword ptr [rip + JUMP_BYTES]

@@ -1,4 +1,4 @@
-//! x86-64: instructions have one to fifteen bytes, and the jump overwrites several.
+//! x86-64: instructions have one to fifteen bytes, and the jump may overwrite several.
 
 mod decode;
 mod emit;
@@ -14,15 +14,15 @@ use decode::Instruction;
 use emit::Writer;
 use flow::Flow;
 
-/// `endbr64`, the only place that an indirect jump may reach where the processor checks that.
+/// `endbr64`, the only valid target of indirect jumps if the processor checks branch targets.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// `int3`, which debuggers write over instructions, and linkers between functions.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Moves the beginning of a function to the address `to`.
+/// Moves the start of a function to the address `to`.
 ///
-/// `code` has the bytes of the function, which lies at `address` and is `size` bytes long, and of
-/// what follows up to the next function, as far as that is known.
+/// `code` has the bytes of the function, which starts at `address` and has `size` bytes, and of the
+/// code after it up to the next function, as far as that is known.
 pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved, Unmovable> {
     let size = size.min(code.len());
     let patch = if code.starts_with(&ENDBR) { ENDBR.len() } else { 0 };
@@ -34,7 +34,7 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
             return Err(Unmovable::TooShort);
         }
         if code[at] == BREAKPOINT {
-            return Err(Unmovable::Instruction); // a debugger's
+            return Err(Unmovable::Instruction); // a debugger's breakpoint
         }
         let instruction = Instruction::decode(&code[at..size]).ok_or(Unmovable::Unknown)?;
         let next = address.wrapping_add((at + instruction.length()) as u64);
@@ -53,7 +53,7 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
     Ok(writer.finish(patch))
 }
 
-/// Whether only instructions that are never executed lie in `from..to`.
+/// Returns whether `from..to` contains only instructions that are never executed.
 fn is_padding(code: &[u8], from: usize, to: usize) -> bool {
     let mut at = from;
     while at < to {
@@ -71,9 +71,9 @@ fn is_padding(code: &[u8], from: usize, to: usize) -> bool {
     true
 }
 
-/// Whether an instruction of the function jumps to one of its first `below` bytes.
+/// Returns whether an instruction of the function jumps to one of its first `below` bytes.
 ///
-/// Errors: an instruction is not known.
+/// Errors: an instruction is unknown.
 fn jumps_below(code: &[u8], below: usize) -> Result<bool, Unmovable> {
     let mut at = 0;
     while at < code.len() {

@@ -1,4 +1,4 @@
-//! Known beginnings and what becomes of them.
+//! Known functions and their moved code.
 
 use super::*;
 use crate::moved::MOVED_BYTES_MAX;
@@ -7,12 +7,12 @@ use heaptide_fixtures::Random;
 const AT: u64 = 0x40_1000;
 const TO: u64 = 0x40_0000;
 
-/// Moves a function that is all of these bytes.
+/// Moves a function that consists of these bytes.
 fn moved(code: &[u8]) -> Result<Moved, Unmovable> {
     relocate(code, code.len(), AT, TO)
 }
 
-/// The code moved, and the offset of the patch.
+/// Returns the moved code, its length, and the offset of the patch.
 fn code(code: &[u8]) -> ([u8; MOVED_BYTES_MAX], usize, usize) {
     let moved = moved(code).expect("it can be moved");
     let mut bytes = [0; MOVED_BYTES_MAX];
@@ -20,7 +20,7 @@ fn code(code: &[u8]) -> ([u8; MOVED_BYTES_MAX], usize, usize) {
     (bytes, moved.code().len(), moved.patch_at)
 }
 
-/// Checks the bytes of what is moved, without the jump back, which must be to `resumes`.
+/// Checks the moved bytes, excluding the jump back, which must lead to `resumes`.
 fn assert_moved(function: &[u8], expected: &[u8], patch_at: usize, resumes: usize) {
     let (bytes, length, at) = code(function);
     assert_eq!((&bytes[..length - JUMP_BYTES], at), (expected, patch_at));
@@ -56,8 +56,8 @@ fn a_relative_load_is_adapted() {
 }
 
 #[test]
-fn a_relative_operand_before_a_number_is_adapted() {
-    // cmp dword ptr [rip + 0x100], 0x100; ret: the number with the same bytes stays
+fn a_relative_operand_before_an_immediate_is_adapted() {
+    // cmp dword ptr [rip + 0x100], 0x100; ret: the immediate with the same bytes stays
     let function = [0x81, 0x3d, 0, 1, 0, 0, 0, 1, 0, 0, 0xc3];
     assert_moved(&function, &[0x81, 0x3d, 0, 0x11, 0, 0, 0, 1, 0, 0], 0, 10);
     // cmp byte ptr [rip], 0; ret
@@ -66,7 +66,7 @@ fn a_relative_operand_before_a_number_is_adapted() {
 }
 
 #[test]
-fn what_is_out_of_reach_is_refused() {
+fn targets_out_of_reach_are_rejected() {
     let function = [0x48, 0x8b, 0x05, 0, 1, 0, 0, 0xc3];
     let far = relocate(&function, function.len(), AT, AT + (3 << 30));
     assert_eq!(far, Err(Unmovable::OutOfReach));
@@ -95,7 +95,7 @@ fn a_jump_ends_the_moved_code() {
 }
 
 #[test]
-fn a_call_returns_to_where_it_was() {
+fn a_call_returns_to_its_original_address() {
     // push rax; call +0x100; ret
     let function = [0x50, 0xe8, 0, 1, 0, 0, 0xc3];
     let moved = moved(&function).expect("it can be moved");
@@ -108,7 +108,7 @@ fn a_call_returns_to_where_it_was() {
 }
 
 #[test]
-fn what_depends_on_its_place_is_refused() {
+fn position_dependent_instructions_are_rejected() {
     for function in [
         &[0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3][..], // call rax
         &[0xff, 0x15, 0, 0, 0, 0, 0xc3],           // call [rip]
@@ -123,21 +123,21 @@ fn what_depends_on_its_place_is_refused() {
 }
 
 #[test]
-fn too_short_is_refused() {
+fn short_functions_are_rejected() {
     assert_eq!(moved(&[0xc3]), Err(Unmovable::TooShort));
     assert_eq!(moved(&[0x31, 0xc0, 0xc3]), Err(Unmovable::TooShort));
     assert_eq!(moved(&[]), Err(Unmovable::TooShort));
-    // xor eax, eax; ret; and another function behind it
+    // xor eax, eax; ret; followed by another function
     let followed = [0x31, 0xc0, 0xc3, 0x50, 0x58, 0xc3];
     assert_eq!(relocate(&followed, 3, AT, TO), Err(Unmovable::TooShort));
-    // xor eax, eax; ret; nop word ptr [rax + rax]: padding up to the next one
+    // xor eax, eax; ret; nop word ptr [rax + rax]: padding up to the next function
     let padded = [0x31, 0xc0, 0xc3, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
     assert_eq!(relocate(&padded, 3, AT, TO).expect("padded").code(), &padded[..3]);
 }
 
 #[test]
-fn a_jump_back_to_the_beginning_is_refused() {
-    // dec rdi; jne to byte -2 of itself: into the moved bytes; more
+fn a_jump_back_to_the_start_is_rejected() {
+    // dec rdi; jne to byte -2 of itself, into the moved bytes; ret
     let inside = [0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3];
     assert_eq!(moved(&inside), Err(Unmovable::JumpInside));
     // push rax ×5; pop rax; jmp to the third push
@@ -149,13 +149,13 @@ fn a_jump_back_to_the_beginning_is_refused() {
 }
 
 #[test]
-fn unknown_instructions_are_refused() {
+fn unknown_instructions_are_rejected() {
     assert_eq!(moved(&[0x06; 8]), Err(Unmovable::Unknown)); // push es
     assert_eq!(moved(&[0x50, 0x50, 0x50, 0x50, 0x50, 0x06]), Err(Unmovable::Unknown));
 }
 
 #[test]
-fn any_bytes_are_moved_or_refused() {
+fn any_bytes_are_moved_or_rejected() {
     let mut random = Random::new(7);
     let mut kept = 0;
     for _ in 0..100_000 {

@@ -13,6 +13,7 @@ use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
 
 use crate::shared::command_line::command_line;
+use crate::shared::heading::counts_say;
 use crate::shared::names::printable;
 
 /// What calls the outermost functions, and allocates what is without a stack.
@@ -219,8 +220,8 @@ impl<'a> Writer<'a, '_> {
         writeln!(self.out, "pid: {}", process.identity.pid)?;
         writeln!(self.out, "cmd: {}", command_line(process, usize::MAX))?;
         writeln!(self.out, "part: 1")?;
-        if let Some(part) = &process.completeness.part {
-            writeln!(self.out, "desc: {}", printable(part))?;
+        for line in counts_say(process) {
+            writeln!(self.out, "desc: {}", printable(&line))?;
         }
         writeln!(self.out, "positions: line")?;
         for event in &self.events {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
+use crate::shared::heading::sampling_says;
 use crate::shared::json_text;
 use crate::shared::live_over_time;
 
@@ -101,6 +102,7 @@ impl Image<'_> {
                 "allocations": totals.allocations, "usable_bytes": totals.usable_bytes,
                 "peak_bytes": totals.peak_bytes, "live_bytes": totals.live_bytes,
                 "part": self.process.completeness.part,
+                "sampled": sampling_says(self.process),
             },
         }))
     }

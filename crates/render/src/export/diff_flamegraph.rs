@@ -109,9 +109,14 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
         let Change { before, after } = inclusive[index];
         before.max(after) >= least.max(1) && levels[index] <= LEVELS
     };
+    let mut effective = paths.effective.clone();
     for index in (1..own.len()).rev().filter(|&index| !is_drawn(index)) {
+        let parent = paths.nodes[index].parent.0 as usize;
         let below = std::mem::take(&mut own[index]);
-        own[paths.nodes[index].parent.0 as usize].add(below, combine);
+        own[parent].add(below, combine);
+        if let Some(below) = effective.get_mut(index).map(std::mem::take) {
+            effective[parent].add(below, Combine::Sum);
+        }
     }
     let names: Vec<String> =
         difference.names.iter().map(|name| plain(&shorten(&name.called(), NAME))).collect();
@@ -135,6 +140,10 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
     let mut width = 0;
     for index in in_order(paths, &names, is_drawn) {
         let (other, of_width) = values(own[index]);
+        let numbers = effective.get(index).copied().unwrap_or_default();
+        // What may be an error of estimates has no colour.
+        let is_certain = difference.is_certain(own[index], numbers);
+        let other = if is_certain { other } else { of_width };
         if (other, of_width) != (0, 0) {
             width += of_width;
             let path = path(paths, &names, PathId(index as u32));

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::shared::branches::{Branch, Branches, LEVELS, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
-use crate::shared::heading::{ending, ran};
+use crate::shared::heading::{counts_say, ending, ran};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amount, bytes, count, counted, date, percent};
 use crate::shared::scope_path::scope_path;
@@ -453,7 +453,7 @@ fn events(branch: &Node) -> Vec<String> {
 /// Lines of a process: when it ran, and its memory as far as it is known.
 fn of_process(process: &Process) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(process.completeness.part.clone());
+    lines.extend(counts_say(process));
     let lifetime = &process.lifetime;
     if lifetime.start_realtime_ns > 0 {
         lines.push(format!("started {}", date(lifetime.start_realtime_ns)));

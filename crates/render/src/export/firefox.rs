@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::export::firefox_tracks as tracks;
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
+use crate::shared::heading::sampling_says;
 use crate::shared::hex::hex;
 use crate::shared::json_text;
 use crate::shared::sequence::seq;
@@ -179,6 +180,7 @@ impl Profile<'_> {
         entries.extend(
             process.completeness.part.as_deref().map(|part| entry("part", "string", part.into())),
         );
+        entries.extend(sampling_says(process).map(|s| entry("sampled", "string", s.into())));
         for measure in Measure::all() {
             let format = if measure.is_bytes() { "bytes" } else { "integer" };
             entries.push(entry(measure.name(), format, measure.of(&process.totals).into()));

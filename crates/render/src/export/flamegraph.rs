@@ -241,13 +241,16 @@ fn subtitle(process: &Process, measure: Measure) -> String {
     } else {
         count(value)
     };
+    let sampled = if process.sampling.is_some() { ", sampled: widths are estimates" } else { "" };
     let who = process.who();
     match measure {
         Measure::AtPeakBytes | Measure::AtPeakBlocks => {
             let when = duration(process.peak_time_ns);
-            format!("{who}: {value} live at the peak, {when} after the start")
+            format!("{who}: {value} live at the peak, {when} after the start{sampled}")
         }
-        Measure::LiveBytes | Measure::LiveBlocks => format!("{who}: {value} live at the end"),
-        _ => format!("{who}: {value}"),
+        Measure::LiveBytes | Measure::LiveBlocks => {
+            format!("{who}: {value} live at the end{sampled}")
+        }
+        _ => format!("{who}: {value}{sampled}"),
     }
 }

@@ -10,6 +10,7 @@ use heaptide_analysis::views::aggregate::by_stack;
 
 use crate::shared::command_line::command_line;
 use crate::shared::frames::file_name;
+use crate::shared::heading::counts_say;
 use crate::shared::live_over_time;
 use crate::shared::names::printable;
 
@@ -24,8 +25,12 @@ const DEPTH: usize = 30;
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
-    let part = process.completeness.part.as_deref().unwrap_or("usable bytes");
-    writeln!(out, "desc: heaptide {}, {}", env!("CARGO_PKG_VERSION"), printable(part))?;
+    let mut of = counts_say(process);
+    if process.completeness.part.is_none() {
+        of.insert(0, "usable bytes".to_owned());
+    }
+    let of = of.join(", ");
+    writeln!(out, "desc: heaptide {}, {}", env!("CARGO_PKG_VERSION"), printable(&of))?;
     writeln!(out, "cmd: {}", command_line(process, usize::MAX))?;
     writeln!(out, "time_unit: ms")?;
     for (number, Moment { time_ns, live_bytes, tree }) in moments(process).iter().enumerate() {

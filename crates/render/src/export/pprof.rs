@@ -8,11 +8,15 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use heaptide_analysis::attribution::Owners;
-use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, StackNode, Sum};
+use heaptide_analysis::model::{
+    Frame, FrameId, Lifetime, Measure, Measures, Process, ScopeId, Site, Sum,
+};
 use rustc_hash::FxHashMap;
 
+use crate::export::locations::Locations;
 use crate::export::protobuf::Message;
 use crate::shared::command_line::command_line;
+use crate::shared::heading::counts_say;
 use crate::shared::hex::hex;
 use crate::shared::names::printable;
 use crate::shared::scope_path::scope_path;
@@ -26,9 +30,6 @@ const COLUMNS: [(&str, Measure); 6] = [
     ("peak_objects", Measure::AtPeakBlocks),
     ("peak_space", Measure::AtPeakBytes),
 ];
-
-/// Functions in one location, at most: each is written with all that it is inlined into.
-const NESTED_MAX: u32 = 64;
 
 /// Fields of the outermost message.
 mod profile {
@@ -51,68 +52,128 @@ mod profile {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
-    let gzip = GzEncoder::new(out, Compression::default());
-    let strings = FxHashMap::default();
-    let mut writer = Writer { out: gzip, strings, process, columns: COLUMNS.to_vec() };
-    // The first string is the empty one.
-    writer.string("")?;
-    writer.columns(measure.of_sites())?;
-    writer.head()?;
-    writer.mappings()?;
-    let calls = writer.locations()?;
-    let owners = Owners::of(process);
-    for site in &process.tables.sites {
-        writer.sample(site, &calls, &owners)?;
-    }
-    writer.out.finish()?;
-    Ok(())
+    let Lifetime { start_realtime_ns, duration_ns, .. } = process.lifetime;
+    let period_bytes = process.sampling.map_or(1, |sampling| sampling.mean_bytes);
+    let time = Time { time_ns: start_realtime_ns, duration_ns, period_bytes };
+    let mut writer = Writer::new(out, Columns::All, measure, time)?;
+    writer.add(process, None, None)?;
+    writer.finish()
 }
 
-struct Writer<'a, W: Write> {
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Columns {
+    /// Allocations, what is live, and what was at peak.
+    All,
+    /// Those whose difference between two times has a meaning: not the peak.
+    Differences,
+}
+
+/// When a profile was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Time {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub time_ns: u64,
+    /// Nanoseconds that it is about.
+    pub duration_ns: u64,
+    /// Bytes for each of which one block is sampled on average; 1 if all blocks are recorded.
+    pub period_bytes: u64,
+}
+
+/// Writes the profiles of processes one after the other, each with tables of its own.
+pub struct Writer<W: Write> {
     out: GzEncoder<W>,
-    strings: FxHashMap<Cow<'a, str>, u64>,
-    process: &'a Process,
+    strings: FxHashMap<String, u64>,
     columns: Vec<(&'static str, Measure)>,
+    /// Ids that were given away.
+    mappings: u64,
+    locations: u64,
+    functions: u64,
 }
 
-/// Of a stack node, its location and the node that called it.
-#[derive(Clone, Copy, Default)]
-struct Call {
-    location: u64,
-    caller: u32,
+/// What of a process is written.
+struct Part<'a> {
+    process: &'a Process,
+    owners: Owners,
+    locations: Locations,
+    /// The ids before those of its locations.
+    first: u64,
+    /// By row, what is subtracted.
+    before: Option<&'a [Measures]>,
+    /// The process, where samples have it.
+    pid: Option<u32>,
 }
 
-/// A location, which is of frames at one address, inlined into each other.
-#[derive(PartialEq, Eq, Hash, Clone, Copy)]
-struct Location {
-    innermost: FrameId,
-    /// The location of the other frames; 0 if there are none.
-    around: u64,
-    /// How many the others are.
-    depth: u32,
-}
+impl<W: Write> Writer<W> {
+    /// Begins a profile whose first column is the one of `measure`.
+    ///
+    /// Errors: those of `out`.
+    pub fn new(out: W, columns: Columns, measure: Measure, time: Time) -> io::Result<Writer<W>> {
+        let is_wanted = |column: &&(&str, Measure)| match columns {
+            Columns::All => true,
+            Columns::Differences => {
+                !matches!(column.1, Measure::AtPeakBlocks | Measure::AtPeakBytes)
+            }
+        };
+        let mut writer = Writer {
+            out: GzEncoder::new(out, Compression::default()),
+            strings: FxHashMap::default(),
+            columns: COLUMNS.iter().filter(is_wanted).copied().collect(),
+            mappings: 0,
+            locations: 0,
+            functions: 0,
+        };
+        // The first string is the empty one.
+        writer.string("")?;
+        writer.columns(measure.of_sites())?;
+        writer.head(time)?;
+        Ok(writer)
+    }
 
-impl<'a, W: Write> Writer<'a, W> {
+    /// Adds a process. `before` has what is subtracted from each row of its sites; its samples have
+    /// the label `pid` if there is one.
+    ///
+    /// Errors: those of `out`.
+    pub fn add(
+        &mut self,
+        process: &Process,
+        before: Option<&[Measures]>,
+        pid: Option<u32>,
+    ) -> io::Result<()> {
+        self.comments(process)?;
+        let mappings = self.write_mappings(process)?;
+        let (locations, first) = (Locations::of(process), self.locations);
+        self.write_locations(process, &locations, mappings)?;
+        let part = Part { process, owners: Owners::of(process), locations, first, before, pid };
+        for row in 0..process.tables.sites.len() {
+            self.sample(&part, row)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the profile.
+    ///
+    /// Errors: those of `out`.
+    pub fn finish(self) -> io::Result<()> {
+        self.out.finish().map(drop)
+    }
+
     fn field(&mut self, field: u32, message: &Message) -> io::Result<()> {
         self.out.write_all(&message.as_field(field))
     }
 
     /// The number of a text, which is written when it is first needed.
-    fn string(&mut self, text: impl Into<Cow<'a, str>>) -> io::Result<u64> {
+    fn string<'a>(&mut self, text: impl Into<Cow<'a, str>>) -> io::Result<u64> {
         let text = text.into();
-        let shown = match printable(&text) {
-            Cow::Owned(shown) => Some(shown),
-            Cow::Borrowed(_) => None,
-        };
-        let text = shown.map_or(text, Cow::Owned);
-        if let Some(&known) = self.strings.get(&text) {
+        let text = printable(&text);
+        if let Some(&known) = self.strings.get(&*text) {
             return Ok(known);
         }
         let number = self.strings.len() as u64;
         let mut around = Message::new();
         around.bytes(profile::STRING_TABLE, text.as_bytes());
         self.out.write_all(&around.finished())?;
-        self.strings.insert(text, number);
+        self.strings.insert(text.into_owned(), number);
         Ok(number)
     }
 
@@ -140,32 +201,39 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(of)
     }
 
-    /// When, of what, and that every byte is counted.
-    fn head(&mut self) -> io::Result<()> {
-        let process = self.process;
+    /// When, and the bytes that a sampled block stands for.
+    fn head(&mut self, time: Time) -> io::Result<()> {
+        let period = self.value_type("space", "bytes")?;
+        let mut head = Message::new();
+        head.number(profile::TIME_NANOS, time.time_ns)
+            .number(profile::DURATION_NANOS, time.duration_ns)
+            .message(profile::PERIOD_TYPE, &period)
+            .number(profile::PERIOD, time.period_bytes);
+        self.out.write_all(&head.finished())
+    }
+
+    /// What a profile is of.
+    fn comments(&mut self, process: &Process) -> io::Result<()> {
         let mut comments = vec![
             format!("command: {}", command_line(process, usize::MAX)),
             format!("host: {}", process.identity.host),
             process.who(),
         ];
-        comments.extend(process.completeness.part.clone());
+        comments.extend(counts_say(process));
         comments.extend(process.completeness.notes.iter().cloned());
-        let period = self.value_type("space", "bytes")?;
-        let mut head = Message::new();
+        let mut all = Message::new();
         for comment in comments {
-            head.number(profile::COMMENT, self.string(comment)?);
+            all.number(profile::COMMENT, self.string(comment)?);
         }
-        head.number(profile::TIME_NANOS, process.lifetime.start_realtime_ns)
-            .number(profile::DURATION_NANOS, process.lifetime.duration_ns)
-            .message(profile::PERIOD_TYPE, &period)
-            .number(profile::PERIOD, 1u64);
-        self.out.write_all(&head.finished())
+        self.out.write_all(&all.finished())
     }
 
-    /// The files; the first is taken for the program, so it is that.
-    fn mappings(&mut self) -> io::Result<()> {
-        let process = self.process;
-        let mut modules: Vec<_> = process.tables.modules.iter().zip(1u64..).collect();
+    /// Writes the files, and returns the number of ids before theirs. The first is taken for the
+    /// program, so it is that.
+    fn write_mappings(&mut self, process: &Process) -> io::Result<u64> {
+        let before = self.mappings;
+        let mut modules: Vec<_> = process.tables.modules.iter().zip(before + 1..).collect();
+        self.mappings += modules.len() as u64;
         modules.sort_by_key(|(module, _)| module.path != process.identity.program);
         for (module, id) in modules {
             let mut mapping = Message::new();
@@ -181,110 +249,91 @@ impl<'a, W: Write> Writer<'a, W> {
             });
             self.field(profile::MAPPING, &mapping)?;
         }
+        Ok(before)
+    }
+
+    /// Writes functions and locations; there are so many `mappings` before those of the process.
+    fn write_locations(
+        &mut self,
+        process: &Process,
+        locations: &Locations,
+        mappings: u64,
+    ) -> io::Result<()> {
+        let functions = self.write_functions(process)?;
+        let before = self.locations;
+        for id in 1..=locations.count() {
+            let mut message = Message::new();
+            message.number(1, before + id);
+            for (index, frame) in locations.frames(id).enumerate() {
+                let of = &process.tables.frames[frame.0 as usize];
+                if index == 0 {
+                    let module = of.module.map_or(0, |module| mappings + u64::from(module.0) + 1);
+                    message.number(2, module).number(3, address(process, of));
+                }
+                let mut line = Message::new();
+                line.number(1, functions[frame.0 as usize]);
+                line.number(2, u64::from(of.line.unwrap_or(0)));
+                message.message(4, &line);
+            }
+            self.field(profile::LOCATION, &message)?;
+        }
+        self.locations += locations.count();
         Ok(())
     }
 
-    /// Writes functions and locations; of each stack node, where it is.
-    fn locations(&mut self) -> io::Result<Vec<Call>> {
-        let process = self.process;
-        let functions = self.functions()?;
-        let mut ids: FxHashMap<Location, u64> = FxHashMap::default();
-        // By id, from 1.
-        let mut known: Vec<Location> = Vec::new();
-        let mut calls = vec![Call::default()];
-        for node in process.tables.stacks.iter().skip(1) {
-            let parent = node.parent.0;
-            let mut call = Call { location: 0, caller: parent };
-            let mut location = Location { innermost: node.frame, around: 0, depth: 0 };
-            if is_inside(process, node) {
-                let outer = calls[parent as usize];
-                let depth = known[outer.location as usize - 1].depth + 1;
-                if depth < NESTED_MAX {
-                    call.caller = outer.caller;
-                    location = Location { around: outer.location, depth, ..location };
-                }
-            }
-            call.location = *ids.entry(location).or_insert(known.len() as u64 + 1);
-            if call.location > known.len() as u64 {
-                known.push(location);
-                let message = self.location(call.location, &known, &functions);
-                self.field(profile::LOCATION, &message)?;
-            }
-            calls.push(call);
-        }
-        Ok(calls)
-    }
-
-    fn location(&self, id: u64, known: &[Location], functions: &[u64]) -> Message {
-        let process = self.process;
-        let frame = |location: &Location| &process.tables.frames[location.innermost.0 as usize];
-        let innermost = frame(&known[id as usize - 1]);
-        let module = innermost.module.map_or(0, |module| u64::from(module.0) + 1);
-        let bias =
-            innermost.module.map_or(0, |module| process.tables.modules[module.0 as usize].bias);
-        let mut message = Message::new();
-        message.number(1, id).number(2, module).number(3, bias.wrapping_add(innermost.offset));
-        let mut at = id;
-        while let Some(location) = at.checked_sub(1).map(|index| &known[index as usize]) {
-            let mut line = Message::new();
-            line.number(1, functions[location.innermost.0 as usize]);
-            line.number(2, u64::from(frame(location).line.unwrap_or(0)));
-            message.message(4, &line);
-            at = location.around;
-        }
-        message
-    }
-
     /// Writes the functions; of each frame, its function.
-    fn functions(&mut self) -> io::Result<Vec<u64>> {
-        let process = self.process;
+    fn write_functions(&mut self, process: &Process) -> io::Result<Vec<u64>> {
+        let before = self.functions;
         let mut ids = FxHashMap::default();
         let mut of_frame = Vec::with_capacity(process.tables.frames.len());
         for (frame, index) in process.tables.frames.iter().zip(0..) {
             let name = self.string(process.label(FrameId(index)))?;
             let file = self.string(frame.file.as_deref().unwrap_or(""))?;
             let count = ids.len() as u64;
-            let id = *ids.entry((name, file)).or_insert(count + 1);
-            if id > count {
+            let id = *ids.entry((name, file)).or_insert(before + count + 1);
+            if id > before + count {
                 let mut function = Message::new();
                 function.number(1, id).number(2, name).number(3, name).number(4, file);
                 self.field(profile::FUNCTION, &function)?;
             }
             of_frame.push(id);
         }
+        self.functions += ids.len() as u64;
         Ok(of_frame)
     }
 
-    fn sample(&mut self, site: &Site, calls: &[Call], owners: &Owners) -> io::Result<()> {
+    fn sample(&mut self, part: &Part, row: usize) -> io::Result<()> {
+        let site = &part.process.tables.sites[row];
         let measures = Sum::over([site]);
-        let values: Vec<u64> = self.columns.iter().map(|column| column.1.of(&measures)).collect();
+        let before = part.before.map_or(Measures::default(), |before| before[row]);
+        // Numbers of this format have a sign.
+        let value =
+            |&(_, measure): &(_, Measure)| measure.of(&measures).wrapping_sub(measure.of(&before));
+        let values: Vec<u64> = self.columns.iter().map(value).collect();
         if values.iter().all(|&value| value == 0) {
             return Ok(());
         }
-        let mut stack = Vec::new();
-        let mut at = site.stack.0;
-        while at != 0 {
-            let Call { location, caller } = calls[at as usize];
-            stack.push(location);
-            at = caller;
-        }
+        let mut stack = part.locations.stack(site.stack.0);
+        stack.iter_mut().for_each(|location| *location += part.first);
         let mut sample = Message::new();
         sample.numbers(1, &stack).numbers(2, &values);
-        for label in self.labels(site, owners)? {
+        for label in self.labels(site, part)? {
             sample.message(3, &label);
         }
         self.field(profile::SAMPLE, &sample)
     }
 
-    fn labels(&mut self, site: &Site, owners: &Owners) -> io::Result<Vec<Message>> {
-        let process = self.process;
+    fn labels(&mut self, site: &Site, part: &Part) -> io::Result<Vec<Message>> {
+        let Part { process, owners, .. } = part;
         let scope = (site.scope != ScopeId(0))
             .then(|| Cow::Owned(scope_path(process, site.scope, usize::MAX)));
         let label = site.label.map(|id| Cow::Borrowed(&*process.tables.labels[id.0 as usize].name));
         let lane = process.tables.lanes.get(site.lane.0 as usize);
         let lane = lane.map(|lane| Cow::Borrowed(&*lane.name));
         let owner = owners.frame(process, site.stack).map(|frame| process.label(frame));
-        let texts = [("scope", scope), ("label", label), ("lane", lane), ("owner", owner)];
+        let pid = part.pid.map(|pid| Cow::Owned(pid.to_string()));
+        let texts =
+            [("scope", scope), ("label", label), ("lane", lane), ("owner", owner), ("pid", pid)];
         let mut labels = Vec::new();
         for (key, value) in texts {
             if let Some(value) = value {
@@ -308,13 +357,8 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// Whether a node's frame was inlined into its caller's: they are at one address.
-fn is_inside(process: &Process, node: &StackNode) -> bool {
-    let frame = &process.tables.frames[node.frame.0 as usize];
-    let around = process.tables.stacks[node.parent.0 as usize].frame;
-    let Some(around) = process.tables.frames.get(around.0 as usize).filter(|_| node.parent.0 != 0)
-    else {
-        return false;
-    };
-    frame.inlined && (frame.module, frame.offset) == (around.module, around.offset)
+/// The address of a frame in the process.
+fn address(process: &Process, frame: &Frame) -> u64 {
+    let module = frame.module.map(|module| &process.tables.modules[module.0 as usize]);
+    module.map_or(0, |module| module.bias).wrapping_add(frame.offset)
 }

@@ -1,25 +1,26 @@
 //! Protocol buffers as they are written: numbers, texts and messages in messages, nothing read.
 
 /// A message in the making.
-#[derive(Default)]
-pub(crate) struct Message {
+#[derive(Clone, Default)]
+pub struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    pub(crate) fn new() -> Message {
+    /// One without fields.
+    pub fn new() -> Message {
         Message::default()
     }
 
     /// The message as a field of one that is streamed.
-    pub(crate) fn as_field(&self, field: u32) -> Vec<u8> {
+    pub fn as_field(&self, field: u32) -> Vec<u8> {
         let mut around = Message::new();
         around.bytes(field, &self.bytes);
         around.bytes
     }
 
     /// A number, or a truth as 0 or 1. What is 0 is left out, as it is what a reader assumes.
-    pub(crate) fn number(&mut self, field: u32, value: impl Into<u64>) -> &mut Message {
+    pub fn number(&mut self, field: u32, value: impl Into<u64>) -> &mut Message {
         let value = value.into();
         if value != 0 {
             self.varint(u64::from(field) << 3);
@@ -28,27 +29,48 @@ impl Message {
         self
     }
 
+    /// A number that is written if it is 0, too: one of several fields of which one has to be
+    /// there.
+    pub fn chosen_number(&mut self, field: u32, value: u64) -> &mut Message {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+        self
+    }
+
     /// Numbers side by side, zeros too.
-    pub(crate) fn numbers(&mut self, field: u32, values: &[u64]) -> &mut Message {
+    pub fn numbers(&mut self, field: u32, values: &[u64]) -> &mut Message {
         let mut packed = Message::new();
         values.iter().for_each(|&value| packed.varint(value));
         self.bytes(field, &packed.bytes)
     }
 
     /// A message in this one.
-    pub(crate) fn message(&mut self, field: u32, inner: &Message) -> &mut Message {
+    pub fn message(&mut self, field: u32, inner: &Message) -> &mut Message {
         self.bytes(field, &inner.bytes)
     }
 
+    /// A number of eight bytes, also 0: of the types `fixed64` and `sfixed64`.
+    pub fn fixed(&mut self, field: u32, value: u64) -> &mut Message {
+        self.varint(u64::from(field) << 3 | 1);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// A number of the type `double`, also 0.
+    pub fn double(&mut self, field: u32, value: f64) -> &mut Message {
+        self.fixed(field, value.to_bits())
+    }
+
     /// A text, or anything else that has a length.
-    pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Message {
+    pub fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Message {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    pub(crate) fn finished(self) -> Vec<u8> {
+    /// Its bytes.
+    pub fn finished(self) -> Vec<u8> {
         self.bytes
     }
 
@@ -64,6 +86,14 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_eight_bytes_are_there_if_they_are_0() {
+        let mut message = Message::new();
+        message.fixed(3, 0).double(4, 1.0);
+        let expected = b"\x19\0\0\0\0\0\0\0\0\x21\0\0\0\0\0\0\xf0\x3f";
+        assert_eq!(message.finished(), expected);
+    }
 
     /// The examples of the encoding's own documentation.
     #[test]

@@ -128,7 +128,7 @@ impl Serialize for PlaceEntry<'_> {
         map.serialize_entry("owner", &numbers.of(place.frame))?;
         map.serialize_entry("stack", &numbers.stack(process, place.stack))?;
         map.serialize_entry("stacks", &place.stacks)?;
-        map.serialize_entry("sums", &MeasuresEntry(place.measures, process.mode))?;
+        map.serialize_entry("sums", &MeasuresEntry(place.measures, process))?;
         map.end()
     }
 }

@@ -1,7 +1,7 @@
 //! The part of the JSON report that has names: scopes, labels, windows, marks.
 
 use heaptide_analysis::model::{
-    Label, Mark, Measures, Mode, Process, Scope, ScopeId, Shape, Site, SiteKind, Window,
+    Label, Mark, Measures, Process, Scope, ScopeId, Shape, Site, SiteKind, Window,
 };
 use heaptide_analysis::views::aggregate::{Key, by_label};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
@@ -24,7 +24,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let sums = scopes::sums(process, None);
     let rows = process.tables.scopes.iter().zip(&sums).zip(0..);
-    let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id, mode: process.mode });
+    let rows = rows.map(|((scope, sums), id)| ScopeEntry { scope, sums, id, process });
     map.serialize_entry("scopes", &seq(rows))?;
     let groups = by_label(process);
     let lent = lent(process);
@@ -38,7 +38,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
                 kind,
                 own: &group.own,
                 lent_bytes,
-                mode: process.mode,
+                process,
             })
         }
         _ => None,
@@ -113,12 +113,12 @@ struct ScopeEntry<'a> {
     scope: &'a Scope,
     sums: &'a ScopeSums,
     id: u32,
-    mode: Mode,
+    process: &'a Process,
 }
 
 impl Serialize for ScopeEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let &ScopeEntry { scope, sums, id, mode } = self;
+        let &ScopeEntry { scope, sums, id, process } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("parent", &Some(scope.parent.0).filter(|_| ScopeId(id) != ScopeId(0)))?;
         map.serialize_entry("attribute", &*scope.attribute)?;
@@ -126,8 +126,8 @@ impl Serialize for ScopeEntry<'_> {
         map.serialize_entry("entered", &scope.entered)?;
         map.serialize_entry("peak_bytes", &scope.peak_bytes)?;
         map.serialize_entry("active_bytes", &scope.active_bytes)?;
-        serialize_part(&sums.own, mode, &mut map)?;
-        map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive, mode))?;
+        serialize_part(&sums.own, process, &mut map)?;
+        map.serialize_entry("inclusive", &MeasuresEntry(sums.inclusive, process))?;
         map.end()
     }
 }
@@ -139,18 +139,19 @@ struct LabelEntry<'a> {
     kind: SiteKind,
     own: &'a Measures,
     lent_bytes: u64,
-    mode: Mode,
+    process: &'a Process,
 }
 
 impl Serialize for LabelEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let &LabelEntry { label: Label { name, pool }, shapes, kind, own, lent_bytes, mode } = self;
+        let &LabelEntry { label: Label { name, pool }, shapes, kind, own, lent_bytes, process } =
+            self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("label", &**name)?;
         map.serialize_entry("pool", pool)?;
         map.serialize_entry("kind", kind.name())?;
         map.serialize_entry("shapes", &seq(shapes.iter().map(|shape| ShapeEntry::of(shape))))?;
-        serialize_part(own, mode, &mut map)?;
+        serialize_part(own, process, &mut map)?;
         map.serialize_entry("lent_bytes", &lent_bytes)?;
         map.end()
     }

@@ -3,11 +3,13 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Measure, Process};
-use heaptide_analysis::views::diff::{Change, Difference, FunctionChange, Name, PathChange};
+use heaptide_analysis::views::diff::{
+    Change, Changes, Difference, FunctionChange, Limits, Name, PathChange,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations::SCOPES;
-use crate::json::entries::{EndEntry, mode_name};
+use crate::json::entries::{EndEntry, SamplingEntry};
 use crate::shared::difference::{Rows, View};
 use crate::shared::json_text;
 use crate::shared::losses::lost_events;
@@ -46,19 +48,22 @@ impl Serialize for Whole<'_> {
         let top = if without_rows.is_some() { 0 } else { view.top.unwrap_or(usize::MAX) };
         match view.rows {
             Rows::Functions => {
-                let rows = difference.functions();
+                let Changes { rows, uncertain } = difference.functions();
+                serialize_uncertain(difference, uncertain, &mut map)?;
                 let row = |&change: &FunctionChange| FunctionRow { difference, change };
                 map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
             }
             Rows::Stacks => {
                 let names = difference.names.iter().map(FunctionEntry);
                 map.serialize_entry("functions", &seq(names))?;
-                let rows = difference.paths();
+                let Changes { rows, uncertain } = difference.paths();
+                serialize_uncertain(difference, uncertain, &mut map)?;
                 let row = |&change: &PathChange| StackRow { difference, change };
                 map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
             }
             Rows::Scopes => {
-                let rows = difference.paths();
+                let Changes { rows, uncertain } = difference.paths();
+                serialize_uncertain(difference, uncertain, &mut map)?;
                 let row = |&change: &PathChange| ScopeRow { difference, change };
                 map.serialize_entry("rows", &seq(rows.iter().take(top).map(row)))?;
             }
@@ -85,7 +90,10 @@ impl Serialize for Compared<'_> {
         map.serialize_entry("duration_s", &seconds(process.lifetime.duration_ns))?;
         map.serialize_entry("duration_is_known", &process.lifetime.duration_is_known)?;
         map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
-        map.serialize_entry("mode", mode_name(process.mode))?;
+        map.serialize_entry("mode", process.mode_name())?;
+        if let Some(sampling) = SamplingEntry::of(process) {
+            map.serialize_entry("sampling", &sampling)?;
+        }
         map.serialize_entry("part", &process.completeness.part)?;
         map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.serialize_entry("lost_events", &lost_events(process))?;
@@ -99,21 +107,38 @@ impl Serialize for Totals<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for measure in Measure::all() {
-            map.serialize_entry(measure.name(), &Values(self.0.total_of(*measure)))?;
+            map.serialize_entry(measure.name(), &Values(self.0.total_of(*measure), None))?;
         }
         map.end()
     }
 }
 
-/// A change: both values, and the one less the other.
-struct Values(Change);
+/// How many rows are left out, if estimates are compared.
+fn serialize_uncertain<M: SerializeMap>(
+    difference: &Difference,
+    rows: usize,
+    map: &mut M,
+) -> Result<(), M::Error> {
+    let processes = [&difference.before, &difference.after];
+    if processes.iter().all(|process| process.sampling.is_none()) {
+        return Ok(());
+    }
+    map.serialize_entry("uncertain_rows", &rows)
+}
+
+/// A change: both values, and the one less the other; of estimates the 95 % limits of that, too.
+struct Values(Change, Option<Limits>);
 
 impl Serialize for Values {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(3))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("before", &self.0.before)?;
         map.serialize_entry("after", &self.0.after)?;
         map.serialize_entry("change", &self.0.amount())?;
+        if let Some(Limits { low, high }) = self.1 {
+            map.serialize_entry("change_low", &low)?;
+            map.serialize_entry("change_high", &high)?;
+        }
         map.end()
     }
 }
@@ -163,8 +188,11 @@ impl Serialize for FunctionRow<'_> {
                 map.serialize_entry("offset", &None::<u64>)?;
             }
         }
-        map.serialize_entry("own", &Values(change.own))?;
-        map.serialize_entry("inclusive", &Values(change.inclusive))?;
+        map.serialize_entry("own", &Values(change.own, change.limits.map(|limits| limits[0])))?;
+        map.serialize_entry(
+            "inclusive",
+            &Values(change.inclusive, change.limits.map(|limits| limits[1])),
+        )?;
         map.end()
     }
 }
@@ -181,7 +209,7 @@ impl Serialize for StackRow<'_> {
         stack.reverse();
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("stack", &stack)?;
-        map.serialize_entry("own", &Values(change.own))?;
+        map.serialize_entry("own", &Values(change.own, change.limits.map(|limits| limits[0])))?;
         map.end()
     }
 }
@@ -214,8 +242,11 @@ impl Serialize for ScopeRow<'_> {
         if is_cut {
             map.serialize_entry("scope_cut", &true)?;
         }
-        map.serialize_entry("own", &Values(change.own))?;
-        map.serialize_entry("inclusive", &Values(change.inclusive))?;
+        map.serialize_entry("own", &Values(change.own, change.limits.map(|limits| limits[0])))?;
+        map.serialize_entry(
+            "inclusive",
+            &Values(change.inclusive, change.limits.map(|limits| limits[1])),
+        )?;
         map.end()
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Process, Recording};
 use serde::ser::Serialize;
 
-use crate::json::entries::{EndEntry, SCHEMA};
+use crate::json::entries::{EndEntry, SCHEMA, SamplingEntry};
 use crate::shared::json_text;
 use crate::shared::quantity::seconds;
 
@@ -77,6 +77,8 @@ struct About<'a> {
     duration_is_known: bool,
     end: EndEntry,
     part: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling: Option<SamplingEntry>,
 }
 
 impl About<'_> {
@@ -90,6 +92,7 @@ impl About<'_> {
             duration_is_known: process.lifetime.duration_is_known,
             end: EndEntry::of(process.lifetime.end),
             part: process.completeness.part.as_deref(),
+            sampling: SamplingEntry::of(process),
         }
     }
 }

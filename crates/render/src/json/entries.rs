@@ -1,21 +1,12 @@
 //! Parts of the JSON contract that several views have: metrics, samples, modes, ends.
 
-use heaptide_analysis::model::{End, Measure, Measures, Mode, Sample};
+use heaptide_analysis::model::{End, Interval, Measure, Measures, Mode, Process, Sample, Sampling};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::shared::quantity::seconds;
 
 /// Version of the contract; it changes when a key changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
-
-/// The name of a mode in options and JSON.
-pub(crate) fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Counters => "counters",
-        Mode::Stacks => "stacks",
-        Mode::Scopes => "scopes",
-    }
-}
 
 #[derive(serde::Serialize)]
 pub(crate) struct SampleEntry {
@@ -70,8 +61,23 @@ pub(crate) fn value(measure: Measure, measures: &Measures, mode: Mode) -> Option
     (mode != Mode::Counters || !is_at_peak).then(|| measure.of(measures))
 }
 
-/// The measures of a row that is a part of a process with this mode: a part has no peak of its own.
+/// The measures of a row that is a part of a process: a part has no peak of its own. Estimates have
+/// the limits of their 95 % interval, too.
 pub(crate) fn serialize_part<M: SerializeMap>(
+    measures: &Measures,
+    process: &Process,
+    map: &mut M,
+) -> Result<(), M::Error> {
+    serialize_measures(measures, process.mode, map)?;
+    if process.sampling.is_some() {
+        for measure in Measure::of_parts() {
+            serialize_interval(measure, measures, process, map)?;
+        }
+    }
+    Ok(())
+}
+
+fn serialize_measures<M: SerializeMap>(
     measures: &Measures,
     mode: Mode,
     map: &mut M,
@@ -82,13 +88,54 @@ pub(crate) fn serialize_part<M: SerializeMap>(
     Ok(())
 }
 
-/// Measures of a part of a process with a mode, by their names.
-pub(crate) struct MeasuresEntry(pub(crate) Measures, pub(crate) Mode);
+/// The limits of the 95 % interval of a measure, `…_low` and `…_high`; nothing if it has none.
+pub(crate) fn serialize_interval<M: SerializeMap>(
+    measure: Measure,
+    measures: &Measures,
+    process: &Process,
+    map: &mut M,
+) -> Result<(), M::Error> {
+    let Some(Interval { low, high }) = process.interval(measure, measures) else {
+        return Ok(());
+    };
+    map.serialize_entry(&format!("{measure}_low"), &low)?;
+    map.serialize_entry(&format!("{measure}_high"), &high)
+}
 
-impl Serialize for MeasuresEntry {
+/// Measures of a part of a process, by their names.
+pub(crate) struct MeasuresEntry<'a>(pub(crate) Measures, pub(crate) &'a Process);
+
+impl Serialize for MeasuresEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         serialize_part(&self.0, self.1, &mut map)?;
         map.end()
+    }
+}
+
+/// Measures of parts of several processes, by their names.
+pub(crate) struct SumsEntry(pub(crate) Measures);
+
+impl Serialize for SumsEntry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        serialize_measures(&self.0, Mode::Stacks, &mut map)?;
+        map.end()
+    }
+}
+
+/// How blocks were sampled.
+#[derive(serde::Serialize)]
+pub(crate) struct SamplingEntry {
+    mean_bytes: u64,
+    blocks: u64,
+    totals_are_exact: bool,
+}
+
+impl SamplingEntry {
+    pub(crate) fn of(process: &Process) -> Option<SamplingEntry> {
+        let Sampling { mean_bytes, blocks, .. } = process.sampling?;
+        let totals_are_exact = !process.is_part_of_sampled();
+        Some(SamplingEntry { mean_bytes, blocks, totals_are_exact })
     }
 }

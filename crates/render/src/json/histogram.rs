@@ -23,14 +23,14 @@ pub fn write(
 }
 
 #[derive(serde::Serialize)]
-struct Histogram {
+struct Histogram<'a> {
     allocations: u64,
     requested_bytes: u64,
     usable_bytes: u64,
     live_blocks: u64,
     live_bytes: u64,
     classes: Vec<ClassEntry>,
-    exact: ExactEntry,
+    exact: ExactEntry<'a>,
 }
 
 #[derive(serde::Serialize)]
@@ -54,28 +54,28 @@ struct BoundsEntry {
 }
 
 #[derive(serde::Serialize)]
-struct ExactEntry {
+struct ExactEntry<'a> {
     recorded: bool,
     allocations: u64,
-    sizes: Vec<SizeEntry>,
+    sizes: Vec<SizeEntry<'a>>,
 }
 
 #[derive(serde::Serialize)]
-struct SizeEntry {
+struct SizeEntry<'a> {
     size: u64,
     #[serde(flatten)]
-    measures: MeasuresEntry,
+    measures: MeasuresEntry<'a>,
 }
 
-impl Histogram {
-    fn of(process: &Process, view: &HistogramView) -> Histogram {
+impl Histogram<'_> {
+    fn of<'a>(process: &'a Process, view: &HistogramView) -> Histogram<'a> {
         let t = &process.totals;
         let sizes = Sizes::of(process);
         let (recorded, allocations) = (sizes.recorded, sizes.covered());
         let mut rows = sizes.exact;
         rows.sort_by_key(|row| (Reverse(view.sort.of_sites().of(&row.measures)), row.size));
         rows.truncate(view.top.unwrap_or(usize::MAX));
-        let measures = |row: &Exact| MeasuresEntry(row.measures, process.mode);
+        let measures = |row: &Exact| MeasuresEntry(row.measures, process);
         let row = |row: Exact| SizeEntry { size: row.size, measures: measures(&row) };
         let sizes_shown = rows.into_iter().map(row).collect();
         Histogram {

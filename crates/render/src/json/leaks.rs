@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Process, Recording, StackId};
+use heaptide_analysis::model::{Measure, Process, Recording, StackId};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, counts};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations::serialize_scope;
 use crate::json::document;
-use crate::json::entries::mode_name;
+use crate::json::entries::serialize_interval;
 use crate::json::sites::FrameNumbers;
 use crate::shared::sequence::seq;
 use crate::shared::views::LeaksView;
@@ -40,7 +40,7 @@ impl Serialize for LeaksEntry<'_> {
         let shown = &found.leaks[..view.top.unwrap_or(usize::MAX).min(found.leaks.len())];
         let numbers = FrameNumbers::of_stacks(process, shown.iter().filter_map(stack));
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("mode", mode_name(process.mode))?;
+        map.serialize_entry("mode", process.mode_name())?;
         map.serialize_entry("counts", &counts(process))?;
         map.serialize_entry("live_blocks", &process.totals.live_blocks)?;
         map.serialize_entry("live_bytes", &process.totals.live_bytes)?;
@@ -81,6 +81,7 @@ impl Serialize for LeakEntry<'_> {
         let m = &leak.measures;
         map.serialize_entry("live_blocks", &m.live_blocks)?;
         map.serialize_entry("live_bytes", &m.live_bytes)?;
+        serialize_interval(Measure::LiveBytes, m, process, &mut map)?;
         map.serialize_entry("allocations", &m.allocations)?;
         map.serialize_entry("usable_bytes", &m.usable_bytes)?;
         match leak.origin {

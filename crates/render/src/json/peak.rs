@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Measure, Process, Recording, ScopeId, Site};
+use heaptide_analysis::model::{Measure, Measures, Process, Recording, ScopeId, Site};
 use heaptide_analysis::views::highest;
 use heaptide_analysis::views::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations::{MarkEntry, WindowEntry, serialize_scope};
 use crate::json::document;
+use crate::json::entries::serialize_interval;
 use crate::json::sites::{FrameEntry, FrameNumbers, SiteEntry};
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
@@ -107,6 +108,23 @@ impl PeakEntry<'_> {
     }
 }
 
+/// The limits of the 95 % interval of bytes at the peak; nothing where they are exact.
+#[derive(serde::Serialize)]
+struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_peak_bytes_low: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_peak_bytes_high: Option<u64>,
+}
+
+impl Limits {
+    fn of(process: &Process, row: &Measures) -> Limits {
+        let found = process.interval(Measure::AtPeakBytes, row).map(|i| (i.low, i.high));
+        let (at_peak_bytes_low, at_peak_bytes_high) = found.unzip();
+        Limits { at_peak_bytes_low, at_peak_bytes_high }
+    }
+}
+
 #[derive(serde::Serialize)]
 struct FunctionEntry<'a> {
     function: Option<&'a str>,
@@ -115,6 +133,8 @@ struct FunctionEntry<'a> {
     stacks: usize,
     at_peak_blocks: u64,
     at_peak_bytes: u64,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
 impl FunctionEntry<'_> {
@@ -127,6 +147,7 @@ impl FunctionEntry<'_> {
             stacks: hotspot.stacks.len(),
             at_peak_blocks: hotspot.measures.at_peak_blocks,
             at_peak_bytes: hotspot.measures.at_peak_bytes,
+            limits: Limits::of(process, &hotspot.measures),
         }
     }
 }
@@ -140,8 +161,10 @@ impl Serialize for ScopeEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         serialize_scope(self.process, self.row.key, &mut map)?;
-        map.serialize_entry("at_peak_blocks", &self.row.blocks)?;
-        map.serialize_entry("at_peak_bytes", &self.row.bytes)?;
+        map.serialize_entry("at_peak_blocks", &self.row.measures.at_peak_blocks)?;
+        map.serialize_entry("at_peak_bytes", &self.row.measures.at_peak_bytes)?;
+        let (measure, row) = (Measure::AtPeakBytes, &self.row.measures);
+        serialize_interval(measure, row, self.process, &mut map)?;
         map.end()
     }
 }
@@ -152,6 +175,8 @@ struct LabelEntry<'a> {
     kind: &'static str,
     at_peak_blocks: u64,
     at_peak_bytes: u64,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
 impl LabelEntry<'_> {
@@ -159,8 +184,9 @@ impl LabelEntry<'_> {
         LabelEntry {
             label: row.key.0.map(|id| &*process.tables.labels[id.0 as usize].name),
             kind: row.key.1.name(),
-            at_peak_blocks: row.blocks,
-            at_peak_bytes: row.bytes,
+            at_peak_blocks: row.measures.at_peak_blocks,
+            at_peak_bytes: row.measures.at_peak_bytes,
+            limits: Limits::of(process, &row.measures),
         }
     }
 }
@@ -170,11 +196,18 @@ struct LaneEntry<'a> {
     lane: &'a str,
     at_peak_blocks: u64,
     at_peak_bytes: u64,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
 impl LaneEntry<'_> {
     fn of<'a>(process: &'a Process, row: &Row<usize>) -> LaneEntry<'a> {
         let lane = &process.tables.lanes[row.key].name;
-        LaneEntry { lane, at_peak_blocks: row.blocks, at_peak_bytes: row.bytes }
+        LaneEntry {
+            lane,
+            at_peak_blocks: row.measures.at_peak_blocks,
+            at_peak_bytes: row.measures.at_peak_bytes,
+            limits: Limits::of(process, &row.measures),
+        }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Measure, Mode};
+use heaptide_analysis::model::Measure;
 use heaptide_analysis::views::ranks::{OwnerSpread, Place, Spread};
 
-use crate::json::entries::{MeasuresEntry, SCHEMA};
+use crate::json::entries::{SCHEMA, SumsEntry};
 use crate::shared::json_text;
 use crate::shared::ranks::Ranks;
 
@@ -56,7 +56,7 @@ struct PlaceEntry<'a> {
     images: u32,
     growth_bytes_per_s: Option<f64>,
     #[serde(flatten)]
-    measures: MeasuresEntry,
+    measures: SumsEntry,
     peak_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl PlaceEntry<'_> {
             host: &place.host,
             images: place.images,
             growth_bytes_per_s: place.growth,
-            measures: MeasuresEntry(place.sums, Mode::Stacks),
+            measures: SumsEntry(place.sums),
             peak_bytes: place.sums.peak_bytes,
         }
     }

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Mode, Process, Rank,
-    Recording, Run, Site, UnrecordedProgram,
+    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process,
+    ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use heaptide_analysis::views::highest::live_requested_replayed;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::json::annotations;
-use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, mode_name, serialize_part, value};
+use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, SamplingEntry, serialize_part, value};
 use crate::json::sites::{FrameNumbers, SiteEntry};
 use crate::shared::hex::hex;
 use crate::shared::json_text;
@@ -56,6 +56,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
         let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
         map.serialize_entry("unrecorded", &unrecorded)?;
+        map.serialize_entry("removed", &recording.removed)?;
         let chosen = recording.processes.iter();
         let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.identity.pid));
         map.serialize_entry("processes", &seq(chosen.map(|process| Image { process, choice })))?;
@@ -100,7 +101,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
         let visits = visits(process);
         let lanes = process.tables.lanes.iter().zip(&visits);
-        let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, mode: process.mode });
+        let lanes = lanes.map(|(lane, visits)| LaneEntry { lane, visits, process });
         map.serialize_entry("lanes", &seq(lanes))?;
         map.serialize_entry("frames", &numbers.entries(process))?;
         let sites = sites.iter().map(|&(site, live_requested)| SiteEntry {
@@ -134,7 +135,10 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("images", &process.identity.images)?;
     map.serialize_entry("requested", &process.identity.is_requested)?;
     map.serialize_entry("forked", &process.identity.forked)?;
-    map.serialize_entry("mode", mode_name(process.mode))?;
+    map.serialize_entry("mode", process.mode_name())?;
+    if let Some(sampling) = SamplingEntry::of(process) {
+        map.serialize_entry("sampling", &sampling)?;
+    }
     map.serialize_entry("trace", &process.trace_on_disk().map(TraceEntry::of))?;
     map.serialize_entry("unmatched_frees", &process.completeness.unmatched_frees)?;
     map.serialize_entry("unrecorded", &process.completeness.unrecorded)?;
@@ -142,6 +146,8 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     map.serialize_entry("has_own_malloc", &process.completeness.has_own_malloc)?;
     let losses = process.completeness.losses.iter().map(LossEntry::of);
     map.serialize_entry("losses", &seq(losses))?;
+    let limit = process.completeness.profile_limit;
+    map.serialize_entry("profile_limit", &limit.map(ProfileLimitEntry::of))?;
     let programs = process.completeness.unrecorded_programs.iter().map(|program| {
         let UnrecordedProgram { path, reason, count } = program;
         UnrecordedProgramEntry { path, reason, count: *count }
@@ -159,6 +165,19 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     });
     map.serialize_entry("modules", &seq(modules))?;
     map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
+}
+
+/// A limit of the profile that was reached.
+#[derive(serde::Serialize)]
+struct ProfileLimitEntry {
+    bytes: u64,
+    reached_s: f64,
+}
+
+impl ProfileLimitEntry {
+    fn of(limit: ProfileLimit) -> ProfileLimitEntry {
+        ProfileLimitEntry { bytes: limit.bytes, reached_s: seconds(limit.reached_ns) }
+    }
 }
 
 /// What a process mapped in all, whatever is selected.
@@ -228,11 +247,19 @@ struct TraceEntry {
     bytes: u64,
     stopped_s: Option<f64>,
     limit_bytes: Option<u64>,
+    begin_s: Option<f64>,
+    dropped_bytes: u64,
 }
 
 impl TraceEntry {
-    fn of(OnDisk { bytes, stopped_ns, limit_bytes }: OnDisk) -> TraceEntry {
-        TraceEntry { bytes, stopped_s: stopped_ns.map(seconds), limit_bytes }
+    fn of(trace: OnDisk) -> TraceEntry {
+        TraceEntry {
+            bytes: trace.bytes,
+            stopped_s: trace.stopped_ns.map(seconds),
+            limit_bytes: trace.limit_bytes,
+            begin_s: trace.begin_ns.map(seconds),
+            dropped_bytes: trace.dropped_bytes,
+        }
     }
 }
 
@@ -311,7 +338,7 @@ impl Serialize for SizeClass<'_> {
 struct LaneEntry<'a> {
     lane: &'a Lane,
     visits: &'a [Visits],
-    mode: Mode,
+    process: &'a Process,
 }
 
 /// How often a lane entered a scope path.
@@ -342,7 +369,7 @@ impl Serialize for LaneEntry<'_> {
         map.serialize_entry("threads", &self.lane.threads)?;
         map.serialize_entry("tids", &self.lane.tids)?;
         map.serialize_entry("scopes", self.visits)?;
-        serialize_part(&self.lane.measures, self.mode, &mut map)?;
+        serialize_part(&self.lane.measures, self.process, &mut map)?;
         map.end()
     }
 }

@@ -50,7 +50,7 @@ impl Serialize for SiteEntry<'_> {
         annotations::serialize_site(process, site, &mut map)?;
         map.serialize_entry("lane", lane)?;
         map.serialize_entry("lane_index", &site.lane.0)?;
-        serialize_part(&site.measures, process.mode, &mut map)?;
+        serialize_part(&site.measures, process, &mut map)?;
         map.serialize_entry("live_requested_bytes", live_requested)?;
         map.end()
     }

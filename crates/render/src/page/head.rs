@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use heaptide_analysis::attribution::{FunctionId, Functions};
-use heaptide_analysis::model::{Measure, Mode, Process, Sample, SizeClass};
+use heaptide_analysis::model::{Measure, Process, Sample, SizeClass};
 use serde::Serialize;
 
 use super::columns::Column;
@@ -16,7 +16,7 @@ use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
-use crate::shared::heading::ended;
+use crate::shared::heading::{ended, sampling_says};
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
 
@@ -36,6 +36,7 @@ pub(super) struct Head<'a> {
     mode: &'static str,
     /// Whether there is a trace.
     traced: bool,
+    sampled: bool,
     /// What a reader should know of how complete this is.
     warnings: Vec<String>,
     totals: BTreeMap<&'static str, u64>,
@@ -174,12 +175,9 @@ impl<'a> Head<'a> {
             version: env!("CARGO_PKG_VERSION"),
             title: command_line(process, 160),
             facts: facts(process),
-            mode: match process.mode {
-                Mode::Counters => "counters",
-                Mode::Stacks => "stacks",
-                Mode::Scopes => "scopes",
-            },
+            mode: process.mode.name(),
             traced: process.has_trace(),
+            sampled: process.sampling.is_some(),
             warnings: warnings(process),
             totals: Measure::all().iter().map(total).collect(),
             duration_ns: process.lifetime.duration_ns,
@@ -209,6 +207,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
     facts.extend(
         process.completeness.part.iter().map(|part| ("counts", printable(part).into_owned())),
     );
+    facts.extend(sampling_says(process).map(|says| ("sampled", says)));
     facts
 }
 

@@ -48,6 +48,10 @@ function drawHead() {
     parts.push(element("p", { class: "soft" },
       `Recorded with --mode ${head.mode}: ${lacks[head.mode]}.`));
   }
+  if (shown.other && (head.sampled || shown.other.head.sampled)) {
+    parts.push(element("p", { class: "soft" }, "Blocks were sampled: changes of rows may be errors of "
+      + "the estimates. heaptide diff shows only those that are none."));
+  }
   byId("head").replaceChildren(...parts);
   const loads = server.there ? "This page loads from heaptide view on this machine only."
     : "This page loads nothing from anywhere.";

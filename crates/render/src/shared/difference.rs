@@ -1,6 +1,6 @@
 //! A difference as text, JSON or flame graph: what they have in common.
 
-use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::model::{Measure, Mode, Process, Spread};
 use heaptide_analysis::views::diff::{By, Change, Difference, Side};
 
 /// What a row stands for.
@@ -59,7 +59,14 @@ impl View<'_> {
             (Mode::Scopes, Rows::Functions | Rows::Stacks) => {
                 Some("--mode scopes, so there are no stacks; --by scope compares scopes")
             }
-            (Mode::Stacks | Mode::Scopes, _) => None,
+            (Mode::Stacks | Mode::Scopes, _) => {
+                let is_sampled = process(difference, side).sampling.is_some();
+                let has_limits = Spread::default().of(difference.measure.of_sites()).is_some();
+                (is_sampled && !has_limits).then_some(
+                    "--mode sampled, so no change of this metric is certain; metrics of bytes have \
+                     an error that is known",
+                )
+            }
         };
         let said = |side, name| Some(format!("{name}: recorded with {}", why(side)?));
         said(Side::Before, self.before).or_else(|| said(Side::After, self.after))

@@ -1,9 +1,9 @@
 //! Lines about a process that several views begin with: how it ran and ended, its part, its trace.
 
-use heaptide_analysis::model::{End, Process};
+use heaptide_analysis::model::{End, Process, Removed};
 use heaptide_analysis::trace::OnDisk;
 
-use crate::shared::quantity::{bytes, count, duration};
+use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// What the bytes that are live when the counts end are called.
 pub(crate) fn live_name(process: &Process) -> &'static str {
@@ -16,9 +16,35 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
     }
 }
 
+/// How blocks were sampled, and what is an estimate; none if all were recorded.
+pub fn sampling_says(p: &Process) -> Option<String> {
+    let sampling = p.sampling.as_ref()?;
+    let (mean, blocks) = (bytes(sampling.mean_bytes), counted(sampling.blocks, "block"));
+    let exact = if p.is_part_of_sampled() {
+        "all counts of this part are estimates"
+    } else {
+        "totals are exact, the rest are estimates"
+    };
+    Some(format!("{blocks}, one for each {mean} on average; {exact}"))
+}
+
+/// What the counts of a process are of, if not of all of it, and how it was sampled.
+pub(crate) fn counts_say(p: &Process) -> Vec<String> {
+    let sampled = sampling_says(p).map(|says| format!("sampled: {says}"));
+    p.completeness.part.iter().cloned().chain(sampled).collect()
+}
+
 /// What a trace holds and takes on disk; none without one.
 pub(crate) fn trace_says(p: &Process) -> Option<String> {
-    let OnDisk { bytes: size, stopped_ns, limit_bytes } = p.trace_on_disk()?;
+    let OnDisk { bytes: size, stopped_ns, limit_bytes, begin_ns, dropped_bytes } =
+        p.trace_on_disk()?;
+    if let Some(begin_ns) = begin_ns {
+        let [size, dropped] = [size, dropped_bytes].map(bytes);
+        return Some(format!(
+            "{size}, from {} on; older events were dropped ({dropped})",
+            duration(begin_ns)
+        ));
+    }
     let Some(stopped_ns) = stopped_ns else {
         let t = &p.totals;
         let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
@@ -37,6 +63,28 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
         None => "out of space".to_owned(),
     };
     Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
+}
+
+/// What was removed to keep a recording within its limits; none if nothing was.
+pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
+    let Removed { snapshots, snapshot_bytes, images, .. } = *removed;
+    let size = match snapshot_bytes {
+        0 => String::new(), // the programs removed them, and do not count that
+        size => format!(" ({})", bytes(size)),
+    };
+    let snapshots = (snapshots > 0)
+        .then(|| format!("{}{size}, to keep the newest", counted(snapshots, "snapshot")));
+    let images = (images > 0).then(|| {
+        format!(
+            "{} ({}), with {} of {}, to keep to the limit of the recording",
+            counted(images, "ended process image"),
+            bytes(removed.image_bytes),
+            counted(removed.allocations, "allocation"),
+            bytes(removed.requested_bytes)
+        )
+    });
+    let all: Vec<String> = snapshots.into_iter().chain(images).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// How an image ended, in words that follow "it".

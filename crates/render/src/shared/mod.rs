@@ -8,7 +8,7 @@ pub mod change;
 pub mod command_line;
 pub mod difference;
 pub mod frames;
-pub(crate) mod heading;
+pub mod heading;
 pub(crate) mod hex;
 pub mod hotspots;
 pub mod json_text;

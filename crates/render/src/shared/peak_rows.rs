@@ -10,22 +10,22 @@ use crate::shared::annotations::in_totals;
 /// What something held at the peak.
 pub(crate) struct Row<K> {
     pub(crate) key: K,
-    pub(crate) bytes: u64,
-    pub(crate) blocks: u64,
+    pub(crate) measures: Measures,
     /// Whether it is part of the peak.
     pub(crate) counts: bool,
 }
 
 impl<K> Row<K> {
     fn of(key: K, m: &Measures) -> Row<K> {
-        Row { key, bytes: m.at_peak_bytes, blocks: m.at_peak_blocks, counts: true }
+        Row { key, measures: *m, counts: true }
     }
 }
 
 /// Those that held something, most first.
 fn ordered<K>(rows: impl Iterator<Item = Row<K>>) -> Vec<Row<K>> {
-    let mut rows: Vec<Row<K>> = rows.filter(|row| row.bytes > 0 || row.blocks > 0).collect();
-    rows.sort_by_key(|row| Reverse((row.bytes, row.blocks)));
+    let value = |row: &Row<K>| (row.measures.at_peak_bytes, row.measures.at_peak_blocks);
+    let mut rows: Vec<Row<K>> = rows.filter(|row| value(row) != (0, 0)).collect();
+    rows.sort_by_key(|row| Reverse(value(row)));
     rows
 }
 

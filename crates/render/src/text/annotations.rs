@@ -11,6 +11,7 @@ use crate::shared::names::elide_middle;
 use crate::shared::quantity::{counted, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::text::columns::{Columns, last, left, right};
+use crate::text::estimates;
 use crate::text::screen::{Screen, Style};
 
 /// Characters of a path or a name.
@@ -42,11 +43,13 @@ pub(crate) fn scope_rows(
     let columns = Columns([
         right(6, "share"),
         right(10, "itself"),
+        estimates::column(process, measure),
         right(10, "inclusive"),
         right(9, "entered").optional(),
         right(9, "allocs"),
         right(10, "live").optional(),
-        right(10, "freed here").optional(),
+        // Sampled, frees are counted by thread alone.
+        right(10, "freed here").optional().if_known(process.sampling.is_none()),
         last("scope"),
     ]);
     columns.heading(out)?;
@@ -62,6 +65,7 @@ pub(crate) fn scope_rows(
         let cells = [
             percent(own, whole),
             out.amount(measure, own),
+            estimates::cell(out, process, measure, &g.own),
             inclusive,
             entered,
             out.count(g.own.allocations),
@@ -92,6 +96,7 @@ pub(crate) fn label_rows(
     let columns = Columns([
         right(6, "share"),
         right(10, if measure.is_bytes() { "bytes" } else { "value" }),
+        estimates::column(process, measure),
         right(9, "blocks"),
         right(9, "live").optional(),
         right(10, "live bytes"),
@@ -109,6 +114,7 @@ pub(crate) fn label_rows(
         let cells = [
             share,
             out.amount(measure, value),
+            estimates::cell(out, process, measure, &g.own),
             out.count(g.own.allocations),
             out.count(g.own.live_blocks),
             out.bytes(g.own.live_bytes),

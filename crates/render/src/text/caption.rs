@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::Process;
 
 use crate::shared::command_line::command_line;
+use crate::shared::heading::sampling_says;
 use crate::shared::names::printable;
 use crate::text::screen::{Screen, Style};
 
@@ -15,10 +16,14 @@ pub(crate) fn caption(out: &mut Screen, process: &Process) -> io::Result<()> {
     figures(out, process)
 }
 
-/// Writes which part of the recording the counts are of, unless they are of all of it.
+/// Writes which part of the recording the counts are of, unless they are of all of it, and whether
+/// they are estimates.
 pub(crate) fn figures(out: &mut Screen, process: &Process) -> io::Result<()> {
-    match &process.completeness.part {
-        Some(part) => writeln!(out, "  counts   {}", printable(part)),
+    if let Some(part) = &process.completeness.part {
+        writeln!(out, "  counts   {}", printable(part))?;
+    }
+    match sampling_says(process) {
+        Some(says) => writeln!(out, "  sampled  {says}"),
         None => Ok(()),
     }
 }

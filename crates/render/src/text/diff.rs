@@ -4,17 +4,17 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{Frame, Measure, Process};
 use heaptide_analysis::views::diff::{
-    Change, Difference, FunctionChange, Name, PathChange, PathId,
+    Change, Changes, Difference, FunctionChange, Limits, Name, PathChange, PathId,
 };
 
 use crate::shared::change::{growth, signed};
 use crate::shared::command_line::command_line;
 use crate::shared::difference::{Rows, View, totals};
 use crate::shared::frames::{self, Line};
-use crate::shared::heading::ran;
+use crate::shared::heading::{ran, sampling_says};
 use crate::shared::losses::lost_events;
 use crate::shared::names::{elide_middle, printable, shorten};
-use crate::shared::quantity::{amount, bytes, count, date, short_count};
+use crate::shared::quantity::{amount, bytes, count, counted, date, short_count};
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
@@ -40,34 +40,48 @@ pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Resu
         return writeln!(out, "\n{why}");
     }
     let chosen = view.chosen.map_or(String::new(), |why| format!(" ({why})"));
-    let found = match view.rows {
+    let (found, uncertain) = match view.rows {
         Rows::Functions => {
-            let mut rows = difference.functions();
+            let Changes { mut rows, uncertain } = difference.functions();
             // What only passes a change on says less than who made it.
-            rows.retain(|row| row.own.amount() != 0);
+            rows.retain(|row| row.own.amount() != 0 && is_certain(row.limits, OWN));
             let heading = format!("{name} by function: itself, and with its callees{chosen}");
             functions(out, difference, &rows, view, &heading)?;
-            rows.len()
+            (rows.len(), uncertain)
         }
         Rows::Stacks => {
-            let rows = difference.paths();
+            let Changes { rows, uncertain } = difference.paths();
             stacks(out, difference, &rows, view)?;
-            rows.len()
+            (rows.len(), uncertain)
         }
         Rows::Scopes => {
-            let rows = difference.paths();
+            let Changes { rows, uncertain } = difference.paths();
             let heading = format!("{name} by scope: itself, and with inner scopes{chosen}");
             scopes(out, difference, &rows, view, &heading)?;
-            rows.len()
+            (rows.len(), uncertain)
         }
     };
+    if uncertain > 0 {
+        let changes = counted(uncertain as u64, view.rows.name());
+        writeln!(out, "\n  {changes} not shown: what changed may be an error of sampling")?;
+    }
     match found {
+        0 if uncertain > 0 => Ok(()),
         0 => writeln!(out, "\nnothing changed: {name} is the same in every {}", view.rows.name()),
         n if n > shown(view) => {
             writeln!(out, "\n  {} more; --top {n} shows all", count((n - shown(view)) as u64))
         }
         _ => Ok(()),
     }
+}
+
+/// The places of a row's limits.
+const OWN: usize = 0;
+const INCLUSIVE: usize = 1;
+
+/// Whether a change of a row is no error of estimates.
+fn is_certain(limits: Option<[Limits; 2]>, which: usize) -> bool {
+    limits.is_none_or(|limits| !limits[which].may_be_none())
 }
 
 fn shown(view: &View) -> usize {
@@ -80,8 +94,11 @@ fn head(out: &mut Screen, side: &str, recording: &str, process: &Process) -> io:
     writeln!(out, "{side:<7} {recording}: {}", Style::Heading.of(command))?;
     let (who, started) = (process.who(), date(process.lifetime.start_realtime_ns));
     writeln!(out, "        {who}, started {started}, {}", ran(process))?;
-    match &process.completeness.part {
-        Some(part) => writeln!(out, "        {}", printable(part)),
+    if let Some(part) = &process.completeness.part {
+        writeln!(out, "        {}", printable(part))?;
+    }
+    match sampling_says(process) {
+        Some(says) => writeln!(out, "        sampled: {says}"),
         None => Ok(()),
     }
 }
@@ -92,6 +109,9 @@ fn write_totals(out: &mut Screen, difference: &Difference) -> io::Result<()> {
     for (measure, change) in totals(difference) {
         let Cells { before, after, amount, share } = Cells::of_total(measure, change);
         let note = exactness(difference, measure, change);
+        let is_error = measure == difference.measure
+            && difference.limits_of_total().is_some_and(Limits::may_be_none);
+        let note = if is_error { "  may be an error of sampling" } else { &note };
         let name = measure.name();
         let line = format!("  {name:<18} {before:>11} {after:>11} {amount:>12} {share:>8}{note}");
         writeln!(out, "{}", line.trim_end())?;
@@ -150,6 +170,15 @@ impl Cells {
         Cells { before, after, amount: signed(measure, change), share }
     }
 
+    /// The same without the change, if that may be an error of estimates.
+    fn certain(self, is_certain: bool) -> Cells {
+        let is_empty = self.amount.is_empty();
+        if is_certain || is_empty {
+            return self;
+        }
+        Cells { amount: "uncertain".to_owned(), share: String::new(), ..self }
+    }
+
     fn of_total(measure: Measure, change: Change) -> Cells {
         let (before, after) = (amount(measure, change.before), amount(measure, change.after));
         Cells { before, after, amount: signed(measure, change), share: growth(change) }
@@ -171,9 +200,15 @@ fn columns(out: &mut Screen, heading: &str, what: &'static str) -> io::Result<Co
     Ok(columns)
 }
 
-fn cells(measure: Measure, own: Change, inclusive: Change, name: String) -> [String; 6] {
-    let Cells { before, after, amount, share } = Cells::of(measure, own);
-    let whole = Cells::of(measure, inclusive);
+fn cells(
+    measure: Measure,
+    [own, inclusive]: [Change; 2],
+    limits: Option<[Limits; 2]>,
+    name: String,
+) -> [String; 6] {
+    let of = |change, which| Cells::of(measure, change).certain(is_certain(limits, which));
+    let Cells { before, after, amount, share } = of(own, OWN);
+    let whole = of(inclusive, INCLUSIVE);
     let style = if own.amount() > 0 { Style::Growth } else { Style::Shrinkage };
     let inclusive = format!("{:>11} {:>8}", whole.amount, whole.share);
     [before, after, style.of(amount), share, inclusive, name]
@@ -200,7 +235,8 @@ fn functions(
             }
             Some(name) => shorten(&name.called(), width),
         };
-        columns.row(out, cells(measure, change.own, change.inclusive, name))?;
+        let changes = [change.own, change.inclusive];
+        columns.row(out, cells(measure, changes, change.limits, name))?;
         callers(out, difference, change.path, columns.before_last(out) + 2)?;
     }
     Ok(())
@@ -237,7 +273,8 @@ fn scopes(
     let measure = difference.measure.of_sites();
     for change in rows.iter().take(shown(view)) {
         let path = scope_path(difference, change.path, out.fit(NAME));
-        columns.row(out, cells(measure, change.own, change.inclusive, path))?;
+        let changes = [change.own, change.inclusive];
+        columns.row(out, cells(measure, changes, change.limits, path))?;
     }
     Ok(())
 }

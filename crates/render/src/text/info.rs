@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Interception, Mode, Process, Recording};
+use heaptide_analysis::model::{Interception, Process, Recording};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::views::memory::{At, Memory};
 
 use crate::shared::accounts::allocator_says;
 use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ended, place, trace_says};
+use crate::shared::heading::{ended, place, removed_says, sampling_says, trace_says};
 use crate::shared::hex::hex;
 use crate::shared::losses::meaning;
 use crate::shared::quantity::{bytes, count, counted, date, duration};
@@ -33,6 +33,9 @@ pub fn write(out: &mut Screen, recording: &Recording) -> io::Result<()> {
     for process in &recording.processes {
         writeln!(out)?;
         image(out, process)?;
+    }
+    if let Some(says) = removed_says(&recording.removed) {
+        writeln!(out, "\nremoved: {says}")?;
     }
     for file in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
@@ -76,15 +79,13 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
     }
     row("started", date(p.lifetime.start_realtime_ns))?;
     row("ended", ended(p))?;
-    let mode = match p.mode {
-        Mode::Counters => "counters",
-        Mode::Stacks => "stacks",
-        Mode::Scopes => "scopes",
-    };
     if let Some(part) = &p.completeness.part {
         row("counts", part.clone())?;
     }
-    row("mode", mode.to_owned())?;
+    row("mode", p.mode_name().to_owned())?;
+    if let Some(says) = sampling_says(p) {
+        row("sampled", says)?;
+    }
     if let Some(says) = trace_says(p) {
         row("trace", says)?;
     }

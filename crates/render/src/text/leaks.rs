@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{End, Mode, Process, Recording};
+use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
@@ -16,7 +16,7 @@ use crate::shared::views::LeaksView;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
-use crate::text::stack_lines;
+use crate::text::{estimates, stack_lines};
 
 /// Leaks of a process unless another number is asked for.
 const ROWS: usize = 20;
@@ -178,7 +178,10 @@ fn leak_rows(out: &mut Screen, process: &Process, leak: &Leak, whole: u64) -> io
         1 if of.is_empty() => "1 block".to_owned(),
         n => format!("{}{of} blocks", count(n)),
     };
-    writeln!(out, "  {share:>6}  {size} in {blocks}")?;
+    let limits = process.interval(Measure::LiveBytes, m);
+    let limits = limits
+        .map_or_else(String::new, |i| format!(" (95% interval {})", estimates::limits(out, i)));
+    writeln!(out, "  {share:>6}  {size} in {blocks}{limits}")?;
     let stack = match leak.origin {
         Origin::Stack(stack) => stack,
         Origin::Scope(scope) => {

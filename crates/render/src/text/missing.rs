@@ -1,10 +1,11 @@
 //! What a recording lacks, as far as it matters: for the summary of a run.
 
-use heaptide_analysis::model::{Loss, Process, Recording};
+use heaptide_analysis::model::{Loss, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
+use heaptide_analysis::views::unstored::unstored_allocations;
 
 use crate::shared::losses::meaning;
-use crate::shared::quantity::{bytes, count, counted, percent};
+use crate::shared::quantity::{bytes, count, counted, duration, percent};
 
 /// Losses that leave events out of the totals, or out of their stack, are reported from this part
 /// of the allocations on, …
@@ -29,6 +30,7 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
         0 => {}
         files => lines.push(format!("{} that cannot be read", counted(files, "file"))),
     }
+    lines.extend(profile_limits(recording));
     lines.extend(losses(recording));
     let rest = lines.len().saturating_sub(LINES - 1);
     if rest > 1 {
@@ -122,12 +124,40 @@ fn whose(recording: &Recording, n: u64, what: &str, why: &str) -> String {
     }
 }
 
+/// A line about profiles that have reached their limit, with what that held back.
+fn profile_limits(recording: &Recording) -> Option<String> {
+    let reached = |process: &&Process| process.completeness.profile_limit.is_some();
+    let limited: Vec<&Process> = recording.processes.iter().filter(reached).collect();
+    let earliest = limited.iter().filter_map(|process| process.completeness.profile_limit);
+    let ProfileLimit { bytes: limit, reached_ns } =
+        earliest.min_by_key(|limit| limit.reached_ns)?;
+    let sum = |of: fn(&Process) -> u64| limited.iter().map(|p| of(p)).fold(0, u64::saturating_add);
+    let (unstored, all) = (sum(unstored_allocations), sum(|process| process.totals.allocations));
+    let what = match unstored {
+        0 => "new names, marks and modules".to_owned(), // what programs of few stacks grow by
+        _ => format!("the stacks of {} of the allocations", percent(unstored, all)),
+    };
+    let (limit, after) = (bytes(limit), duration(reached_ns));
+    let why = format!("the profile reached its limit of {limit} (--max-profile) after {after}");
+    Some(whose(recording, limited.len() as u64, &what, &why))
+}
+
+/// Losses that a limit of the profile causes, and that its line is about.
+const OF_LIMIT: [&str; 6] =
+    ["no_site", "no_node", "no_module", "no_sample", "no_scope", "no_region"];
+
 fn losses(recording: &Recording) -> Vec<String> {
     let all = &recording.processes;
     let sum = |of: fn(&Process) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
     let allocations = sum(|process| process.totals.allocations);
     let mut found: Vec<Loss> = Vec::new();
-    for loss in all.iter().flat_map(|process| &process.completeness.losses) {
+    let stands_alone = |process: &Process, loss: &Loss| {
+        process.completeness.profile_limit.is_none() || !OF_LIMIT.contains(&loss.name)
+    };
+    let each = all
+        .iter()
+        .flat_map(|process| process.completeness.losses.iter().map(move |l| (process, l)));
+    for (_, loss) in each.filter(|(process, loss)| stands_alone(process, loss)) {
         match found.iter_mut().find(|known| known.name == loss.name) {
             Some(known) => known.count = known.count.saturating_add(loss.count),
             None => found.push(*loss),

@@ -6,6 +6,7 @@ mod caption;
 mod chart;
 mod columns;
 pub mod diff;
+mod estimates;
 pub mod histogram;
 pub mod info;
 pub mod leaks;

@@ -15,7 +15,7 @@ use crate::shared::scope_path::scope_path;
 use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
-use crate::text::sections;
+use crate::text::{estimates, sections};
 
 /// Rows of a section unless another number is asked for.
 const ROWS: usize = 10;
@@ -34,6 +34,7 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
     };
     let blocks = match t.at_peak_blocks {
         0 => String::new(),
+        n if process.sampling.is_some() => format!(" in about {}", counted(n, "block")),
         n => format!(" in {}", counted(n, "block")),
     };
     let in_full = counted(t.peak_bytes, "byte");
@@ -48,19 +49,19 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
         let (measure, second) = (Measure::AtPeakBytes, Measure::AtPeakBlocks);
         sections::section(out, process, &Charges::of(process), measure, second, rows)?;
     }
-    let (whole, name) = (t.at_peak_bytes, out.fit(NAME));
+    let name = out.fit(NAME);
     if process.tables.scopes.len() > 1 {
         let path = |row: &Row<ScopeId>| scope_path(process, row.key, name);
-        table(out, "scope", &by_scope(process), whole, rows, path)?;
+        table(out, process, "scope", &by_scope(process), rows, path)?;
     }
     if !process.tables.labels.is_empty() {
-        table(out, "label", &by_label(process), whole, rows, |row| {
+        table(out, process, "label", &by_label(process), rows, |row| {
             label_name(process, row.key, name)
         })?;
     }
     if process.tables.lanes.len() > 1 {
         let thread = |row: &Row<usize>| elide_middle(&process.tables.lanes[row.key].name, name);
-        table(out, "thread", &by_lane(process), whole, rows, thread)?;
+        table(out, process, "thread", &by_lane(process), rows, thread)?;
     }
     Ok(())
 }
@@ -127,18 +128,28 @@ fn label_name(process: &Process, (label, kind): Labelled, width: usize) -> Strin
 
 fn table<K>(
     out: &mut Screen,
+    process: &Process,
     what: &'static str,
     found: &[Row<K>],
-    whole: u64,
     rows: usize,
     name: impl Fn(&Row<K>) -> String,
 ) -> io::Result<()> {
     writeln!(out, "\n{}", Style::Heading.of(format!("By {what}")))?;
-    let columns = Columns([right(6, "share"), right(10, "bytes"), right(10, "blocks"), last(what)]);
+    let columns = Columns([
+        right(6, "share"),
+        right(10, "bytes"),
+        estimates::column(process, Measure::AtPeakBytes),
+        right(10, "blocks"),
+        last(what),
+    ]);
+    let whole = process.totals.at_peak_bytes;
     columns.heading(out)?;
     for row in found.iter().take(rows) {
-        let share = if row.counts { percent(row.bytes, whole) } else { "-".to_owned() };
-        columns.row(out, [share, bytes(row.bytes), short_count(row.blocks), name(row)])?;
+        let m = &row.measures;
+        let share = if row.counts { percent(m.at_peak_bytes, whole) } else { "-".to_owned() };
+        let limits = estimates::cell(out, process, Measure::AtPeakBytes, m);
+        let (size, blocks) = (bytes(m.at_peak_bytes), short_count(m.at_peak_blocks));
+        columns.row(out, [share, size, limits, blocks, name(row)])?;
     }
     match found.len().saturating_sub(rows) {
         0 => Ok(()),

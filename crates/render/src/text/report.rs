@@ -8,7 +8,7 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ending, live_name, place, ran};
+use crate::shared::heading::{ending, live_name, place, ran, removed_says};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
@@ -86,6 +86,9 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
             "\nthe program itself was not recorded: {}",
             printable(&recording.unrecorded)
         )?;
+    }
+    if let Some(says) = removed_says(&recording.removed) {
+        writeln!(out, "\nremoved: {says}")?;
     }
     for file in &recording.damaged {
         writeln!(out, "\nunreadable: {}", printable(&file.reason))?;
@@ -218,7 +221,7 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     row(out, "reallocations", &count(t.reallocations), "")?;
     let across = match t.cross_thread_frees {
         0 => String::new(),
-        n => format!(", {} by another thread", count(n)),
+        n => format!(", {}{} by another thread", about(process), count(n)),
     };
     let freed = format!("{} freed{across}", out.bytes(t.freed_bytes));
     row(out, "frees", &count(t.frees), &freed)?;
@@ -228,16 +231,22 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     high_and_live(out, process)
 }
 
+/// What precedes a number of which the recorder counts no total, where blocks are sampled.
+fn about(process: &Process) -> &'static str {
+    if process.sampling.is_some() { "about " } else { "" }
+}
+
 fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     let t = &process.totals;
     let exact = match process.completeness.peak_bound_bytes {
         0 => String::new(),
         bound => format!(" (within {})", bytes(bound)),
     };
+    let about = about(process);
     // Counters cannot tell the blocks at the peak.
     let blocks = match t.at_peak_blocks {
         0 => String::new(),
-        n => format!(" in {}", counted(n, "block")),
+        n => format!(" in {about}{}", counted(n, "block")),
     };
     let when = duration(process.peak_time_ns);
     let note = format!("{}{exact}{blocks}, after {when}", counted(t.peak_bytes, "byte"));

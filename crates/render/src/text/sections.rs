@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{Functions, is_own};
-use heaptide_analysis::model::{End, FrameId, Measure, Process};
+use heaptide_analysis::model::{End, FrameId, Measure, Measures, Process};
 
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
 use crate::shared::quantity::{counted, percent};
 use crate::text::columns::{Columns, last, right};
+use crate::text::estimates;
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
 
@@ -83,6 +84,7 @@ pub(crate) fn section(
     let columns = Columns([
         right(6, "share"),
         right(10, measure.heading()),
+        estimates::column(process, measure),
         right(10, second.heading()),
         last("function and callers"),
     ]);
@@ -92,16 +94,20 @@ pub(crate) fn section(
         let of_second = out.amount(second, second.of(&hotspot.measures));
         let share = percent(value, whole);
         let value = out.amount(measure, value);
-        columns.row(out, [share, value, of_second, title(out, process, functions, hotspot)])?;
+        let limits = estimates::cell(out, process, measure, &hotspot.measures);
+        let title = title(out, process, functions, hotspot);
+        columns.row(out, [share, value, limits, of_second, title])?;
         callers(out, process, functions, hotspot, measure)?;
     }
     if found.len() > rows {
-        let rest = found[rows..].iter().map(|h| measure.of(&h.measures));
-        let rest = rest.fold(0, |a, b| measure.combine().of(a, b));
+        let mut rest = Measures::default();
+        found[rows..].iter().for_each(|hotspot| rest.add(&hotspot.measures));
+        let limits = estimates::cell(out, process, measure, &rest);
+        let rest = measure.of(&rest);
         let others = found.len() - rows;
         let others = counted(others as u64, "other function");
-        let cells = [percent(rest, whole), out.amount(measure, rest), String::new(), others];
-        columns.row(out, cells)?;
+        let (share, value) = (percent(rest, whole), out.amount(measure, rest));
+        columns.row(out, [share, value, limits, String::new(), others])?;
     }
     Ok(())
 }

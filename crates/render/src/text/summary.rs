@@ -7,7 +7,7 @@ use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
 
 use crate::shared::command_line::command_line;
 use crate::shared::frames;
-use crate::shared::heading::{ended, trace_says};
+use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
 use crate::shared::hotspots::Charges;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
@@ -56,7 +56,9 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         let command = command_line(largest, 40);
         lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
     }
+    lines.extend(sampling_says(process).map(|says| format!("  sampled    {says}")));
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
+    lines.extend(removed_says(&recording.removed).map(|says| format!("  removed    {says}")));
     lines.extend(missing::lines(recording).iter().map(|what| format!("  missing    {what}")));
     lines.push(next(path));
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()

@@ -17,7 +17,7 @@ use crate::text::annotations;
 use crate::text::caption::caption;
 use crate::text::columns::{Column, Columns, last, right};
 use crate::text::screen::{Screen, Style};
-use crate::text::{histogram, stack_lines};
+use crate::text::{estimates, histogram, stack_lines};
 
 /// Rows unless another number is asked for.
 const ROWS: usize = 20;
@@ -93,7 +93,12 @@ fn names(
     let found = groups.iter().filter(|g| measure.of(&g.inclusive) > 0).count();
     let whole = measure.of(&process.totals);
     writeln!(out, "{} by {}: itself, and with its callees\n", measure.name(), by.name())?;
-    let columns = Columns([right(17, "itself"), right(17, "inclusive").apart(), last(by.name())]);
+    let columns = Columns([
+        right(17, "itself"),
+        estimates::column(process, measure),
+        right(17, "inclusive").apart(),
+        last(by.name()),
+    ]);
     columns.heading(out)?;
     let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
     let mut shown = top(groups, measure, order, usize::MAX);
@@ -103,7 +108,8 @@ fn names(
         let [own, inclusive] =
             [&g.own, &g.inclusive].map(|of| cells(out, measure, measure.of(of), whole));
         let name = name(process, &owners.functions, g, out.fit(NAME));
-        columns.row(out, [own, inclusive, name])?;
+        let limits = estimates::cell(out, process, measure, &g.own);
+        columns.row(out, [own, limits, inclusive, name])?;
     }
     more(out, found, rows)
 }
@@ -123,6 +129,7 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
     let columns = Columns([
         right(6, "share"),
         right(10, measure.heading()),
+        estimates::column(process, measure),
         right(10, second.heading()),
         last("type"),
     ]);
@@ -133,7 +140,9 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
             _ => "(type not known)".to_owned(),
         };
         let [value, of_second] = [measure, second].map(|of| out.amount(of, of.of(&g.own)));
-        columns.row(out, [percent(measure.of(&g.own), whole), value, of_second, name])?;
+        let share = percent(measure.of(&g.own), whole);
+        let limits = estimates::cell(out, process, measure, &g.own);
+        columns.row(out, [share, value, limits, of_second, name])?;
     }
     more(out, found, rows)
 }
@@ -148,6 +157,7 @@ fn calls(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
     let columns = Columns([
         right(6, "share"),
         right(10, measure.heading()),
+        estimates::column(process, measure),
         right(10, second.heading()),
         last("call"),
     ]);
@@ -159,7 +169,8 @@ fn calls(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
         };
         let [value, of_second] = [measure, second].map(|of| out.amount(of, of.of(&g.own)));
         let share = percent(measure.of(&g.own), whole);
-        columns.row(out, [share, value, of_second, name.to_owned()])?;
+        let limits = estimates::cell(out, process, measure, &g.own);
+        columns.row(out, [share, value, limits, of_second, name.to_owned()])?;
     }
     more(out, found, rows)
 }
@@ -201,9 +212,10 @@ fn stacks(
     let groups = aggregate::stacks(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
     let whole = measure.of(&process.totals);
+    let are = if process.sampling.is_some() { "are estimates" } else { "are exact" };
     writeln!(
         out,
-        "{} by stack, innermost function first; blocks and bytes are exact\n",
+        "{} by stack, innermost function first; blocks and bytes {are}\n",
         measure.name()
     )?;
     let shown = stack_metrics(measure);
@@ -213,7 +225,8 @@ fn stacks(
         if is_needed { column } else { column.optional() }
     });
     let most = right(14, "max live").optional().if_known(highest.is_some());
-    let columns = Columns([right(6, "share"), a, b, c, d, e, most, f]);
+    let limits = estimates::column(process, measure);
+    let columns = Columns([right(6, "share"), limits, a, b, c, d, e, most, f]);
     columns.heading(out)?;
     for g in top(groups, measure, Order::Own, rows) {
         let [a, b, c, d, e, f] = shown.map(|metric| count(metric.of(&g.own)));
@@ -224,7 +237,9 @@ fn stacks(
         };
         let most = highest.and_then(|of| of.stacks.get(stack.0 as usize));
         let most = most.map_or_else(String::new, |most| count(most.highest.usable));
-        columns.row(out, [percent(measure.of(&g.own), whole), a, b, c, d, e, most, f])?;
+        let share = percent(measure.of(&g.own), whole);
+        let limits = estimates::cell(out, process, measure, &g.own);
+        columns.row(out, [share, limits, a, b, c, d, e, most, f])?;
         stack_lines::stack(out, process, stack)?;
     }
     more(out, found, rows)
@@ -279,8 +294,12 @@ fn lanes(
         "{} by thread: threads with one name that never overlap share a row\n",
         measure.name()
     )?;
+    let is_of_live = matches!(measure, Measure::LiveBytes | Measure::AtPeakBytes);
+    let has_limits = process.sampling.is_some() && is_of_live;
     let columns = Columns([
         right(7, "share"),
+        // What threads allocated is exact.
+        estimates::column(process, measure).if_known(has_limits),
         right(7, "threads").optional(),
         right(10, "allocs"),
         right(10, "allocated"),
@@ -304,6 +323,7 @@ fn lanes(
         };
         let cells = [
             percent(measure.of(m), whole),
+            estimates::cell(out, process, measure, m),
             lane.threads.to_string(),
             out.count(m.allocations),
             out.bytes(m.usable_bytes),

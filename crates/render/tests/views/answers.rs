@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_analysis::recording::snapshot::Snapshot;
+use heaptide_analysis::recording::snapshot::{Origin, Snapshot};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::export::timeline_csv;
 use heaptide_render::shared::views::{HistogramView, LeaksView, Moment};
@@ -76,7 +76,8 @@ fn over_time() -> Process {
 
 fn snapshot(number: u32, time_ns: u64) -> Snapshot {
     let (pid, image, name) = (4242, 0, String::new());
-    Snapshot { run: 0, pid, image, number, name, time_ns, file: PathBuf::new(), damaged: None }
+    let (run, origin, file, damaged) = (0, Origin::Requested, PathBuf::new(), None);
+    Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged }
 }
 
 #[test]

@@ -149,6 +149,7 @@ pub fn process() -> Process {
             end: End::Exited(0),
         },
         mode: Mode::Stacks,
+        sampling: None,
         totals,
         peak_time_ns: 1_250_000_000,
         tables: Tables {

@@ -1,4 +1,4 @@
-//! The client: it checks that a cluster can answer, and sends it what is asked.
+//! The client: checks that a cluster can run queries, and sends them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::server::MESSAGE_BYTES_MAX;
 use super::tables::Tables;
 use super::version::{self, Client, KEY};
 
-/// A scheduler that takes longer is not there.
+/// The time limit for connecting to the scheduler.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Executors may start together with the first query, and register within this time.
+/// How long to wait for executors, which may be started together with the first query.
 const REGISTER: Duration = Duration::from_secs(10);
-/// Between two looks at whether one has registered.
+/// The interval at which registration is polled.
 const LOOK: Duration = Duration::from_millis(100);
-/// Parts of a query that can be answered at a time, by all executors: enough for some machines, and
-/// few enough that a small query is not torn to pieces.
+/// The number of partitions of a query, which all executors together can process at a time: enough
+/// for some machines, and few enough for small queries.
 const PARTS: usize = 16;
 
-/// A cluster that answers queries.
+/// A cluster that runs queries.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The scheduler's.
+    /// The address of the scheduler.
     address: String,
     channel: Channel,
 }
@@ -44,7 +44,7 @@ pub struct Cluster {
 impl Cluster {
     /// Connects to the scheduler at `HOST:PORT`, as a client of this version.
     ///
-    /// Errors: there is none, or it is of another version.
+    /// Errors: it does not respond, or has another version.
     pub async fn connect(address: &str, version: &str) -> Result<Cluster, Error> {
         let refused = |what: &dyn std::fmt::Display| Error::new(format!("{address}: {what}"));
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
@@ -54,7 +54,7 @@ impl Cluster {
             let advice = "`heaptide-sql scheduler` starts one";
             refused(&format!("{what}: {}; {advice}", cause(&error)))
         })?;
-        // The scheduler checks the version before it looks at the query, which is none.
+        // The scheduler checks the version before the query, which is empty here.
         let setting = KeyValuePair { key: KEY.to_owned(), value: Some(version.to_owned()) };
         let mut query = Request::new(ExecuteQueryParams {
             session_id: "version".to_owned(),
@@ -77,7 +77,7 @@ impl Cluster {
         }
     }
 
-    /// The engine that has this cluster answer, without our tables and functions.
+    /// Returns the engine that runs queries on this cluster, without our tables and functions.
     ///
     /// Errors: those of the engine.
     pub async fn context(&self, version: &str) -> Result<SessionContext, DataFusionError> {
@@ -94,7 +94,7 @@ impl Cluster {
 
     /// Waits until an executor has registered.
     ///
-    /// Errors: none does, or the scheduler is gone.
+    /// Errors: none registers, or the scheduler no longer responds.
     pub async fn ready(&self) -> Result<(), Error> {
         let (address, deadline) = (&self.address, Instant::now() + REGISTER);
         loop {
@@ -121,7 +121,7 @@ impl Cluster {
     }
 }
 
-/// The first cause of an error: what its own text leaves out.
+/// Returns the first cause of an error, which its own text omits.
 fn cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut first = error;
     while let Some(source) = first.source() {
@@ -137,7 +137,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn a_scheduler_of_another_version_is_refused() {
+    async fn a_scheduler_of_another_version_is_rejected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let server = tokio::spawn(serve(listener, address, 20, "0.0.1"));
@@ -150,7 +150,7 @@ mod tests {
                  use the same version on all machines"
             )
         );
-        // A query that was not checked before is refused, too.
+        // A query without a prior check is rejected, too.
         let same = Cluster::connect(&address, "0.0.1").await.expect("the same version");
         let context = same.context("0.2.0").await.expect("an engine");
         let query = async { context.sql("SELECT 1 + random()").await?.collect().await };

@@ -1,5 +1,5 @@
-//! `heaptide-sql executor`: asks a scheduler for parts of queries and answers them. Intermediate
-//! results are files in a directory of its own, which executors and clients fetch from it.
+//! `heaptide-sql executor`: requests parts of queries from a scheduler and runs them. Intermediate
+//! results are files in a directory of its own, from which it serves executors and clients.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -34,7 +34,7 @@ use super::server::{self, MESSAGE_BYTES_MAX, ServerOptions};
 use super::tables::Tables;
 use super::version::{self, VERSION};
 
-/// What the directory of intermediate results is called, with random letters after it.
+/// Prefix of the directory for intermediate results; random letters follow.
 const PREFIX: &str = "heaptide-executor-";
 
 /// `heaptide-sql executor`.
@@ -61,7 +61,7 @@ pub struct ExecutorOptions {
     pub work_dir: Option<PathBuf>,
 }
 
-/// Works until SIGINT or SIGTERM, and then ends what it has begun.
+/// Runs until SIGINT or SIGTERM, and then finishes the running parts.
 pub fn executor(options: &ExecutorOptions) -> Outcome {
     logging::start(options.server.log);
     let directory = work_directory(options.work_dir.as_deref())?;
@@ -122,16 +122,16 @@ fn config(
     })
 }
 
-/// What a part of a query runs in.
+/// Returns the environment of a part of a query.
 ///
-/// Errors: the client is of another version.
+/// Errors: the client has another version.
 fn task(config: &SessionConfig, temporary: &str) -> Result<Arc<RuntimeEnv>, DataFusionError> {
     version::check(config, VERSION)?;
     let runtime = RuntimeEnvBuilder::new().with_temp_file_path(temporary).build()?;
     Ok(Arc::new(runtime))
 }
 
-/// Serves intermediate results on a listener that is there already: its port is known, and free.
+/// Serves intermediate results on an open listener, whose port is already known.
 fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
     let listener = Mutex::new(Some(listener));
     Arc::new(

@@ -1,4 +1,4 @@
-//! Messages of Ballista and of the engine, for those who ask for them.
+//! Log messages of Ballista and of the engine, if requested.
 
 use heaptide_command::message::message;
 use log::{LevelFilter, Log, Metadata, Record};
@@ -22,7 +22,7 @@ impl Log for Messages {
     fn flush(&self) {}
 }
 
-/// Writes messages of this level and above from now on.
+/// Starts to write messages of this level and above.
 pub fn start(level: LevelFilter) {
     // It fails only when called twice.
     let _ = log::set_logger(&Messages);

@@ -1,4 +1,4 @@
-//! Queries on several machines, by Ballista: a scheduler plans what a client asks, executors answer
+//! Queries on several machines, with Ballista: a scheduler plans a client's query, executors run
 //! it, and the client fetches the result from them. All three are this program.
 
 mod client;

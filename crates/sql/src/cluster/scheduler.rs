@@ -1,5 +1,5 @@
-//! `heaptide-sql scheduler`: takes queries, plans them, and hands their parts to executors that ask
-//! for work.
+//! `heaptide-sql scheduler`: accepts queries, plans them, and assigns their parts to executors that
+//! request work.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::server::{self, MESSAGE_BYTES_MAX, ServerOptions};
 use super::tables::Tables;
 use super::version::{self, VERSION};
 
-/// Executors whose silence is looked for: seconds between two looks.
+/// Seconds between checks for silent executors.
 const LOOK_SECONDS: u64 = 2;
 
 /// `heaptide-sql scheduler`.
@@ -51,7 +51,7 @@ pub fn scheduler(options: &SchedulerOptions) -> Outcome {
             () = server::stopped() => Ok(()),
         }
     })?;
-    runtime.shutdown_background(); // requests of executors may still wait
+    runtime.shutdown_background(); // waiting requests of executors are dropped
     Ok(())
 }
 

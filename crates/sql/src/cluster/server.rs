@@ -1,5 +1,4 @@
-//! What the scheduler and the executors have in common: where they listen, what they know, and when
-//! they stop.
+//! Shared by the scheduler and the executors: addresses, settings, and shutdown.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,10 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::version::Client;
 use crate::functions::FUNCTIONS;
 
-/// The largest message, which is the most that gRPC knows: texts of a batch can be long.
+/// The largest message that gRPC allows, because texts of a batch can be long.
 pub const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 
-/// Where it listens, and what it prints.
+/// Options for addresses and messages.
 #[derive(Args, Debug)]
 pub struct ServerOptions {
     /// Address to listen on. Whoever reaches it can run queries and read files: bind it to trusted
@@ -34,9 +33,9 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Listens.
+    /// Binds the address.
     ///
-    /// Errors: the address is in use, or not one of this machine.
+    /// Errors: the address is in use, or does not belong to this machine.
     pub async fn listen(&self, port: u16) -> Result<(TcpListener, SocketAddr), Error> {
         let address = SocketAddr::new(self.bind, port);
         let failed = |error| Error::new(format!("cannot listen on {address}: {error}"));
@@ -50,7 +49,7 @@ fn level(text: &str) -> Result<LevelFilter, &'static str> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace")
 }
 
-/// Threads for the server.
+/// Creates the threads of the server.
 ///
 /// Errors: they cannot be started.
 pub fn runtime() -> Result<Runtime, Error> {
@@ -58,12 +57,12 @@ pub fn runtime() -> Result<Runtime, Error> {
     runtime.map_err(|error| Error::new(format!("cannot start threads: {error}")))
 }
 
-/// Settings before those that a query brings.
+/// Returns default settings; those of a query override them.
 pub fn config() -> SessionConfig {
     SessionConfig::new_with_ballista().with_option_extension(Client::default())
 }
 
-/// The engine with our functions.
+/// Returns the engine with our functions.
 ///
 /// Errors: those of the engine.
 pub fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
@@ -79,7 +78,7 @@ pub async fn stopped() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        return std::future::pending().await; // the signals end the process without us
+        return std::future::pending().await; // without handlers, the signals end the process
     };
     tokio::select! {
         _ = interrupt.recv() => {}

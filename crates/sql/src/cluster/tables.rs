@@ -1,5 +1,5 @@
-//! Tables of a dataset in a query that is sent to the scheduler: its directory, and the table's
-//! name. The scheduler lists the files anew.
+//! Tables of a dataset in a query sent to the scheduler: the directory, and the table's name. The
+//! scheduler lists the files itself.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use heaptide_query::tables::Source;
 
 use crate::dataset::DatasetTable;
 
-/// What Ballista sends, and tables of datasets.
+/// Encodes tables of datasets, and everything that Ballista encodes itself.
 #[derive(Debug, Default)]
 pub struct Tables {
     others: BallistaLogicalExtensionCodec,

@@ -1,5 +1,5 @@
-//! The version of this program as a setting of each query: the scheduler and the executors refuse
-//! queries of another version, whose functions and tables may differ from theirs.
+//! The version of this program as a setting of each query: the scheduler and the executors reject
+//! queries of other versions, whose functions and tables may differ.
 
 use std::any::Any;
 
@@ -15,17 +15,17 @@ pub const KEY: &str = "heaptide.version";
 /// Its name after the prefix of the extension.
 const NAME: &str = "version";
 
-/// What an error begins with; the version of the program that refused follows, and a space.
+/// The prefix of the error; the version of the rejecting program and a space follow.
 const REFUSED: &str = "refused by heaptide ";
 
-/// The version of the client that sent a query; empty if it sent none.
+/// The version of the client that sent a query; empty if it did not send one.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     version: String,
 }
 
 impl Client {
-    /// A client of this version.
+    /// Creates a client of this version.
     pub fn new(version: &str) -> Client {
         Client { version: version.to_owned() }
     }
@@ -62,9 +62,9 @@ impl ExtensionOptions for Client {
     }
 }
 
-/// Checks that a query comes from a client of the version `own`.
+/// Checks that the client of a query has the version `own`.
 ///
-/// Errors: it does not; [`refusing`] reads `own` back from the text of the error.
+/// Errors: it does not; [`refusing`] extracts `own` from the text of the error.
 pub fn check(config: &SessionConfig, own: &str) -> Result<(), DataFusionError> {
     let client = config.options().extensions.get::<Client>();
     let theirs = client.map_or("", |client| &client.version);
@@ -75,7 +75,8 @@ pub fn check(config: &SessionConfig, own: &str) -> Result<(), DataFusionError> {
     Err(DataFusionError::Configuration(what))
 }
 
-/// The version of the part of the cluster that refused a query, from the text of its error.
+/// Returns the version of the part of the cluster that rejected a query, from the text of its
+/// error.
 pub fn refusing(error: &str) -> Option<&str> {
     error.split_once(REFUSED)?.1.split(' ').next()
 }
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_sent_as_a_setting_and_read_back_from_the_refusal() {
+    fn the_version_is_sent_as_a_setting_and_parsed_from_the_rejection() {
         let config = SessionConfig::new().with_option_extension(Client::new("1.2.3"));
         let sent = config.options().entries().into_iter().find(|entry| entry.key == KEY);
         assert_eq!(sent.and_then(|entry| entry.value), Some("1.2.3".to_owned()));

@@ -1,4 +1,4 @@
-//! Statements with known answers, and what is said of those that cannot be answered.
+//! Statements with known results, and messages for invalid ones.
 
 use crate::harness::{heaptide, output, recordings, refused, rows, scratch};
 use serde_json::json;
@@ -27,7 +27,7 @@ fn labels_and_scopes_have_the_known_numbers() {
 }
 
 #[test]
-fn functions_know_stacks() {
+fn functions_work_on_stacks() {
     let [steps, compiler] = recordings();
     let ends = "SELECT DISTINCT frame(stack, 0) = frame AS innermost, \
                 frame(stack, -1) = stack[1] AS outermost, frame(stack, 1000) AS none, \
@@ -51,7 +51,7 @@ fn a_trace_is_a_table_of_events_in_order() {
     assert_eq!(counts[0], json!({"operation": "free", "n": 50}));
     let first = "SELECT number FROM events WHERE number > 0 LIMIT 3";
     assert_eq!(rows(steps, first), [1, 2, 3].map(|n| json!({"number": n})));
-    // Scopes begin and end in order, too, and have no number.
+    // Begins and ends of scopes are in the order, too, but have no number.
     let first = "SELECT operation, number FROM events LIMIT 1";
     assert_eq!(rows(steps, first), [json!({"operation": "begin", "number": null})]);
     let lifetimes = "SELECT count(*) AS n FROM lifetimes WHERE label = 'delv_xi' AND freed";
@@ -61,7 +61,7 @@ fn a_trace_is_a_table_of_events_in_order() {
 }
 
 #[test]
-fn errors_point_at_the_place() {
+fn errors_have_a_caret() {
     let [steps, _] = recordings();
     let said = |sql: &str| refused(heaptide().args(["sql", sql]).arg(steps));
     let unknown = said("SELECT lane,\n  threds FROM lanes");
@@ -76,7 +76,7 @@ fn errors_point_at_the_place() {
 }
 
 #[test]
-fn answers_come_as_tables_csv_json_and_parquet() {
+fn results_can_be_tables_csv_json_and_parquet() {
     let [steps, _] = recordings();
     let place = scratch("formats");
     let sql = "SELECT path, sum(allocations) AS n FROM sites WHERE label = 'x' GROUP BY path";
@@ -100,7 +100,7 @@ fn answers_come_as_tables_csv_json_and_parquet() {
 }
 
 #[test]
-fn statements_come_from_standard_input_too() {
+fn statements_are_read_from_standard_input() {
     let [steps, _] = recordings();
     let mut command = heaptide();
     command.arg("sql").arg(steps).stdin(Stdio::piped()).stdout(Stdio::piped());

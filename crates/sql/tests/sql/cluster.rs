@@ -1,5 +1,5 @@
-//! Clusters on this machine: a scheduler and executors answer as the engine in one process does,
-//! even if an executor is killed, and what is wrong with a cluster is one line.
+//! Clusters on this machine: a scheduler and executors return the same results as the engine in one
+//! process, even if an executor is killed, and report problems in one line.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{heaptide, output, recordings, refused, scratch};
 
-/// A server is up, and ends, within this time, and a query is answered.
+/// The time limit for start and end of a server, and for a query.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Ranks of the dataset: those of real recordings, each many times.
+/// Ranks of the dataset: copies of real recordings.
 const RANKS: usize = 32;
 
-/// A scheduler or an executor; the test's end ends it.
+/// A scheduler or an executor; dropping it kills it.
 struct Server {
     child: Child,
-    /// Its first line.
+    /// Its first line of output.
     said: String,
 }
 
@@ -45,20 +45,20 @@ impl Server {
         Server::start(&[&["scheduler", "--port", "0"], options].concat())
     }
 
-    /// An executor with intermediate results in this directory.
+    /// Starts an executor with intermediate results in this directory.
     fn executor(scheduler: &str, directory: &Path, options: &[&str]) -> Server {
         let directory = directory.to_str().expect("UTF-8");
         let fixed = ["executor", "--scheduler", scheduler, "--work-dir", directory];
         Server::start(&[&fixed, options].concat())
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     fn address(&self) -> &str {
         let rest = self.said.split_once("listens on ").unwrap_or_else(|| panic!("{}", self.said)).1;
         rest.split(' ').next().expect("a word")
     }
 
-    /// Has it end by itself.
+    /// Stops it with a signal.
     fn stop(mut self) -> ExitStatus {
         let id = self.child.id().to_string();
         output(Command::new("kill").args(["-TERM", &id]));
@@ -75,12 +75,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // it may have ended already
         let _ = self.child.wait();
     }
 }
 
-/// A dataset of two recordings, one of which is that of each rank.
+/// Returns a dataset in which each rank is one of two recordings.
 fn dataset() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -90,7 +90,7 @@ fn dataset() -> &'static Path {
             output(export.args(["export", "--format", "parquet", "-o"]).arg(&place).arg(recording));
         }
         for table in ["sites", "processes", "stacks", "lifetimes"] {
-            // The events of some ranks only: those are many.
+            // Events of only some ranks, because there are many.
             let ranks = if table == "lifetimes" { RANKS / 4 } else { RANKS };
             let run = place.join(table).join("run=steps");
             let host = fs::read_dir(&run).expect("hosts").next().expect("a host").expect("a name");
@@ -118,7 +118,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Queries whose answers have one order.
+/// Queries whose results have a defined order.
 const QUERIES: [&str; 21] = [
     "SELECT count(*) AS rows, count(DISTINCT rank) AS ranks, count(DISTINCT host) AS hosts FROM sites",
     "SELECT run, host, rank, count(*) AS rows, sum(allocations) AS n, sum(live_bytes) AS bytes \
@@ -169,7 +169,7 @@ fn ask(how: &[&str], query: &str) -> String {
     output(&mut command)
 }
 
-/// Answers have to be equal, also in the order of rows.
+/// Results have to be equal, including the order of rows.
 fn judge(how: &[&str], query: &str) {
     let (own, theirs) = (ask(&[], query), ask(how, query));
     assert!(own.len() > 10, "{query}: {own}");
@@ -177,7 +177,7 @@ fn judge(how: &[&str], query: &str) {
 }
 
 #[test]
-fn two_executors_answer_as_one_process_does() {
+fn two_executors_return_the_results_of_one_process() {
     let place = scratch("two executors");
     let scheduler = Server::scheduler(&[]);
     let cluster = ["--cluster", scheduler.address()];
@@ -192,7 +192,7 @@ fn two_executors_answer_as_one_process_does() {
         output(heaptide().args(["query", calql, "--dataset"]).arg(dataset()).args(how))
     };
     assert_eq!(of(&[]), of(&cluster));
-    // What is wrong with a query is said as elsewhere.
+    // Errors of queries have the usual messages.
     for query in
         ["SELECT nothing FROM sites", "SELECT", "SELECT stack_contains(stack, '(') FROM sites"]
     {
@@ -201,7 +201,7 @@ fn two_executors_answer_as_one_process_does() {
         };
         assert_eq!(of(&[]), of(&cluster));
     }
-    // What Ballista would never answer.
+    // A query on which Ballista would hang.
     let union =
         "SELECT 'a' AS t, count(*) AS n FROM sites UNION ALL SELECT 'b', count(*) FROM stacks";
     let mut asked = heaptide();
@@ -211,26 +211,26 @@ fn two_executors_answer_as_one_process_does() {
         let status = server.stop();
         assert!(status.success(), "{status}");
     }
-    // Intermediate results are gone.
+    // Intermediate results were removed.
     assert_eq!(fs::read_dir(&place).expect("a directory").count(), 0);
 }
 
-/// Files with intermediate results.
+/// Counts files with intermediate results.
 fn results(place: &Path) -> usize {
     let inside = |path: PathBuf| if path.is_dir() { results(&path) } else { 1 };
     let Ok(entries) = fs::read_dir(place) else {
-        return 0; // it is gone by now
+        return 0; // it was removed meanwhile
     };
     entries.flatten().map(|entry| inside(entry.path())).sum()
 }
 
 #[test]
-fn a_killed_executor_does_not_change_the_answer() {
+fn a_killed_executor_does_not_change_the_result() {
     let place = scratch("killed executor");
     let scheduler = Server::scheduler(&["--executor-timeout", "8"]);
     let how = ["--cluster", scheduler.address()];
-    // Executors on one machine read each other's results as files: only those of the killed one are
-    // in its directory, which is removed as that of a lost machine is.
+    // Executors on one machine read each other's results as files. Removing the killed executor's
+    // directory, which contains only its own results, simulates a lost machine.
     let [first, second] = ["first", "second"].map(|name| place.join(name));
     for path in [&first, &second] {
         fs::create_dir(path).expect("a directory");
@@ -257,7 +257,7 @@ fn a_killed_executor_does_not_change_the_answer() {
 }
 
 #[test]
-fn what_is_wrong_with_a_cluster_is_one_line() {
+fn problems_of_a_cluster_are_one_line() {
     let place = scratch("no cluster");
     let dataset = dataset().to_str().expect("UTF-8");
     let asked = |arguments: &[&str]| {
@@ -277,21 +277,21 @@ fn what_is_wrong_with_a_cluster_is_one_line() {
     wrong.args(["sql", "SELECT 1", "--dataset", dataset, "--cluster", "node1"]);
     let said = refused(&mut wrong);
     assert!(said.contains("expected HOST:PORT, such as node1:50050"), "{said}");
-    // Something else listens there.
+    // Another program listens there.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let other = thread::spawn(move || listener.accept().map(drop));
     let said = of(&address);
     assert!(said.starts_with(&format!("heaptide: {address}: ")), "{said}");
     other.join().expect("a thread").expect("a connection");
-    // Recordings are not queried on clusters.
+    // Clusters do not query recordings.
     let [steps, _] = recordings();
     let steps = steps.to_str().expect("UTF-8");
     let said = asked(&[steps, "--cluster", "127.0.0.1:1"]);
     assert!(said.contains("`heaptide export --format parquet -o DIR`"), "{said}");
     let calql = ["query", "SELECT count()", steps, "--cluster", "127.0.0.1:1"];
     assert_eq!(refused(heaptide().args(calql)), said);
-    // Nobody is there to answer.
+    // There is no executor.
     let scheduler = Server::scheduler(&[]);
     let address = scheduler.address();
     assert_eq!(
@@ -301,7 +301,7 @@ fn what_is_wrong_with_a_cluster_is_one_line() {
              `heaptide-sql executor --scheduler {address}` starts one\n"
         )
     );
-    // Neither an executor without a scheduler, nor two schedulers on one port.
+    // An executor without a scheduler fails, and so does a second scheduler on the same port.
     let heaptide_sql = || Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
     let said = refused(heaptide_sql().args(["executor", "--scheduler", "127.0.0.1:1"]));
     assert!(said.starts_with("heaptide: 127.0.0.1:1: cannot connect"), "{said}");

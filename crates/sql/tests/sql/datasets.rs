@@ -1,4 +1,4 @@
-//! Datasets over time: compacted while commands are killed, and written by other versions.
+//! Datasets over time: compaction by commands that are killed, and files of other versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::{heaptide, output, recordings, refused, scratch};
 
-/// Sums over all tables, which differ if a row is there twice or not at all.
+/// Sums over all tables, which change if a row is duplicated or missing.
 const SUMS: [&str; 6] = [
     "SELECT run, host, rank, count(*) AS n, sum(allocations) AS a, sum(live_bytes) AS b FROM sites \
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
@@ -49,7 +49,7 @@ fn files(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_compaction_that_is_killed_loses_nothing() {
+fn a_killed_compaction_loses_nothing() {
     let dataset = scratch("compacted");
     for recording in recordings() {
         output(&mut export(&dataset, recording));
@@ -71,19 +71,19 @@ fn a_compaction_that_is_killed_loses_nothing() {
     assert!(killed > 1, "none was killed in the middle");
     output(&mut compact(&dataset));
     assert_eq!(sums(&dataset), expected);
-    // A file a table, and the one of the dataset; nothing of the killed ones.
+    // One file per table, and that of the dataset; nothing remains of the killed commands.
     let after = files(&dataset);
     assert!(before > 30 && after.len() == 16, "{before}: {after:?}");
     let names = fs::read_dir(&dataset).expect("a directory").flatten();
     assert!(names.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with('.')));
-    // It has nothing to do now.
+    // A second compaction has nothing to do.
     let times = |all: &[PathBuf]| {
         all.iter().map(|path| path.metadata().and_then(|of| of.modified()).expect("a time")).max()
     };
     let then = times(&after);
     output(&mut compact(&dataset));
     assert_eq!(times(&files(&dataset)), then);
-    // What was compacted cannot be told from what comes again under its name.
+    // A compacted run cannot be distinguished from a new one with its name, so adding it fails.
     let [steps, _] = recordings();
     let said = refused(export(&dataset, steps).arg("--force"));
     assert!(said.contains("`steps` is in compacted files and cannot be replaced"), "{said}");
@@ -107,7 +107,7 @@ fn compacted_and_new_files_are_one_table() {
 }
 
 #[test]
-fn columns_of_other_versions_are_null_or_left_out() {
+fn columns_of_other_versions_are_null_or_omitted() {
     let dataset = scratch("two versions");
     let [steps, _] = recordings();
     output(&mut export(&dataset, steps));
@@ -115,7 +115,7 @@ fn columns_of_other_versions_are_null_or_left_out() {
         output(heaptide().args(["sql", "--format", "csv", sql, "--dataset"]).arg(&dataset))
     };
     let own = row("SELECT sum(allocations), count(line) FROM sites");
-    // A file of a version without `line`, and with a column that is not known here.
+    // A file of a version without `line`, and with an unknown column.
     let place = dataset.join("sites/run=other/host=h/rank=3/pid=1");
     fs::create_dir_all(&place).expect("a directory");
     let other = "SELECT * EXCLUDE (run, host, rank, line), 'new' AS novelty FROM sites";
@@ -128,7 +128,7 @@ fn columns_of_other_versions_are_null_or_left_out() {
     let said =
         refused(heaptide().args(["sql", "SELECT novelty FROM sites", "--dataset"]).arg(&dataset));
     assert!(said.contains("unknown column `novelty`"), "{said}");
-    // Tables whose columns have another meaning are refused.
+    // Tables whose columns have another meaning are rejected.
     let mark = dataset.join("heaptide-dataset");
     assert_eq!(fs::read_to_string(&mark).expect("a mark"), "schema 1\n");
     fs::write(&mark, "schema 2\n").expect("a mark");

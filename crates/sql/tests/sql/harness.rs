@@ -1,11 +1,11 @@
-//! Recordings for the tests, made once each, and commands run on them.
+//! Recordings for the tests, created once, and commands that run on them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The command beside the SQL engine's program.
+/// Returns the command that is next to the SQL engine's program.
 pub fn heaptide() -> Command {
     let path = Path::new(env!("CARGO_BIN_EXE_heaptide-sql")).with_file_name("heaptide");
     assert!(path.is_file(), "{} is not there; `cargo build` makes it", path.display());
@@ -23,7 +23,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// An empty directory for one test.
+/// Creates an empty directory for one test.
 pub fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -31,7 +31,7 @@ pub fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// Runs a command that has to succeed, and gives its standard output.
+/// Runs a command that has to succeed, and returns its standard output.
 pub fn output(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("a program");
     let stderr = String::from_utf8_lossy(&stderr);
@@ -39,21 +39,22 @@ pub fn output(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("UTF-8")
 }
 
-/// What a command that must not succeed says.
+/// Returns the message of a command that has to fail.
 pub fn refused(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("a program");
     assert_eq!((status.code(), &*stdout), (Some(2), &b""[..]), "{command:?}");
     String::from_utf8(stderr).expect("UTF-8")
 }
 
-/// The answer to a statement, as rows.
+/// Returns the result of a statement as rows.
 pub fn rows(source: &Path, sql: &str) -> Vec<serde_json::Value> {
     let text = output(heaptide().args(["sql", "--format", "json", sql]).arg(source));
     serde_json::from_str(&text).expect("a list of rows")
 }
 
-/// The program of scopes and labels that `tests/programs/timesteps.c` says the numbers of, traced;
-/// and the C++ compiler with its processes. Each test process makes its own.
+/// Returns a trace of the program with scopes and labels, whose header in
+/// `tests/programs/timesteps.c` has the expected numbers, and a recording of the C++ compiler with
+/// its processes. Each test process creates its own.
 pub fn recordings() -> &'static [PathBuf; 2] {
     static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -76,7 +77,7 @@ pub fn recordings() -> &'static [PathBuf; 2] {
     })
 }
 
-/// `heaptide run` of a program that is to follow.
+/// Returns `heaptide run`, to be followed by a program.
 pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     let mut command = heaptide();
     command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");

@@ -1,12 +1,12 @@
-//! Each CalQL query of a set against its SQL form: two evaluators that share no code judge each
-//! other, on recordings and on a dataset of them.
+//! Compares CalQL queries with equivalent SQL queries: two evaluators without common code check
+//! each other, on recordings and on a dataset of them.
 
 use crate::harness::{heaptide, output, recordings, scratch};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A table: columns to group by, columns to sum, conditions that both languages understand.
+/// A table: columns to group by, columns to sum, and conditions that are valid in both languages.
 struct Asked {
     table: &'static str,
     groups: &'static [&'static str],
@@ -67,7 +67,7 @@ const ASKED: &[Asked] = &[
     },
 ];
 
-/// Tables that only a trace has.
+/// Tables that need a trace.
 const TRACED: &[Asked] = &[
     Asked {
         table: "events",
@@ -94,7 +94,7 @@ struct Pair {
     number: &'static str,
 }
 
-/// Groups with numbers, every second pair, with conditions taken in turn, up to two at a time.
+/// Combines grouping columns with numbers; every second pair has up to two conditions.
 fn pairs(asked: &'static Asked) -> Vec<Pair> {
     let all = asked.groups.iter().flat_map(|group| asked.numbers.iter().map(move |n| (group, n)));
     let pair = |(turn, (&group, &number)): (usize, (&&'static str, &&'static str))| {
@@ -113,7 +113,7 @@ fn pairs(asked: &'static Asked) -> Vec<Pair> {
             asked.table,
             both(|pair| pair.0, "WHERE", ","),
         );
-        // The count of a site is that of its allocations; a mean of integers is an integer.
+        // The count of a site is its number of allocations; a mean of integers is an integer.
         let count = if asked.table == "sites" { "sum(allocations)" } else { "count(*)" };
         let sql = format!(
             "SELECT \"{group}\" AS g, {count} AS c, sum({number}) AS s, min({number}) AS i, \
@@ -136,7 +136,7 @@ fn text(value: Option<&Value>) -> String {
 
 fn answer(rows: &Value, names: [&str; 6]) -> Answer {
     let row = |row: &Map<String, Value>| {
-        // CalQL leaves a count of nothing out.
+        // CalQL omits counts of 0.
         let count = row.get(names[1]).and_then(Value::as_i64).unwrap_or(0);
         let others = names[2..].iter().map(|name| row.get(*name).and_then(Value::as_i64));
         let values = std::iter::once(Some(count)).chain(others);
@@ -144,13 +144,13 @@ fn answer(rows: &Value, names: [&str; 6]) -> Answer {
     };
     let rows = rows.as_array().expect("rows");
     let mut answer: Answer = rows.iter().map(|of| row(of.as_object().expect("a row"))).collect();
-    // It leaves a record out that shows nothing.
+    // CalQL omits records without values.
     let is_nothing = |value: &Option<i64>| value.unwrap_or(0) == 0;
     answer.retain(|group, values| !(group.is_empty() && values.iter().all(is_nothing)));
     answer
 }
 
-/// Asks all queries of a table in both languages.
+/// Runs all queries of a table in both languages.
 fn judge(asked: &'static Asked, calql: &[&Path], sql: &[&Path]) {
     let pairs = pairs(asked);
     let statements: String = pairs.iter().map(|pair| &*pair.sql).collect();
@@ -182,7 +182,7 @@ fn calql_and_sql_agree_on_a_compiler_with_its_processes() {
 }
 
 #[test]
-fn a_dataset_answers_as_its_recordings() {
+fn a_dataset_has_the_results_of_its_recordings() {
     let place = scratch("dataset");
     let all = recordings();
     for recording in all {

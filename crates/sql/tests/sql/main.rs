@@ -1,4 +1,4 @@
-//! The SQL engine's program, run as users run it: through `heaptide`, over recordings made here.
+//! Tests the SQL engine's program like users run it: through `heaptide`, on recordings made here.
 
 mod answers;
 #[cfg(feature = "cluster")]

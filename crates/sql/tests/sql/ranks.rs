@@ -1,4 +1,4 @@
-//! `heaptide ranks` of a dataset: the same numbers as of the recordings that it was made of.
+//! `heaptide ranks` of a dataset returns the same numbers as of the recordings in it.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::harness::{heaptide, output, recorded, refused, root, scratch};
 
 #[test]
-fn ranks_of_a_dataset_are_those_of_its_recordings() {
+fn ranks_of_a_dataset_equal_those_of_its_recordings() {
     let place = scratch("ranks");
     let programs = root().join("tests/programs");
     let program = place.join("ranks");

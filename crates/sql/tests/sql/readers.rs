@@ -1,5 +1,5 @@
-//! Other programs read a dataset: DuckDB, pandas, polars and Spark, each with the sums that CalQL
-//! or SQL has.
+//! Other programs read a dataset: DuckDB, pandas, polars and Spark compute the same sums as CalQL
+//! or SQL.
 
 use crate::harness::{heaptide, output, recordings, scratch};
 use heaptide_fixtures::skips::{PYSPARK, reader, skip};
@@ -35,7 +35,7 @@ for table in sorted(name for name in os.listdir(root) if os.path.isdir(f"{root}/
     print("table", table, *rows)
 "#;
 
-/// A Python with the readers. Without it the test is skipped.
+/// Returns a Python interpreter with the readers. Without it the test is skipped.
 fn python() -> Option<PathBuf> {
     let python = reader("python").join("bin/python");
     if !python.exists() {
@@ -46,14 +46,14 @@ fn python() -> Option<PathBuf> {
 }
 
 #[test]
-fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
+fn duckdb_pandas_and_polars_agree_with_calql() {
     let Some(python) = python() else { return };
     let dataset = scratch("read by others");
     let mut expected = Vec::new();
     for (recording, run) in recordings().iter().zip(["steps", "compiler"]) {
         let mut export = heaptide();
         output(export.args(["export", "--format", "parquet", "-o"]).arg(&dataset).arg(recording));
-        // A record for each scope path.
+        // One record per scope path.
         let sums = "SELECT sum(live_bytes) FORMAT format(%sum#live_bytes%)";
         let sums = output(heaptide().args(["query", sums]).arg(recording));
         let bytes: i64 = sums.lines().filter_map(|line| line.trim().parse::<i64>().ok()).sum();
@@ -71,13 +71,13 @@ fn duckdb_pandas_and_polars_have_the_sums_of_calql() {
         let own: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(&start)).collect();
         assert_eq!(own, expected, "{said}");
     }
-    // Rows of each table are one number: the readers agree.
+    // All readers count the same rows of each table.
     let tables: Vec<&str> = said.lines().filter(|line| line.starts_with("table ")).collect();
     assert_eq!(tables.len(), 15, "{said}");
     assert!(tables.iter().all(|line| line.split_whitespace().count() == 3), "{said}");
 }
 
-/// What the scripts of `examples/datasets` print for a dataset.
+/// Returns the output of the scripts in `examples/datasets` for a dataset.
 fn totals(dataset: &Path) -> String {
     let of = |sql: &str| {
         let text =
@@ -87,7 +87,7 @@ fn totals(dataset: &Path) -> String {
     };
     let ranks = of("SELECT run, host, coalesce(rank, -1) AS rank, count(*), sum(allocations), \
                     sum(live_bytes) FROM sites GROUP BY 1, 2, 3 ORDER BY 1, 2, 3");
-    // Names with commas are quoted.
+    // Replace commas, because names with commas would be quoted.
     let functions = "SELECT replace(f, ',', '¤') AS f, sum(allocations) AS n FROM \
                      (SELECT unnest(array_distinct(stack)) AS f, allocations FROM sites) \
                      GROUP BY 1 ORDER BY n DESC, 1 LIMIT 5";
@@ -96,7 +96,7 @@ fn totals(dataset: &Path) -> String {
     lines.chain(functions.map(|line| format!("function {line}\n"))).collect()
 }
 
-/// A dataset of the recordings as ranks of a job.
+/// Creates a dataset with the recordings as ranks of a job.
 fn ranks(name: &str) -> PathBuf {
     let dataset = scratch(name);
     for recording in recordings() {
@@ -111,7 +111,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_script_for_duckdb_has_the_totals_of_sql() {
+fn the_duckdb_script_agrees_with_sql() {
     let Some(python) = python() else { return };
     let dataset = ranks("totals of duckdb");
     let said = || output(Command::new(&python).arg(example("duckdb_totals.py")).arg(&dataset));
@@ -122,7 +122,7 @@ fn the_script_for_duckdb_has_the_totals_of_sql() {
 }
 
 #[test]
-fn the_script_for_spark_has_the_totals_of_sql() {
+fn the_spark_script_agrees_with_sql() {
     let mut has_it = Command::new("python3");
     let has_it = has_it.args(["-c", "import pyspark"]).output().is_ok_and(|of| of.status.success());
     if !has_it || Command::new("java").arg("-version").output().is_err() {

@@ -1,4 +1,4 @@
-//! The state of the program: what is shown, and what keys change.
+//! The state of the program: what is shown, and how keys change it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use super::tables::{Mask, Tables};
 use super::tree::{Direction, Tree};
 use super::view::{Column, Key, View};
 
-/// Rates are over this time, in nanoseconds, or as much of it as is known.
+/// Rates are averages over this time, in nanoseconds, or over the available part of it.
 const RATE_NS: u64 = 1_000_000_000;
-/// Points of the chart that are kept; of more every second one is dropped.
+/// The most points of the chart; when there are more, every second one is dropped.
 const POINTS_MAX: usize = 4096;
-/// The chart of the last time shows so many nanoseconds.
+/// The time range of the recent chart, in nanoseconds.
 pub(crate) const RECENT_NS: u64 = 60_000_000_000;
-/// Rows that the wheel of the mouse moves.
+/// Rows per step of the mouse wheel.
 const WHEEL: isize = 3;
-/// Longest text of the prompt, in characters: a regular expression by hand.
+/// The longest input of the prompt, in characters: enough for a regular expression typed by hand.
 const PROMPT_MAX: usize = 500;
 
-/// What the user did.
+/// An action of the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Input {
     Char(char),
@@ -35,36 +35,36 @@ pub(crate) enum Input {
     BackTab,
     Left,
     Right,
-    /// Moves the selection by so many rows.
+    /// Moves the selection by this many rows.
     Move(isize),
-    /// Moves it by so many screens.
+    /// Moves the selection by this many screens.
     MovePages(isize),
     Home,
     End,
-    /// The wheel was turned, down if positive.
+    /// The wheel was turned; positive values are down.
     Wheel(isize),
-    /// A row of the table was clicked, by its place on the screen.
+    /// A row of the table was clicked; its position on the screen.
     ClickRow(usize),
     ClickColumn(Column),
     ClickView(View),
-    /// A key that leaves wherever the user is.
+    /// A key that quits in any state.
     Interrupt,
 }
 
-/// What the user wants of others than the screen.
+/// A request of the user to other parts than the screen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     Quit,
-    /// A mark in the recording.
+    /// Set a mark in the recording.
     Mark,
     Snapshot,
-    /// The list of processes.
+    /// List the processes.
     Processes,
-    /// Another process.
+    /// Switch to another process.
     Switch(Image),
-    /// Move in time, of a replay, by so many stops.
+    /// Move a replay by this many stops.
     Seek(isize),
-    /// To a stop of a replay by its number.
+    /// Move a replay to the stop with this number.
     SeekTo(usize),
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Image {
     pub(crate) file: PathBuf,
-    /// As the process is called here; that of its recording, if it is over.
+    /// The pid in this pid namespace; for a finished process, that in its recording.
     pub(crate) pid: u32,
     pub(crate) image: u32,
     pub(crate) program: String,
@@ -80,15 +80,15 @@ pub(crate) struct Image {
     pub(crate) peak_bytes: u64,
 }
 
-/// What of the program is known beside its tables.
+/// The state of the program apart from its tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     /// Its tables are being read.
     Reading(String),
     Running,
-    /// It is over.
+    /// It has ended.
     Ended(String),
-    /// A replay: the stop that is shown, by number, of so many, and its name.
+    /// A replay: the number of the current stop, the number of stops, and the stop's name.
     Replay {
         stop: usize,
         stops: usize,
@@ -96,53 +96,53 @@ pub(crate) enum Status {
     },
 }
 
-/// What lies over the table.
+/// The overlay above the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Overlay {
     None,
     Help,
-    /// The text that is typed for a filter, and what is wrong with it.
+    /// The input of the filter prompt, and its error.
     Prompt {
         text: String,
         wrong: Option<String>,
     },
-    /// The processes, and the selected one.
+    /// The list of processes, and the selected one.
     Processes {
         images: Vec<Image>,
         at: usize,
     },
 }
 
-/// A filter as it was typed.
+/// A filter, as entered.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) text: String,
     pattern: Pattern,
-    /// Whether what matches is shown, and not the rest.
+    /// Whether it selects matching rows, or excludes them.
     is_wanted: bool,
 }
 
-/// What the user went into: a tree of functions, or the part of another row.
+/// A row that the user zoomed into: the tree of a function, or a part of another view.
 pub(crate) struct Zoom {
     view: View,
-    /// The name of the row, which it has in later tables, too.
+    /// The name of the row, which is stable across updates of the tables.
     lasting_name: String,
     pub(crate) direction: Direction,
-    /// Of these tables; none if they do not have the row.
+    /// The row in the current tables; `None` if they do not have it.
     key: Option<Key>,
     tree: Option<Tree>,
-    /// The view that was shown before.
+    /// The previous view.
     before: View,
 }
 
-/// Where the screen is.
+/// The scroll position.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scroll {
-    /// The first row that is shown.
+    /// The first visible row.
     pub(crate) top: usize,
     /// The selected row.
     pub(crate) at: usize,
-    /// Rows that the screen has room for.
+    /// The number of rows that fit on the screen.
     pub(crate) height: usize,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct App {
     pub(crate) scroll: Scroll,
     pub(crate) page: Page,
     pub(crate) is_paused: bool,
-    /// Of a replay: whether it moves on.
+    /// Whether a replay is advancing.
     pub(crate) is_playing: bool,
     pub(crate) chart_is_recent: bool,
     pub(crate) points: Vec<Point>,
@@ -177,16 +177,16 @@ pub(crate) struct App {
     mask: Option<Mask>,
     recent: VecDeque<Arc<Moment>>,
     mark: Option<Arc<Moment>>,
-    /// The name of the selected row, once the user moved.
+    /// The selected row, once the user has moved.
     selected: Option<Key>,
-    /// Whether the page has to be computed anew.
+    /// Whether the page has to be recomputed.
     is_stale: bool,
 }
 
 impl App {
-    /// Shows nothing yet. `filter` is as it is typed.
+    /// Creates an empty state. `filter` has the syntax of the prompt.
     ///
-    /// Errors: the filter is no pattern.
+    /// Errors: the filter is no valid pattern.
     pub(crate) fn new(view: View, filter: Option<&str>) -> Result<App, String> {
         Ok(App {
             title: String::new(),
@@ -213,7 +213,7 @@ impl App {
         })
     }
 
-    /// Forgets everything of a process, for another one.
+    /// Discards all data of a process, to show another one.
     pub(crate) fn forget(&mut self) {
         (self.tables, self.mask, self.mark, self.selected) = (None, None, None, None);
         self.recent.clear();
@@ -225,7 +225,7 @@ impl App {
         self.status = Status::Reading("reading".to_owned());
     }
 
-    /// Shows other tables of the same process: what was selected stays.
+    /// Replaces the tables of the same process; the selection stays.
     pub(crate) fn set_tables(&mut self, tables: Box<Tables>) {
         let selected = self.tables.as_ref().zip(self.selected);
         let selected = selected.map(|(old, key)| (key.view(), old.lasting_name(key)));
@@ -243,7 +243,7 @@ impl App {
         self.is_stale = true;
     }
 
-    /// Shows what was counted. Of a live process, times do not run backwards.
+    /// Shows new counters. For a live process, time must not run backwards.
     pub(crate) fn set_moment(&mut self, moment: Moment) {
         let live_bytes = self.live_bytes(&moment);
         let (time_ns, resident_bytes) = (moment.time_ns, moment.resident_bytes);
@@ -263,7 +263,7 @@ impl App {
         self.is_stale |= !same;
     }
 
-    /// The process is over: nothing is allocated any more.
+    /// Records that the process has ended and no longer allocates.
     pub(crate) fn end(&mut self, how: String) {
         self.status = Status::Ended(how);
         let last = self.recent.len().saturating_sub(1);
@@ -271,14 +271,15 @@ impl App {
         self.is_stale = true;
     }
 
-    /// Shows a moment of a replay, which may be before the one shown, and rates since `before`.
+    /// Shows a stop of a replay, which may be earlier than the current one, with rates since
+    /// `before`.
     pub(crate) fn show_stop(&mut self, before: Option<Moment>, moment: Moment) {
         self.recent.clear();
         self.recent.extend(before.into_iter().chain([moment]).map(Arc::new));
         self.is_stale = true;
     }
 
-    /// Adds samples of the recorder to the chart.
+    /// Adds the recorder's samples to the chart.
     pub(crate) fn add_samples(&mut self, samples: &[Sample]) {
         for sample in samples {
             let Sample { time_ns, live_bytes, resident_bytes, .. } = *sample;
@@ -298,12 +299,12 @@ impl App {
         }
     }
 
-    /// The moment that is shown.
+    /// Returns the current counters.
     pub(crate) fn now(&self) -> Option<&Moment> {
         self.recent.back().map(|moment| &**moment)
     }
 
-    /// The mark, if there is one.
+    /// Returns the counters at the mark, if there is one.
     pub(crate) fn mark(&self) -> Option<&Moment> {
         self.mark.as_deref()
     }
@@ -313,14 +314,14 @@ impl App {
         Some(Moments { now: self.now()?, before: before.map(|m| &**m), mark: self.mark() })
     }
 
-    /// Live bytes of a moment, of all that was recorded.
+    /// Returns live bytes of the whole recording in these counters.
     fn live_bytes(&self, moment: &Moment) -> u64 {
         let mut sum = heaptide_analysis::recording::live::Counts::default();
         moment.counts.iter().for_each(|counts| sum.add(counts));
         sum.live_bytes
     }
 
-    /// Computes the page anew, if anything that it shows has changed, for a table of so many rows.
+    /// Recomputes the page for a table of `height` rows, if anything visible has changed.
     pub(crate) fn refresh(&mut self, height: usize) {
         self.scroll.height = height.max(1);
         if self.is_stale {
@@ -345,7 +346,7 @@ impl App {
         self.tables = Some(tables);
     }
 
-    /// What counts: by the filter, and within the rows that the user went into.
+    /// Returns the rows that count: those that pass the filter, within the zoomed row.
     fn mask_of(&self, tables: &Tables) -> Mask {
         let mut mask = match &self.filter {
             Some(filter) => tables.matching(&filter.pattern, filter.is_wanted),
@@ -359,7 +360,7 @@ impl App {
         mask
     }
 
-    /// Has the selected row stay selected and on the screen, and the rows on it in order.
+    /// Keeps the selected row selected and visible, and sorts the visible rows.
     fn settle(&mut self) {
         let (column, order) = (self.column, self.order);
         if let Some(place) = self.selected.and_then(|key| self.page.place(key, column, order)) {
@@ -374,13 +375,13 @@ impl App {
         self.page.order(column, order, shown);
     }
 
-    /// The rows on the screen.
+    /// Returns the visible rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (usize, Row)> {
         let Scroll { top, height, .. } = self.scroll;
         (top..top + height).filter_map(|place| Some((place, self.page.row(place)?)))
     }
 
-    /// Where the user is: the rows that they went into.
+    /// Returns the names of the rows that the user zoomed into.
     pub(crate) fn path(&self) -> Vec<String> {
         let name = |zoom: &Zoom| {
             let name = zoom.lasting_name.lines().next().unwrap_or_default();
@@ -392,12 +393,12 @@ impl App {
         self.zooms.iter().map(name).collect()
     }
 
-    /// Whether a tree is shown, and not the rows of a view.
+    /// Returns whether a tree is shown instead of a view.
     pub(crate) fn has_tree(&self) -> bool {
         self.zooms.last().is_some_and(|zoom| zoom.tree.is_some())
     }
 
-    /// Does what the user wants.
+    /// Performs an action of the user.
     pub(crate) fn input(&mut self, input: Input) -> Option<Request> {
         if input == Input::Interrupt {
             return Some(Request::Quit);
@@ -511,7 +512,7 @@ impl App {
             '?' | 'h' => self.overlay = Overlay::Help,
             '/' => {
                 let text = self.filter.take().map(|filter| filter.text).unwrap_or_default();
-                // The filter is on until another one is entered.
+                // The filter stays until another one is entered.
                 self.filter = Filter::parse(&text).ok().filter(|_| !text.is_empty());
                 self.overlay = Overlay::Prompt { text, wrong: None };
             }
@@ -549,7 +550,7 @@ impl App {
     }
 
     fn set_view(&mut self, view: View) {
-        // A tree is left: it has rows of its own.
+        // Leave trees, which have rows of their own.
         while self.has_tree() {
             self.zooms.pop();
         }
@@ -567,7 +568,7 @@ impl App {
         self.sort_by(Column::ALL[(at as isize + by).rem_euclid(count) as usize]);
     }
 
-    /// Orders by a column; by the same one again, in the opposite order.
+    /// Sorts by a column, or reverses the order if it is already the sort column.
     fn sort_by(&mut self, column: Column) {
         if self.column == column {
             self.turn_order();
@@ -584,7 +585,7 @@ impl App {
         };
     }
 
-    /// Other rows are shown: the first one is selected.
+    /// Selects the first row after the rows have changed.
     fn change_rows(&mut self) {
         (self.mask, self.selected, self.is_stale) = (None, None, true);
         (self.scroll.at, self.scroll.top) = (0, 0);
@@ -603,7 +604,7 @@ impl App {
         self.selected = self.page.row(place).map(|row| row.key).filter(|_| is_flat);
     }
 
-    /// Goes into the selected row.
+    /// Zooms into the selected row.
     fn zoom(&mut self) {
         let Some(row) = self.page.row(self.scroll.at) else { return };
         if self.has_tree() && self.scroll.at == 0 {
@@ -633,7 +634,7 @@ impl App {
         self.change_rows();
     }
 
-    /// Leaves what the user went into last.
+    /// Leaves the last zoom.
     fn back(&mut self) {
         if let Some(zoom) = self.zooms.pop() {
             self.view = zoom.before;
@@ -642,7 +643,7 @@ impl App {
         }
     }
 
-    /// Turns a tree from callers to callees, or back.
+    /// Toggles a tree between callers and callees.
     fn turn_tree(&mut self) {
         if let Some(zoom) = self.zooms.last_mut().filter(|zoom| zoom.tree.is_some()) {
             zoom.direction = zoom.direction.turned();
@@ -651,7 +652,7 @@ impl App {
         }
     }
 
-    /// Finds what the user went into in the tables.
+    /// Looks up the zoomed rows in new tables.
     fn rezoom(&mut self) {
         self.mask = None;
         let Some(tables) = self.tables.take() else { return };
@@ -675,9 +676,9 @@ impl App {
 }
 
 impl Filter {
-    /// Reads `[KIND:]REGEX`, as `--focus` has it; with `!` in front, as `--ignore`.
+    /// Parses `[KIND:]REGEX`, like `--focus`; with `!` in front, like `--ignore`.
     ///
-    /// Errors: a line about what is wrong.
+    /// Errors: a line that describes what is wrong.
     fn parse(text: &str) -> Result<Filter, String> {
         let (is_wanted, rest) = match text.strip_prefix('!') {
             Some(rest) => (false, rest),

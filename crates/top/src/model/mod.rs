@@ -1,4 +1,4 @@
-//! What is shown, without a screen: tables, numbers of rows, and what keys do.
+//! The state of the screen without the terminal: tables, numbers of rows, and the effects of keys.
 
 pub(crate) mod app;
 pub(crate) mod numbers;

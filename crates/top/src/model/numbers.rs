@@ -1,4 +1,4 @@
-//! The numbers of a row, and the moments that they are computed from.
+//! The numbers of a row, and the counters from which they are computed.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use heaptide_analysis::recording::live::Counts;
 
 use super::view::Column;
 
-/// What the sites of a process had counted at a time.
+/// The counters of a process's sites at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     /// Nanoseconds from the start of the process.
@@ -15,11 +15,11 @@ pub struct Moment {
     pub counts: Arc<Vec<Counts>>,
     /// Highest live bytes so far.
     pub peak_bytes: u64,
-    /// Resident bytes of the process; 0 if they are not known.
+    /// Resident bytes of the process; 0 if unknown.
     pub resident_bytes: u64,
 }
 
-/// Times to compare: now, some time before for rates, and the mark.
+/// The counters to compare: now, earlier for rates, and at the mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments<'a> {
     pub(crate) now: &'a Moment,
@@ -28,14 +28,14 @@ pub(crate) struct Moments<'a> {
 }
 
 impl Moments<'_> {
-    /// Seconds between before and now; none if they are not known to differ.
+    /// Returns the seconds between before and now; `None` if they are equal or unknown.
     fn seconds(&self) -> Option<f64> {
         let before = self.before?;
         let ns = self.now.time_ns.checked_sub(before.time_ns).filter(|&ns| ns > 0)?;
         Some(ns as f64 / 1e9)
     }
 
-    /// What a site adds to a row.
+    /// Returns the contribution of a site to a row.
     #[inline]
     pub(crate) fn of_slot(&self, slot: usize, add: fn(&mut Counts, &Counts)) -> Numbers {
         let counted = |moment: &Moment| {
@@ -58,7 +58,7 @@ impl Moments<'_> {
         }
     }
 
-    /// A number in a second, of one between before and now.
+    /// Converts a difference between before and now to a rate per second.
     pub(crate) fn per_second(&self, count: u64) -> u64 {
         self.seconds().map_or(0, |seconds| (count as f64 / seconds).round() as u64)
     }
@@ -67,13 +67,13 @@ impl Moments<'_> {
 /// The numbers of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
-    /// Usable bytes live.
+    /// Live usable bytes.
     pub live_bytes: u64,
-    /// Blocks live.
+    /// Live blocks.
     pub live_blocks: u64,
-    /// Usable bytes live at peak usage.
+    /// Live usable bytes at peak usage.
     pub at_peak_bytes: u64,
-    /// How much live bytes grew since the mark.
+    /// Growth of live bytes since the mark.
     pub growth_bytes: i64,
     /// Allocations between before and now.
     pub allocations: u64,
@@ -82,7 +82,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Adds others.
+    /// Adds the numbers of another row.
     #[inline]
     pub(crate) fn add(&mut self, other: &Numbers) {
         let sum = u64::saturating_add;
@@ -94,7 +94,7 @@ impl Numbers {
         self.allocated_bytes = sum(self.allocated_bytes, other.allocated_bytes);
     }
 
-    /// What orders rows by a column, the largest first.
+    /// Returns the sort key for a column; the largest comes first.
     pub(crate) fn of(&self, column: Column) -> i128 {
         match column {
             Column::Live => self.live_bytes.into(),
@@ -106,7 +106,7 @@ impl Numbers {
         }
     }
 
-    /// Whether all are 0.
+    /// Returns whether all numbers are 0.
     pub(crate) fn is_nothing(&self) -> bool {
         *self == Numbers::default()
     }

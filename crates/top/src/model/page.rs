@@ -1,4 +1,4 @@
-//! The rows of the table, in the order that the user chose.
+//! The rows of the table, in the selected order.
 
 use heaptide_analysis::attribution::FunctionId;
 
@@ -7,7 +7,7 @@ use super::tables::{Mask, Tables};
 use super::tree::{Branch, Tree};
 use super::view::{Column, Key, View};
 
-/// Which rows are first.
+/// The sort order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Order {
     #[default]
@@ -18,7 +18,7 @@ pub(crate) enum Order {
 /// The rows of the table.
 #[derive(Default)]
 pub(crate) struct Page {
-    /// The sum over all rows that count.
+    /// The sum over all rows that pass the filter.
     pub(crate) sum: Numbers,
     pub(crate) rows: Rows,
 }
@@ -35,23 +35,23 @@ impl Default for Rows {
     }
 }
 
-/// A row as it is shown.
+/// A visible row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
-    /// Levels below the top of a tree.
+    /// Depth in a tree.
     pub(crate) depth: usize,
     pub(crate) key: Key,
     pub(crate) numbers: Numbers,
 }
 
 impl Page {
-    /// The rows of a view.
+    /// Computes the rows of a view.
     pub(crate) fn of_view(tables: &Tables, view: View, moments: &Moments, mask: &Mask) -> Page {
         let (rows, sum) = tables.sums(view, moments, mask);
         Page { sum, rows: Rows::Flat(rows) }
     }
 
-    /// The rows of a tree.
+    /// Computes the rows of a tree.
     pub(crate) fn of_tree(
         tables: &Tables,
         tree: &Tree,
@@ -71,7 +71,7 @@ impl Page {
         }
     }
 
-    /// Orders the first `count` rows; the order of the others is any. A tree has its own.
+    /// Sorts the first `count` rows; the others stay unsorted. Trees keep their own order.
     pub(crate) fn order(&mut self, column: Column, order: Order, count: usize) {
         let Rows::Flat(rows) = &mut self.rows else { return };
         let rank = |row: &(Key, Numbers)| rank(row, column, order);
@@ -83,7 +83,7 @@ impl Page {
         }
     }
 
-    /// Where a row is in the order.
+    /// Returns the position of a row in the order.
     pub(crate) fn place(&self, key: Key, column: Column, order: Order) -> Option<usize> {
         let Rows::Flat(rows) = &self.rows else { return None };
         let row = rows.iter().find(|row| row.0 == key)?;
@@ -91,7 +91,7 @@ impl Page {
         Some(rows.iter().filter(|row| rank(row, column, order) < own).count())
     }
 
-    /// A row by its place; places of a flat page have to be in order.
+    /// Returns the row at a position, which must be sorted unless it is in a tree.
     pub(crate) fn row(&self, place: usize) -> Option<Row> {
         match &self.rows {
             Rows::Flat(rows) => {
@@ -107,7 +107,7 @@ impl Page {
     }
 }
 
-/// What rows are ordered by; equal ones by live bytes.
+/// Returns the sort key of rows; rows with equal values are sorted by live bytes.
 fn rank((key, numbers): &(Key, Numbers), column: Column, order: Order) -> (i128, i128, Key) {
     let (value, live) = (numbers.of(column), numbers.of(Column::Live));
     match order {

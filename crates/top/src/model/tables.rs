@@ -1,4 +1,4 @@
-//! The tables of a process, grouped for each view, and sums over the groups.
+//! The tables of a process, grouped for each view, and sums per group.
 
 use std::cell::OnceCell;
 
@@ -13,17 +13,17 @@ use heaptide_render::shared::scope_path::scope_path;
 use super::numbers::{Moments, Numbers};
 use super::view::{Key, View};
 
-/// Stands for no row and no group.
+/// Marks a missing row or group.
 const NONE: u32 = u32::MAX;
-/// Longest name of a row that is compared with others, in characters.
+/// The most characters of a row's name that comparisons include.
 const NAME_MAX: usize = 4096;
 
 /// The tables of a process, with the owners of its stacks.
 pub struct Tables {
-    /// The process; counters of its sites are as they were when the tables were read.
+    /// The process; counters of its sites are those from when the tables were read.
     pub(crate) process: Process,
     pub(crate) owners: Owners,
-    /// By slot the row of the site.
+    /// By slot, the row of its site.
     rows: Vec<SiteRow>,
     groups: [OnceCell<Groups>; View::ALL.len()],
 }
@@ -31,71 +31,72 @@ pub struct Tables {
 /// The groups of a view.
 struct Groups {
     keys: Vec<Key>,
-    /// By row of the tables, the group. Of functions by stack: that whose function is not outside
-    /// of it in the stack, too.
+    /// By row of the tables, its group. For functions by stack: the group of the innermost
+    /// function, unless that also occurs further out in the stack.
     of: Vec<u32>,
 }
 
-/// A step of a walk through the stacks: to a stack, and away from an outermost function.
+/// A step of the walk through the stacks: entering a stack, or leaving an outermost occurrence of a
+/// function.
 enum Step {
     Enter(u32),
     Leave(u32),
 }
 
-/// Rows that count.
+/// The rows that count.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     /// By row of the tables.
     rows: Vec<bool>,
-    /// Whether stacks count that came after the tables.
+    /// Whether stacks newer than the tables count.
     has_new: bool,
 }
 
 impl Mask {
-    /// Those that are in both.
+    /// Returns the intersection.
     pub(crate) fn and(mut self, other: &Mask) -> Mask {
         self.rows.iter_mut().zip(&other.rows).for_each(|(row, other)| *row &= other);
         self.has_new &= other.has_new;
         self
     }
 
-    /// Whether a row counts.
+    /// Returns whether a row counts.
     pub(crate) fn has(&self, row: u32) -> bool {
         self.rows[row as usize]
     }
 }
 
 impl Tables {
-    /// Prepares the tables of a process. The slots of its counters are filled in later.
+    /// Prepares the tables of a process. The slots of its counters are set later.
     pub(crate) fn new(process: Process) -> Tables {
         let owners = Owners::of(&process);
         Tables { process, owners, rows: Vec::new(), groups: Default::default() }
     }
 
-    /// Has each slot be the row of a site with one of these ids.
+    /// Maps each slot to the row of the site with its id.
     pub(crate) fn set_slots(&mut self, ids: impl Iterator<Item = u32>) {
         let rows = self.process.time.site_rows.as_ref();
         let row = |id| rows.map_or(SiteRow::Unknown, |rows| rows.row(id));
         self.rows = ids.map(row).collect();
     }
 
-    /// Has each row be a slot of its own.
+    /// Maps each slot to the row with the same index.
     pub(crate) fn set_slots_to_rows(&mut self) {
         self.rows = (0..self.process.tables.sites.len() as u32).map(SiteRow::At).collect();
     }
 
-    /// All rows.
+    /// Returns a mask of all rows.
     pub(crate) fn everything(&self) -> Mask {
         Mask { rows: vec![true; self.process.tables.sites.len()], has_new: true }
     }
 
-    /// The rows of sites that match a pattern, or of those that do not.
+    /// Returns a mask of the sites that match a pattern, or that do not.
     pub(crate) fn matching(&self, pattern: &Pattern, is_wanted: bool) -> Mask {
         let hits = pattern.hits(&self.process);
         Mask { rows: hits.into_iter().map(|hit| hit == is_wanted).collect(), has_new: false }
     }
 
-    /// The rows of sites in a group; of a function all that have it in their stacks.
+    /// Returns a mask of the sites in a group; for a function, all sites with it in their stacks.
     pub(crate) fn within(&self, key: Key) -> Mask {
         let sites = self.process.tables.sites.iter();
         let rows = match key {
@@ -125,8 +126,8 @@ impl Tables {
         Mask { rows, has_new: key == Key::New }
     }
 
-    /// The sums of each group of a view, over the rows that count, and the sum of all. Groups
-    /// without anything are left out.
+    /// Returns the sums per group of a view over the rows that count, without empty groups, and the
+    /// total.
     pub(crate) fn sums(
         &self,
         view: View,
@@ -165,8 +166,8 @@ impl Tables {
         (rows.filter(|(_, numbers)| !numbers.is_nothing()).collect(), all)
     }
 
-    /// Calls `each` with every slot that counts and was ever used, and its row; none of stacks that
-    /// came after the tables.
+    /// Calls `each` with every used slot that counts and its row, which is missing for stacks newer
+    /// than the tables.
     pub(crate) fn each_slot(
         &self,
         moments: &Moments,
@@ -185,7 +186,7 @@ impl Tables {
         }
     }
 
-    /// From sums of stacks those of functions with all that they called.
+    /// Converts sums by stack to sums by function, including callees.
     fn by_function(&self, groups: &Groups, mut stacks: Vec<Numbers>) -> Vec<Numbers> {
         let mut sums = vec![Numbers::default(); groups.keys.len()];
         for index in (0..stacks.len()).rev() {
@@ -241,14 +242,15 @@ impl Tables {
         Groups { keys, of }
     }
 
-    /// Functions by stack: of each stack its innermost one, unless it is in the stack further out.
+    /// Assigns each stack to its innermost function, unless that also occurs further out in the
+    /// stack.
     fn functions(&self) -> Groups {
         let stacks = &self.process.tables.stacks;
         let functions = &self.owners.functions;
         let count = functions.len() as u32;
         let mut of = vec![NONE; stacks.len()];
         of[0] = count; // no stack
-        // Depth first, with the functions that are open on the way.
+        // Depth first, tracking the functions on the current path.
         let mut children: Vec<Vec<u32>> = vec![Vec::new(); stacks.len()];
         for (index, node) in stacks.iter().enumerate().skip(1) {
             children[node.parent.0 as usize].push(index as u32);
@@ -275,13 +277,13 @@ impl Tables {
         Groups { keys: some.chain([Key::Function(None)]).collect(), of }
     }
 
-    /// The owner of a stack.
+    /// Returns the owner of a stack.
     pub(crate) fn owner(&self, stack: StackId) -> Option<FunctionId> {
         let frame = self.owners.frame(&self.process, stack)?;
         Some(self.owners.functions.of_frame(frame))
     }
 
-    /// The name of a row in at most so many characters.
+    /// Returns the name of a row, in at most `width` characters.
     pub(crate) fn name(&self, key: Key, width: usize) -> String {
         match key {
             Key::Owner(function) | Key::Function(function) => self.function(function, width),
@@ -301,7 +303,7 @@ impl Tables {
         }
     }
 
-    /// A name that a row has in later tables, too.
+    /// Returns a name of a row that is stable across updates of the tables.
     pub(crate) fn lasting_name(&self, key: Key) -> String {
         match key {
             Key::Stack(stack) => {
@@ -312,13 +314,13 @@ impl Tables {
         }
     }
 
-    /// The row of a view with such a name.
+    /// Returns the row of a view with such a name.
     pub(crate) fn find(&self, view: View, lasting_name: &str) -> Option<Key> {
         let keys = &self.groups(view).keys;
         keys.iter().copied().find(|key| self.lasting_name(*key) == lasting_name)
     }
 
-    /// A function: its name, and the file it is in if there is room.
+    /// Formats a function: its name, and its file if there is space.
     pub(crate) fn function(&self, function: Option<FunctionId>, width: usize) -> String {
         let Some(function) = function else {
             return elide_middle("(no stack)", width);
@@ -342,7 +344,7 @@ impl Tables {
         elide_middle(&name, width)
     }
 
-    /// A stack: its owner, and the callers of that as far as there is room.
+    /// Formats a stack: its owner, and as many callers as fit.
     fn stack(&self, stack: StackId, width: usize) -> String {
         if stack == StackId(0) {
             return self.function(None, width);

@@ -1,4 +1,4 @@
-//! The callers of a row, or what it calls, as a tree.
+//! The callers or callees of a row, as a tree.
 
 use heaptide_analysis::attribution::FunctionId;
 use heaptide_analysis::collections::trie::Trie;
@@ -9,25 +9,25 @@ use super::numbers::{Moments, Numbers};
 use super::tables::{Mask, Tables};
 use super::view::{Column, Key};
 
-/// A node of less than this part of the whole is not shown.
+/// Nodes below this fraction of the total (1/1000) are omitted.
 const SHOWN_PART: i128 = 1000;
-/// Nodes that are shown at most: some screens.
+/// The most nodes to show: a few screens.
 const SHOWN_MAX: usize = 500;
-/// Stands for no node.
+/// Marks a missing node.
 const NONE: u32 = u32::MAX;
 
-/// Which way a tree goes.
+/// The direction of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Direction {
-    /// From a function to those that called it.
+    /// From a function to its callers.
     #[default]
     Callers,
-    /// From a function to those that it called.
+    /// From a function to its callees.
     Callees,
 }
 
 impl Direction {
-    /// The other one.
+    /// Returns the opposite direction.
     pub(crate) fn turned(self) -> Direction {
         match self {
             Direction::Callers => Direction::Callees,
@@ -35,7 +35,7 @@ impl Direction {
         }
     }
 
-    /// What the tree shows.
+    /// Returns its title.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Direction::Callers => "callers",
@@ -44,25 +44,25 @@ impl Direction {
     }
 }
 
-/// The functions around one, by the ways on which it allocates. Node 0 is the function itself.
+/// The call paths from or to a function on which it allocates. Node 0 is the function itself.
 pub(crate) struct Tree {
     functions: Vec<Option<FunctionId>>,
     parents: Vec<u32>,
-    /// By row of the tables, the last node of its way; none of rows that are not below.
+    /// By row of the tables, the last node of its path; missing if it is not in the tree.
     of_row: Vec<u32>,
 }
 
-/// A node of a tree as it is shown.
+/// A visible node of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Branch {
-    /// Levels below the top.
+    /// Depth in the tree.
     pub(crate) depth: usize,
     pub(crate) function: Option<FunctionId>,
     pub(crate) numbers: Numbers,
 }
 
 impl Tree {
-    /// The tree of a row: an owner, a function or a stack. None of others.
+    /// Builds the tree of a row: an owner, a function or a stack. `None` for other rows.
     pub(crate) fn new(
         tables: &Tables,
         key: Key,
@@ -103,7 +103,7 @@ impl Tree {
         Some(Tree { functions, parents: nodes.iter().map(|node| node.parent).collect(), of_row })
     }
 
-    /// The nodes that are shown, each followed by those below it, the largest first.
+    /// Returns the visible nodes in depth-first order, siblings sorted by size.
     pub(crate) fn branches(
         &self,
         tables: &Tables,
@@ -138,14 +138,14 @@ impl Tree {
             let (function, numbers) = (self.functions[node as usize], sums[node as usize]);
             branches.push(Branch { depth, function, numbers });
             let mut next = std::mem::take(&mut below[node as usize]);
-            next.sort_by_key(|&node| sums[node as usize].of(column)); // the last is taken first
+            next.sort_by_key(|&node| sums[node as usize].of(column)); // the last pops first
             todo.extend(next.into_iter().map(|node| (node, depth + 1)));
         }
         branches
     }
 }
 
-/// Where a function is outermost in a stack, if it is there.
+/// Returns the outermost occurrence of a function in a stack, if any.
 fn outermost(tables: &Tables, stack: StackId, function: FunctionId) -> Option<StackId> {
     let (mut at, mut found) = (stack, None);
     while at != StackId(0) {
@@ -158,8 +158,8 @@ fn outermost(tables: &Tables, stack: StackId, function: FunctionId) -> Option<St
     found
 }
 
-/// The last node of the way of a stack from where the tree starts. A function that calls itself is
-/// one node.
+/// Returns the last node of a stack's path from the start of the tree. Direct recursion is merged
+/// into one node.
 fn leaf(
     tables: &Tables,
     trie: &mut Trie,

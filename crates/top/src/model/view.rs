@@ -1,19 +1,19 @@
-//! What rows stand for, and the columns that they have.
+//! The kinds of rows, and their columns.
 
 use heaptide_analysis::attribution::FunctionId;
 use heaptide_analysis::model::{LabelId, LaneId, ScopeId, SiteKind, StackId};
 
-/// What the rows of a table stand for.
+/// The kind of rows in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum View {
-    /// The function that each allocation is put down to.
+    /// The function that each allocation is attributed to.
     #[default]
     Owners,
-    /// Functions, with all that was allocated in them and in what they called.
+    /// Functions, including their callees.
     Functions,
     /// Threads.
     Threads,
-    /// Scope paths, with the scopes inside.
+    /// Scope paths, including nested scopes.
     Scopes,
     /// Labels and pools.
     Labels,
@@ -22,11 +22,11 @@ pub enum View {
 }
 
 impl View {
-    /// Every view, in the order of their number keys.
+    /// All views, in the order of their number keys.
     pub const ALL: [View; 6] =
         [View::Owners, View::Functions, View::Threads, View::Scopes, View::Labels, View::Stacks];
 
-    /// Its name on the screen.
+    /// Returns its name on the screen.
     pub const fn title(self) -> &'static str {
         match self {
             View::Owners => "owners",
@@ -38,38 +38,38 @@ impl View {
         }
     }
 
-    /// Its name as a value of `--by`.
+    /// Returns its name as a value of `--by`.
     pub fn name(self) -> &'static str {
         self.title().trim_end_matches('s')
     }
 
-    /// Its index in [`View::ALL`].
+    /// Returns its index in [`View::ALL`].
     pub(crate) fn index(self) -> usize {
         View::ALL.iter().position(|view| *view == self).unwrap_or_default()
     }
 }
 
-/// What a row stands for. Ids are those of the tables that the row was made of.
+/// The identity of a row. Ids refer to the tables from which the row was computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Key {
-    /// The owner of allocations; none of those without a stack.
+    /// The owner of allocations; `None` for those without a stack.
     Owner(Option<FunctionId>),
-    /// A function; none of allocations without a stack.
+    /// A function; `None` for allocations without a stack.
     Function(Option<FunctionId>),
     /// A thread.
     Thread(LaneId),
     /// A scope path.
     Scope(ScopeId),
-    /// A label or pool, and what memory it names.
+    /// A label or pool, and the kind of its memory.
     Label(Option<LabelId>, SiteKind),
     /// A stack.
     Stack(StackId),
-    /// Stacks that came after the tables were read.
+    /// Stacks that are newer than the tables.
     New,
 }
 
 impl Key {
-    /// The view that has such rows.
+    /// Returns the view with such rows.
     pub(crate) fn view(self) -> View {
         match self {
             Key::Owner(_) | Key::New => View::Owners,
@@ -85,23 +85,23 @@ impl Key {
 /// A column of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Column {
-    /// Usable bytes live.
+    /// Live usable bytes.
     #[default]
     Live,
-    /// Blocks live.
+    /// Live blocks.
     Blocks,
-    /// How much live bytes grew since the mark.
+    /// Growth of live bytes since the mark.
     Growth,
-    /// Allocations in a second.
+    /// Allocations per second.
     Allocations,
-    /// Bytes allocated in a second.
+    /// Bytes allocated per second.
     Bytes,
     /// Bytes live at peak usage.
     AtPeak,
 }
 
 impl Column {
-    /// Every column, from left to right.
+    /// All columns, from left to right.
     pub const ALL: [Column; 6] = [
         Column::Live,
         Column::Blocks,
@@ -111,7 +111,7 @@ impl Column {
         Column::AtPeak,
     ];
 
-    /// What is above it.
+    /// Returns its title.
     pub const fn title(self) -> &'static str {
         match self {
             Column::Live => "live",
@@ -123,7 +123,7 @@ impl Column {
         }
     }
 
-    /// Characters that it takes.
+    /// Returns its width in characters.
     pub(crate) const fn width(self) -> u16 {
         match self {
             Column::Growth => 10,
@@ -132,7 +132,7 @@ impl Column {
         }
     }
 
-    /// Columns that stay where there is no room for all have low numbers.
+    /// Returns its priority: on narrow screens, columns with low ranks stay.
     const fn rank(self) -> u8 {
         match self {
             Column::Live => 0,
@@ -144,8 +144,8 @@ impl Column {
         }
     }
 
-    /// The columns for which a table of so many characters has room, from left to right. The name
-    /// behind them gets at least `NAME_WIDTH`; the first column is always there.
+    /// Returns the columns that fit into a table of this width, from left to right. The name after
+    /// them gets at least `NAME_WIDTH`; the first column is always included.
     pub(crate) fn fitting(width: u16) -> Vec<Column> {
         const NAME_WIDTH: u16 = 19;
         let mut left = width.saturating_sub(NAME_WIDTH);

@@ -1,8 +1,8 @@
-//! Changes as text.
+//! Formats changes.
 
 use heaptide_render::shared::quantity::bytes;
 
-/// A change in bytes, with its sign.
+/// Formats a change in bytes, with its sign.
 pub(super) fn signed_bytes(change: i64) -> String {
     let size = bytes(change.unsigned_abs());
     match change {

@@ -10,7 +10,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 use super::style::Style;
 use crate::model::app::{App, Point, RECENT_NS};
 
-/// The highest point of each part of a time; a dot of the chart each.
+/// Returns the highest values in each of `parts` parts of a time range, one per dot of the chart.
 fn highest(points: &[Point], from_ns: u64, to_ns: u64, parts: usize) -> Vec<[u64; 2]> {
     let mut found = vec![[0; 2]; parts];
     let span = (to_ns - from_ns).max(1);
@@ -23,7 +23,7 @@ fn highest(points: &[Point], from_ns: u64, to_ns: u64, parts: usize) -> Vec<[u64
     found
 }
 
-/// Draws it.
+/// Draws the chart.
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
     let last_ns = app.points.iter().map(|point| point.time_ns).max().unwrap_or(0);
     let from_ns = if app.chart_is_recent { last_ns.saturating_sub(RECENT_NS) } else { 0 };
@@ -63,7 +63,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
         )
         .legend_position(None);
     frame.render_widget(chart, area);
-    // The legend, at the right of the axis of time.
+    // The legend, to the right of the time axis.
     let legend = Line::from(vec![
         Span::styled("⣿ live", style.live()),
         Span::raw("  "),

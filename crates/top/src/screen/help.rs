@@ -1,11 +1,11 @@
-//! The keys: a line at the bottom, and all of them.
+//! The keys: a line at the bottom, and the full list.
 
 use ratatui::text::Span;
 
 use super::style::Style;
 use crate::model::app::{App, Overlay, Status};
 
-/// The keys, and what they do.
+/// The keys and their effects.
 pub(super) const KEYS: [(&str, &str); 20] = [
     ("1 … 6, Tab", "owners, functions, threads, scopes, labels, stacks"),
     ("s, < and >", "order by the next column, or the one before"),
@@ -29,7 +29,7 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("", "live, blocks, bytes: usable; at peak: live at peak usage"),
 ];
 
-/// The most important keys, as far as there is room.
+/// Returns the most important keys, as many as fit.
 pub(super) fn keys(app: &App, width: usize, style: &Style) -> Vec<Span<'static>> {
     let is_replay = matches!(app.status, Status::Replay { .. });
     let keys: &[(&str, &str)] = match &app.overlay {

@@ -1,4 +1,4 @@
-//! The screen: what the state looks like.
+//! Draws the state.
 
 mod change;
 mod chart;
@@ -21,12 +21,12 @@ use change::signed_bytes;
 pub(crate) use places::Places;
 pub(crate) use style::Style;
 
-/// From this many lines on there is a chart.
+/// The number of lines from which there is a chart.
 const LINES_WITH_CHART: u16 = 18;
-/// From this many lines on it is tall.
+/// The number of lines from which the chart is tall.
 const LINES_WITH_TALL_CHART: u16 = 32;
 
-/// Draws the state, and returns what is where.
+/// Draws the state, and returns the positions of clickable parts.
 pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
     let mut places = Places::default();
     let area = frame.area();
@@ -56,7 +56,7 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
     places
 }
 
-/// Program and state, and below the sums.
+/// Draws program and state, with the sums below.
 fn draw_head(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
     let state = match &app.status {
         Status::Reading(what) => what.clone(),
@@ -70,7 +70,9 @@ fn draw_head(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
         }
     };
     let time = app.now().map_or_else(String::new, |now| format!("  {}", duration(now.time_ns)));
-    let right = format!("{}{time}", printable(&state));
+    let is_sampled = app.tables.as_ref().is_some_and(|tables| tables.process.sampling.is_some());
+    let sampled = if is_sampled { ", sampled: estimates" } else { "" };
+    let right = format!("{}{sampled}{time}", printable(&state));
     let width = usize::from(area.width);
     let left = width.saturating_sub(right.chars().count() + 2);
     let title = elide_middle(&app.title, left.max(10));
@@ -84,7 +86,7 @@ fn draw_head(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// The sums of the rows, as far as there is room.
+/// Formats the sums of the rows, as many as fit.
 fn sums(app: &App, width: usize) -> String {
     let Some(moments) = app.moments() else { return String::new() };
     let sum = &app.page.sum;
@@ -114,7 +116,7 @@ fn sums(app: &App, width: usize) -> String {
     line
 }
 
-/// The names of the views, or where the user went into; and the filter.
+/// Draws the names of the views, or the zoomed rows; and the filter.
 fn draw_views(frame: &mut Frame, area: Rect, app: &App, style: &Style, places: &mut Places) {
     let mut spans = Vec::new();
     let mut x = area.x;
@@ -134,7 +136,7 @@ fn draw_views(frame: &mut Frame, area: Rect, app: &App, style: &Style, places: &
     }
     let left = (area.x + area.width).saturating_sub(x);
     if !rest.is_empty() && left < 20 {
-        // Where the user is matters more than where else they could be.
+        // The current position is more important than the other views.
         let line = elide_middle(&printable(rest.trim_start()), usize::from(area.width));
         places.views.clear();
         frame.render_widget(Paragraph::new(Span::styled(line, style.title())), area);
@@ -145,7 +147,7 @@ fn draw_views(frame: &mut Frame, area: Rect, app: &App, style: &Style, places: &
     frame.render_widget(Paragraph::new(Line::from(spans)), area);
 }
 
-/// The last message, or the keys.
+/// Draws the last message, or the keys.
 fn draw_foot(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
     let width = usize::from(area.width);
     if let Overlay::Prompt { text, wrong } = &app.overlay {

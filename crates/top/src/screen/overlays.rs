@@ -1,4 +1,4 @@
-//! What lies over the table: the help, and the list of processes.
+//! Overlays above the table: the help, and the list of processes.
 
 use heaptide_render::shared::frames::file_name;
 use heaptide_render::shared::names::{elide_middle, printable};
@@ -13,7 +13,7 @@ use super::places::Places;
 use super::style::Style;
 use crate::model::app::{App, Image, Overlay};
 
-/// Draws it, if there is one.
+/// Draws the overlay, if there is one.
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style, places: &mut Places) {
     match &app.overlay {
         Overlay::None | Overlay::Prompt { .. } => {}
@@ -27,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style, plac
         Overlay::Processes { images, at } => {
             let width = usize::from(area.width).saturating_sub(4);
             let room = usize::from(area.height).saturating_sub(3).max(1);
-            // The selected one is on the screen.
+            // Scroll so that the selected process is visible.
             let first = (at + 1).saturating_sub(room);
             let line = |(index, image): (usize, &Image)| {
                 let text = elide_middle(&process(image), width);
@@ -36,7 +36,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style, plac
             };
             let lines = images.iter().enumerate().skip(first).map(line).collect();
             let inner = over(frame, area, " processes ", lines);
-            // Clicks count from the first process, also where it is not on the screen.
+            // Clicks select by position from the first process, so they work only if that is
+            // visible.
             places.rows = if first == 0 { inner } else { Rect::default() };
             places.views.clear();
             places.columns.clear();
@@ -51,7 +52,7 @@ fn process(image: &Image) -> String {
     format!("{:>8}{exec}  {state:<8} peak {:>9}  {program}", image.pid, bytes(image.peak_bytes))
 }
 
-/// Draws lines in a box over everything but the last line; returns where the lines are.
+/// Draws lines in a box over everything except the last line; returns the area of the lines.
 fn over(frame: &mut Frame, area: Rect, title: &'static str, lines: Vec<Line>) -> Rect {
     let longest = lines.iter().map(Line::width).max().unwrap_or(0) as u16;
     let width = (longest + 4).clamp(20, area.width.max(20)).min(area.width);

@@ -1,11 +1,11 @@
-//! What is where on the screen, for clicks.
+//! Positions of clickable parts of the screen.
 
 use ratatui::layout::{Position, Rect};
 
 use crate::model::app::Input;
 use crate::model::view::{Column, View};
 
-/// What is where on the screen.
+/// Positions of clickable parts of the screen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(super) views: Vec<(Rect, View)>,
@@ -15,7 +15,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// What a click at a place means.
+    /// Returns the action for a click at a position.
     pub(crate) fn click(&self, column: u16, line: u16) -> Option<Input> {
         let at = Position::new(column, line);
         let view = self.views.iter().find(|(area, _)| area.contains(at));

@@ -1,11 +1,11 @@
-//! Colours: those of the terminal, so that they can be read on dark and light; or none.
+//! Colours: those of the terminal, which are readable on dark and light backgrounds; or none.
 
 use ratatui::style::{Color, Modifier, Style as Look};
 
-/// Whether there are colours.
+/// Whether to use colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
-    /// Without, bold and reversed text remain.
+    /// Without them, bold and reversed text remain.
     pub(crate) has_colours: bool,
 }
 
@@ -26,12 +26,12 @@ impl Style {
         self.coloured(Look::default(), Color::Magenta)
     }
 
-    /// The chosen view, the selected row, the key of a footer.
+    /// Returns the style of the selected view, the selected row, and keys in the footer.
     pub(crate) fn chosen(self) -> Look {
         Look::default().add_modifier(Modifier::REVERSED)
     }
 
-    /// The head of the column by which rows are ordered.
+    /// Returns the style of a column's head; `is_chosen` marks the sort column.
     pub(crate) fn head(self, is_chosen: bool) -> Look {
         let look = Look::default().add_modifier(Modifier::UNDERLINED);
         if is_chosen { look.add_modifier(Modifier::BOLD) } else { look }
@@ -45,7 +45,7 @@ impl Style {
         self.coloured(Look::default(), Color::Magenta)
     }
 
-    /// A change: more is red.
+    /// Returns the style of a change; an increase is red.
     pub(crate) fn change(self, change: i64) -> Look {
         match change {
             0 => Look::default(),

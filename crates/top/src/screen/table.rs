@@ -1,4 +1,4 @@
-//! The table: a head, and a line for each row.
+//! The table: a head, and a line per row.
 
 use heaptide_render::shared::quantity::{bytes, short_count};
 use ratatui::Frame;
@@ -15,12 +15,11 @@ use crate::model::numbers::{Moments, Numbers};
 use crate::model::page::{Order, Row};
 use crate::model::view::Column;
 
-/// Levels of a tree are moved in by as many characters, and deeper ones by no more than so many
-/// levels.
+/// Characters of indentation per tree level, and the deepest level that is still indented further.
 const INDENT: usize = 2;
 const LEVELS_MAX: usize = 30;
 
-/// Draws it.
+/// Draws the table.
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, style: &Style, places: &mut Places) {
     let columns = Column::fitting(area.width);
     draw_head(frame, Rect { height: 1, ..area }, app, style, (&columns, places));
@@ -105,7 +104,7 @@ fn line(
     }
 }
 
-/// A number of a row; nothing where it is 0 and that has no meaning.
+/// Formats a number of a row; empty if it is 0 and 0 has no meaning.
 fn cell(column: Column, numbers: &Numbers, moments: &Moments) -> String {
     match column {
         Column::Live => bytes(numbers.live_bytes),
@@ -124,7 +123,7 @@ fn cell(column: Column, numbers: &Numbers, moments: &Moments) -> String {
     }
 }
 
-/// A text at the right of a column, cut if it is too long.
+/// Right-aligns a text, truncating it if it is too long.
 fn right(text: &str, width: u16) -> String {
     let width = usize::from(width);
     let text: String = text.chars().take(width).collect();

@@ -1,4 +1,4 @@
-//! Screens of a known process, drawn on a terminal of text.
+//! Screens of a known process, drawn on a text-only test terminal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::screen::Style;
 
 const PLAIN: Style = Style { has_colours: false };
 
-/// 1 MiB of `main`, 2 MiB of `load`, 4 MiB of `parse`, which `load` calls, 8 MiB of `parse`, which
-/// `main` calls, in scope `work`, labelled `cache`, on the thread `worker`.
+/// 1 MiB in `main`, 2 MiB in `load`, 4 MiB in `parse` called by `load`, and 8 MiB in `parse` called
+/// by `main`; the last in scope `work`, labelled `cache`, on the thread `worker`.
 fn program() -> ProgramBuilder {
     let mut program = ProgramBuilder::new();
     program.block("main", 1 << 20);
@@ -59,7 +59,7 @@ impl Shown {
         shown
     }
 
-    /// The counts after so many seconds.
+    /// Sets the counters after this many seconds.
     fn at(&mut self, seconds: u64) {
         self.app.set_moment(Moment {
             time_ns: seconds * 1_000_000_000,
@@ -76,7 +76,7 @@ impl Shown {
         terminal
     }
 
-    /// The lines of the screen, without spaces at their ends.
+    /// Returns the lines of the screen, without trailing spaces.
     fn lines(&mut self, width: u16, height: u16) -> Vec<String> {
         let terminal = self.terminal(width, height, PLAIN);
         let buffer = terminal.backend().buffer();
@@ -84,8 +84,8 @@ impl Shown {
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()
     }
 
-    /// The rows of the table of a screen without a chart: numbers and name, without spaces between
-    /// them.
+    /// Returns the rows of the table on a screen without a chart: numbers and name, without spaces
+    /// between.
     fn rows(&mut self) -> Vec<String> {
         let lines = self.lines(100, 14);
         let rows = lines[4..13].iter().filter(|line| !line.is_empty());
@@ -103,7 +103,7 @@ impl Shown {
                 key => Input::Char(key),
             };
             self.app.input(input);
-            self.lines(100, 14); // as after each key
+            self.lines(100, 14); // redrawn like after each key
         }
     }
 }
@@ -183,7 +183,7 @@ fn a_recursive_function_counts_once() {
 }
 
 #[test]
-fn growth_counts_from_the_mark_and_rates_over_a_second() {
+fn growth_is_since_the_mark_and_rates_are_per_second() {
     let mut shown = Shown::new(&program());
     assert_eq!(shown.app.input(Input::Char('m')), Some(Request::Mark));
     let load = &mut shown.counts[1];
@@ -201,7 +201,7 @@ fn growth_counts_from_the_mark_and_rates_over_a_second() {
     );
     let head = shown.lines(130, 14)[1].clone();
     assert!(head.contains("growth +3.00 MiB   1,000 allocs/s   100 MiB/s"), "{head}");
-    // Nothing happens in the next second, or the one after.
+    // Nothing happens in the next two seconds.
     shown.at(3);
     shown.at(4);
     let quiet = "5.00 MiB 4 +3.00 MiB 2.00 MiB load [app]";
@@ -209,7 +209,7 @@ fn growth_counts_from_the_mark_and_rates_over_a_second() {
 }
 
 #[test]
-fn a_filter_takes_the_patterns_of_the_command_line() {
+fn a_filter_accepts_the_patterns_of_the_command_line() {
     let mut shown = Shown::new(&program());
     shown.keys("/^load$\n");
     assert_eq!(shown.rows(), ["4.00 MiB 1 4.00 MiB parse [app]", "2.00 MiB 1 2.00 MiB load [app]"]);
@@ -229,7 +229,7 @@ fn a_filter_takes_the_patterns_of_the_command_line() {
 }
 
 #[test]
-fn rows_open_to_callers_and_callees_and_back() {
+fn rows_zoom_to_callers_and_callees_and_back() {
     let mut shown = Shown::new(&program());
     assert_eq!(shown.rows().len(), 3);
     shown.keys("\n");
@@ -259,7 +259,7 @@ fn rows_open_to_callers_and_callees_and_back() {
 }
 
 #[test]
-fn the_mouse_selects_orders_and_chooses_views() {
+fn the_mouse_selects_sorts_and_switches_views() {
     let mut shown = Shown::new(&program());
     shown.lines(100, 14);
     assert_eq!(shown.places.click(50, 5), Some(Input::ClickRow(1)));
@@ -275,7 +275,7 @@ fn the_mouse_selects_orders_and_chooses_views() {
 }
 
 #[test]
-fn no_size_is_too_small_and_names_keep_room() {
+fn every_size_works_and_names_keep_space() {
     let mut shown = Shown::new(&program());
     for overlay in ["", "?", "/", "\x1b", "\n"] {
         shown.keys(overlay);
@@ -308,7 +308,7 @@ fn the_chart_shows_live_and_resident() {
 }
 
 #[test]
-fn without_colours_nothing_is_coloured() {
+fn without_colours_the_screen_is_monochrome() {
     let mut shown = Shown::new(&program());
     shown.keys("m");
     shown.counts[0].live_bytes += 100;
@@ -327,7 +327,7 @@ fn without_colours_nothing_is_coloured() {
 }
 
 #[test]
-fn processes_are_listed_and_chosen() {
+fn processes_are_listed_and_selected() {
     let mut shown = Shown::new(&program());
     let image = |pid, is_running| Image {
         file: PathBuf::from(format!("{pid}-0.profile")),
@@ -348,7 +348,7 @@ fn processes_are_listed_and_chosen() {
 }
 
 #[test]
-fn a_pause_keeps_the_numbers_and_an_end_is_shown() {
+fn a_pause_freezes_the_numbers_and_an_end_is_shown() {
     let mut shown = Shown::new(&program());
     shown.keys(" ");
     shown.counts[0].live_bytes = 100 << 20;

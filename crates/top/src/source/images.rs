@@ -1,4 +1,4 @@
-//! The process images to choose from, and how each is prepared.
+//! The list of process images, and their preparation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use heaptide_analysis::recording::images;
 
 use crate::model::app::Image;
 
-/// Applies rules and filters of the command line to a process that was read.
+/// Applies rules and filters of the command line to a process after reading.
 pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
 
-/// The images of a recording, those that run first.
+/// Lists the images of a recording, running ones first.
 pub(crate) fn list(recording: &Path) -> Result<Vec<Image>, Error> {
     let mut images: Vec<Image> = images::of_recording(recording)?
         .into_iter()
@@ -29,7 +29,7 @@ pub(crate) fn list(recording: &Path) -> Result<Vec<Image>, Error> {
     Ok(images)
 }
 
-/// Why a recording without sites cannot be shown.
+/// Explains why a recording without sites cannot be shown.
 pub(crate) fn no_rows(file: &Path) -> String {
     let file = heaptide_analysis::text::of_path(file);
     format!(

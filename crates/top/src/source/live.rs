@@ -1,7 +1,6 @@
-//! A process that runs: its counters several times a second, and its tables when there are new
-//! stacks, as often as that costs little.
+//! A running process: reads its counters several times a second, and its tables when there are new
+//! stacks, at a rate that limits the cost.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +12,7 @@ use heaptide_analysis::Error;
 use heaptide_analysis::recording::live::{Counts, Look, Observer};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::running::Running;
+use heaptide_analysis::recording::snapshot::Origin;
 use heaptide_control::{Answer, Control, Wait};
 use heaptide_format::{End, Mode, Request};
 use nix::time::{ClockId, clock_gettime};
@@ -23,40 +23,39 @@ use crate::model::app::Image;
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
 
-/// The counters are read so often, at most.
+/// The shortest interval for reading counters.
 const PERIOD: Duration = Duration::from_millis(250);
-/// They are read again after this many times the processor time that it took to read and to show
-/// them: at most 2.2 % of a core.
+/// The interval as a multiple of the processor time for reading and showing counters: at most 2.2 %
+/// of a core.
 const SHOWN_REST: u32 = 45;
-/// The longest time between two readings.
+/// The longest interval for reading counters.
 const PERIOD_MAX: Duration = Duration::from_secs(10);
-/// How long a program that a process has executed may take until it has a profile.
+/// How long a program started by exec may take to create its profile.
 const BEGINS_WITHIN: Duration = Duration::from_secs(2);
-/// Looks between two at whether the process is still there.
+/// Number of readings between checks whether the process still exists.
 const LOOKS_A_CHECK: u32 = 4;
-/// Tables are read again after this many times the processor time that it took: at most 0.7 % of a
-/// core.
+/// The interval for reading tables, as a multiple of its processor time: at most 0.7 % of a core.
 const REST: u32 = 150;
-/// The same where there are a quarter more sites than before: as programs start. In all that is no
-/// more than a few times the last reading.
+/// The shorter interval if the number of sites has grown by a quarter, as at the start of programs.
+/// The total cost is at most a few times that of the last reading.
 const REST_GROWN: u32 = 10;
-/// New stacks wait no longer for their names than this.
+/// The longest time that new stacks wait for their names.
 const REST_MAX: Duration = Duration::from_secs(30);
 /// The name of marks.
 const MARK: &str = "heaptide top";
 
 /// Follows a process until it is dropped.
 pub(crate) struct Live {
-    /// Dropped to end the thread.
+    /// Dropped to stop the thread.
     _stop: Sender<()>,
     image: Image,
 }
 
 impl Live {
-    /// Follows the process of an image; its numbers go to `reports`. `drawn_ns` is the processor
-    /// time that the screen takes for them.
+    /// Follows the process of an image and sends its numbers to `reports`. `drawn_ns` is the
+    /// processor time of the screen for these.
     ///
-    /// Errors: there can be no thread.
+    /// Errors: the thread cannot be created.
     pub(crate) fn start<T: Send + 'static>(
         recording: &Path,
         image: &Image,
@@ -82,12 +81,12 @@ impl Live {
         Ok(Live { _stop: stop, image: image.clone() })
     }
 
-    /// The profile.
+    /// Returns the path of the profile.
     pub(crate) fn file(&self) -> &Path {
         &self.image.file
     }
 
-    /// Puts a mark into the recording, or takes a snapshot; the answer goes to `reports`.
+    /// Sets a mark in the recording, or takes a snapshot; the result goes to `reports`.
     pub(crate) fn request<T: Send + 'static>(&self, what: Asked, reports: &Reports<T>) {
         let running = Running { pid: self.image.pid, file: self.image.file.clone() };
         let own = reports.clone();
@@ -119,7 +118,7 @@ fn answer(running: &Running, what: Asked) -> String {
             Ok(says.to_owned())
         }
         Asked::Snapshot => {
-            let (number, file, _) = control.snapshot("", Wait::Briefly)?;
+            let (number, file, _) = control.snapshot("", Wait::Briefly, Origin::Requested)?;
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(format!("snapshot {number}: {name}"))
         }
@@ -128,7 +127,7 @@ fn answer(running: &Running, what: Asked) -> String {
 }
 
 struct Followed<T> {
-    /// Processor time that the screen took last.
+    /// Processor time of the last update of the screen.
     drawn_ns: Arc<AtomicU64>,
     recording: PathBuf,
     running: Running,
@@ -136,17 +135,17 @@ struct Followed<T> {
     reports: Reports<T>,
 }
 
-/// What was read of the tables, the time that it took, and the reader for the next time.
+/// The result of reading the tables, the processor time, and the reader for the next time.
 type Read = (LiveTables, Result<(Tables, u64), Error>, Duration);
 
-/// Reads tables in a thread of its own.
+/// Reads tables in a separate thread.
 struct Reading {
-    /// Where nothing is being read.
+    /// The reader, unless a thread is using it.
     reader: Option<LiveTables>,
     thread: Option<JoinHandle<Read>>,
-    /// Sites of the tables that were read last.
+    /// Number of sites in the last tables.
     sites: u64,
-    /// When they were read last, and the processor time that it took.
+    /// The time of the last reading, and its processor time.
     last: Option<(Instant, Duration)>,
 }
 
@@ -208,11 +207,11 @@ impl<T: Send + 'static> Followed<T> {
             time_ns: start_ns.map_or(0, |start| now_ns.saturating_sub(start)),
             counts: counts.clone(),
             peak_bytes,
-            resident_bytes: resident_bytes(self.running.pid),
+            resident_bytes: self.running.memory().map_or(0, |(resident, _)| resident),
         }
     }
 
-    /// Has tables read if there are new stacks, and reports what was read.
+    /// Starts to read tables if there are new stacks, and reports finished ones.
     fn read_tables(
         &self,
         reading: &mut Reading,
@@ -221,7 +220,7 @@ impl<T: Send + 'static> Followed<T> {
     ) -> Result<(), Error> {
         if let Some(thread) = reading.thread.take_if(|thread| thread.is_finished()) {
             let Ok((reader, read, took)) = thread.join() else {
-                return Ok(()); // it panicked: the tables stay as they are
+                return Ok(()); // it panicked: keep the current tables
             };
             reading.reader = Some(reader);
             reading.last = Some((Instant::now(), took));
@@ -267,7 +266,7 @@ impl<T: Send + 'static> Followed<T> {
         Ok(())
     }
 
-    /// Whether the process has become another program that is recorded, which is reported.
+    /// Returns whether the process has executed another recorded program; if so, reports it.
     fn replaced(&self) -> bool {
         let images = images::list(&self.recording).unwrap_or_default();
         let is_next = |image: &Image| image.is_running && image.pid == self.running.pid;
@@ -280,7 +279,7 @@ impl<T: Send + 'static> Followed<T> {
         }
     }
 
-    /// How the process ended, as far as its header has it.
+    /// Describes how the process ended, according to its header.
     fn ending(&self, observer: &Observer) -> String {
         match observer.header() {
             Ok(header) if header.end_kind == End::Exited as u32 => {
@@ -294,20 +293,12 @@ impl<T: Send + 'static> Followed<T> {
     }
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 pub(crate) fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Processor time of the whole command: names are looked up by several threads.
+/// Returns the processor time of the whole command, because several threads look up names.
 fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
-}
-
-/// Resident bytes of a process; 0 if they are not known.
-fn resident_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-    kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
 }

@@ -1,4 +1,4 @@
-//! Where numbers come from: a process that runs, or a recording that is replayed.
+//! Sources of numbers: a running process, or the replay of a recording.
 
 pub(crate) mod images;
 pub(crate) mod live;

@@ -1,5 +1,5 @@
-//! A recording that is replayed: at the stops of its trace, or else at its snapshots, its peak and
-//! its end.
+//! The replay of a recording: at stops in its trace, or else at its snapshots, its peak and its
+//! end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::images::Prepare;
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
 
-/// Stops of a trace: as many as a chart has columns.
+/// Number of stops in a trace, like the columns of a chart.
 const STOPS: u64 = 100;
 
 /// A time at which a replay can stop.
@@ -23,27 +23,27 @@ const STOPS: u64 = 100;
 pub(crate) struct Stop {
     pub(crate) time_ns: u64,
     pub(crate) name: String,
-    /// Whether it is known how much had been allocated then: not at the peak.
+    /// Whether total allocations are known at this time, which they are not at the peak.
     pub(crate) has_rates: bool,
 }
 
-/// The numbers of a recording at its stops.
+/// The counters of a recording at its stops.
 pub(crate) struct Replay {
     pub(crate) stops: Vec<Stop>,
-    /// What changed before each stop.
+    /// The changes before each stop.
     changes: Vec<Changes>,
     samples: Vec<Sample>,
-    /// Given to the screen at first.
+    /// The tables, until the screen takes them.
     pub(crate) tables: Option<Box<Tables>>,
-    /// The counts at the end.
+    /// The counters at the end.
     last: Vec<Counts>,
     peak_bytes: u64,
     file: PathBuf,
-    /// Whether sites were recorded, and not totals alone.
+    /// Whether sites were recorded, not only totals.
     pub(crate) has_rows: bool,
 }
 
-/// Rows with other counts than at the stop before, and these counts.
+/// Rows whose counters differ from the previous stop, with these counters.
 type Changes = Vec<(u32, Counts)>;
 
 impl Replay {
@@ -65,7 +65,7 @@ impl Replay {
             progress("reading the trace".to_owned());
             for counts in &mut last {
                 if counts.kind == SiteKind::PoolBlock {
-                    // The bytes stay with the chunk that they are lent from.
+                    // The bytes stay with the chunk from which they are lent.
                     counts.kind = SiteKind::OutsidePoolBlock;
                 }
             }
@@ -90,12 +90,12 @@ impl Replay {
         })
     }
 
-    /// The profile.
+    /// Returns the path of the profile.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The numbers at a stop; the last one of those there are no more of.
+    /// Returns the counters at a stop, or at the last one if there are fewer.
     pub(crate) fn moment(&self, stop: usize) -> Moment {
         let stop = stop.min(self.stops.len().saturating_sub(1));
         let mut counts: Vec<Counts> = self.last.iter().map(at_start).collect();
@@ -110,18 +110,18 @@ impl Replay {
         Moment { time_ns, counts, peak_bytes: self.peak_bytes, resident_bytes }
     }
 
-    /// The samples of the recorder.
+    /// Returns the recorder's samples.
     pub(crate) fn samples(&self) -> &[Sample] {
         &self.samples
     }
 }
 
-/// The counts of a row before its first allocation.
+/// Returns the counters of a row before its first allocation.
 fn at_start(counts: &Counts) -> Counts {
     Counts { at_peak_bytes: counts.at_peak_bytes, kind: counts.kind, ..Counts::default() }
 }
 
-/// Stops at equal intervals of a trace, with what changed before each.
+/// Returns stops at equal intervals of a trace, with the changes before each.
 fn of_trace(process: &Process, last: &[Counts]) -> Result<(Vec<Stop>, Vec<Changes>), Error> {
     let end_ns = process.lifetime.duration_ns.max(1);
     let time_of = |stop: u64| (u128::from(end_ns) * u128::from(stop) / u128::from(STOPS)) as u64;
@@ -152,14 +152,14 @@ fn of_trace(process: &Process, last: &[Counts]) -> Result<(Vec<Stop>, Vec<Change
     Ok((stops, known))
 }
 
-/// The last mark between two times.
+/// Returns the name of the last mark between two times.
 fn name_of(process: &Process, from_ns: u64, to_ns: u64) -> String {
     let marks = process.time.marks.iter().filter(|mark| !mark.name.is_empty());
     let mut between = marks.filter(|mark| (from_ns..to_ns).contains(&mark.time_ns));
     between.next_back().map(|mark| mark.name.to_string()).unwrap_or_default()
 }
 
-/// Counts of rows as events are added.
+/// Updates the counters of rows by events.
 struct Changing {
     counts: Vec<Counts>,
     is_changed: Vec<bool>,
@@ -180,7 +180,7 @@ impl Changing {
                         counts.moved_bytes = counts.moved_bytes.saturating_add(event.usable);
                     }
                 } else if let Some(counts) = self.at(event.site) {
-                    // It is there as if it had not left.
+                    // The block stays counted as if it had not moved.
                     counts.allocations -= 1;
                     counts.allocated_bytes = counts.allocated_bytes.saturating_sub(event.usable);
                 }
@@ -205,7 +205,7 @@ impl Changing {
         }
     }
 
-    /// The counts of a row, which changes.
+    /// Returns the counters of a row for modification, and records the change.
     fn at(&mut self, site: u32) -> Option<&mut Counts> {
         let counts = self.counts.get_mut(site as usize)?;
         if !std::mem::replace(&mut self.is_changed[site as usize], true) {
@@ -214,7 +214,7 @@ impl Changing {
         Some(counts)
     }
 
-    /// What has changed since the last time.
+    /// Returns the changes since the last call.
     fn take(&mut self) -> Changes {
         let changed = std::mem::take(&mut self.changed);
         changed.iter().for_each(|&row| self.is_changed[row as usize] = false);
@@ -222,7 +222,7 @@ impl Changing {
     }
 }
 
-/// Stops at the snapshots, at the peak and at the end.
+/// Returns stops at the snapshots, at the peak and at the end.
 fn of_snapshots(
     file: &Path,
     process: &Process,
@@ -265,7 +265,7 @@ fn of_snapshots(
     Ok((stops.into_iter().map(|(stop, _)| stop).chain([end]).collect(), known))
 }
 
-/// The rows that differ, as they are then.
+/// Returns the rows that differ, with their later counters.
 fn changes(before: &[Counts], then: &[Counts]) -> Changes {
     let rows = (0..).zip(before.iter().zip(then));
     rows.filter(|(_, (was, is))| was != is).map(|(row, (_, is))| (row, *is)).collect()
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stop_has_the_counts_of_its_time_in_any_order() {
+    fn each_stop_has_its_counts_in_any_order() {
         let scratch = Scratch::new("top-replay");
         let mut program = ProgramBuilder::with_stacks(&["main", "main;load"]);
         let path = program.write(&scratch);

@@ -1,4 +1,4 @@
-//! Reads a recording for its replay, in a thread beside the screen.
+//! Reads a recording for its replay, in a separate thread.
 
 use std::io;
 use std::thread;
@@ -8,9 +8,9 @@ use super::replay::Replay;
 use super::update::{Reports, Update};
 use crate::model::app::Image;
 
-/// Reads a recording; it goes to `reports`.
+/// Reads a recording and sends it to `reports`.
 ///
-/// Errors: there can be no thread.
+/// Errors: the thread cannot be created.
 pub(crate) fn start<T: Send + 'static>(
     image: &Image,
     prepare: &Prepare,

@@ -1,4 +1,4 @@
-//! What sources report to the screen.
+//! Updates from sources to the screen.
 
 use std::sync::mpsc::Sender;
 
@@ -9,26 +9,26 @@ use crate::model::app::Image;
 use crate::model::numbers::Moment;
 use crate::model::tables::Tables;
 
-/// What a source has to report.
+/// An update from a source.
 pub(crate) enum Update {
-    /// What is being done before there is anything to show.
+    /// The current activity, before there is anything to show.
     Progress(String),
     Tables(Box<Tables>),
     Moment(Moment),
     Samples(Vec<Sample>),
-    /// The process is over, and how.
+    /// The process has ended, and how.
     Ended(String),
-    /// The process became another program.
+    /// The process executed another program.
     Replaced(Image),
     Replay(Box<Replay>),
     Images(Vec<Image>),
-    /// What became of a request.
+    /// The result of a request.
     Answer(String),
-    /// Nothing can be shown.
+    /// Nothing can be shown, and why.
     Failed(String),
 }
 
-/// Reports to the screen. Those of a source that is no longer shown are recognised by their number.
+/// Sends updates to the screen. Its number identifies updates of a source that is no longer shown.
 pub(crate) struct Reports<T> {
     sender: Sender<T>,
     wrap: fn(u32, Update) -> T,
@@ -42,12 +42,12 @@ impl<T> Clone for Reports<T> {
 }
 
 impl<T> Reports<T> {
-    /// Reports of the source with this number.
+    /// Creates it for the source with this number.
     pub(crate) fn new(sender: Sender<T>, wrap: fn(u32, Update) -> T, number: u32) -> Reports<T> {
         Reports { sender, wrap, number }
     }
 
-    /// Reports something; nothing if the screen is gone.
+    /// Sends an update; does nothing if the screen has ended.
     pub(crate) fn send(&self, update: Update) {
         let _ = self.sender.send((self.wrap)(self.number, update));
     }

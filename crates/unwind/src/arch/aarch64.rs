@@ -7,12 +7,12 @@
 //! └─────────┴─────────┴──────────┴──────────────┴──┴──┴──┴──────┴────┴────┘
 //! ```
 //!
-//! `bp`: the CFA counts from x29, not from sp. `lr`: the return address is still in x30; else it is
-//! in a slot, counted from the CFA or (`fb`) from the register that the CFA counts from: compilers
-//! save it near one of both ends of a frame. `save`: x29 is in a slot, counted from that of x30.
+//! `bp`: the CFA is relative to x29 instead of sp. `lr`: the return address is still in x30;
+//! otherwise it is in a slot relative to the CFA or, with `fb`, to the CFA's base register, because
+//! compilers save it near either end of a frame. `save`: x29 is in a slot relative to that of x30.
 //!
-//! Return addresses may be signed: their upper bits are, above all addresses of code, so that a
-//! mask strips them ([`crate::kept::ADDRESS`]).
+//! Return addresses may be signed. The signature is in the upper bits, above all code addresses, so
+//! that a mask removes it ([`crate::kept::ADDRESS`]).
 
 use super::signal_frame::SignalFrame;
 use crate::step::{Bp, Cfa, Ra, Step, Usual};
@@ -24,15 +24,15 @@ pub const BP: Register = AArch64::X29;
 pub const SP: Register = AArch64::SP;
 /// The return address, x30.
 pub const RA: Register = AArch64::X30;
-/// Of the instructions in unwind tables.
+/// Selects the vendor's instructions in unwind tables.
 pub const VENDOR: Vendor = Vendor::AArch64;
-/// A return address is where the function has saved it.
+/// The return address is in the slot where the function saved it.
 pub const RA_IS_BELOW_CFA: bool = false;
-/// A function that has not saved its return address has it in a register.
+/// The return address is in a register until the function saves it.
 pub const HAS_LINK_REGISTER: bool = true;
 
-/// The stack pointer points at the `siginfo`, 128 bytes, and the `ucontext` behind it, whose
-/// `sigcontext` begins at byte 176: an address, x0 to x30, sp, pc.
+/// The stack pointer points at the `siginfo` of 128 bytes. It is followed by the `ucontext`, whose
+/// `sigcontext` starts at byte 176: an address, x0 to x30, sp, pc.
 pub const SIGNAL_FRAME: SignalFrame = SignalFrame {
     bp: REGISTERS + 8 * 29,
     sp: REGISTERS + 8 * 31,
@@ -61,20 +61,20 @@ const RA_BITS: u32 = 10;
 const BP_AT: u32 = 42;
 const BP_BITS: u32 = 6;
 
-/// A signed number of these bits, times 8.
+/// Returns a signed field of `length` bits, times 8.
 #[inline(always)]
 fn field(bits: u64, at: u32, length: u32) -> i64 {
     ((bits << (64 - at - length)) as i64 >> (64 - length)) * 8
 }
 
-/// The bits of a multiple of 8; none if it does not fit.
+/// Returns the bits of a multiple of 8; `None` if it does not fit.
 fn in_field(n: i64, at: u32, length: u32) -> Option<u64> {
     let half = 1 << (length - 1);
     let is_fitting = n % 8 == 0 && (-half..half).contains(&(n / 8));
     is_fitting.then_some((n / 8) as u64 & ((1 << length) - 1)).map(|bits| bits << at)
 }
 
-/// The numbers of a rule that has saved x30.
+/// Returns the numbers of a rule for a frame that has saved x30.
 #[inline(always)]
 pub fn usual(bits: u64) -> Option<Usual> {
     let cfa = field(bits, CFA_AT, CFA_BITS);
@@ -89,7 +89,7 @@ pub fn usual(bits: u64) -> Option<Usual> {
     })
 }
 
-/// A rule taken apart.
+/// Unpacks a rule.
 #[inline(always)]
 pub fn step(bits: u64) -> Step {
     match bits & KIND {
@@ -110,7 +110,7 @@ pub fn step(bits: u64) -> Step {
     }
 }
 
-/// The bits of a step; none if its numbers do not fit, or it is none that compilers use here.
+/// Packs a step; `None` if its numbers do not fit, or if compilers do not use it here.
 pub fn pack(step: Step) -> Option<u64> {
     let (cfa, bp, ra) = match step {
         Step::End => return Some(END),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn packing_is_lossless() {
-        // As GCC, clang without and with frame pointer, and either with a large frame.
+        // Frames of GCC and clang, with and without frame pointer, also large ones.
         let frames = [
             (Cfa::Sp(32), Bp::AtCfa(-32), Ra::AtCfa(-24)),
             (Cfa::Sp(16), Bp::Same, Ra::AtCfa(-16)),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_packed() {
+    fn steps_that_do_not_fit_are_not_packed() {
         let not = [
             (Cfa::Sp(1 << 26), Bp::Same, Ra::AtCfa(-8)),
             (Cfa::Sp(12), Bp::Same, Ra::AtCfa(-8)),

@@ -1,6 +1,5 @@
-//! What depends on the processor: registers as unwind tables number them, where a frame's return
-//! address is, how a rule is packed, and the kernel's signal frame. Both files define the same
-//! items.
+//! Processor-specific parts: register numbers of unwind tables, the location of a frame's return
+//! address, the packing of rules, and the kernel's signal frame. Both files define the same items.
 
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "only its tests run"))]

@@ -1,7 +1,7 @@
 //! The kernel's signal frame.
 
-/// Where the kernel's signal frame has the registers of what was interrupted: bytes from the stack
-/// pointer at which the handler returns.
+/// Locations of the interrupted registers in the kernel's signal frame, in bytes from the stack
+/// pointer with which the handler returns.
 pub struct SignalFrame {
     /// The frame pointer.
     pub bp: u64,

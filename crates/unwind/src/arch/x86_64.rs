@@ -8,8 +8,9 @@
 //!                              deref: m/8 (8) and n (16)
 //! ```
 //!
-//! `bp`: the CFA counts from rbp, not from rsp; `save`: rbp is in a slot, counted from the CFA or
-//! (`ab`) from rbp. Kind and `ab` are 0 in nearly all rules. The return address is below the CFA.
+//! `bp`: the CFA is relative to rbp instead of rsp. `save`: rbp is in a slot relative to the CFA
+//! or, with `ab`, to rbp. Kind and `ab` are 0 in nearly all rules. The return address is below the
+//! CFA.
 
 use super::signal_frame::SignalFrame;
 use crate::step::{Bp, Cfa, Ra, Step, Usual};
@@ -21,11 +22,11 @@ pub const BP: Register = X86_64::RBP;
 pub const SP: Register = X86_64::RSP;
 /// The return address.
 pub const RA: Register = X86_64::RA;
-/// Of the instructions in unwind tables.
+/// Selects the vendor's instructions in unwind tables.
 pub const VENDOR: Vendor = Vendor::Default;
-/// A return address is always in the word below the CFA.
+/// The return address is always in the word below the CFA.
 pub const RA_IS_BELOW_CFA: bool = true;
-/// A function that has not saved its return address has it in a register.
+/// Calls do not leave the return address in a register.
 pub const HAS_LINK_REGISTER: bool = false;
 
 /// The stack pointer points at the `ucontext`, whose `gregs` start at byte 40: rbp is the 11th, rsp
@@ -35,7 +36,7 @@ pub const SIGNAL_FRAME: SignalFrame =
 
 const BY_BP: u64 = 1;
 const BP_SAVED: u64 = 2;
-/// With `BP_SAVED`: in a slot that counts from rbp.
+/// With `BP_SAVED`: the slot is relative to rbp.
 const AT_BP: u64 = 1 << 6;
 const KIND: u64 = 15 << 2;
 /// The CFA is a register and an offset.
@@ -48,8 +49,8 @@ pub const UNKNOWN: u64 = 3 << 2;
 const SIGNAL: u64 = 4 << 2;
 const FRAME_POINTER: u64 = 5 << 2;
 
-/// The numbers of a rule whose CFA is a register and an offset, and whose rbp is kept or saved by
-/// the CFA.
+/// Returns the numbers of a rule whose CFA is a register plus an offset, and whose rbp is unchanged
+/// or saved relative to the CFA.
 #[inline(always)]
 pub fn usual(bits: u64) -> Option<Usual> {
     (bits & (KIND | AT_BP) == 0).then_some(Usual {
@@ -61,7 +62,7 @@ pub fn usual(bits: u64) -> Option<Usual> {
     })
 }
 
-/// A rule taken apart.
+/// Unpacks a rule.
 #[inline(always)]
 pub fn step(bits: u64) -> Step {
     let n = (bits as i32) >> 8;
@@ -86,7 +87,7 @@ pub fn step(bits: u64) -> Step {
     Step::Frame(cfa, bp, Ra::AtCfa(-8))
 }
 
-/// The bits of a step; none if its numbers do not fit.
+/// Packs a step; `None` if its numbers do not fit.
 pub fn pack(step: Step) -> Option<u64> {
     let (cfa, bp) = match step {
         Step::End => return Some(END),
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_packed() {
+    fn steps_that_do_not_fit_are_not_packed() {
         let ra = Ra::AtCfa(-8);
         for cfa in [Cfa::Sp(1 << 23), Cfa::BpDeref(0, 4), Cfa::BpDeref(0, 1024)] {
             assert_eq!(pack(Step::Frame(cfa, Bp::Same, ra)), None);

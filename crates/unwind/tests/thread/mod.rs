@@ -1,5 +1,5 @@
-//! A simulated thread for the tests: what the capture library does round the unwinder, in the same
-//! order, over memory and rules that a test makes up.
+//! A simulated thread for tests: the recorder's calls of the unwinder, in the same order, on memory
+//! and rules that a test defines.
 
 use heaptide_unwind::Rule;
 use heaptide_unwind::kept::{Extent, Frame, Kept, Registers, Same, words_of};
@@ -8,20 +8,20 @@ use heaptide_unwind::stack::{Bounds, Early, Machine, Stack, Walked};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The key of the node under which cut stacks are put: no address of a test.
+/// The key of the parent node of truncated stacks, which is no address in a test.
 pub const TOO_DEEP: u64 = 1;
 
-/// Rules nothing was forgotten since; any number but 0.
+/// The generation of rules, which never change here; any number except 0.
 const GENERATION: u32 = 1;
 const MEMOS: usize = 256;
 
-/// Memory and code.
+/// Simulated memory and code.
 pub trait World {
-    /// The stack that holds `sp`.
+    /// Returns the stack that contains `sp`.
     fn stack_of(&self, sp: u64) -> Option<Range<u64>>;
-    /// The word at an address inside a stack.
+    /// Returns the word at an address inside a stack.
     fn load(&self, address: u64) -> u64;
-    /// The rule for a return address, or for an exact pc.
+    /// Returns the rule for a return address, or for an exact pc.
     fn rule(&self, pc: u64, exact: bool) -> Rule;
 }
 
@@ -40,7 +40,7 @@ impl Tree {
         })
     }
 
-    /// The keys from a node to the root, innermost first, and whether each is an exact pc.
+    /// Returns the keys from a node to the root, innermost first, and whether each is an exact pc.
     pub fn path(&self, mut node: u32) -> Vec<(u64, bool)> {
         let mut path = Vec::new();
         while node != 0 {
@@ -52,7 +52,7 @@ impl Tree {
     }
 }
 
-/// How captures were answered.
+/// Counts how captures were answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answers {
     pub same: usize,
@@ -66,12 +66,13 @@ pub struct Thread {
     memos: Vec<Memo>,
     stack: Range<u64>,
     pub answers: Answers,
-    /// Why the last unwinding ended early, if it did.
+    /// The reason if the last unwinding ended early.
     pub ended: Option<Early>,
 }
 
 impl Thread {
-    /// With room for this many frames, one of which is for those that cannot be kept.
+    /// Creates a thread with space for this many frames, including one for frames that cannot be
+    /// kept.
     pub fn new(frames: usize, reuse: bool) -> Thread {
         let words = words_of(frames);
         let kept = Kept {
@@ -90,12 +91,12 @@ impl Thread {
         }
     }
 
-    /// Frames that were stepped by a rule, not proven.
+    /// Returns the number of frames that were stepped by a rule, not proven.
     pub fn stepped(&self) -> u64 {
         self.unwinder.stepped
     }
 
-    /// The node of the thread's stack.
+    /// Returns the node of the thread's stack.
     pub fn capture<W: World>(&mut self, world: &W, tree: &mut Tree, at: Registers) -> u32 {
         if !self.stack.contains(&at.sp) {
             self.unwinder.kept.extent.forget();

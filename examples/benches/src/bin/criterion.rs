@@ -1,12 +1,12 @@
-//! What an iteration allocates, reported by criterion: `heaptide run -- cargo bench` in a project
-//! where this is a file of `benches` with `harness = false`.
+//! Allocations per iteration, reported by criterion: `heaptide run -- cargo bench` in a project
+//! that has this file in `benches` with `harness = false`.
 
 use std::hint::black_box;
 
 use criterion::Criterion;
 use heaptide::Allocated;
 
-/// Three words: three allocations of 5 bytes, and one for the list of 24 bytes each.
+/// Allocates three words of 5 bytes, and their list with 24 bytes per word: four blocks.
 fn words() -> Vec<String> {
     ["alpha", "gamma", "omega"].map(|word| black_box(word).to_owned()).into()
 }

@@ -19,7 +19,7 @@ public:
     explicit Variant(bool value) : value_(cali_make_variant_from_bool(value)) {}
     explicit Variant(int value) : value_(cali_make_variant_from_int(value)) {}
     explicit Variant(double value) : value_(cali_make_variant_from_double(value)) {}
-    /// The text itself: it has to stay.
+    /// Refers to the text, which must outlive the variant.
     explicit Variant(const char *value) : value_(cali_make_variant_from_string(value)) {}
     explicit Variant(cali_attr_type value) : value_(cali_make_variant_from_type(value)) {}
     template <typename Unsigned,

@@ -26,8 +26,8 @@ typedef enum {
 
 #define CALI_MAXTYPE CALI_TYPE_PTR
 
-// What an attribute is for. Here all are per thread and part of the scope path; the others of
-// Caliper's properties are accepted and returned, and change nothing.
+// Properties of an attribute. All attributes are per thread and part of the scope path; other
+// properties are stored and returned, but have no effect.
 typedef enum {
     CALI_ATTR_DEFAULT = 0,
     CALI_ATTR_ASVALUE = 1,

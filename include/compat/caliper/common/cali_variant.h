@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    uint64_t type_and_size;  // the type in the low 8 bits; of text and data the size from bit 32 on
+    uint64_t type_and_size;  // low 8 bits: type; for text and data, size from bit 32 on
     union {
         uint64_t v_uint;
         bool v_bool;
@@ -58,7 +58,7 @@ static inline size_t cali_variant_get_size(cali_variant_t v)
     }
 }
 
-// Text and data: the caller's memory; others: the value in the variant itself.
+// For text and data this is the caller's memory; for other types, the value in the variant itself.
 static inline const void *cali_variant_get_data(const cali_variant_t *v)
 {
     cali_attr_type type = cali_variant_get_type(*v);
@@ -108,7 +108,8 @@ static inline cali_variant_t cali_make_variant_from_ptr(void *value)
     return v;
 }
 
-// A value in memory of its type; of text and data the memory itself, which has to stay.
+// Creates a variant from memory that holds a value of the given type. Text and data are not copied
+// and must outlive the variant.
 static inline cali_variant_t cali_make_variant(cali_attr_type type, const void *data, size_t size)
 {
     cali_variant_t v = heaptide_cali_variant_(type, 0);
@@ -130,7 +131,7 @@ static inline void *cali_variant_get_ptr(cali_variant_t v)
     return cali_variant_get_type(v) == CALI_TYPE_PTR ? v.value.unmanaged_ptr : NULL;
 }
 
-// Conversions: `*ok`, if there is one, whether the value is a number of the kind.
+// Conversions. `*ok`, unless `ok` is NULL, receives whether the value is a number of that kind.
 static inline double cali_variant_to_double(cali_variant_t v, bool *ok)
 {
     cali_attr_type type = cali_variant_get_type(v);

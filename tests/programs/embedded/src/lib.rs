@@ -1,5 +1,5 @@
-//! What the programs with an embedded recorder do. The known numbers are in
-//! `crates/cli/tests/guests/embedded.rs`; what a program can see of itself is checked here.
+//! The workloads of the programs with an embedded recorder. The known numbers are in
+//! `crates/cli/tests/guests/embedded.rs`; the programs themselves check results of the interface.
 
 use heaptide::{Context, Monitor, in_context, label, measure, recording, register, resolve, scope};
 use std::alloc::{Layout, alloc};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-// SAFETY: as the C library has them.
+// SAFETY: declared like in the C library.
 unsafe extern "C" {
     fn fork() -> i32;
     fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
 }
 
-/// Runs what the first argument names.
+/// Runs the workload that the first argument names.
 pub fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("work") => work(),
@@ -68,7 +68,7 @@ fn grow() {
 #[inline(never)]
 fn aligned() {
     let layout = Layout::from_size_align(3, 4096).expect("a layout");
-    // SAFETY: the layout is of some bytes.
+    // SAFETY: the size of the layout is not 0.
     let block = black_box(unsafe { alloc(layout) });
     assert_eq!(block as usize % 4096, 0);
 }
@@ -79,7 +79,7 @@ fn fails() {
     assert!(black_box(&mut list).try_reserve_exact(isize::MAX as usize - 1).is_err());
 }
 
-/// Small blocks that lie as close as the allocator has them.
+/// Small blocks, as close as the allocator places them.
 #[inline(never)]
 fn crowd() {
     let blocks: [Box<u8>; 100] = std::array::from_fn(|n| black_box(Box::new(n as u8)));
@@ -97,7 +97,7 @@ fn work() {
     println!("done");
 }
 
-/// Bytes that were asked for, and frees.
+/// Returns requested bytes, and frees.
 struct Counter {
     allocated: AtomicUsize,
     freed: AtomicUsize,
@@ -108,7 +108,7 @@ struct Counting(Arc<Counter>);
 impl Monitor for Counting {
     fn allocated(&self, _: *mut u8, requested: usize, _: usize) {
         self.0.allocated.fetch_add(requested, Relaxed);
-        // Causes no call.
+        // Causes no call of the monitor.
         drop(block(10_000));
     }
 
@@ -119,7 +119,7 @@ impl Monitor for Counting {
 
 /// Scopes, labels, measurements and monitors.
 fn tell() {
-    // The peak, which still rises after bytes have gone from one site to another.
+    // The peak, which still rises after bytes have moved from one site to another.
     let big = block(100_000);
     label("big", &big);
     drop(black_box([block(10), big]));
@@ -187,10 +187,10 @@ fn in_child() {
     black_box(());
 }
 
-/// The child is recorded apart, and so is what it frees of its parent's.
+/// The child has a separate recording, which includes its frees of inherited blocks.
 fn forks() {
     let inherited = block(5000);
-    // SAFETY: the only thread.
+    // SAFETY: there is only this thread.
     match unsafe { fork() } {
         0 => {
             in_child();
@@ -198,7 +198,7 @@ fn forks() {
         }
         child => {
             let mut status = -1;
-            // SAFETY: a child of ours, and room for its status.
+            // SAFETY: it is a child of this process, and `status` is valid.
             let ended = unsafe { waitpid(child, &mut status, 0) };
             assert_eq!((ended, status), (child, 0));
             std::mem::forget(inherited);
@@ -207,7 +207,7 @@ fn forks() {
     }
 }
 
-/// Keeps some blocks, says so, and goes on until it is killed.
+/// Keeps some blocks, reports that, and continues until it is killed.
 fn wait() {
     for _ in 0..10 {
         keep_ten();
@@ -217,7 +217,8 @@ fn wait() {
     let _ = std::io::stdin().read(&mut end);
 }
 
-/// Many pairs of malloc and free, and what one takes; for a look at what the recorder costs.
+/// Makes many pairs of malloc and free and prints the time per pair, to examine the recorder's
+/// cost.
 fn pairs() {
     const PAIRS: u32 = 10_000_000;
     let start = std::time::Instant::now();

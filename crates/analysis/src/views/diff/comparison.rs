@@ -8,8 +8,7 @@ use super::change::{Change, Side};
 use super::name::Name;
 use super::names::Names;
 use super::paths::{self, PathId, Paths};
-use crate::attribution::{Role, owners_in_tree};
-use crate::model::{Measure, Process, Tables};
+use crate::model::{Measure, Measures, Process, Tables};
 use crate::views::aggregate::by_stack;
 use crate::views::scopes;
 
@@ -20,31 +19,6 @@ pub enum By {
     Stacks,
     /// Scopes.
     Scopes,
-}
-
-/// A function, and what changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FunctionChange {
-    /// Index into [`Difference::names`]; none for allocations without a stack.
-    pub name: Option<u32>,
-    /// What it allocates itself, as [`crate::views::aggregate::Group::own`].
-    pub own: Change,
-    /// And with what it calls.
-    pub inclusive: Change,
-    /// The path to it whose own value changed most, of those that it owns; the root if it owns
-    /// none.
-    pub path: PathId,
-}
-
-/// A path, and what changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathChange {
-    /// The path.
-    pub path: PathId,
-    /// What ends there.
-    pub own: Change,
-    /// And further in.
-    pub inclusive: Change,
 }
 
 /// A comparison as processes are added.
@@ -87,7 +61,7 @@ impl Comparison {
     /// let comparison = Comparison::new(Measure::LiveBytes, By::Stacks);
     /// let difference = comparison.before(read()).after(read());
     /// assert_eq!(difference.total().amount(), 0);
-    /// assert!(difference.functions().is_empty());
+    /// assert!(difference.functions().rows.is_empty());
     /// ```
     pub fn new(measure: Measure, by: By) -> Comparison {
         Comparison { measure, by, names: Names::default(), paths: paths::Trie::new() }
@@ -109,10 +83,11 @@ impl Comparison {
 
     fn add_stacks(&mut self, side: Side, process: &Process) {
         let measure = self.measure.of_sites();
-        let values = by_stack(process).map(|(stack, sums)| (stack, measure.of(&sums)));
-        let values: Vec<_> = values.filter(|(_, value)| *value > 0).collect();
+        let spread = |sums: &Measures| spread_of(process, measure, sums);
+        let values = by_stack(process).map(|(stack, m)| (stack, measure.of(&m), spread(&m)));
+        let values: Vec<_> = values.filter(|(_, value, _)| *value > 0).collect();
         let mut needed = vec![false; process.tables.stacks.len()];
-        values.iter().for_each(|&(stack, _)| needed[stack.0 as usize] = true);
+        values.iter().for_each(|&(stack, ..)| needed[stack.0 as usize] = true);
         for index in (1..needed.len()).rev() {
             needed[process.tables.stacks[index].parent.0 as usize] |= needed[index];
         }
@@ -134,8 +109,8 @@ impl Comparison {
             let joins = self.names.is_nameless(name) && self.paths.name(parent) == Some(name);
             path_of[index] = if joins { parent } else { self.paths.child(parent, name) };
         }
-        for (stack, value) in values {
-            self.add_value(path_of[stack.0 as usize], side, value);
+        for (stack, value, spread) in values {
+            self.add_value(path_of[stack.0 as usize], side, value, spread);
         }
     }
 
@@ -147,14 +122,23 @@ impl Comparison {
                 let name = self.names.of_scope(scope);
                 path_of[index] = self.paths.child(path_of[scope.parent.0 as usize], name);
             }
-            let value = self.measure.of_sites().of(&sums[index].own);
-            self.add_value(path_of[index], side, value);
+            let (measure, own) = (self.measure.of_sites(), &sums[index].own);
+            let spread = spread_of(process, measure, own);
+            self.add_value(path_of[index], side, measure.of(own), spread);
         }
     }
 
-    fn add_value(&mut self, path: PathId, side: Side, value: u64) {
+    fn add_value(&mut self, path: PathId, side: Side, value: u64, spread: Option<f32>) {
         self.paths.add(path, side, value, self.measure.of_sites().combine());
+        if let Some(spread) = spread {
+            self.paths.add_effective(path, side, spread);
+        }
     }
+}
+
+/// The effective number of a metric of a row; none in a process of which all blocks were recorded.
+fn spread_of(process: &Process, measure: Measure, row: &Measures) -> Option<f32> {
+    process.sampling.and_then(|_| row.spread.of(measure))
 }
 
 /// A comparison that has the first process.
@@ -198,86 +182,5 @@ impl Difference {
     /// The totals of any measure.
     pub fn total_of(&self, measure: Measure) -> Change {
         Change { before: measure.of(&self.before.totals), after: measure.of(&self.after.totals) }
-    }
-
-    /// Adds what ends at each path to the row of its owner.
-    fn put_down(&self, rows: &mut [FunctionChange]) {
-        let combine = self.measure.of_sites().combine();
-        let owners = self.owners();
-        // By path to an owner, over the stacks inside it.
-        let mut of_path = vec![Change::default(); owners.len()];
-        for (own, &owner) in self.paths.own.iter().zip(&owners).skip(1) {
-            of_path[owner.0 as usize].add(*own, combine);
-        }
-        let mut most = vec![0; rows.len()];
-        for ((change, node), id) in of_path.iter().zip(&self.paths.nodes).zip(0..).skip(1) {
-            let row = &mut rows[node.name as usize];
-            row.own.add(*change, combine);
-            let size = change.amount().unsigned_abs();
-            if size > most[node.name as usize] {
-                (most[node.name as usize], row.path) = (size, PathId(id));
-            }
-        }
-    }
-
-    /// Of each path the one that ends with its owner.
-    fn owners(&self) -> Vec<PathId> {
-        let roles: Vec<Role> = self.names.iter().map(Name::role).collect();
-        let nodes = self.paths.nodes.iter().skip(1);
-        let nodes = nodes.map(|node| (node.parent.0, roles[node.name as usize]));
-        owners_in_tree(nodes).into_iter().map(PathId).collect()
-    }
-
-    /// The functions with a value that changed, by how much their own did, then by how much with
-    /// what they call. Each stack counts once for a function, however often it goes through it.
-    pub fn functions(&self) -> Vec<FunctionChange> {
-        let combine = self.measure.of_sites().combine();
-        let row = |name| FunctionChange {
-            name: Some(name),
-            own: Change::default(),
-            inclusive: Change::default(),
-            path: PathId(0),
-        };
-        let mut rows: Vec<FunctionChange> = (0..self.names.len() as u32).map(row).collect();
-        let nodes = &self.paths.nodes;
-        let inclusive = self.paths.inclusive(combine);
-        let open = vec![0u32; self.names.len()];
-        let open: Vec<std::cell::Cell<u32>> = open.into_iter().map(Into::into).collect();
-        let name = |path: PathId| nodes[path.0 as usize].name as usize;
-        let enter = |path: PathId| {
-            let open = &open[name(path)];
-            open.set(open.get() + 1);
-            if open.get() == 1 {
-                rows[name(path)].inclusive.add(inclusive[path.0 as usize], combine);
-            }
-        };
-        let leave = |path: PathId| open[name(path)].set(open[name(path)].get() - 1);
-        self.paths.walk(enter, leave);
-        self.put_down(&mut rows);
-        let own = self.paths.own[0];
-        rows.push(FunctionChange { name: None, own, inclusive: own, path: PathId(0) });
-        rows.retain(|row| row.own.amount() != 0 || row.inclusive.amount() != 0);
-        let size = |change: Change| std::cmp::Reverse(change.amount().unsigned_abs());
-        rows.sort_by_key(|row| (size(row.own), size(row.inclusive), row.name));
-        rows
-    }
-
-    /// The paths whose own value changed, by how much; and those that only changed further in, if
-    /// they are scopes.
-    pub fn paths(&self) -> Vec<PathChange> {
-        let inclusive = match self.by {
-            By::Stacks => Vec::new(),
-            By::Scopes => self.paths.inclusive(self.measure.of_sites().combine()),
-        };
-        let own = self.paths.own.iter().zip(0..);
-        let row = |(&own, id): (&Change, u32)| {
-            let inclusive = inclusive.get(id as usize).filter(|_| id > 0).copied().unwrap_or(own);
-            PathChange { path: PathId(id), own, inclusive }
-        };
-        let changed = |row: &PathChange| row.own.amount() != 0 || row.inclusive.amount() != 0;
-        let mut rows: Vec<PathChange> = own.map(row).filter(changed).collect();
-        let size = |change: Change| std::cmp::Reverse(change.amount().unsigned_abs());
-        rows.sort_by_key(|row| (size(row.own), size(row.inclusive), row.path));
-        rows
     }
 }

@@ -1,6 +1,7 @@
 //! Two processes compared by names, so that they may be of different builds.
 
 mod change;
+mod changes;
 mod comparison;
 mod name;
 mod names;
@@ -9,6 +10,7 @@ mod paths;
 mod tests;
 
 pub use change::{Change, Side};
-pub use comparison::{By, Comparison, Difference, FunctionChange, HalfCompared, PathChange};
+pub use changes::{Changes, FunctionChange, Limits, PathChange};
+pub use comparison::{By, Comparison, Difference, HalfCompared};
 pub use name::Name;
 pub use paths::{Node, PathId, Paths};

@@ -28,7 +28,13 @@ pub struct Paths {
     pub nodes: Vec<Node>,
     /// What ends at each node.
     pub own: Vec<Change>,
+    /// The effective numbers of that ([`crate::model::Spread`]), times [`EFFECTIVE`]; empty if both
+    /// recordings have all blocks.
+    pub effective: Vec<Change>,
 }
+
+/// What effective numbers are multiplied by, to be added as whole numbers.
+pub const EFFECTIVE: f64 = 1024.0;
 
 /// The tree as paths are added.
 pub(super) struct Trie {
@@ -46,7 +52,7 @@ fn hash(node: &Node) -> u64 {
 impl Trie {
     pub(super) fn new() -> Trie {
         let nodes = vec![Node { parent: PathId(0), name: 0 }];
-        let paths = Paths { nodes, own: vec![Change::default()] };
+        let paths = Paths { nodes, own: vec![Change::default()], effective: Vec::new() };
         Trie { paths, index: HashTable::new() }
     }
 
@@ -61,7 +67,7 @@ impl Trie {
     /// The path of a name below another.
     pub(super) fn child(&mut self, parent: PathId, name: u32) -> PathId {
         let node = Node { parent, name };
-        let Paths { nodes, own } = &mut self.paths;
+        let Paths { nodes, own, .. } = &mut self.paths;
         let same = |&id: &u32| nodes[id as usize] == node;
         let of = |&id: &u32| hash(&nodes[id as usize]);
         let vacant = match self.index.entry(hash(&node), same, of) {
@@ -86,6 +92,14 @@ impl Trie {
         *value_of = combine.of(*value_of, value);
     }
 
+    /// Adds to the effective number of what ends at a path.
+    pub(super) fn add_effective(&mut self, path: PathId, side: Side, number: f32) {
+        let Paths { nodes, effective, .. } = &mut self.paths;
+        effective.resize(nodes.len(), Change::default());
+        let sum = effective[path.0 as usize].of_mut(side);
+        *sum = sum.saturating_add((f64::from(number) * EFFECTIVE).round() as u64);
+    }
+
     /// Gives every path new names; those that join become one with the path that they are below,
     /// if it is of the same name.
     pub(super) fn rename(&mut self, new: &[u32], joins: impl Fn(u32) -> bool, combine: Combine) {
@@ -93,6 +107,7 @@ impl Trie {
         self.reserve(old.nodes.len());
         let mut path_of = vec![PathId(0)];
         self.paths.own[0] = old.own[0];
+        self.paths.effective.extend(old.effective.first());
         for (node, &own) in old.nodes.iter().zip(&old.own).skip(1) {
             let (parent, name) = (path_of[node.parent.0 as usize], new[node.name as usize]);
             let path = if joins(name) && self.name(parent) == Some(name) {
@@ -101,11 +116,18 @@ impl Trie {
                 self.child(parent, name)
             };
             self.paths.own[path.0 as usize].add(own, combine);
+            if let Some(&effective) = old.effective.get(path_of.len()) {
+                self.paths.effective.resize(self.paths.nodes.len(), Change::default());
+                self.paths.effective[path.0 as usize].add(effective, Combine::Sum);
+            }
             path_of.push(path);
         }
     }
 
-    pub(super) fn finish(self) -> Paths {
+    pub(super) fn finish(mut self) -> Paths {
+        if !self.paths.effective.is_empty() {
+            self.paths.effective.resize(self.paths.nodes.len(), Change::default());
+        }
         self.paths
     }
 }
@@ -123,7 +145,12 @@ impl Paths {
 
     /// What ends at each node or below it.
     pub fn inclusive(&self, combine: Combine) -> Vec<Change> {
-        let mut inclusive = self.own.clone();
+        self.sums(&self.own, combine)
+    }
+
+    /// Of a value of each node, its sum over the node and those below it.
+    pub fn sums(&self, own: &[Change], combine: Combine) -> Vec<Change> {
+        let mut inclusive = own.to_vec();
         for index in (1..inclusive.len()).rev() {
             let below = inclusive[index];
             inclusive[self.nodes[index].parent.0 as usize].add(below, combine);

@@ -117,7 +117,7 @@ fn functions(difference: &Difference) -> Vec<String> {
         let name = row.name.map_or("-".to_owned(), |name| word(difference, name));
         format!("{name} {} {}", change(row.own), change(row.inclusive))
     };
-    difference.functions().iter().map(row).collect()
+    difference.functions().rows.iter().map(row).collect()
 }
 
 /// `path before>after` of each path that changed.
@@ -128,7 +128,7 @@ fn paths(difference: &Difference) -> Vec<String> {
         names.reverse();
         format!("{} {}>{}", names.join(";"), row.own.before, row.own.after)
     };
-    difference.paths().iter().map(row).collect()
+    difference.paths().rows.iter().map(row).collect()
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn scopes_are_joined_by_their_paths() {
         paths(&difference),
         ["load 10>0", "run;step 5>7", " 3>2", "run;step;more 0>1", "run 0>0"]
     );
-    let run = difference.paths().pop().expect("a row");
+    let run = difference.paths().rows.pop().expect("a row");
     assert_eq!(run.inclusive, Change { before: 5, after: 8 });
 }
 
@@ -240,9 +240,9 @@ fn equal_processes_have_no_rows() {
     let one = || made("app", "l").stack("main;a;", 8).stack("main;@l", 9).scope("a>b", 4);
     for by in [By::Stacks, By::Scopes] {
         let difference = compared(Measure::LiveBytes, by, one(), one());
-        assert!(difference.paths().is_empty());
-        assert!(by == By::Scopes || difference.functions().is_empty());
+        assert!(difference.paths().rows.is_empty());
+        assert!(by == By::Scopes || difference.functions().rows.is_empty());
     }
     let empty = || made("app", "l");
-    assert!(compared(Measure::LiveBytes, By::Stacks, empty(), empty()).functions().is_empty());
+    assert!(compared(Measure::LiveBytes, By::Stacks, empty(), empty()).functions().rows.is_empty());
 }

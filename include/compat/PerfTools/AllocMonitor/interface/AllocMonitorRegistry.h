@@ -1,15 +1,15 @@
 //! The registry of AllocMonitor's monitors, for programs written for CMS's PerfTools/AllocMonitor:
 //! the recorder, loaded in place of libPerfToolsAllocMonitorPreload.so, calls the monitors.
 //
-// Written from the public interface of that package; C++11 and later, header only. What differs
-// from the original is in docs/replaces.md:
+// Written from the public interface of that package. Requires C++11; header only. docs/replaces.md
+// lists the differences from the original:
 // - Monitors may be registered and deregistered from any thread while others allocate.
-// - A realloc is reported with addresses, and so is one that stays in place.
-// - Calls that fail are not reported.
-// - At most 32 monitors are registered at once.
+// - A realloc is reported with addresses, even if the block stays in place.
+// - Failed calls are not reported.
+// - At most 32 monitors can be registered at once.
 //
-// The registry's functions have hidden visibility, so that a process may hold the original library
-// as well. Each module has its own registry, and deregisters what it registered.
+// The registry's functions have hidden visibility, so that a process may also load the original
+// library. Each module has its own registry, and deregisters the monitors that it registered.
 
 #ifndef HEAPTIDE_COMPAT_ALLOC_MONITOR_REGISTRY_H
 #define HEAPTIDE_COMPAT_ALLOC_MONITOR_REGISTRY_H
@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-// Users of the original get the allocation functions from its header.
+// Users of the original get the allocation functions through its header.
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -40,8 +40,8 @@
 
 namespace cms {
 
-/// What the registry throws where the framework's headers are not installed: the part of the
-/// framework's class of this name that users of a caught exception need.
+/// The exception that the registry throws if the framework's headers are not installed: the part of
+/// the framework's class of this name that code catching the exception needs.
 class Exception : public std::exception {
 public:
     Exception(std::string category, std::string message)
@@ -64,7 +64,7 @@ private:
 
 #define HEAPTIDE_HIDDEN_ __attribute__((visibility("hidden")))
 
-// What an LD_PRELOAD library of the original's kind exports. A test may define them itself.
+// The exports of an LD_PRELOAD library like the original's. A test may define them itself.
 static void heaptide_alloc_monitor_start_() __attribute__((weakref("alloc_monitor_start")));
 static void heaptide_alloc_monitor_stop_() __attribute__((weakref("alloc_monitor_stop")));
 
@@ -75,13 +75,13 @@ class AllocTester; // the original's own test of its registry
 
 class AllocMonitorRegistry {
 public:
-    /// Deregisters and destroys the monitors that are left.
+    /// Deregisters and destroys the remaining monitors.
     HEAPTIDE_HIDDEN_ ~AllocMonitorRegistry()
     {
         Guard guard(*this);
         while (AllocMonitorBase *monitor = last())
             deregisterMonitor(monitor);
-        std::vector<std::unique_ptr<Entry>>().swap(entries_); // made unrecorded, and so released
+        std::vector<std::unique_ptr<Entry>>().swap(entries_); // so that it is freed unrecorded
         void (*stop)() = started_ ? function("alloc_monitor_stop", heaptide_alloc_monitor_stop_)
                                   : nullptr;
         if (stop)
@@ -99,18 +99,18 @@ public:
         return registry;
     }
 
-    /// Whether monitors can be registered: the recorder records this process, or a library of the
-    /// original's kind was preloaded.
+    /// Returns whether monitors can be registered: the recorder records this process, or a library
+    /// like the original's is preloaded.
     HEAPTIDE_HIDDEN_ static bool necessaryLibraryWasPreloaded()
     {
         return heaptide_recording() != 0
                || function("alloc_monitor_start", heaptide_alloc_monitor_start_) != nullptr;
     }
 
-    /// Makes a monitor and registers it; the registry owns it. What its constructor allocates is
+    /// Creates and registers a monitor, which the registry owns. Allocations in its constructor are
     /// not reported. Throws cms::Exception of category "NoAllocMonitorPreload" without the
-    /// recorder, "AllocMonitorLimit" if 32 monitors are registered; and what the constructor
-    /// throws.
+    /// recorder, or "AllocMonitorLimit" if 32 monitors are registered. Exceptions of the
+    /// constructor propagate.
     template <typename T, typename... ARGS>
     HEAPTIDE_HIDDEN_ T *createAndRegisterMonitor(ARGS &&...arguments)
     {
@@ -129,8 +129,8 @@ public:
         return monitor;
     }
 
-    /// Removes a monitor and destroys it once no other thread is in it. What its destructor frees
-    /// is not reported. Ignores one that is not registered here.
+    /// Removes a monitor and destroys it when no other thread is in it. Frees in its destructor are
+    /// not reported. Ignores a monitor that is not registered here.
     HEAPTIDE_HIDDEN_ void deregisterMonitor(AllocMonitorBase *monitor)
     {
         Guard guard(*this);
@@ -149,7 +149,7 @@ public:
             return;
         const heaptide_interface *table = heaptide_table_();
         if (found->number && table)
-            table->monitor_deregister(found->number); // which destroys it
+            table->monitor_deregister(found->number); // this also destroys it
         else
             delete monitor;
     }
@@ -159,10 +159,10 @@ private:
 
     struct Entry {
         AllocMonitorBase *monitor;
-        std::uint64_t number; // the recorder's; 0 without it
+        std::uint64_t number; // the recorder's number; 0 without the recorder
     };
 
-    // Keeps what this thread allocates meanwhile from being recorded and reported.
+    // Excludes this thread's allocations from recording and monitors during its lifetime.
     class Guard {
     public:
         explicit HEAPTIDE_HIDDEN_ Guard(AllocMonitorRegistry &)
@@ -252,7 +252,7 @@ private:
         return entries_.empty() ? nullptr : entries_.back()->monitor;
     }
 
-    // What the original's test calls in the place of an allocation function.
+    // The original's test calls this instead of an allocation function.
     template <typename ALLOC, typename ACTUAL>
     HEAPTIDE_HIDDEN_ auto allocCalled(size_t requested, ALLOC allocate, ACTUAL actual)
         -> decltype(allocate())

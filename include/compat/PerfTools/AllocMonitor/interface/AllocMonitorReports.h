@@ -1,11 +1,11 @@
-//! The monitors behind AllocMonitor's Services, without the framework: each counts, and returns its
-//! report as the text that the Service of its name logs.
+//! The monitors behind AllocMonitor's Services, without the framework. Each counts, and returns the
+//! report text that the Service of the same name logs.
 //
-// C++11 and later, header only. The plug-in monitors/cms/alloc_monitors.cpp prints them at exit;
-// examples/cmsrun has a Service of cmsRun made of them. They do not have these faults of the
-// originals: memory in use is signed, so that freeing blocks older than the monitor cannot wrap it;
-// sizes of 512 GiB and more have rows in the histogram; EventProcessing knows its own blocks by
-// address; threads of any number have Intrusive measurements.
+// Requires C++11; header only. The plug-in monitors/cms/alloc_monitors.cpp prints the reports at
+// exit; examples/cmsrun builds a Service of cmsRun from them. They fix these faults of the
+// originals: memory in use is signed, so that it does not wrap when blocks older than the monitor
+// are freed; the histogram has rows for sizes of 512 GiB and more; EventProcessing identifies its
+// own blocks by address; the number of threads with Intrusive measurements is unlimited.
 
 #ifndef HEAPTIDE_COMPAT_ALLOC_MONITOR_REPORTS_H
 #define HEAPTIDE_COMPAT_ALLOC_MONITOR_REPORTS_H
@@ -28,7 +28,7 @@
 namespace cms {
 namespace perftools {
 
-/// Counters that any number of threads add to. Bytes are usable ones, if not said otherwise.
+/// Counters that any number of threads update. Bytes are usable bytes unless noted.
 struct AllocCounters {
     std::atomic<unsigned long long> requested{0}, maxSingle{0}, allocations{0}, deallocations{0};
     std::atomic<long long> present{0}, max{0};
@@ -57,7 +57,7 @@ private:
     }
 };
 
-/// SimpleAllocMonitor, and MaxMemoryPreload: from registration on.
+/// SimpleAllocMonitor and MaxMemoryPreload: counts from registration.
 class SimpleMonitor : public AllocMonitorBase {
 public:
     void allocCalled(size_t requested, size_t actual, void const *) override
@@ -68,7 +68,7 @@ public:
 
     const AllocCounters &counters() const { return counters_; }
 
-    /// As SimpleAllocMonitor logs it.
+    /// Returns the text that SimpleAllocMonitor logs.
     std::string report() const
     {
         return "Memory Report\n"
@@ -81,7 +81,7 @@ public:
                + "\n  # deallocations calls: " + std::to_string(counters_.deallocations);
     }
 
-    /// As MaxMemoryPreload prints it.
+    /// Returns the text that MaxMemoryPreload prints.
     std::string maxMemoryReport() const
     {
         return "Memory Report: total memory requested: " + std::to_string(counters_.requested)
@@ -97,7 +97,7 @@ private:
     AllocCounters counters_;
 };
 
-/// EventProcessingAllocMonitor: between start() and stop(), which any thread may call.
+/// EventProcessingAllocMonitor: counts between start() and stop(), which any thread may call.
 class EventProcessingMonitor : public AllocMonitorBase {
 public:
     EventProcessingMonitor()
@@ -120,7 +120,7 @@ public:
         std::lock_guard<std::mutex> hold(shard.lock);
         shard.blocks[block] = actual;
     }
-    // What is older than the start counts as a call, but was not used by the event loop.
+    // The free of an older block counts as a call, but its bytes were not used by the event loop.
     void deallocCalled(size_t actual, void const *block) override
     {
         if (!started_)
@@ -151,7 +151,7 @@ private:
         std::mutex lock;
         std::unordered_map<void const *, size_t> blocks;
     };
-    // More locks than threads that allocate at the same moment.
+    // More locks than threads that usually allocate at the same time.
     static constexpr std::size_t kShards = 64;
 
     static EventProcessingMonitor *&current()
@@ -159,7 +159,7 @@ private:
         static EventProcessingMonitor *monitor;
         return monitor;
     }
-    // A fork waits until no thread is in a table: the child inherits them whole.
+    // A fork waits until no thread is in a table, so that the child inherits consistent tables.
     static void each(void (std::mutex::*what)())
     {
         if (current())
@@ -177,7 +177,7 @@ private:
     Shard shards_[kShards];
 };
 
-/// HistogrammingAllocMonitor: sizes by powers of 2.
+/// HistogrammingAllocMonitor: counts sizes by powers of 2.
 class HistogrammingMonitor : public AllocMonitorBase {
 public:
     void allocCalled(size_t requested, size_t actual, void const *) override
@@ -187,7 +187,7 @@ public:
     }
     void deallocCalled(size_t actual, void const *) override { add(returned_, actual); }
 
-    /// 40 rows, as the original has; more where there were larger sizes.
+    /// Has 40 rows, like the original, or more if there were larger sizes.
     std::string report() const
     {
         int rows = 40;
@@ -220,12 +220,12 @@ private:
     Bins requested_ = {}, used_ = {}, returned_ = {};
 };
 
-/// PeriodicAllocMonitor: a line of CSV each so many milliseconds, by a thread of its own, and one
-/// at the end. A forked child writes no lines.
+/// PeriodicAllocMonitor: writes a line of CSV at a fixed interval in milliseconds, from a thread of
+/// its own, and one at the end. A forked child writes no lines.
 class PeriodicMonitor : public AllocMonitorBase {
 public:
-    /// `names` and `values` are further columns behind the time, each with ", " behind it. Throws
-    /// std::runtime_error if the file cannot be made.
+    /// `names` and `values` are additional columns after the time, each followed by ", ". Throws
+    /// std::runtime_error if the file cannot be created.
     PeriodicMonitor(const std::string &path, std::chrono::milliseconds interval,
                     const std::string &names = "",
                     std::function<std::string()> values = std::function<std::string()>())
@@ -236,7 +236,7 @@ public:
         std::fprintf(file_, "timestamp, %stotal-requested, max-actual, present-actual, "
                             "max-single, nAllocs, nDeallocs\n", names.c_str());
         std::fflush(file_);
-        // Signals are the program's: its handlers do not run on this thread.
+        // The program's signal handlers must not run on this thread.
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -252,7 +252,7 @@ public:
     ~PeriodicMonitor() override
     {
         if (getpid() != pid_) {
-            thread_.detach(); // the thread is the parent's
+            thread_.detach(); // the thread exists only in the parent
             return;
         }
         {
@@ -306,8 +306,9 @@ private:
     std::thread thread_;
 };
 
-/// IntrusiveAllocMonitor: what the calling thread does while a guard lives. Measurements of a
-/// thread nest; an outer one leaves out what its inner ones count, as the original does.
+/// IntrusiveAllocMonitor: counts the calling thread's operations during the lifetime of a guard.
+/// Measurements of a thread nest; like in the original, the counts of inner ones are excluded from
+/// outer ones.
 class IntrusiveMonitor : public AllocMonitorBase {
 public:
     /// A running measurement of one thread.
@@ -321,7 +322,7 @@ public:
         Measurement &operator=(const Measurement &) = delete;
         ~Measurement() { end(); }
 
-        /// Ends it, on the thread that began it.
+        /// Ends the measurement, on the thread that started it.
         void end()
         {
             if (ended_)
@@ -353,7 +354,7 @@ public:
         bool ended_ = false;
     };
 
-    /// A measurement until the end of the enclosing block, when `log` gets its report.
+    /// Measures until the end of the enclosing block, and then passes the report to `log`.
     class Guard {
     public:
         Guard(std::string name, void (*log)(const std::string &))
@@ -381,7 +382,7 @@ public:
         std::unique_ptr<Measurement> measurement_;
     };
 
-    /// Prints to stderr, between the lines that the framework's logger writes.
+    /// Prints to stderr, between the lines of the framework's logger.
     static void print(const std::string &text)
     {
         std::fprintf(stderr, "%%MSG-s IntrusiveAllocMonitor:\n%s\n%%MSG\n", text.c_str());

@@ -1,5 +1,5 @@
-//! The recorder round an allocator that malloc knows nothing of: a static piece of memory, from
-//! which blocks are cut one behind the other, as close together as they are asked for.
+//! The recorder around an allocator that does not use malloc: a static buffer from which blocks are
+//! cut one after the other without gaps.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ struct Arena {
     used: AtomicUsize,
 }
 
-// SAFETY: a byte of the memory is handed out once.
+// SAFETY: each byte of the memory is handed out once.
 unsafe impl Sync for Arena {}
 
 // SAFETY: blocks are aligned, within the memory, and do not overlap.
@@ -24,7 +24,7 @@ unsafe impl GlobalAlloc for Arena {
             start.checked_add(layout.size()).filter(|end| *end <= BYTES)
         };
         match self.used.fetch_update(Relaxed, Relaxed, cut) {
-            // SAFETY: within the memory, as `cut` saw to.
+            // SAFETY: within the memory, as `cut` ensures.
             Ok(used) => unsafe {
                 self.memory.get().cast::<u8>().add(used.next_multiple_of(layout.align()))
             },

@@ -1,4 +1,4 @@
-//! The recorder round the system's allocator.
+//! The recorder around the system's allocator.
 
 use std::alloc::System;
 

@@ -1,4 +1,4 @@
-//! Requests that get no answer, and the line that explains it.
+//! Rejected requests, and the line that explains the reason.
 
 use std::fmt::Display;
 
@@ -6,41 +6,51 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-/// The content type of lines.
-pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+/// The content type of such lines.
+pub const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// A request that gets no answer, and why.
+/// A rejected request, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// The status of the response.
-    pub(crate) status: StatusCode,
-    /// The reason, one line or an error of a query with its place below.
-    pub(crate) line: String,
+    pub status: StatusCode,
+    /// The reason: one line, or an error of a query with its location below.
+    pub line: String,
 }
 
 impl Refusal {
-    /// The request makes no sense.
-    pub(crate) fn bad(line: impl Display) -> Refusal {
+    /// The request is invalid.
+    pub fn bad(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::BAD_REQUEST, line: line.to_string() }
     }
 
-    /// The client may not do this.
-    pub(crate) fn forbidden(line: impl Display) -> Refusal {
+    /// The client is not allowed to do this.
+    pub fn forbidden(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::FORBIDDEN, line: line.to_string() }
     }
 
-    /// There is no such thing.
-    pub(crate) fn missing(line: impl Display) -> Refusal {
+    /// The requested thing does not exist.
+    pub fn missing(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::NOT_FOUND, line: line.to_string() }
     }
 
-    /// The recording has no answer, or not any more.
-    pub(crate) fn conflict(line: impl Display) -> Refusal {
+    /// The recording has no such data, or no longer.
+    pub fn conflict(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::CONFLICT, line: line.to_string() }
     }
 
-    /// A file cannot be read, or the server has a fault.
-    pub(crate) fn failed(line: impl Display) -> Refusal {
+    /// The server is not able to answer now.
+    pub fn busy(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::SERVICE_UNAVAILABLE, line: line.to_string() }
+    }
+
+    /// A token is missing, or another one is needed.
+    pub fn unauthorized(line: impl Display) -> Refusal {
+        Refusal { status: StatusCode::UNAUTHORIZED, line: line.to_string() }
+    }
+
+    /// A file cannot be read, or the server has an error.
+    pub fn failed(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, line: line.to_string() }
     }
 }

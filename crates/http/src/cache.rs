@@ -1,4 +1,5 @@
-//! A bounded number of things that take long to make, each made by one thread whoever asks for it.
+//! A bounded number of values that take long to make. Requests at the same time share a value,
+//! which one thread makes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -7,48 +8,48 @@ use tokio::task;
 
 use crate::refusal::Refusal;
 
-/// What was made, or why it cannot be.
+/// A computed value, or the reason why there is none.
 type Made<V> = Result<Arc<V>, Refusal>;
 
-/// How much a cache keeps.
+/// The capacity of a cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Room {
-    /// Things, at most.
-    pub(crate) most: usize,
-    /// Things that are kept whatever they weigh.
-    pub(crate) least: usize,
-    /// Bytes of all, above which only those are kept.
-    pub(crate) bytes: usize,
+pub struct Room {
+    /// The most values.
+    pub most: usize,
+    /// The number of values to keep regardless of their size.
+    pub least: usize,
+    /// The most bytes of all; beyond that only `least` values are kept.
+    pub bytes: usize,
 }
 
-/// What takes memory.
-pub(crate) trait Weight {
-    /// Its bytes, about.
+/// A value that takes memory.
+pub trait Weight {
+    /// Returns its approximate size in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// Things by key, the one that was asked for last first.
-pub(crate) struct Cache<K, V> {
+/// Values by key, the most recently used first.
+pub struct Cache<K, V> {
     entries: Mutex<Vec<Entry<K, V>>>,
     room: Room,
 }
 
 struct Entry<K, V> {
     key: K,
-    /// None as long as it is being made.
+    /// `None` while it is being computed.
     made: watch::Receiver<Option<Made<V>>>,
 }
 
 impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
-    /// One that has nothing.
-    pub(crate) fn new(room: Room) -> Cache<K, V> {
+    /// Creates an empty cache.
+    pub fn new(room: Room) -> Cache<K, V> {
         Cache { entries: Mutex::default(), room }
     }
 
-    /// The thing of a key. It is made, on a thread for that, if it is not there or not fresh;
-    /// several that ask meanwhile wait for the same. It is made to its end, even if nobody waits
-    /// any more.
-    pub(crate) async fn get(
+    /// Returns the value of a key. If it is missing or outdated, it is computed on a separate
+    /// thread; concurrent requests wait for the same computation, which completes even if nothing
+    /// waits for it any more.
+    pub async fn get(
         &self,
         key: K,
         is_fresh: impl Fn(&V) -> bool,
@@ -64,7 +65,7 @@ impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
         made
     }
 
-    /// Drops what there is no room for; what is being made stays.
+    /// Evicts values beyond the capacity, except those being computed.
     fn leave_oldest(&self) {
         let mut entries = self.lock();
         let bytes = |entry: &Entry<K, V>| match &*entry.made.borrow() {
@@ -81,8 +82,8 @@ impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
         }
     }
 
-    /// The thing of a key if it is there.
-    pub(crate) fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
+    /// Returns the value of a key if it is cached.
+    pub fn found(&self, is_it: impl Fn(&K, &V) -> bool) -> Option<Arc<V>> {
         self.lock().iter().find_map(|entry| match &*entry.made.borrow() {
             Some(Ok(value)) if is_it(&entry.key, value) => Some(value.clone()),
             _ => None,
@@ -115,7 +116,7 @@ impl<K: PartialEq, V: Weight + Send + Sync + 'static> Cache<K, V> {
         drop(entries);
         task::spawn_blocking(move || {
             let value = make().map(Arc::new);
-            let _ = sender.send(Some(value)); // nobody waits any more
+            let _ = sender.send(Some(value)); // nothing waits any more
         });
         made
     }
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_made_once_and_the_oldest_goes() {
+    fn each_value_is_computed_once_and_the_oldest_is_evicted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let room = Room { most: 2, least: 1, bytes: 1000 };

@@ -1,0 +1,499 @@
+//! Sums over the sites of a profile that is written meanwhile: of all, by scope path and by label.
+//! They are read again and again, each time the counters of the sites and the names that are new.
+//!
+//! Names are looked up by their place in the file, so a new stack costs its key and nothing else.
+//! Neither symbols nor stacks are read.
+
+use std::io;
+use std::mem::size_of;
+use std::path::Path;
+
+use heaptide_format as format;
+use heaptide_format::{FileHeader, Mode, StringHeader};
+use rustc_hash::FxHashMap;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::live::{LABELLED, Observer, Scratch};
+use crate::error::Error;
+use crate::model::{
+    LaneId, Measures, Moved, Sample, ScopeId, Site, SiteKind, Sum, scope_name, scope_path,
+};
+use crate::tables::site_table;
+use crate::text;
+
+/// Scope paths and labels that have sums of their own; what comes later is in the rest. So many
+/// need 20 MB.
+const GROUPS_MAX: usize = 1 << 16;
+/// Scopes of a path that are looked at: as many as names of paths have.
+const DEPTH_MAX: usize = 100;
+/// Longest name of a scope path or label, in characters: values of metrics are compared and sent
+/// with each reading.
+const NAME_MAX: usize = 400;
+/// No group: a site that is in no scope, or has no label.
+const NONE: u32 = u32::MAX;
+/// A slot whose groups are not known yet.
+const UNKNOWN: [u32; 2] = [NONE - 1; 2];
+/// The index of the groups for all that came after [`GROUPS_MAX`].
+const REST_OF_SCOPES: u32 = 0;
+const REST_OF_LABELS: u32 = 1;
+
+/// The scope path or label of a sum.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Group {
+    /// Allocations made in a scope path and not in scopes inside it: `load > parse`.
+    Scope(String),
+    /// Memory with a label, or of a pool.
+    Label {
+        /// The label.
+        name: String,
+        /// The kind of memory.
+        kind: SiteKind,
+    },
+    /// Scope paths for which there was no room.
+    RestOfScopes,
+    /// Labels for which there was no room.
+    RestOfLabels,
+}
+
+/// Reads sums of a profile again and again.
+pub struct LiveSums {
+    observer: Observer,
+    header: Box<FileHeader>,
+    totals: Measures,
+    sample: Option<Sample>,
+    groups: Vec<Group>,
+    known: FxHashMap<Group, u32>,
+    /// By group, since the start of the program.
+    sums: Vec<Measures>,
+    /// By slot the group of its scope, and that of its label.
+    of_slot: Vec<[u32; 2]>,
+    /// By id of a record of a scope.
+    scopes: FxHashMap<u32, u32>,
+    /// By id of a name.
+    names: FxHashMap<u32, [String; 2]>,
+}
+
+/// Sums in the making.
+struct Adding {
+    totals: Sum,
+    scopes: Vec<Sum>,
+    labels: Vec<Measures>,
+    epoch: u32,
+}
+
+impl LiveSums {
+    /// Opens a profile.
+    ///
+    /// Errors: as those of [`Observer::open`].
+    ///
+    /// ```
+    /// use heaptide_analysis::recording::live_sums::LiveSums;
+    /// assert!(LiveSums::open("missing.heaptide/12-0.profile".as_ref()).is_err());
+    /// ```
+    pub fn open(path: &Path) -> Result<LiveSums, Error> {
+        let observer = Observer::open(path)?;
+        let header = Box::new(observer.header()?);
+        Ok(LiveSums {
+            observer,
+            header,
+            totals: Measures::default(),
+            sample: None,
+            groups: vec![Group::RestOfScopes, Group::RestOfLabels],
+            known: FxHashMap::default(),
+            sums: vec![Measures::default(); 2],
+            of_slot: Vec::new(),
+            scopes: FxHashMap::default(),
+            names: FxHashMap::default(),
+        })
+    }
+
+    /// Reads the counters; false if nothing has changed since the last look.
+    ///
+    /// Errors: the file cannot be read, or contradicts the format.
+    pub fn look(&mut self, scratch: &mut Scratch) -> Result<bool, Error> {
+        *self.header = self.observer.header()?;
+        self.look_at_sites(scratch).map_err(|source| Error::Io {
+            path: self.observer.path().to_owned(),
+            doing: "read",
+            source,
+        })
+    }
+
+    /// The header, as it was read last.
+    pub fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// Sums over all sites since the start of the program, each block once; `peak_bytes` is that of
+    /// the header.
+    pub fn totals(&self) -> &Measures {
+        &self.totals
+    }
+
+    /// The last sample of the timeline; none if there is none yet.
+    pub fn sample(&self) -> Option<&Sample> {
+        self.sample.as_ref()
+    }
+
+    /// Scope paths and labels with their sums. Those of labels contain what came by labelling, and
+    /// memory that is in no total. The index of a group never changes.
+    pub fn groups(&self) -> impl Iterator<Item = (&Group, &Measures)> {
+        self.groups.iter().zip(&self.sums)
+    }
+
+    fn look_at_sites(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
+        let Some(samples) = self.observer.advance(&self.header)? else { return Ok(false) };
+        self.sample = samples.last().copied().or(self.sample);
+        self.totals = if self.header.mode == Mode::Counters as u32 {
+            self.of_lanes()
+        } else {
+            self.of_sites(scratch)?
+        };
+        self.totals.peak_bytes = self.header.peak_bytes.max(self.totals.live_bytes);
+        Ok(true)
+    }
+
+    /// Frees are known where they were made, not whose blocks they were: live memory is that of all
+    /// lanes together.
+    fn of_lanes(&self) -> Measures {
+        let mut sum = Measures::default();
+        for lane in self.observer.lanes() {
+            sum.add(&site_table::lane_measures(&lane, self.header.version));
+        }
+        sum.live_blocks = sum.allocations.saturating_sub(sum.frees);
+        sum.live_bytes = sum.usable_bytes.saturating_sub(sum.freed_bytes);
+        sum
+    }
+
+    fn of_sites(&mut self, scratch: &mut Scratch) -> io::Result<Measures> {
+        self.of_slot.resize(self.observer.slots(), UNKNOWN);
+        let mut adding = Adding {
+            totals: Sum::default(),
+            scopes: vec![Sum::default(); self.groups.len()],
+            labels: vec![Measures::default(); self.groups.len()],
+            epoch: self.header.epoch,
+        };
+        // Of these the key is needed: it has the names, and of labelled sites what was moved.
+        let mut later = Vec::new();
+        let of_slot = &self.of_slot;
+        self.observer.each_site(scratch, |slot, record| {
+            if record.key & format::KEY_BIT == 0 {
+                adding.add(record, None, [NONE; 2]);
+            } else if record.key & LABELLED == LABELLED || of_slot[slot] == UNKNOWN {
+                later.push((slot, *record));
+            } else {
+                adding.add(record, None, of_slot[slot]);
+            }
+        })?;
+        let id = |record: &format::Site| record.key & !LABELLED;
+        let keys: Vec<Option<format::Key>> = {
+            let keys = self.observer.keys(later.iter().map(|(_, record)| id(record)))?;
+            later.iter().map(|(_, record)| keys.get(id(record))).collect()
+        };
+        for ((slot, record), key) in later.iter().zip(&keys) {
+            if self.of_slot[*slot] == UNKNOWN {
+                self.of_slot[*slot] = self.groups_of(key.as_ref());
+            }
+            adding.add(record, key.as_ref(), self.of_slot[*slot]);
+        }
+        adding.scopes.resize(self.groups.len(), Sum::default());
+        adding.labels.resize(self.groups.len(), Measures::default());
+        let sums = adding.scopes.iter().zip(&adding.labels).zip(&self.groups);
+        let sum = |((scope, label), group): ((&Sum, &Measures), &Group)| match group {
+            Group::Scope(_) | Group::RestOfScopes => scope.total(),
+            Group::Label { .. } | Group::RestOfLabels => *label,
+        };
+        self.sums = sums.map(sum).collect();
+        Ok(adding.totals.total())
+    }
+
+    /// The groups of a site with this key.
+    fn groups_of(&mut self, key: Option<&format::Key>) -> [u32; 2] {
+        let Some(key) = key else { return [NONE; 2] };
+        let scope = match self.scopes.get(&key.scope) {
+            Some(&known) => known,
+            None => {
+                let path = self.path(key.scope);
+                let group = path.map(|path| self.group(Group::Scope(path), REST_OF_SCOPES));
+                let group = group.unwrap_or(NONE);
+                self.scopes.insert(key.scope, group);
+                group
+            }
+        };
+        let label = match key.label {
+            0 => NONE,
+            id => {
+                let [_, name] = self.name(id);
+                let (name, kind) = (elided(&name), site_table::kind(key.flags));
+                self.group(Group::Label { name, kind }, REST_OF_LABELS)
+            }
+        };
+        [scope, label]
+    }
+
+    /// The index of a group; `rest` if there is no room for it.
+    fn group(&mut self, group: Group, rest: u32) -> u32 {
+        if let Some(&known) = self.known.get(&group) {
+            return known;
+        }
+        if self.groups.len() >= GROUPS_MAX {
+            return rest;
+        }
+        let index = self.groups.len() as u32;
+        self.groups.push(group.clone());
+        self.known.insert(group, index);
+        index
+    }
+
+    /// The name of a scope path; none of a thread's root.
+    fn path(&mut self, scope: u32) -> Option<String> {
+        let mut names = Vec::new();
+        let mut at = scope;
+        while at != 0 && names.len() <= DEPTH_MAX {
+            let offset = u64::from(at) * format::KEY_GRANULE;
+            let Some(record) = self.record::<format::Scope>(offset) else { break };
+            if record.name == 0 {
+                break; // the root of a thread
+            }
+            let [attribute, value] = self.name(record.name);
+            names.push(scope_name(&attribute, &value));
+            at = record.parent;
+        }
+        (!names.is_empty()).then(|| elided(&scope_path(names)))
+    }
+
+    /// Attribute and value of a name; empty if they cannot be read.
+    fn name(&mut self, id: u32) -> [String; 2] {
+        if let Some(known) = self.names.get(&id) {
+            return known.clone();
+        }
+        let record = self.record::<format::Name>(u64::from(id) * format::NAME_GRANULE);
+        let name = record.map_or_else(Default::default, |name| {
+            let value = match name.kind {
+                1 => (name.value as i64).to_string(),
+                _ => self.string(u32::try_from(name.value).unwrap_or(0)),
+            };
+            [self.string(name.attribute), value]
+        });
+        if self.names.len() < GROUPS_MAX {
+            self.names.insert(id, name.clone()); // others are read again when they are needed
+        }
+        name
+    }
+
+    fn string(&self, id: u32) -> String {
+        let offset = u64::from(id) * format::STRING_GRANULE;
+        let Some(head) = self.record::<StringHeader>(offset).filter(|_| id != 0) else {
+            return String::new();
+        };
+        // No more is kept of any name.
+        let length = (head.length as usize).min(NAME_MAX * 4);
+        let mut bytes = vec![0; length];
+        let read = self.observer.read_at(&mut bytes, offset + size_of::<StringHeader>() as u64);
+        read.map_or_else(|_| String::new(), |()| text::from_bytes(&bytes))
+    }
+
+    /// The record at an offset; none if the file ends before it.
+    fn record<T: FromBytes + IntoBytes>(&self, offset: u64) -> Option<T> {
+        let mut record = T::new_zeroed();
+        self.observer.read_at(record.as_mut_bytes(), offset).ok()?;
+        Some(record)
+    }
+}
+
+impl Adding {
+    /// Adds a site with its groups; `key` is that of a labelled one.
+    fn add(&mut self, record: &format::Site, key: Option<&format::Key>, groups: [u32; 2]) {
+        let lent = key.map_or(0, |key| key.lent_bytes as i64);
+        let measures = site_table::site_measures(record, lent, self.epoch);
+        let moved = key.map_or(Moved::default(), |key| Moved {
+            blocks: key.moved_blocks.min(record.allocations),
+            usable_bytes: key.moved_bytes.min(record.usable_bytes),
+            requested_bytes: key.moved_requested_bytes.min(record.requested_bytes),
+        });
+        let site = Site {
+            stack: (),
+            scope: ScopeId(0),
+            label: None,
+            lane: LaneId(0),
+            size: None,
+            call: None,
+            kind: key.map_or(SiteKind::Heap, |key| site_table::kind(key.flags)),
+            measures,
+            moved,
+            lent_bytes: 0,
+        };
+        let [scope, label] = groups;
+        self.totals.add(&site);
+        grown(&mut self.scopes, scope, |sum: &mut Sum| sum.add(&site));
+        grown(&mut self.labels, label, |sum: &mut Measures| sum.add(&measures));
+    }
+}
+
+/// Changes the sum of a group, which may be new.
+fn grown<T: Clone + Default>(sums: &mut Vec<T>, group: u32, change: impl FnOnce(&mut T)) {
+    if group < UNKNOWN[0] {
+        let index = group as usize;
+        if index >= sums.len() {
+            sums.resize(index + 1, T::default());
+        }
+        change(&mut sums[index]);
+    }
+}
+
+/// A name, of a long one both ends.
+fn elided(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= NAME_MAX {
+        return name.to_owned();
+    }
+    let end = name.chars().skip(count - NAME_MAX / 2 + 1);
+    name.chars().take(NAME_MAX / 2).chain(['…']).chain(end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::profile::site;
+    use heaptide_fixtures::{ProgramBuilder, Random, Scratch as Directory};
+
+    use super::*;
+    use crate::recording::live_tables::LiveTables;
+
+    fn row(sums: &LiveSums, group: &Group) -> [u64; 6] {
+        let found = sums.groups().find(|(own, _)| *own == group);
+        let (_, sum) = found.unwrap_or_else(|| panic!("no {group:?}"));
+        let blocks = [sum.allocations, sum.frees, sum.live_blocks];
+        let bytes = [sum.usable_bytes, sum.freed_bytes, sum.live_bytes];
+        [blocks[0], blocks[1], blocks[2], bytes[0], bytes[1], bytes[2]]
+    }
+
+    fn scope(path: &str) -> Group {
+        Group::Scope(path.to_owned())
+    }
+
+    /// Two threads in `load`, one of them in `load > phase=2`, and a label on some of that.
+    fn annotated() -> ProgramBuilder {
+        let mut program = ProgramBuilder::new();
+        let stack = program.stack("main");
+        let p = &mut program.profile;
+        let (load, phase) = (p.name("region", "load"), p.name_int("phase", 2));
+        let cache = p.name("label", "cache");
+        let mut freed = site(stack, 5, 32);
+        (freed.frees, freed.freed_bytes) = (3, 96);
+        let mut scopes = Vec::new();
+        for lane in [0, 1] {
+            let root = program.profile.scope(lane, 0, 0, |_| {});
+            let outer = program.profile.scope(lane, root, load, |_| {});
+            scopes.push((outer, program.profile.scope(lane, outer, phase, |_| {})));
+        }
+        let p = &mut program.profile;
+        let mut keyed = |lane, scope, label, moved: u64, record: format::Site| {
+            let flags = if label == 0 { 0 } else { format::KEY_LABELLED };
+            let id = p.key(lane, |key| {
+                (key.stack, key.scope, key.label, key.lane) = (stack, scope, label, lane);
+                (key.moved_blocks, key.moved_bytes) = (moved, moved * 32);
+            });
+            p.site(lane, format::Site { key: format::KEY_BIT | flags | id, ..record });
+        };
+        keyed(0, scopes[0].0, 0, 0, site(stack, 2, 32));
+        keyed(1, scopes[1].0, 0, 0, freed);
+        keyed(1, scopes[1].1, cache, 2, site(stack, 3, 32));
+        keyed(1, 0, 0, 0, site(stack, 1, 32));
+        program
+    }
+
+    #[test]
+    fn sums_are_by_path_over_all_threads_and_by_label() {
+        let directory = Directory::new("live-sums");
+        let path = annotated().write(&directory);
+        let mut sums = LiveSums::open(&path).expect("a profile");
+        assert!(sums.look(&mut Scratch::default()).expect("readable"));
+        assert_eq!(row(&sums, &scope("load")), [7, 3, 4, 224, 96, 128]);
+        // Two blocks came by labelling: they were allocated elsewhere.
+        assert_eq!(row(&sums, &scope("load > phase=2")), [1, 0, 3, 32, 0, 96]);
+        let cache = Group::Label { name: "cache".to_owned(), kind: SiteKind::Heap };
+        assert_eq!(row(&sums, &cache), [3, 0, 3, 96, 0, 96]);
+        assert_eq!(row(&sums, &Group::RestOfScopes), [0; 6]);
+        let process = LiveTables::new(&path).read(&mut |_, _| {}).expect("tables");
+        let of_tables = Measures {
+            frees_here: 0,
+            freed_here_bytes: 0,
+            at_peak_blocks: 0,
+            at_peak_bytes: 0,
+            ..process.totals
+        };
+        let own = Measures { at_peak_blocks: 0, at_peak_bytes: 0, ..*sums.totals() };
+        assert_eq!(own, of_tables, "the numbers of a report");
+    }
+
+    #[test]
+    fn a_look_finds_what_was_added_and_indices_stay() {
+        let directory = Directory::new("live-sums-added");
+        let mut program = annotated();
+        let path = program.write(&directory);
+        let mut sums = LiveSums::open(&path).expect("a profile");
+        let mut scratch = Scratch::default();
+        assert!(sums.look(&mut scratch).expect("readable"));
+        assert!(!sums.look(&mut scratch).expect("readable"), "nothing was counted");
+        let before: Vec<Group> = sums.groups().map(|(group, _)| group.clone()).collect();
+        let stack = program.stack("main");
+        let p = &mut program.profile;
+        let name = p.name("region", "late");
+        let root = p.scope(2, 0, 0, |_| {});
+        let late = p.scope(2, root, name, |_| {});
+        let key = p.key(2, |key| (key.stack, key.scope) = (stack, late));
+        p.site(2, format::Site { key: format::KEY_BIT | key, ..site(stack, 4, 16) });
+        p.lane(2, "late", |_| {});
+        program.write(&directory);
+        assert!(sums.look(&mut scratch).expect("readable"));
+        assert_eq!(row(&sums, &scope("late")), [4, 0, 4, 64, 0, 64]);
+        let after: Vec<Group> = sums.groups().map(|(group, _)| group.clone()).collect();
+        assert_eq!((&after[..before.len()], after.len()), (&before[..], before.len() + 1));
+    }
+
+    #[test]
+    fn names_are_cut_and_circles_end() {
+        assert_eq!(elided(&"é".repeat(NAME_MAX)).chars().count(), NAME_MAX);
+        let long = elided(&format!("{}é{}", "a".repeat(NAME_MAX), "b".repeat(NAME_MAX)));
+        assert!(long.chars().count() == NAME_MAX && long.starts_with('a') && long.ends_with('b'));
+        let directory = Directory::new("live-sums-circle");
+        let mut program = ProgramBuilder::new();
+        let p = &mut program.profile;
+        let name = p.name("region", "x");
+        // Its own parent: the next record of the extent is where the first one is.
+        let first = p.scope(0, 0, name, |_| {});
+        let circle = p.scope(0, first + 1, name, |_| {});
+        assert_eq!(circle, first + 1);
+        let key = p.key(0, |key| key.scope = circle);
+        p.site(0, format::Site { key: format::KEY_BIT | key, ..site(0, 1, 8) });
+        let path = program.write(&directory);
+        let mut sums = LiveSums::open(&path).expect("a profile");
+        assert!(sums.look(&mut Scratch::default()).expect("readable"));
+        let deepest = sums.groups().last().expect("a group").0.clone();
+        let Group::Scope(path) = deepest else { panic!("{deepest:?}") };
+        assert!(path.starts_with("… > x > x"), "{path}");
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_sums() {
+        let directory = Directory::new("live-sums-damaged");
+        let path = annotated().write(&directory);
+        let whole = std::fs::read(&path).expect("a profile");
+        let (mut random, mut scratch) = (Random::new(7), Scratch::default());
+        let mut read = 0;
+        for _ in 0..1000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len() as u64 / 8) as usize * 8;
+                let values = [0, 1, u64::MAX, random.next(), random.below(1 << 16)];
+                let value = values[random.below(values.len() as u64) as usize];
+                bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            bytes.truncate(whole.len() - random.below(2) as usize * random.below(4096) as usize);
+            std::fs::write(&path, bytes).expect("a file");
+            let looked = LiveSums::open(&path).and_then(|mut sums| sums.look(&mut scratch));
+            read += u32::from(looked.is_ok());
+        }
+        assert!(read > 500, "{read} of 1000 have sums");
+    }
+}

@@ -1,0 +1,127 @@
+//! How much is recorded, as `--mode` and `HEAPTIDE_MODE` have it.
+
+use std::ffi::OsStr;
+
+use clap::builder::{EnumValueParser, PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command, ValueEnum};
+use heaptide_format::{SAMPLE_MEAN_BYTES, SAMPLED, sample_mean};
+
+/// How much `run` records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Totals.
+    Counters,
+    /// And what has a name.
+    Scopes,
+    /// And stacks.
+    Stacks,
+    /// And every event.
+    Trace,
+    /// Totals, and stacks of sampled blocks; bytes allocated for each on average.
+    Sampled(u64),
+    /// Nothing.
+    Off,
+}
+
+impl ValueEnum for Mode {
+    fn value_variants<'a>() -> &'a [Mode] {
+        use Mode::{Counters, Off, Sampled, Scopes, Stacks, Trace};
+        &[Counters, Scopes, Stacks, Trace, Sampled(SAMPLE_MEAN_BYTES), Off]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Mode::Counters => ("counters", "Totals, threads and size histograms"),
+            Mode::Scopes => ("scopes", "Counters by scope, label and pool; no stacks"),
+            Mode::Stacks => ("stacks", "Counters by scope, label, pool and exact call stack"),
+            Mode::Trace => {
+                ("trace", "As stacks, and every event in order: lifetimes, freeing threads")
+            }
+            Mode::Sampled(_) => (
+                SAMPLED,
+                "As counters, and stacks of blocks chosen at random, one for each 512 KiB allocated \
+                 on average (sampled=64K: for each 64 KiB); for services",
+            ),
+            Mode::Off => ("off", "Nothing: run the program without the recorder"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
+impl Mode {
+    /// Its value in `HEAPTIDE_MODE`.
+    pub fn value(self) -> String {
+        match (self, self.to_possible_value()) {
+            (Mode::Sampled(mean), _) => format!("{SAMPLED}={mean}"),
+            (_, value) => value.map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        }
+    }
+
+    /// The mode with this value; none if there is none.
+    pub fn from_value(value: &str) -> Option<Mode> {
+        let sampled = sample_mean(value.as_bytes()).map(Mode::Sampled);
+        sampled.or_else(|| Mode::from_str(value, false).ok())
+    }
+
+    /// The values that name modes.
+    pub fn names() -> String {
+        let names = Mode::value_variants().iter().filter_map(Mode::to_possible_value);
+        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+        names.join(", ")
+    }
+
+    /// Whether stacks are recorded, of all blocks or of some.
+    pub fn has_stacks(self) -> bool {
+        matches!(self, Mode::Stacks | Mode::Trace | Mode::Sampled(_))
+    }
+}
+
+/// Parses a mode: its name, or `sampled=BYTES`.
+#[derive(Clone)]
+pub struct ModeParser;
+
+impl TypedValueParser for ModeParser {
+    type Value = Mode;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Mode, clap::Error> {
+        let is_sampled = value
+            .to_str()
+            .and_then(|value| value.strip_prefix(SAMPLED))
+            .is_some_and(|rest| rest.starts_with('='));
+        if is_sampled {
+            const EXPECTED: &str = "expected sampled=BYTES from 1 to 1024G, such as sampled=64K";
+            let mean = |value: String| sample_mean(value.as_bytes()).ok_or(EXPECTED);
+            let parser = StringValueParser::new().try_map(mean);
+            return parser.parse_ref(command, argument, value).map(Mode::Sampled);
+        }
+        EnumValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values = Mode::value_variants().iter().filter_map(Mode::to_possible_value);
+        Some(Box::new(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_has_the_value_that_it_is_parsed_from() {
+        for &mode in Mode::value_variants() {
+            assert_eq!(Mode::from_value(&mode.value()), Some(mode));
+        }
+        assert_eq!(Mode::from_value("sampled"), Some(Mode::Sampled(512 << 10)));
+        assert_eq!(
+            Mode::from_value("sampled=3M").map(Mode::value).as_deref(),
+            Some("sampled=3145728")
+        );
+        assert!(["sampled=", "sampled=0", "stack", ""].map(Mode::from_value) == [None; 4]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests over HTTP, written by hand, and their answers.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long an answer is waited for, on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server has answered.
+pub struct Answer {
+    pub status: u16,
+    headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads an answer up to the end of the connection.
+    pub fn read(stream: &mut TcpStream) -> Answer {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes); // a refused request may end in a reset
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let mut lines = head.split("\r\n");
+        let status =
+            lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+        let header = |line: &str| {
+            let (name, value) = line.split_once(": ")?;
+            Some((name.to_ascii_lowercase(), value.to_owned()))
+        };
+        let headers = lines.filter_map(header).collect();
+        Answer { status, headers, body: bytes.get(end + 4..).unwrap_or_default().to_vec() }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text());
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+/// A connection to a server that has to answer.
+pub fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+}
+
+/// Sends a request with these headers alone.
+pub fn ask(address: &str, line: &str, headers: &[&str], body: &str) -> Answer {
+    let mut stream = connect(address);
+    let head = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
+    let request = format!("{line}\r\n{head}Connection: close\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).expect("a request");
+    Answer::read(&mut stream)
+}
+
+/// Asks for a path, with the header of the host.
+pub fn get(address: &str, path: &str, headers: &[&str]) -> Answer {
+    let host = format!("Host: {address}");
+    let headers: Vec<&str> = [&*host].into_iter().chain(headers.iter().copied()).collect();
+    ask(address, &format!("GET {path} HTTP/1.1"), &headers, "")
+}
+
+/// A value of a query string.
+pub fn encoded(value: &str) -> String {
+    let one = |byte: u8| match byte {
+        b if b.is_ascii_alphanumeric() => char::from(b).to_string(),
+        b => format!("%{b:02X}"),
+    };
+    value.bytes().map(one).collect()
+}

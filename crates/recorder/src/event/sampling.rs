@@ -1,0 +1,197 @@
+//! Which blocks are sampled.
+//!
+//! The usable bytes that the threads of a lane allocate are one line. On it lie points at random, a
+//! Poisson process: the gap between two is exponential, whatever came before. A block is sampled if
+//! it has a point: one of `n` bytes with the probability 1 − exp(−n ÷ mean), whoever allocates it
+//! and in whatever order. A point at a time is the only state. So most allocations see that they
+//! have none by the comparison that they make in any case ([`crate::event::peak::Live`]).
+
+use crate::event::lane::LaneState;
+use crate::event::process::process;
+use crate::store::ids::SiteId;
+use crate::store::sampled_blocks::{may_hold, sampled_blocks};
+use crate::store::sites;
+use crate::sys::clock;
+use crate::sys::options::Options;
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::shared::Word;
+use heaptide_format::{Loss, Mode};
+
+/// The part of a lane that chooses blocks. Zero is: none is chosen.
+#[repr(C)]
+pub struct Sampler {
+    /// The process's [`SampledBlocks::filter`](crate::store::sampled_blocks::SampledBlocks).
+    filter: *const AtomicU8,
+    /// Bytes between two points on average; 0 if nothing is sampled.
+    mean: u64,
+    /// The state of its random numbers.
+    random: u64,
+}
+
+/// Has a thread that takes the lane sample, if the process is sampled.
+pub fn begin(lane: &mut LaneState) {
+    if lane.mode != Mode::Sampled as u32 {
+        return;
+    }
+    if lane.sampler.mean == 0 {
+        lane.sampler = Sampler {
+            filter: sampled_blocks().filter(),
+            mean: lane.header.sample_mean_bytes.get().max(1),
+            random: mix(seed() ^ mix(u64::from(lane.index()) + 1)),
+        };
+    }
+    choose_next(lane);
+}
+
+/// What the random numbers of this process depend on.
+fn seed() -> u64 {
+    let p = process();
+    let of_start = || {
+        let start = p.start_ns.load(Relaxed) ^ p.header().start_realtime_ns.get();
+        mix(start ^ clock::counter()) ^ u64::from(p.pid.load(Relaxed))
+    };
+    Options::known().and_then(|options| options.sample_seed).unwrap_or_else(of_start)
+}
+
+/// Chooses the next point, in one of the blocks that come from now on.
+fn choose_next(lane: &mut LaneState) {
+    let gap = lane.sampler.gap();
+    let allocated = lane.allocated();
+    lane.live.sample_block_at(allocated.saturating_add(gap), allocated);
+}
+
+/// Whether the block that was counted last has a point, which is then gone.
+#[inline]
+pub fn is_sampled(lane: &mut LaneState) -> bool {
+    let is_sampled = lane.live.is_block_sampled(lane.allocated());
+    if is_sampled {
+        choose_next(lane);
+    }
+    is_sampled
+}
+
+/// Whether a block may be sampled; false for nearly all that are not. Only of a lane that samples.
+#[inline(always)]
+pub fn may_be_sampled(lane: &LaneState, block: *const u8) -> bool {
+    // SAFETY: of a lane that samples; the process has a filter then.
+    unsafe { may_hold(lane.sampler.filter, block as u64) }
+}
+
+/// Whether a block is sampled. Only of a lane that samples.
+#[inline(always)]
+pub fn is_sampled_block(lane: &LaneState, block: *const u8) -> bool {
+    may_be_sampled(lane, block) && sampled_blocks().holds(block)
+}
+
+/// Notes a sampled block, and counts it at its site. `rose`: it made a new peak.
+pub fn note(
+    lane: &LaneState,
+    block: *mut u8,
+    site: SiteId,
+    (requested, usable): (u64, u64),
+    rose: bool,
+) {
+    if !sampled_blocks().put(block, site.number()) {
+        return process().lost(Loss::NoShadow);
+    }
+    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
+}
+
+/// A block that was taken is there still.
+pub fn put_back(block: *mut u8, site: SiteId) {
+    if !site.is_none() && !sampled_blocks().put(block, site.number()) {
+        process().lost(Loss::NoShadow);
+    }
+}
+
+/// The site of a block that is about to be freed, which is then forgotten; none if it is not
+/// sampled, or nothing is.
+#[inline(always)]
+pub fn take(lane: &LaneState, block: *const u8) -> SiteId {
+    let is_sampled = lane.mode == Mode::Sampled as u32 && may_be_sampled(lane, block);
+    SiteId::new(if is_sampled { sampled_blocks().take(block) } else { 0 })
+}
+
+impl Sampler {
+    /// Bytes to the next point, rounded up: more than `n` with the probability exp(−n ÷ mean).
+    fn gap(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        gap(mix(self.random), self.mean)
+    }
+}
+
+/// The finalizer of splitmix64 (Steele, Lea, Flood 2014): each bit of the result depends on all
+/// bits of `n`. Of a counter it makes random numbers.
+fn mix(n: u64) -> u64 {
+    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ n >> 31
+}
+
+/// The smallest whole number above −ln(u) × mean, where u is the uniform number `random` ÷ 2⁶⁴.
+fn gap(random: u64, mean: u64) -> u64 {
+    /// ln 2, times 2³².
+    const LN_2: u128 = 2_977_044_472;
+    let nats = (minus_log2(random | 1) as u128 * LN_2) >> 32;
+    ((nats * mean as u128) >> 32) as u64 + 1
+}
+
+/// −log₂(n ÷ 2⁶⁴) times 2³², for n > 0: the bits of the logarithm come one by one by squaring.
+fn minus_log2(n: u64) -> u64 {
+    const BITS: u32 = 32;
+    let zeros = n.leading_zeros();
+    let mut mantissa = n << zeros; // from 1 to 2, times 2⁶³
+    let mut part = 0;
+    for _ in 0..BITS {
+        let square = mantissa as u128 * mantissa as u128; // times 2¹²⁶
+        let carry = (square >> 127) as u64;
+        mantissa = (square >> (63 + carry)) as u64;
+        part = part << 1 | carry;
+    }
+    (u64::from(zeros + 1) << BITS) - part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_are_exact_to_32_bits() {
+        const ONE: u64 = 1 << 32;
+        assert_eq!([1, 1 << 32, 1 << 63].map(minus_log2), [64 * ONE, 32 * ONE, ONE]);
+        for n in [3, 12_345_678_901_234_567, u64::MAX / 3, u64::MAX / 2 + 12345, u64::MAX] {
+            let exact = (64.0 - (n as f64).log2()) * ONE as f64;
+            assert!((minus_log2(n) as f64 - exact).abs() < 2.0, "{n}");
+        }
+    }
+
+    /// Of so many gaps the mean is exact to 3 parts in a thousand, three standard errors; those beyond
+    /// a length are as many as the distribution has.
+    #[test]
+    fn gaps_are_exponential() {
+        const COUNT: u64 = 1 << 20;
+        for mean in [1, 100, 512 << 10, 1 << 40] {
+            let (filter, random) = (core::ptr::null(), 7);
+            let mut sampler = Sampler { filter, mean, random };
+            let (mut sum, mut beyond) = (0.0, 0u64);
+            for _ in 0..COUNT {
+                let gap = sampler.gap();
+                sum += gap as f64;
+                beyond += u64::from(gap > mean);
+            }
+            // Of a geometric distribution, which an exponential one is that is rounded up.
+            let expected = 1.0 / (1.0 - (-1.0 / mean as f64).exp());
+            assert!((sum / COUNT as f64 / expected - 1.0).abs() < 0.003, "{mean}");
+            let share = beyond as f64 / COUNT as f64;
+            assert!((share - (-1.0f64).exp()).abs() < 0.0015, "{mean}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_gap_has_a_lower_bound_and_does_not_overflow() {
+        assert_eq!(gap(u64::MAX, 512 << 10), 1);
+        let longest = gap(0, heaptide_format::SAMPLE_MEAN_MAX_BYTES);
+        assert!(longest > 44 << 40 && longest < 45 << 40);
+    }
+}

@@ -1,0 +1,90 @@
+//! Locations of stacks, as pprof and OTLP have them: frames at one address, inlined into each
+//! other, are one.
+
+use heaptide_analysis::model::{FrameId, Process, StackNode};
+use rustc_hash::FxHashMap;
+
+/// Functions in one location, at most: each is written with all that it is inlined into.
+const NESTED_MAX: u32 = 64;
+
+/// The locations of a process, by ids from 1.
+pub(super) struct Locations {
+    known: Vec<Location>,
+    /// By stack node.
+    calls: Vec<Call>,
+}
+
+/// Of a stack node, its location and the node that called it.
+#[derive(Clone, Copy, Default)]
+struct Call {
+    location: u64,
+    caller: u32,
+}
+
+/// A location, which is of frames at one address, inlined into each other.
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+struct Location {
+    innermost: FrameId,
+    /// The location of the other frames; 0 if there are none.
+    around: u64,
+    /// How many the others are.
+    depth: u32,
+}
+
+impl Locations {
+    /// Those of all stacks.
+    pub(super) fn of(process: &Process) -> Locations {
+        let mut ids: FxHashMap<Location, u64> = FxHashMap::default();
+        let mut known: Vec<Location> = Vec::new();
+        let mut calls = vec![Call::default()];
+        for node in process.tables.stacks.iter().skip(1) {
+            let parent = node.parent.0;
+            let mut call = Call { location: 0, caller: parent };
+            let mut location = Location { innermost: node.frame, around: 0, depth: 0 };
+            if is_inside(process, node) {
+                let outer = calls[parent as usize];
+                let depth = known[outer.location as usize - 1].depth + 1;
+                if depth < NESTED_MAX {
+                    call.caller = outer.caller;
+                    location = Location { around: outer.location, depth, ..location };
+                }
+            }
+            call.location = *ids.entry(location).or_insert(known.len() as u64 + 1);
+            if call.location > known.len() as u64 {
+                known.push(location);
+            }
+            calls.push(call);
+        }
+        Locations { known, calls }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.known.len() as u64
+    }
+
+    /// The frames of a location, the innermost first.
+    pub(super) fn frames(&self, id: u64) -> impl Iterator<Item = FrameId> {
+        let at = |id: u64| self.known.get(usize::try_from(id.checked_sub(1)?).ok()?);
+        let locations = std::iter::successors(at(id), move |location| at(location.around));
+        locations.map(|location| location.innermost)
+    }
+
+    /// The locations of a stack, the innermost first.
+    pub(super) fn stack(&self, node: u32) -> Vec<u64> {
+        let at = |node: u32| (node != 0).then(|| self.calls[node as usize]);
+        let calls = std::iter::successors(at(node), |call| at(call.caller));
+        calls.map(|call| call.location).collect()
+    }
+}
+
+/// Whether a node's frame was inlined into its caller's: they are at one address.
+fn is_inside(process: &Process, node: &StackNode) -> bool {
+    let frame = &process.tables.frames[node.frame.0 as usize];
+    let around = process.tables.stacks[node.parent.0 as usize].frame;
+    let Some(around) = process.tables.frames.get(around.0 as usize).filter(|_| node.parent.0 != 0)
+    else {
+        return false;
+    };
+    frame.inlined && (frame.module, frame.offset) == (around.module, around.offset)
+}

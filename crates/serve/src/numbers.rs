@@ -1,0 +1,278 @@
+//! The metrics: of a process, of a scope or label in it, and of the server.
+
+use heaptide_analysis::model::Measures;
+use heaptide_analysis::recording::live_sums::LiveSums;
+use heaptide_format::{CONTROL_OFF, CONTROL_PAUSE, FileHeader};
+
+use crate::family::Definition;
+
+/// Counters of a process.
+pub(crate) const COUNTERS: [Definition; 10] = [
+    Definition::counter("heaptide_allocations", "", "Blocks allocated, including by realloc."),
+    Definition::counter("heaptide_allocated_bytes", "bytes", "Usable bytes of allocated blocks."),
+    Definition::counter("heaptide_requested_bytes", "bytes", "Bytes that the program requested."),
+    Definition::counter("heaptide_frees", "", "Blocks freed."),
+    Definition::counter("heaptide_freed_bytes", "bytes", "Usable bytes of freed blocks."),
+    Definition::counter("heaptide_reallocations", "", "Blocks reallocated."),
+    Definition::counter("heaptide_failed_allocations", "", "Allocations that failed."),
+    Definition::counter(
+        "heaptide_temporary_allocations",
+        "",
+        "Blocks freed by the allocating thread before its next allocation.",
+    ),
+    Definition::counter(
+        "heaptide_unmatched_frees",
+        "",
+        "Frees of blocks that the recorder never saw allocated.",
+    ),
+    Definition::counter(
+        "heaptide_process_losses",
+        "",
+        "Events that the recorder lost, of all kinds: see heaptide_losses.",
+    ),
+];
+
+/// Gauges of a process, and whether those of several processes add up.
+pub(crate) const GAUGES: [(Definition, bool); 10] = [
+    (
+        Definition::gauge("heaptide_live_bytes", "bytes", "Usable bytes allocated and not freed."),
+        true,
+    ),
+    (Definition::gauge("heaptide_live_blocks", "", "Blocks allocated and not freed."), true),
+    (
+        Definition::gauge(
+            "heaptide_peak_bytes",
+            "bytes",
+            "Highest live bytes since the start of the process.",
+        ),
+        false,
+    ),
+    (
+        Definition::gauge(
+            "heaptide_mapped_bytes",
+            "bytes",
+            "Bytes that the program mapped itself.",
+        ),
+        true,
+    ),
+    (
+        Definition::gauge(
+            "heaptide_mapped_peak_bytes",
+            "bytes",
+            "Highest mapped bytes since the start of the process.",
+        ),
+        false,
+    ),
+    (
+        Definition::gauge(
+            "heaptide_process_resident_memory_bytes",
+            "bytes",
+            "Resident memory of the process (VmRSS).",
+        ),
+        true,
+    ),
+    (
+        Definition::gauge(
+            "heaptide_process_virtual_memory_bytes",
+            "bytes",
+            "Virtual memory of the process, without what the recorder reserves.",
+        ),
+        true,
+    ),
+    (Definition::gauge("heaptide_profile_bytes", "bytes", "Size of the profile on disk."), true),
+    (
+        Definition::gauge(
+            "heaptide_recording_on",
+            "",
+            "1 if allocations are recorded, 0 if recording is switched off.",
+        ),
+        false,
+    ),
+    (
+        Definition::gauge(
+            "heaptide_process_running",
+            "",
+            "1 if the process runs, 0 if it has ended a short time ago.",
+        ),
+        false,
+    ),
+];
+
+/// When the process started.
+pub(crate) const START_TIME: Definition = Definition::gauge(
+    "heaptide_process_start_time_seconds",
+    "seconds",
+    "Start of the recorded program, in seconds since 1970-01-01 UTC.",
+);
+
+/// Labels that describe the process.
+pub(crate) const PROCESS_INFO: Definition =
+    Definition::info("heaptide_process", "The recorded program and its recording.");
+
+/// Series of a process beside those of its scopes and labels.
+pub(crate) const SERIES_OF_PROCESS: usize = COUNTERS.len() + GAUGES.len() + 2;
+
+/// The values of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) counters: [u64; COUNTERS.len()],
+    /// None where it is not known, or has no meaning any more.
+    pub(crate) gauges: [Option<u64>; GAUGES.len()],
+}
+
+impl Numbers {
+    /// Of a process that runs and has this resident memory.
+    pub(crate) fn of(sums: &LiveSums, resident: Option<u64>) -> Numbers {
+        let (header, totals) = (sums.header(), sums.totals());
+        let losses = header.losses.iter().fold(0, |a: u64, &b| a.saturating_add(b));
+        Numbers {
+            counters: [
+                totals.allocations,
+                totals.usable_bytes,
+                totals.requested_bytes,
+                totals.frees,
+                totals.freed_bytes,
+                totals.reallocations,
+                totals.failed,
+                totals.temporary,
+                header.unmatched_frees,
+                losses,
+            ],
+            gauges: [
+                Some(totals.live_bytes),
+                Some(totals.live_blocks),
+                Some(totals.peak_bytes),
+                Some(header.mapped_bytes),
+                Some(header.mapped_peak_bytes),
+                resident,
+                sums.sample().map(|sample| sample.virtual_bytes),
+                Some(header.file_end),
+                Some(u64::from(is_on(header))),
+                Some(1),
+            ],
+        }
+    }
+
+    /// The values that a process has after its end: counters and the peaks.
+    pub(crate) fn after_end(&self) -> Numbers {
+        let [_, _, peak, _, mapped_peak, ..] = self.gauges;
+        let none = None;
+        let gauges = [none, none, peak, none, mapped_peak, none, none, none, none, Some(0)];
+        Numbers { counters: self.counters, gauges }
+    }
+}
+
+/// Whether allocations are recorded.
+fn is_on(header: &FileHeader) -> bool {
+    header.command_off == 0 && header.control & CONTROL_OFF == 0 && header.control < CONTROL_PAUSE
+}
+
+/// Counters of a scope path.
+pub(crate) const SCOPE_COUNTERS: [Definition; 4] = [
+    Definition::counter(
+        "heaptide_scope_allocations",
+        "",
+        "Blocks allocated in the scope, not in scopes inside it.",
+    ),
+    Definition::counter(
+        "heaptide_scope_allocated_bytes",
+        "bytes",
+        "Usable bytes of blocks allocated in the scope.",
+    ),
+    Definition::counter(
+        "heaptide_scope_frees",
+        "",
+        "Blocks freed of those allocated in the scope.",
+    ),
+    Definition::counter(
+        "heaptide_scope_freed_bytes",
+        "bytes",
+        "Usable bytes freed of those allocated in the scope.",
+    ),
+];
+
+/// Gauges of a scope path.
+pub(crate) const SCOPE_GAUGES: [Definition; 2] = [
+    Definition::gauge(
+        "heaptide_scope_live_bytes",
+        "bytes",
+        "Usable bytes allocated in the scope and not freed.",
+    ),
+    Definition::gauge(
+        "heaptide_scope_live_blocks",
+        "",
+        "Blocks allocated in the scope and not freed.",
+    ),
+];
+
+/// Counters of a label.
+pub(crate) const LABEL_COUNTERS: [Definition; 4] = [
+    Definition::counter("heaptide_label_allocations", "", "Blocks that got the label."),
+    Definition::counter(
+        "heaptide_label_allocated_bytes",
+        "bytes",
+        "Bytes of blocks that got the label.",
+    ),
+    Definition::counter("heaptide_label_frees", "", "Blocks freed of those with the label."),
+    Definition::counter(
+        "heaptide_label_freed_bytes",
+        "bytes",
+        "Bytes freed of those with the label.",
+    ),
+];
+
+/// Gauges of a label.
+pub(crate) const LABEL_GAUGES: [Definition; 2] = [
+    Definition::gauge("heaptide_label_live_bytes", "bytes", "Bytes live that have the label."),
+    Definition::gauge("heaptide_label_live_blocks", "", "Blocks live that have the label."),
+];
+
+/// Series of a scope or label.
+pub(crate) const SERIES_OF_GROUP: usize = SCOPE_COUNTERS.len() + SCOPE_GAUGES.len();
+
+/// The values of a scope or label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct GroupNumbers {
+    pub(crate) counters: [u64; SCOPE_COUNTERS.len()],
+    pub(crate) gauges: [u64; SCOPE_GAUGES.len()],
+}
+
+impl GroupNumbers {
+    pub(crate) fn of(sums: &Measures) -> GroupNumbers {
+        GroupNumbers {
+            counters: [sums.allocations, sums.usable_bytes, sums.frees, sums.freed_bytes],
+            gauges: [sums.live_bytes, sums.live_blocks],
+        }
+    }
+}
+
+/// Raises counters to what was read now, and returns by how much they grew: a reading while the
+/// program counts may be lower than one before.
+pub(crate) fn raise<const N: usize>(counters: &mut [u64; N], now: &[u64; N]) -> [u64; N] {
+    let mut grown = [0; N];
+    for ((counter, &now), grown) in counters.iter_mut().zip(now).zip(&mut grown) {
+        *grown = now.saturating_sub(*counter);
+        *counter = now.max(*counter);
+    }
+    grown
+}
+
+/// Adds by how much counters grew.
+pub(crate) fn add<const N: usize>(counters: &mut [u64; N], grown: &[u64; N]) {
+    counters.iter_mut().zip(grown).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_never_decrease() {
+        let mut counters = [10, 20];
+        assert_eq!(raise(&mut counters, &[12, 19]), [2, 0]);
+        assert_eq!(counters, [12, 20]);
+        let mut sum = [1, u64::MAX];
+        add(&mut sum, &[2, 3]);
+        assert_eq!(sum, [3, u64::MAX]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Targets of the command line: recordings, directories of them, processes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::Error;
+use heaptide_analysis::files::file_names::{METADATA_FILE, RECORDING_SUFFIX};
+use heaptide_analysis::recording::{profiles_in, recordings_in, running};
+
+/// Recordings of a directory that are looked at; names that sort later are left out.
+const RECORDINGS_MAX: usize = 1000;
+
+/// Programs whose metrics are served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// All processes of a recording.
+    Recording(PathBuf),
+    /// The process image of a profile.
+    Profile(PathBuf),
+    /// A process, also after it became another program by exec.
+    Process {
+        /// The process, as it is called here.
+        pid: u32,
+        /// The recording that it writes to.
+        recording: PathBuf,
+    },
+    /// All recordings that lie in a directory, also those that come later.
+    Directory(PathBuf),
+}
+
+impl Target {
+    /// The target of a word of the command line: a path, or the id of a recorded process.
+    ///
+    /// Errors: there is no such thing, or the process is not recorded.
+    ///
+    /// ```
+    /// use heaptide_serve::Target;
+    /// assert_eq!(Target::find("src".as_ref()).unwrap(), Target::Directory("src".into()));
+    /// let error = Target::find("missing.heaptide".as_ref()).unwrap_err().to_string();
+    /// assert!(error.starts_with("missing.heaptide: no such"), "{error}");
+    /// ```
+    pub fn find(given: &Path) -> Result<Target, Error> {
+        if let Some(running) = running::by_id(given)? {
+            let recording = running.file.parent().map(Path::to_owned).unwrap_or_default();
+            return Ok(Target::Process { pid: running.pid, recording });
+        }
+        let kind = fs::metadata(given).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing { path: given.to_owned() },
+            _ => Error::Io { path: given.to_owned(), doing: "read", source },
+        })?;
+        Ok(match kind.is_dir() {
+            true if is_recording(given) => Target::Recording(given.to_owned()),
+            true => Target::Directory(given.to_owned()),
+            false => Target::Profile(given.to_owned()),
+        })
+    }
+
+    /// The recordings in which its processes are.
+    ///
+    /// Errors: the directory cannot be read.
+    pub(crate) fn recordings(&self) -> Result<Vec<PathBuf>, Error> {
+        match self {
+            Target::Recording(path) | Target::Process { recording: path, .. } => {
+                Ok(vec![path.clone()])
+            }
+            Target::Profile(file) => Ok(vec![directory_of(file).to_owned()]),
+            Target::Directory(path) => {
+                let mut recordings = recordings_in(path)?;
+                recordings.truncate(RECORDINGS_MAX);
+                Ok(recordings)
+            }
+        }
+    }
+
+    /// Whether it is one recording or a part of it, which is expected to be there.
+    pub(crate) fn is_one(&self) -> bool {
+        !matches!(self, Target::Directory(_))
+    }
+
+    /// Whether a profile of one of its recordings is of it.
+    pub(crate) fn has(&self, file: &Path, pid: u32) -> bool {
+        match self {
+            Target::Recording(path) => file.parent() == Some(path),
+            Target::Profile(own) => file == own,
+            Target::Process { pid: own, recording } => {
+                pid == *own && file.parent() == Some(recording)
+            }
+            Target::Directory(path) => file.parent().and_then(Path::parent) == Some(path),
+        }
+    }
+}
+
+/// Whether a directory is a recording, which may have no profile yet.
+fn is_recording(directory: &Path) -> bool {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(RECORDING_SUFFIX)
+        || directory.join(METADATA_FILE).exists()
+        || profiles_in(directory).is_ok()
+}
+
+/// The directory that a profile lies in.
+pub(crate) fn directory_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
