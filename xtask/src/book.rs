@@ -1,4 +1,5 @@
-//! The book: `docs/SUMMARY.md` with its pages, built by mdBook, and every link of the result checked.
+//! The book: `docs/SUMMARY.md` with its pages, built by mdBook, and every link of the result
+//! checked.
 //!
 //! Pages link to files of the whole repository. So the sources of the book are a copy of what is
 //! linked, in the same folders; files that browsers would not show are texts there.
@@ -25,6 +26,9 @@ const SHOWN: [&str; 4] = [".html", ".png", ".svg", ".json"];
 pub fn build(root: &Path) -> Result<(), String> {
     let (source, built) = (target(root).join("book-source"), target(root).join("book"));
     stage(root, &source)?;
+    if built.exists() {
+        fs::remove_dir_all(&built).map_err(|e| format!("{}: {e}", built.display()))?;
+    }
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").arg(&source).arg("--dest-dir").arg(&built);
     let install = format!("`cargo install --locked mdbook@{MDBOOK}` installs it");
@@ -48,73 +52,100 @@ fn stage(root: &Path, source: &Path) -> Result<(), String> {
     if source.exists() {
         fs::remove_dir_all(source).map_err(|e| format!("{}: {e}", source.display()))?;
     }
-    let summary = read(&root.join(SUMMARY))?;
-    let pages: BTreeSet<String> =
-        links::targets(&summary).into_iter().map(|(_, page)| links::resolve(SUMMARY, page)).collect();
-    let staged = links::targets(&summary).into_iter().fold(summary.clone(), |text, (_, page)| {
-        text.replace(&format!("]({page})"), &format!("]({})", links::resolve(SUMMARY, page)))
-    });
-    write(&source.join("SUMMARY.md"), &staged)?;
-    write(&source.join("book.toml"), &read(&root.join(SETTINGS))?)?;
     for file in THEME {
-        write(&source.join(file), &read(&root.join(file))?)?;
+        write(&source.join(placed(file)), read(&root.join(file))?)?;
     }
-    for page in &pages {
-        let mut text = read(&root.join(page))?;
-        for (_, link) in links::targets(&text.clone()) {
-            let (file, _) = link.split_once('#').unwrap_or((link, ""));
-            if file.is_empty() || file.contains("://") {
-                continue;
-            }
-            let path = links::resolve(page, file);
-            if let Some(renamed) = copied(root, source, &path, &pages)? {
-                let above = "../".repeat(page.matches('/').count());
-                text = text.replace(&format!("]({link})"), &format!("]({above}{renamed})"));
-            }
-        }
-        write(&source.join(page), &text)?;
+    write(&source.join("book.toml"), read(&root.join(SETTINGS))?)?;
+    let summary = read(&root.join(SUMMARY))?;
+    let pages: BTreeSet<String> = pages_of(&summary).collect();
+    let staging = Staging { root, source, pages };
+    write(&source.join("SUMMARY.md"), staging.relinked(SUMMARY, &summary)?)?;
+    for page in &staging.pages {
+        let text = staging.relinked(page, &read(&root.join(page))?)?;
+        write(&source.join(placed(page)), text)?;
     }
     Ok(())
 }
 
-/// Copies what a page links to, unless it is a page; its path if that is another one now.
-fn copied(
-    root: &Path,
-    source: &Path,
-    path: &str,
-    pages: &BTreeSet<String>,
-) -> Result<Option<String>, String> {
-    let from = root.join(path);
-    if pages.contains(path) {
-        return Ok(None);
-    }
-    if from.is_dir() {
-        return directory(root, source, path).map(Some);
-    }
-    let is_shown = SHOWN.iter().any(|ending| path.ends_with(ending));
-    let name = if is_shown { path.to_owned() } else { format!("{path}.txt") };
-    let bytes = fs::read(&from).map_err(|e| format!("{path}: {e}"))?;
-    write(&source.join(&name), bytes)?;
-    Ok((!is_shown).then_some(name))
+/// The pages that the table of contents lists, by their paths from the root.
+fn pages_of(summary: &str) -> impl Iterator<Item = String> {
+    links::targets(summary).into_iter().map(|(_, page)| links::resolve(SUMMARY, page))
 }
 
-/// A list of the files of a directory, which are copied.
-fn directory(root: &Path, source: &Path, path: &str) -> Result<String, String> {
-    let entries = fs::read_dir(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
-    let entries = entries.flatten().filter(|entry| entry.path().is_file());
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    let mut list = format!("<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{path}</title>\n<ul>\n");
-    for name in names {
-        let file = format!("{path}/{name}");
-        let shown = copied(root, source, &file, &BTreeSet::new())?.unwrap_or(file);
-        let href = shown.rsplit('/').next().unwrap_or(&shown);
-        list += &format!("<li><a href=\"{href}\">{name}</a></li>\n");
+/// Where a document is in the book: what is in `docs` is at its root.
+fn placed(path: &str) -> String {
+    match (path.strip_prefix("docs/"), path.strip_suffix("/README.md")) {
+        (Some("README.md"), _) => "index.md".to_owned(),
+        (Some(path), _) => path.to_owned(),
+        (None, Some(folder)) => format!("{folder}.md"),
+        (None, None) if path == "README.md" => "repository.md".to_owned(),
+        (None, None) if path.ends_with(".md") => path.to_lowercase(),
+        (None, None) => format!("files/{path}"),
     }
-    let name = format!("{path}/index.html");
-    write(&source.join(&name), list + "</ul>\n")?;
-    Ok(name)
+}
+
+/// The sources of the book in the making.
+struct Staging<'a> {
+    root: &'a Path,
+    source: &'a Path,
+    pages: BTreeSet<String>,
+}
+
+impl Staging<'_> {
+    /// The text of a page with links as they are in the book. What they lead to is copied.
+    fn relinked(&self, page: &str, text: &str) -> Result<String, String> {
+        let above = "../".repeat(placed(page).matches('/').count());
+        let mut relinked = text.to_owned();
+        for (_, link) in links::targets(text) {
+            let (file, anchor) = link.split_at(link.find('#').unwrap_or(link.len()));
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            let target = self.copied(&links::resolve(page, file))?;
+            let new = format!("]({above}{target}{anchor})");
+            relinked = relinked.replace(&format!("]({link})"), &new);
+        }
+        Ok(relinked)
+    }
+
+    /// Copies what a page links to, unless it is a page; where it is in the book.
+    fn copied(&self, path: &str) -> Result<String, String> {
+        let from = self.root.join(path);
+        if self.pages.contains(path) {
+            return Ok(placed(path));
+        }
+        if from.is_dir() {
+            return self.listed(path);
+        }
+        let is_shown = SHOWN.iter().any(|ending| path.ends_with(ending));
+        let name = match placed(path) {
+            name if is_shown => name,
+            name if name.ends_with(".md") => format!("files/{path}.txt"),
+            name => format!("{name}.txt"),
+        };
+        let bytes = fs::read(&from).map_err(|error| format!("{path}: {error}"))?;
+        write(&self.source.join(&name), bytes)?;
+        Ok(name)
+    }
+
+    /// Copies the files of a directory; where the list of them is.
+    fn listed(&self, path: &str) -> Result<String, String> {
+        let entries = fs::read_dir(self.root.join(path)).map_err(|e| format!("{path}: {e}"))?;
+        let entries = entries.flatten().filter(|entry| entry.path().is_file());
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        let mut list =
+            format!("<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{path}</title>\n<ul>\n");
+        let name = format!("files/{path}/index.html");
+        let above = "../".repeat(name.matches('/').count());
+        for file in names {
+            let copied = self.copied(&format!("{path}/{file}"))?;
+            list += &format!("<li><a href=\"{above}{copied}\">{file}</a></li>\n");
+        }
+        write(&self.source.join(&name), list + "</ul>\n")?;
+        Ok(name)
+    }
 }
 
 /// The pages of a built book, by their paths.
@@ -141,7 +172,9 @@ fn dead_links(built: &Path, pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     for (path, text) in pages {
         let name = path.strip_prefix(built).unwrap_or(path).display().to_string();
         // A page of a recording brings its links with its script.
-        if ["print.html", "404.html"].contains(&&*name) || !text.contains("<nav id=\"mdbook-sidebar") {
+        if ["print.html", "404.html"].contains(&&*name)
+            || !text.contains("<nav id=\"mdbook-sidebar")
+        {
             continue;
         }
         for link in attributes(text, &["href", "src"]) {
@@ -205,7 +238,8 @@ mod tests {
     #[test]
     fn links_of_built_pages_are_checked() {
         let page = |body: &str| format!("<nav id=\"mdbook-sidebar\"></nav>{body}");
-        let a = "<a href=\"b/c.html#here\"></a><a href=\"b/c.html#gone\"></a><a href=\"x.html\"></a>";
+        let a =
+            "<a href=\"b/c.html#here\"></a><a href=\"b/c.html#gone\"></a><a href=\"x.html\"></a>";
         let c = "<h1 id=\"here\"></h1><a href=\"../a.html\"></a><a href=\"https://h.org/y\"></a>";
         let built = Path::new("/nowhere/book");
         let pages = [("a.html", page(a)), ("b/c.html", page(c))];
@@ -217,17 +251,27 @@ mod tests {
     }
 
     #[test]
+    fn documents_have_places_in_the_book() {
+        let places = ["docs/README.md", "docs/tasks/a.md", "README.md", "python/README.md"];
+        let expected = ["index.md", "tasks/a.md", "repository.md", "python.md"];
+        assert_eq!(places.map(placed), expected);
+        assert_eq!(placed("DESIGN.md"), "design.md");
+        assert_eq!(placed("examples/c/heat.c"), "files/examples/c/heat.c");
+    }
+
+    #[test]
     fn every_page_of_the_book_is_there_and_every_document_is_in_it() {
         let root = crate::root();
         let summary = read(&root.join(SUMMARY)).expect("the table of contents");
-        let pages: BTreeSet<String> = links::targets(&summary)
-            .into_iter()
-            .map(|(_, page)| links::resolve(SUMMARY, page))
-            .collect();
+        let pages: BTreeSet<String> = pages_of(&summary).collect();
         let texts = crate::text::all(&root).expect("the sources can be listed");
-        let is_page = |path: &str| path.starts_with("docs/") && path.ends_with(".md") && path != SUMMARY;
-        let missing: Vec<&String> =
-            texts.iter().map(|text| &text.path).filter(|p| is_page(p) && !pages.contains(*p)).collect();
+        let is_page =
+            |path: &str| path.starts_with("docs/") && path.ends_with(".md") && path != SUMMARY;
+        let missing: Vec<&String> = texts
+            .iter()
+            .map(|text| &text.path)
+            .filter(|p| is_page(p) && !pages.contains(*p))
+            .collect();
         assert_eq!(missing, Vec::<&String>::new(), "add them to {SUMMARY}");
     }
 }

@@ -42,7 +42,8 @@ pub fn check(texts: &[Text]) -> Vec<Problem> {
 pub fn targets(content: &str) -> Vec<(usize, &str)> {
     let mut targets = Vec::new();
     for (n, line) in outside_code(content) {
-        let spoken = line.match_indices("](").filter(|(at, _)| line[..*at].matches('`').count() % 2 == 0);
+        let spoken =
+            line.match_indices("](").filter(|(at, _)| line[..*at].matches('`').count() % 2 == 0);
         let target = |(at, _): (usize, &str)| line[at + 2..].split(')').next();
         targets.extend(spoken.filter_map(target).map(|target| (n, target)));
     }

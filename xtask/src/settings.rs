@@ -1,4 +1,4 @@
-//! Writes the table of environment variables in `docs/recording.md` from `heaptide-format`.
+//! Writes the table of environment variables in `docs/environment.md` from `heaptide-format`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::text::Text;
 
 /// The document that explains every variable.
-pub const PAGE: &str = "docs/recording.md";
+pub const PAGE: &str = "docs/environment.md";
 /// The lines above the rows.
 const HEAD: &str = "| variable | read by | value | default |\n|---|---|---|---|\n";
 

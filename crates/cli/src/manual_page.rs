@@ -129,15 +129,15 @@ fn marked(text: &str) -> Vec<Inline> {
     parts.map(|(i, part)| if i % 2 == 1 { bold(part) } else { roman(part) }).collect()
 }
 
-/// The page as formatters take it without a warning: one preamble, no blanks at the end of lines, no
-/// breaks beside an empty line, and ASCII only.
+/// The page as formatters take it without a warning: one preamble, no blanks at the end of lines,
+/// no breaks beside an empty line, and ASCII only.
 fn settled(page: &str) -> String {
     let lines = page.lines().filter(|line| !PREAMBLE.contains(line));
-    let text: String = PREAMBLE.into_iter().chain(lines).map(|l| format!("{}\n", l.trim_end())).collect();
+    let text: String =
+        PREAMBLE.into_iter().chain(lines).map(|l| format!("{}\n", l.trim_end())).collect();
     let text = text.replace(".br\n\n.br\n", ".sp\n");
-    let escaped = |c: char| match c.is_ascii() {
-        true => c.to_string(),
-        false => format!("\\[u{:04X}]", u32::from(c)),
+    let escaped = |c: char| {
+        if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) }
     };
     text.chars().map(escaped).collect()
 }
@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_help_text_is_sections() {
-        let page = examples("Example:\n  a -x\n  b\n\nA note\nof two lines.\n\nWords:\n  c").to_roff();
+        let page =
+            examples("Example:\n  a -x\n  b\n\nA note\nof two lines.\n\nWords:\n  c").to_roff();
         let expected = ".SH EXAMPLES\n.RS 4\n.nf\na \\-x\nb\n.fi\n.RE\n.SH NOTES\nA note of two lines.\n\
                         .SH WORDS\n.RS 4\n.nf\nc\n.fi\n.RE\n";
         assert_eq!(page, expected);

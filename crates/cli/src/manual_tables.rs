@@ -13,7 +13,8 @@ pub enum On {
 }
 
 impl On {
-    /// Whether the page of a command has it. `command` is `ctl snapshot` for a command of a command.
+    /// Whether the page of a command has it. `command` is `ctl snapshot` for a command of a
+    /// command.
     pub fn is_on(self, command: &str) -> bool {
         let is_one = |names: &[&str]| names.contains(&command.split(' ').next().unwrap_or(""));
         match self {
@@ -35,8 +36,22 @@ const JUDGING: &[&str] = &["check", "leaks", "diff", "ctl"];
 const WITHOUT: &[&str] = &["sdk", "library", "man", "completions"];
 /// Commands that neither draw pages nor read recordings.
 const WITHOUT_PAGES: &[&str] = &[
-    "run", "attach", "detach", "sdk", "library", "man", "completions", "seal", "merge", "export",
-    "ctl", "sql", "dataset", "view",
+    "run",
+    "attach",
+    "detach",
+    "sdk",
+    "library",
+    "man",
+    "completions",
+    "seal",
+    "merge",
+    "export",
+    "ctl",
+    "sql",
+    "dataset",
+    "view",
+    "serve",
+    "watch",
 ];
 
 /// Exit statuses.
@@ -50,7 +65,18 @@ pub const STATUSES: &[Row] = &[
     (
         "1",
         "Nothing was found: nothing was recorded, there is no such process, or no allocation matches the filters. A line on standard error states which.",
-        On::AllBut(&["run", "attach", "sdk", "library", "man", "completions", "check", "leaks", "diff", "ctl"]),
+        On::AllBut(&[
+            "run",
+            "attach",
+            "sdk",
+            "library",
+            "man",
+            "completions",
+            "check",
+            "leaks",
+            "diff",
+            "ctl",
+        ]),
     ),
     (
         "2",

@@ -1,5 +1,5 @@
-//! A small HTTP service with two faults: it keeps a record of each request for ever, and it does not
-//! delete the order of a request that fails.
+//! A small HTTP service with two faults: it keeps a record of each request for ever, and it does
+//! not delete the order of a request that fails.
 //
 //     g++ -g -O2 -o service service.cpp
 //     ./service service.sock                       # a socket in the file system, or a port

@@ -72,7 +72,7 @@ fn owners(out: &mut dyn Write, finding: &Finding, sources: &Sources) -> io::Resu
 
 /// Formats a function, with a link to its line or the name of the file.
 fn linked(owner: &Responsible, sources: &Sources) -> String {
-    let name = code(&owner.name);
+    let name = code(&owner.short_name());
     let Some(place) = &owner.place else { return name };
     match sources.link(place) {
         Some(link) => format!("[{name}]({link})"),

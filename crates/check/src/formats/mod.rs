@@ -7,12 +7,22 @@ pub mod markdown;
 pub mod text;
 
 use heaptide_analysis::model::Interval;
+use heaptide_render::shared::names::shorten;
 
 use crate::limit::Quantity;
 use crate::result::{Finding, Responsible};
 
 /// The most owners in a text.
 const OWNERS: usize = 5;
+/// Characters of the name of an owner, as other views for people have it.
+const OWNER_WIDTH: usize = 80;
+
+impl Responsible {
+    /// The name for people; JSON has the whole one.
+    fn short_name(&self) -> String {
+        shorten(&self.name, OWNER_WIDTH)
+    }
+}
 
 impl Finding {
     fn quantity(&self) -> Quantity {
@@ -61,8 +71,8 @@ impl Finding {
     fn shown(&self, owner: &Responsible) -> String {
         let value = self.quantity().amount(owner.value);
         match owner.before {
-            Some(_) => format!("{} {} to {value}", owner.name, self.change(owner.growth())),
-            None => format!("{} {value}", owner.name),
+            Some(_) => format!("{} {} to {value}", owner.short_name(), self.change(owner.growth())),
+            None => format!("{} {value}", owner.short_name()),
         }
     }
 
@@ -86,5 +96,18 @@ impl Finding {
         }
         let percent = change as f64 * 100.0 / before as f64;
         Some(format!("{shown} ({percent:+.1}%)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_owners_are_as_in_other_views() {
+        let name = "Index::make(std::vector<std::__cxx11::basic_string<char, std::char_traits<char>, \
+                    std::allocator<char> >, std::allocator<int> > const&)";
+        let owner = Responsible { name: name.to_owned(), value: 1, before: None, place: None };
+        assert_eq!(owner.short_name(), "Index::make(std::vector<std::string> const&)");
     }
 }

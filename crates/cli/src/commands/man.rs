@@ -41,6 +41,6 @@ fn write_all(command: &clap::Command, directory: &Path) -> Result<(), Error> {
     let mut page = Vec::new();
     manual_page::write(command, &mut page).map_err(failed)?;
     fs::write(&path, page).map_err(failed)?;
-    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    subcommands.map(|sub| write_all(sub, directory)).collect()
+    let mut subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    subcommands.try_for_each(|sub| write_all(sub, directory))
 }

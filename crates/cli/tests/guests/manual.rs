@@ -50,7 +50,8 @@ fn examples_statuses_files_and_variables_are_those_of_the_command() {
         let path = place.join("pages").join(format!("{name}.1"));
         fs::read_to_string(path).expect(name).replace("\\-", "-")
     };
-    let (run, check, leaks) = (page("heaptide-run"), page("heaptide-check"), page("heaptide-leaks"));
+    let (run, check, leaks) =
+        (page("heaptide-run"), page("heaptide-check"), page("heaptide-leaks"));
     assert!(run.contains("128+N") && !leaks.contains("128+N"));
     assert!(check.contains("125") && !run.contains("\\fB125"));
     assert!(run.contains("HEAPTIDE_MODE") && !leaks.contains("HEAPTIDE_MODE"));

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! times                  a number with a unit of time; a day, and a time of day
-//! processes              the number after `pid`, `tid`, `process`, `detach`; file names that begin with one
+//! processes              the number after `pid`, `tid`, `process`, `detach`; file names that begin
+//!                        with one
 //! addresses              0x…
-//! resident memory        a line that begins with `resident`: which account of it there is depends on
-//!                        time; all numbers of a line with that word, `virtual` or `recorder`
+//! resident memory        a line that begins with `resident`: which account of it there is depends
+//!                        on time; all numbers of a line with that word, `virtual` or `recorder`
 //! parts of the run       all numbers of a line with `of the run`
 //! widths of columns      any number of spaces is one
 //! ```
@@ -34,7 +35,8 @@ pub fn is_same(expected: &str, found: &str, compared: Compared) -> bool {
     }
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let (expected, found) = (words(&expected), words(&found));
-    expected.len() == found.len() && expected.iter().zip(&found).all(|(a, b)| a == b || is_near(a, b))
+    expected.len() == found.len()
+        && expected.iter().zip(&found).all(|(a, b)| a == b || is_near(a, b))
 }
 
 /// Whether two words are numbers that are nearly equal, with the same text behind them.
@@ -62,8 +64,7 @@ fn masked(line: &str, compared: Compared) -> String {
         remove_differences(&mut words);
     }
     let of_the_kernel = words.iter().any(|word| OF_THE_KERNEL.contains(&letters(word)));
-    let masks_all =
-        of_the_kernel || compared == Compared::Shape || line.contains("% of the run");
+    let masks_all = of_the_kernel || compared == Compared::Shape || line.contains("% of the run");
     let mask = |(at, word): (usize, &&str)| {
         let next = words.get(at + 1).map_or("", |word| letters(word));
         let before = at.checked_sub(1).map_or("", |at| letters(words[at]));
@@ -89,7 +90,8 @@ fn remove_differences(words: &mut Vec<&str>) {
     let mut is_unit = false;
     words.retain(|word| {
         let is_difference = word.starts_with(['+', '-']);
-        let is_removed = is_difference || is_unit && ["B", "KiB", "MiB", "k", "M"].contains(word);
+        let is_removed =
+            is_difference || is_unit && ["B", "KiB", "MiB", "GiB", "k", "M"].contains(word);
         is_unit = is_difference;
         !is_removed
     });

@@ -6,15 +6,17 @@
 //! <!-- files: examples/book/service -->  files that the directory of the commands has
 //! <!-- needs: g++, curl -->              programs, or names of `cargo xtask setup --check`
 //! <!-- writes: a.html, b.png of a.html -->
-//!                                        files that the commands write, and that the directory beside
-//!                                        the page with its name has; a picture of a page
 //! ```
+//!
+//! `writes` are files that the commands write, or a picture of such a page. The directory beside
+//! the page that has its name keeps them.
 //!
 //! A fenced block of the language `console` has commands, each after `$ `, continued after `> `,
 //! and what each prints. An output that ends with the line `…` is the beginning of what is printed.
 //! `console,about` compares numbers within 5 %, for programs whose counts are not exact, and
 //! `console,shape` masks all numbers, for formats that consist of times and addresses.
-//! `console,varies` compares nothing, for charts over time. `console,sql` is run where `heaptide-sql` is beside the command.
+//! `console,varies` compares nothing, for charts over time. `console,sql` is run where
+//! `heaptide-sql` is beside the command.
 
 /// Language of the blocks whose commands are run.
 const LANGUAGE: &str = "```console";
