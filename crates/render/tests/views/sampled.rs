@@ -18,7 +18,8 @@ fn pages_have_intervals() {
     }
     let known = Suppressions::default();
     let view = LeaksView { suppressions: &known, process: None, top: None };
-    let found = text::leaks::Found::of(&all(), &view);
+    let process = all();
+    let found = text::leaks::Found::of(&process, &view);
     expect("sampled_leaks.txt", &shown(|out| text::leaks::write(out, &found, &view)));
 }
 
