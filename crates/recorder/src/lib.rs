@@ -1,17 +1,18 @@
-//! The recorder: what an allocation, a free and every other event do to the profile, which is a
-//! file that is always complete.
+//! The recorder: what an allocation, a free and every other event do to the profile, a file that is
+//! complete at all times.
 //!
-//! A guest: it allocates nothing from the program, takes no lock that the program can hold, prints
-//! nothing, leaves errno and signal masks alone, and when something runs out it counts the loss and
-//! the program continues. No libc function is needed; those it can use are looked up
-//! ([`sys::libc`]).
+//! The recorder runs inside the guest. It allocates nothing from the program, takes no lock that
+//! the program can hold, prints nothing, and leaves errno and signal masks unchanged. When a
+//! resource runs out, it counts the loss and the program continues. It needs no libc function; it
+//! looks up those that it can use ([`sys::libc`]).
 //!
-//! How allocations come in is the matter of a front ([`sys::front`]): `heaptide-preload` has hooks
-//! for the functions of the C library, `heaptide-embedded` wraps the allocator of a Rust program.
+//! Allocations arrive through a front ([`sys::front`]): `heaptide-preload` hooks functions of the C
+//! library, `heaptide-embedded` wraps the allocator of a Rust program.
 //!
-//! From the entry of an allocation to its counters: the front → `event::lane` → `event::fast_path`
-//! or `event::record` → `event::stacks` → `store::sites`, `store::shadow`, `event::peak`. The
-//! memory it all lies in is `store::profile`; what all threads share is `event::process`.
+//! The path from the entry of an allocation to its counters: the front → `event::lane` →
+//! `event::fast_path` or `event::record` → `event::stacks` → `store::sites`, `store::shadow`,
+//! `event::peak`. `store::profile` holds the memory of all records, `event::process` the state that
+//! all threads share.
 
 #![no_std]
 #![allow(

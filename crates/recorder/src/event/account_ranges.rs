@@ -1,8 +1,8 @@
-//! The mappings of an account: whose they are, and how much of each is resident.
+//! The mappings of an account: what each belongs to, and how much of it is resident.
 //!
 //! The kernel merges neighbouring mappings of equal rights into one line of smaps. Such a line is
 //! divided where the recorder knows more: at the ends of recorded mappings and of the zeroed data
-//! of modules. Which pages of the parts are resident is then counted page by page.
+//! of modules. The resident pages of each part are then counted page by page.
 
 use crate::event::lane;
 use crate::event::live_mappings;
@@ -21,14 +21,14 @@ use heaptide_format::{
     RANGE_READ, RANGE_RECORDER, RANGE_SHARED, RANGE_STACK, RANGE_WRITE,
 };
 
-/// Bytes of a mapping without rights below a stack, at most.
+/// Maximum size of a guard: a mapping without rights below a stack.
 const GUARD_MAX: u64 = 256 << 10;
-/// Pages that are asked for at once.
+/// Number of pages that are queried at once.
 const PRESENT: usize = 64 << 10;
-/// Of so many ranges of a divided mapping one with the same site is looked for.
+/// Number of ranges of a divided mapping that are searched for one with the same site.
 const SEARCHED: usize = 64;
 
-/// Memory to gather an account in.
+/// Memory in which an account is gathered.
 pub struct Scratch {
     memory: *mut u8,
 }
@@ -37,7 +37,7 @@ impl Scratch {
     const RANGES: usize = ACCOUNT_RANGES * size_of::<AccountRange>();
     const BYTES: usize = Scratch::RANGES + PRESENT;
 
-    /// Maps it; none if there is no memory.
+    /// Maps the memory. Returns none if there is none.
     pub fn map() -> Option<Scratch> {
         let memory = kernel::map_private(Scratch::BYTES);
         (!memory.is_null()).then_some(Scratch { memory })
@@ -51,7 +51,7 @@ impl Scratch {
     fn parts(&mut self) -> (&mut [AccountRange], &mut [u8]) {
         let ranges = self.memory as *mut AccountRange;
         let present = self.memory.wrapping_add(Scratch::RANGES);
-        // SAFETY: two parts of a mapping that this owns; zeros are ranges.
+        // SAFETY: two parts of a mapping that this owns; all zeros is a valid range.
         unsafe {
             let ranges = core::slice::from_raw_parts_mut(ranges, ACCOUNT_RANGES);
             (ranges, core::slice::from_raw_parts_mut(present, PRESENT))
@@ -66,23 +66,23 @@ impl Drop for Scratch {
     }
 }
 
-/// The ranges of an account as they are gathered, in order of address.
+/// The ranges of an account that is being gathered, in order of address.
 pub struct Ranges<'a> {
     p: &'a Process,
     accounts: &'a mut Accounts,
     own: OwnMemory,
     room: &'a mut [AccountRange],
-    /// For each page whether it is resident.
+    /// For each page, whether it is resident.
     present: &'a mut [u8],
     count: usize,
-    /// The mapping listed before, and whether anything may be done there.
+    /// The mapping listed before, and whether it has any access rights.
     before: Option<(Range, bool)>,
     has_sites: bool,
 }
 
 impl<'a> Ranges<'a> {
-    /// None so far. `has_sites`: recorded mappings may be looked up, for the thread held no lock of
-    /// the recorder before that of the accounts.
+    /// Starts without ranges. `has_sites`: recorded mappings may be looked up, since the thread
+    /// held no lock of the recorder before that of the accounts.
     pub fn new(
         p: &'a Process,
         accounts: &'a mut Accounts,
@@ -94,12 +94,12 @@ impl<'a> Ranges<'a> {
         Ranges { p, accounts, own, room, present, count: 0, before: None, has_sites }
     }
 
-    /// What was gathered, with what stores it.
+    /// Returns the store of accounts and the ranges that were gathered.
     pub fn finish(self) -> (&'a mut Accounts, &'a mut [AccountRange]) {
         (self.accounts, &mut self.room[..self.count])
     }
 
-    /// Adds a mapping, and to the account what only its sums have.
+    /// Adds a mapping, and its numbers to the sums of the account.
     pub fn add(&mut self, account: &mut Account, mapping: &Resident) {
         account.resident_bytes += (mapping.resident as u64) << 10;
         account.swap_bytes += (mapping.swap as u64) << 10;
@@ -119,8 +119,8 @@ impl<'a> Ranges<'a> {
         self.before = Some((mapping.range, has_rights));
     }
 
-    /// Adds the parts of a mapping. If they are more than there is room for, the last range stands
-    /// for the rest.
+    /// Adds the parts of a mapping. If there are more parts than room, the last range includes the
+    /// rest.
     fn divide(&mut self, account: &mut Account, mapping: &Resident) {
         let Range { low: start, high } = mapping.range;
         let (first, mut low) = (self.count, start);
@@ -138,7 +138,7 @@ impl<'a> Ranges<'a> {
         self.share(account, mapping, first);
     }
 
-    /// The part of a mapping that begins at `low`, and its site.
+    /// Returns the part of a mapping that begins at `low`, and its site.
     fn part(&mut self, mapping: &Resident, low: u64) -> (Range, SiteId) {
         let known = if self.has_sites { live_mappings::known_beside_locks(low) } else { None };
         self.has_sites = known.is_some(); // to wait once is enough
@@ -149,7 +149,8 @@ impl<'a> Ranges<'a> {
         (Range { low, high: end.min(mapping.range.high) }, site)
     }
 
-    /// Resident pages of a part; of files, where the kernel counts other things, all of its pages.
+    /// Returns the resident pages of a part. For files, where the kernel's answer has another
+    /// meaning, it returns all pages.
     fn present_pages(&mut self, mapping: &Resident, part: Range) -> u32 {
         let is_anonymous = mapping.name().is_empty() || mapping.name().starts_with(b"[");
         if !is_anonymous || mapping.shared {
@@ -167,8 +168,8 @@ impl<'a> Ranges<'a> {
         (pages as u64 * (page / PAGE)) as u32
     }
 
-    /// The index of the range that a part of a mapping belongs to, whose ranges begin at `first`:
-    /// one of the same site, or a new one.
+    /// Returns the index of the range to which a part of a mapping belongs: one with the same site,
+    /// or a new one. The ranges of the mapping begin at `first`.
     fn range_for(&mut self, mapping: &Resident, part: Range, site: SiteId, first: usize) -> usize {
         let searched = first.max(self.count.saturating_sub(SEARCHED));
         let is_its = |range: &AccountRange| !site.is_none() && range.site == site.number();
@@ -191,14 +192,14 @@ impl<'a> Ranges<'a> {
         self.count - 1
     }
 
-    /// Whether a short mapping without rights was listed directly below.
+    /// Returns whether a short mapping without rights was listed directly below.
     fn is_guarded(&self, part: Range) -> bool {
         self.before.is_some_and(|(range, rights)| {
             !rights && range.high == part.low && length(range) <= GUARD_MAX
         })
     }
 
-    /// Adds a range, for which there is room.
+    /// Adds a range. There must be room for it.
     fn push(&mut self, mapping: &Resident, range: Range, site: SiteId, flags: u32) {
         let bit = |is: bool, flag: u32| if is { flag } else { 0 };
         let rights = bit(mapping.readable, RANGE_READ)
@@ -216,8 +217,8 @@ impl<'a> Ranges<'a> {
         self.count += 1;
     }
 
-    /// Shares the mapping's numbers among its ranges, from `first` on, whose `resident_kib` are
-    /// weights. Those of which nothing is left are taken off.
+    /// Divides the mapping's numbers among its ranges, from `first` on; their `resident_kib` hold
+    /// the weights. Ranges without resident bytes are removed.
     fn share(&mut self, account: &mut Account, mapping: &Resident, first: usize) {
         let ranges = &mut self.room[first..self.count];
         if let [range] = ranges {
@@ -246,8 +247,8 @@ impl<'a> Ranges<'a> {
     }
 }
 
-/// Divides `kib` among ranges by their weights, exactly; if all of these are 0, the last range
-/// gets it.
+/// Divides `kib` exactly among ranges by their weights. If all weights are 0, the last range gets
+/// all of it.
 fn divide(
     kib: u32,
     ranges: &mut [AccountRange],
@@ -271,11 +272,11 @@ fn length(range: Range) -> u64 {
     range.high - range.low
 }
 
-/// Where the recorder's memory is.
+/// The locations of the recorder's memory.
 struct OwnMemory {
     arenas: [Range; 3],
     code: Range,
-    /// What this account is gathered in, and the stack that does it.
+    /// The memory in which the account is gathered, and an address on the stack in use.
     scratch: Range,
     stack: u64,
 }
@@ -291,8 +292,8 @@ impl OwnMemory {
         }
     }
 
-    /// Whether a mapping is the recorder's. Pieces outside of its arenas are known by what it asks
-    /// the kernel for all of its memory: no core files, no huge pages.
+    /// Returns whether a mapping is the recorder's. Memory outside of its arenas is recognised by
+    /// the settings that the recorder applies to all of its memory: no core dumps, no huge pages.
     fn holds(&self, p: &Process, mapping: &Resident) -> bool {
         let (start, range) = (mapping.range.low, mapping.range);
         let is_anonymous = mapping.name().is_empty();
@@ -305,15 +306,16 @@ impl OwnMemory {
     }
 }
 
-/// The lane of the thread whose stack a part of a mapping is. Of a thread of libc's, the control
-/// block lies above its stack in the same mapping; of the first thread, it does not.
+/// Returns the lane of the thread whose stack is a part of a mapping. libc places the control block
+/// of a thread above its stack in the same mapping, except for the first thread.
 fn stack_of(mapping: &Resident, part: Range, guarded: bool) -> Option<u32> {
     let is_first = mapping.name() == b"[stack]";
     if !guarded && !is_first {
         return None;
     }
     let is_its = |&&lane: &&*mut lane::LaneState| {
-        // SAFETY: lanes stay mapped; of another thread's, words are read that it may be writing.
+        // SAFETY: lanes stay mapped. Words of another thread's lane are read while it may write
+        // them.
         let lane = unsafe { &*lane };
         let block = lane.thread_pointer.load(Relaxed);
         let in_use = lane.in_use.load(Relaxed) != 0;
@@ -323,7 +325,7 @@ fn stack_of(mapping: &Resident, part: Range, guarded: bool) -> Option<u32> {
     lane::all().iter().find(is_its).map(|&lane| unsafe { (*lane).index() })
 }
 
-/// Whether recorded blocks begin in a range, where that is known.
+/// Returns whether recorded blocks begin in a range, if blocks are recorded by address.
 fn has_blocks(p: &Process, range: Range) -> bool {
     let mode = Mode::from_number(p.header().mode.get());
     let has_shadow = mode.is_some_and(|mode| !mode.is_by_lane()) && p.shadow.is_made();

@@ -1,9 +1,9 @@
-//! Accounts of resident memory: when one is due, and what it holds.
+//! Accounts of resident memory: when they are due, and what they contain.
 //!
-//! An account is due at a sample of the timeline, where no thread of this one's is in the
-//! allocator, where such a thread maps memory, and at the end. The next one waits [`WAIT`] times as
-//! long as an account has taken, so that all of them together take less than half a percent of the
-//! run; [`GROWN_PART`] of it while memory grows fast.
+//! An account is due at a sample of the timeline while the calling thread is not in the allocator,
+//! when such a thread maps memory, and at the end. The next one waits [`WAIT`] times as long as an
+//! account took, so that all accounts together take less than half a percent of the run. While
+//! memory grows fast, they may take one part in [`GROWN_PART`].
 
 use crate::event::account_ranges::{Ranges, Scratch};
 use crate::event::lane;
@@ -23,52 +23,53 @@ use heaptide_format::{
     ACCOUNT_CONFINED, ACCOUNT_END, ACCOUNT_NO_PROC, ACCOUNT_PEAK, ACCOUNT_SAMPLE, Account, Sums,
 };
 
-/// Nanoseconds of the run before the first account but that of the end.
+/// Nanoseconds of the run before the first account, unless the run ends earlier.
 const FIRST_NS: u64 = 50_000_000;
-/// After an account of each of the two causes, so many times its cost passes.
+/// Time between accounts for each of the two causes, as a multiple of what an account cost.
 const WAIT: u64 = 400;
-/// A new peak that is higher by less than this part has no account of its own.
+/// A new peak gets an account only if it is higher by at least one part in this.
 const PEAK_PART: u64 = 64;
-/// Where memory has grown by half since the highest account, another one is due at once, as long as
-/// all so far have taken less than this part of the run.
+/// If memory has grown by half since the highest account, another one is due at once, as long as
+/// all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
-/// The allocator's own numbers are asked for at the end if they took at most this long, or this
-/// part of the run.
+/// At the end, the allocator's own numbers are queried if that took at most this long the last
+/// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
 const STATE_PART: u64 = 200;
 
-/// What is shared about accounts. Zero is: the first one is due after [`FIRST_NS`].
+/// The state of accounts that threads share. All zeros: the first account is due after
+/// [`FIRST_NS`].
 struct Shared {
     accounts: Locked<Accounts>,
     off: AtomicBool,
-    /// That of the end was taken, or none can be.
+    /// Set if the account at the end was taken, or none can be taken any more.
     over: AtomicBool,
     next_sample_ns: AtomicU64,
     next_peak_ns: AtomicU64,
     /// Live and mapped bytes of the highest account.
     highest: AtomicU64,
-    /// What accounts have taken so far.
+    /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
-    /// What asking the allocator took the last time.
+    /// Time that the last query of the allocator took.
     state_cost_ns: AtomicU64,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static SHARED: Wiped<Shared> = unsafe { Wiped::new() };
 
-/// Has a forked child find no accounts.
+/// Makes forked children start without accounts.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     SHARED.wipe_in_children()
 }
 
-/// There are to be no accounts.
+/// Disables accounts.
 pub fn turn_off() {
     SHARED.get().off.store(true, Relaxed);
 }
 
-/// Takes an account if one is due, where the calling thread is not in the allocator.
+/// Takes an account if one is due. The calling thread must not be in the allocator.
 pub fn take_if_due(p: &Process, now: u64, asked: Asked) {
     let shared = SHARED.get();
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
@@ -76,7 +77,7 @@ pub fn take_if_due(p: &Process, now: u64, asked: Asked) {
     let spent = shared.spent_ns.load(Relaxed);
     let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now;
     let is_off = shared.off.load(Relaxed) || shared.over.load(Relaxed);
-    // The sums are not looked at where even the peak of the heap would make no new high.
+    // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
     if !(sample || may_be_high && (peak || is_early)) || is_off {
@@ -89,7 +90,7 @@ pub fn take_if_due(p: &Process, now: u64, asked: Asked) {
     }
 }
 
-/// For which causes an account is due.
+/// The causes for which an account is due.
 #[derive(Clone, Copy)]
 struct Due {
     sample: bool,
@@ -97,7 +98,7 @@ struct Due {
     is_early: bool,
 }
 
-/// Takes an account if one is due for a cause that there is.
+/// Takes an account if a due cause applies.
 #[inline(never)]
 fn take_if_high(p: &Process, now: u64, asked: Asked, Due { sample, peak, is_early }: Due) {
     let sums = stats::sums(p);
@@ -111,8 +112,8 @@ fn take_if_high(p: &Process, now: u64, asked: Asked, Due { sample, peak, is_earl
     take(&Request { p, cause, now, sums: &sums, asked: Some(asked), has_sites: !holds_any() });
 }
 
-/// Whether so many live bytes and the mapped ones are clearly more than at the highest account, and
-/// one of both is at its peak.
+/// Returns whether live plus mapped bytes are clearly above those of the highest account, and live
+/// or mapped bytes are near their peak.
 fn is_high(p: &Process, live: u64, highest: u64) -> bool {
     let header = p.header();
     let mapped = header.mapped_bytes.get();
@@ -136,7 +137,7 @@ pub fn take_at_end(p: &Process, now: u64) {
         return note_confined(p, ACCOUNT_END, now);
     }
     let cost = shared.state_cost_ns.load(Relaxed);
-    // A signal handler may have come while the thread was in the allocator, and end the process.
+    // The process may end in a signal handler that interrupted the allocator.
     let at_rest = lane::of_thread().is_some_and(|lane| lane.gate.is_open());
     let may_ask = at_rest && cost <= STATE_NS.max(now / STATE_PART);
     let asked = may_ask.then_some(Asked::AtRest);
@@ -144,16 +145,16 @@ pub fn take_at_end(p: &Process, now: u64) {
     take(&Request { p, cause, now, sums, asked, has_sites });
 }
 
-/// An account that is to be taken.
+/// A request for an account.
 struct Request<'a> {
     p: &'a Process,
     cause: u32,
     now: u64,
     sums: &'a Sums,
-    /// How the allocator is to be asked, if it is.
+    /// How to query the allocator, if at all.
     asked: Option<Asked>,
-    /// Recorded mappings may be looked up: the thread holds no lock of the recorder, nor did it
-    /// where a signal interrupted it.
+    /// Set if recorded mappings may be looked up: the thread holds no lock of the recorder, and a
+    /// signal handler did not interrupt one that does.
     has_sites: bool,
 }
 
@@ -161,7 +162,8 @@ fn live(sums: &Sums) -> u64 {
     (sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64).max(0) as u64
 }
 
-/// There will be no more accounts. On the program's stack: this may map no memory.
+/// Stores that there will be no more accounts. Runs on the program's stack, since it may map no
+/// memory.
 #[inline(never)]
 fn note_confined(p: &Process, cause: u32, now: u64) {
     SHARED.get().over.store(true, Relaxed);
@@ -176,8 +178,8 @@ fn take(request: &Request) {
     let &Request { cause, now, .. } = request;
     let shared = SHARED.get();
     let begin = cost_clock();
-    // Signals wait meanwhile: a handler that allocates could need a lock of the allocator's that
-    // this thread holds.
+    // Signals are blocked meanwhile: a handler that allocates could need a lock of the allocator
+    // that this thread holds.
     let highest = own_stack::call(|| gather(request, begin)).flatten();
     let cost = cost_clock().saturating_sub(begin);
     shared.spent_ns.fetch_add(cost, Relaxed);
@@ -187,7 +189,7 @@ fn take(request: &Request) {
         (true, false) => &[&shared.next_peak_ns],
         (false, _) => &[&shared.next_sample_ns],
     };
-    // One that counts as both leaves both half of their share.
+    // An account that counts for both causes uses half of the share of each.
     let next = now.saturating_add(cost.saturating_mul(WAIT / waits.len() as u64));
     waits.iter().for_each(|wait| wait.store(next, Relaxed));
     if let Some(highest) = highest {
@@ -195,7 +197,7 @@ fn take(request: &Request) {
     }
 }
 
-/// What the recorder has counted.
+/// Returns an account with the recorder's own counters.
 fn counted(&Request { p, cause, now, sums, .. }: &Request) -> Account {
     let live_bytes = live(sums);
     Account {
@@ -210,14 +212,15 @@ fn counted(&Request { p, cause, now, sums, .. }: &Request) -> Account {
     }
 }
 
-/// What accounts cost is measured by: time of this thread, which others on a busy machine do not
-/// add to.
+/// Returns the CPU time of this thread, which measures the cost of accounts: other threads on a
+/// busy machine do not add to it.
 fn cost_clock() -> u64 {
     kernel::clock_ns(kernel::CLOCK_THREAD_CPUTIME)
 }
 
-/// The account with the allocator's own numbers. A child of a process with several threads does not
-/// ask: it may be of a raw clone, and locks be held by threads that it does not have.
+/// Adds the allocator's own numbers to an account. A forked child of a process with several threads
+/// does not query them: if it was made by a raw clone, locks may be held by threads that it does
+/// not have.
 fn with_state(account: Account, request: &Request) -> Account {
     let may_lack_threads = request.p.header().forked.get() != 0 && was_ever_threaded();
     let Some(asked) = request.asked.filter(|_| !may_lack_threads) else {
@@ -238,9 +241,9 @@ fn with_state(account: Account, request: &Request) -> Account {
     }
 }
 
-/// Reads what the kernel knows, on a stack of the recorder's own, and stores the account.
-/// Returns the live and mapped bytes of the highest account; none if there is no room, or if
-/// another thread takes one.
+/// Reads what the kernel knows, on a stack of the recorder's own, and stores the account. Returns
+/// the live and mapped bytes of the highest account; none if there is no room, or if another thread
+/// takes an account.
 fn gather(request: &Request, begin: u64) -> Option<u64> {
     let p = request.p;
     // Before the lock is taken: the allocator may map memory, which is recorded.
@@ -261,7 +264,7 @@ fn gather(request: &Request, begin: u64) -> Option<u64> {
     Some(accounts.highest_bytes())
 }
 
-/// Bytes of page tables, and the highest resident bytes; 0 if they are not known.
+/// Returns the bytes of page tables and the highest resident bytes; 0 if they are not known.
 fn status() -> (u64, u64) {
     let mut buffer = [0u8; 4096];
     let status = Path::new(b"/proc/self/status\0").map(|p| kernel::read_file(p, &mut buffer));

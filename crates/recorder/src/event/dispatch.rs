@@ -1,12 +1,12 @@
-//! The way of an event that did not take the fast path: the slow path where a thread or the process
-//! is observed, else straight to the counters.
+//! Dispatch of events that did not take the fast path: to the slow path if the thread or the
+//! process is observed, otherwise directly to the counters.
 
 use crate::event::inside::Inside;
 use crate::event::record::{self, Moving};
 use crate::event::{monitors, python_interpreter, slow_path};
 use heaptide_format::Call;
 
-/// A block of `usable` bytes was allocated for a request of `requested`.
+/// Records that a block of `usable` bytes was allocated for a request of `requested`.
 #[inline(always)]
 pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
@@ -17,7 +17,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
     record::record_allocated(inside, block, requested, usable);
 }
 
-/// A block of `usable` bytes is about to be freed.
+/// Records that a block of `usable` bytes is about to be freed.
 #[inline(never)]
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     python_interpreter::await_readers();
@@ -27,7 +27,7 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     record::record_freed(inside.lane(), block, usable);
 }
 
-/// A request failed.
+/// Records a request that failed.
 #[cold]
 #[inline(never)]
 pub fn failed(inside: &mut Inside) {
@@ -39,7 +39,7 @@ pub fn failed(inside: &mut Inside) {
     record::record_failed(inside, call);
 }
 
-/// A reallocation failed: the old block is as it was.
+/// Records a reallocation that failed: the old block is unchanged.
 pub fn reallocation_failed(inside: &mut Inside, moving: Moving) {
     moving.take_back(inside.lane());
     inside.lane().gate.note_call(Call::Realloc);
@@ -47,7 +47,7 @@ pub fn reallocation_failed(inside: &mut Inside, moving: Moving) {
     monitors::end_move(inside.lane());
 }
 
-/// A reallocation was a request for nothing, and the old block was freed.
+/// Records a reallocation to no bytes, which freed the old block.
 pub fn reallocation_freed(inside: &mut Inside, moving: Moving) {
     if inside.lane().is_attended() {
         return slow_path::released(inside, moving);
@@ -56,8 +56,9 @@ pub fn reallocation_freed(inside: &mut Inside, moving: Moving) {
     monitors::end_move(inside.lane());
 }
 
-/// A reallocation succeeded: one allocation here, one free of the old block. Moved: both were live
-/// for a moment. In place: only the difference ever was.
+/// Records a reallocation that succeeded: an allocation here and a free of the old block. If the
+/// block moved, both were live for a moment; if it was resized in place, only the difference was
+/// added.
 #[inline(always)]
 pub fn reallocated(
     inside: &mut Inside,
@@ -73,7 +74,7 @@ pub fn reallocated(
     monitors::end_move(inside.lane());
 }
 
-/// A block was resized in place by a call that has no stack of its own.
+/// Records a resize in place by a call that has no stack of its own.
 pub fn resized(inside: &mut Inside, block: *mut u8, requested: u64, before: u64, after: u64) {
     let lane = inside.lane();
     if record::record_resized(lane, block, requested, before, after) && lane.is_attended() {

@@ -1,4 +1,4 @@
-//! How the image ended, as far as it can tell itself.
+//! The end of the image, as far as the image itself can detect it.
 
 use crate::event::process::{Process, State, process};
 use crate::event::{accounts, output};
@@ -12,10 +12,11 @@ use heaptide_format::shared::Word;
 static ON_EXIT: Function = Function::new(b"on_exit\0");
 static ATEXIT: Function = Function::new(b"__cxa_atexit\0");
 
-/// Has libc tell of the exit. Registered first, so told last: the guest's own exit handlers are
-/// recorded.
+/// Registers a handler with libc. It is registered first and so called last: the exit handlers of
+/// the guest are recorded.
 pub fn register() {
-    // SAFETY: libc's functions. glibc has on_exit, which knows the status; the others do without.
+    // SAFETY: libc's functions. glibc has on_exit, which passes the status; with other libraries it
+    // is unknown.
     unsafe {
         if ON_EXIT.get() != 0 {
             let on_exit: extern "C" fn(extern "C" fn(i32, *mut u8), *mut u8) -> i32 =
@@ -38,7 +39,7 @@ extern "C" fn exits_without_status(_: *mut u8) {
     end(None);
 }
 
-/// The last of the image that the recorder sees.
+/// Handles the last point of the image that the recorder sees.
 fn end(status: Option<i32>) {
     note(status);
     let p = process();
@@ -48,8 +49,8 @@ fn end(status: Option<i32>) {
     }
 }
 
-/// The image is about to become another program; whether that was noted. It is not in a child that
-/// borrows our memory.
+/// Notes that the image is about to execute another program. Returns whether that was noted; it is
+/// not in a child that borrows the memory of its parent (vfork).
 pub fn note_exec() -> bool {
     let p = process();
     if !is_own(p) || !confined::may_call() {
@@ -63,7 +64,7 @@ pub fn note_exec() -> bool {
     true
 }
 
-/// It did not: the exec failed.
+/// Reverts that note after the exec has failed.
 pub fn take_exec_back(noted: bool) {
     if noted {
         let header = process().header();
@@ -72,14 +73,14 @@ pub fn take_exec_back(noted: bool) {
     }
 }
 
-/// Whether the calling process is the one that is recorded, and not a child that borrows its memory
+/// Returns whether the calling process is the recorded one, and not a child that borrows its memory
 /// (vfork).
 pub fn is_own(p: &Process) -> bool {
     p.state() == State::Active && (!confined::may_call() || kernel::getpid() == p.pid.load(Relaxed))
 }
 
-/// The image ends with this status, or with one that cannot be told. Not in a child that borrows
-/// our memory (vfork): the image is the parent's.
+/// Notes that the image ends, with its status if that is known. Does nothing in a child that
+/// borrows the memory of its parent (vfork), since the image is the parent's.
 pub fn note(status: Option<i32>) {
     let p = process();
     if !is_own(p) {

@@ -2,10 +2,10 @@
 //! and no sample due, in processes that only monitors observe, with trusted block headers.
 //!
 //! Each function first checks these conditions and changes nothing if one does not hold; then
-//! [`crate::event::dispatch`] passes on the event. Because nothing is called, few registers are
-//! needed; that is half of what counting costs. Every counter is written by one instruction. What
-//! is the same for all events of a thread, its mode and whether it may take the fast path, is
-//! decided once for each lane ([`crate::sys::front::Route`]).
+//! [`crate::event::dispatch`] handles the event. Because nothing is called, few registers are
+//! needed, which saves half of the cost of counting. Each counter is written by one instruction.
+//! Conditions that are equal for all events of a thread, its mode and whether it may take the fast
+//! path, are evaluated once for each lane ([`crate::sys::front::Route`]).
 
 use crate::event::inside::Entry;
 use crate::event::lane::LaneState;
@@ -24,16 +24,16 @@ const SCOPES: u32 = Mode::Scopes as u32;
 const STACKS: u32 = Mode::Stacks as u32;
 const SAMPLED: u32 = Mode::Sampled as u32;
 
-/// What became of an event.
+/// The result of the fast path for an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// It is for the slow path: nothing was done.
+    /// The event is for the slow path; nothing was done.
     NotTaken,
-    /// It is for the fast path but for its stack, of which this is known: nothing was done.
+    /// Only the stack is needed for the fast path, of which this is known; nothing was done.
     WantsStack(Same),
-    /// It was counted.
+    /// The event was counted.
     Counted,
-    /// It was counted, and monitors are to be told.
+    /// The event was counted, and monitors have to be notified.
     NotifyMonitors,
 }
 
@@ -44,13 +44,13 @@ impl Done {
     }
 }
 
-/// Whether the process has neither observers nor requests.
+/// Returns whether the process has neither observers nor requests.
 #[inline(always)]
 pub fn is_unobserved(lane: &LaneState) -> bool {
     control_words::words(lane.header).get() == 0
 }
 
-/// Whether nobody but monitors observes the process, and whether they do.
+/// Returns whether the process has no observers other than monitors, and whether it has any.
 #[inline(always)]
 fn observers(lane: &LaneState) -> (bool, bool) {
     let words = control_words::words(lane.header).get();
@@ -76,15 +76,16 @@ pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64)
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// The usable bytes of a new block, if they are at hand and nothing is due once it is counted.
+/// Returns the usable bytes of a new block, if they are available without a call and nothing is due
+/// after it is counted.
 #[inline(always)]
 fn common_allocation<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
     let usable = F::usable_at_hand(block)?;
     lane.live.may_allocate(lane.allocated() + usable).then_some(usable)
 }
 
-/// Counts an allocation in modes counters and sampled. Returns false if it is for the slow path, as
-/// one that is sampled, and then does nothing.
+/// Counts an allocation in modes counters and sampled. Returns false, and does nothing, if it is
+/// for the slow path, as a sampled one is.
 #[inline(always)]
 pub fn allocated_in_counters<F: Front>(
     lane: &mut LaneState,
@@ -103,15 +104,16 @@ pub fn allocated_in_counters<F: Front>(
     true
 }
 
-/// The same in mode scopes.
+/// Counts an allocation in mode scopes likewise.
 #[inline(always)]
 pub fn allocated_in_scopes<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
     let (id, site) = (lane.place.here, lane.place.here_record);
-    // Without a site here, the head of the file is the record, whose epoch is not current.
+    // Without a site here, the record is the head of the file, whose epoch is not current.
     allocated_at::<F>(lane, (id, site), block, requested)
 }
 
-/// The same in mode stacks, if the stack is the last one; else returns what was found of it.
+/// Counts an allocation in mode stacks likewise, if its stack is the last one. Otherwise returns
+/// what was found about the stack.
 #[inline(always)]
 pub fn allocated_in_stacks<F: Front>(
     lane: &mut LaneState,
@@ -130,7 +132,7 @@ pub fn allocated_in_stacks<F: Front>(
     Ok(())
 }
 
-/// The same of a site.
+/// Counts an allocation at a site likewise.
 #[inline(always)]
 pub fn allocated_at<F: Front>(
     lane: &mut LaneState,
@@ -158,7 +160,7 @@ pub fn allocated_at<F: Front>(
     true
 }
 
-/// What an allocation does to the lane's counters. The bytes that limits are of come last.
+/// Adds an allocation to the lane's counters. The bytes that limits refer to come last.
 #[inline(always)]
 fn count(record: &Lane, requested: u64, usable: u64) {
     class(&record.requested_classes, requested).add(1);
@@ -181,18 +183,18 @@ pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// The usable bytes of a block that is freed, if they are at hand and nothing is due once the free
-/// is counted.
+/// Returns the usable bytes of a block that is freed, if they are available without a call and
+/// nothing is due after the free is counted.
 #[inline(always)]
 fn common_free<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
     let usable = F::freed_at_hand(block)?;
     lane.live.may_free(lane.live.freed().wrapping_add(usable)).then_some(usable)
 }
 
-/// Counts a free in mode counters. Returns false if it is for the slow path, and then does nothing.
+/// Counts a free in mode counters. Returns false, and does nothing, if it is for the slow path.
 ///
-/// Every change is one instruction and none depends on another, so a signal handler may come in
-/// between: the thread need not be inside the recorder.
+/// Each change is one instruction and none depends on another, so a signal handler may interrupt it
+/// anywhere: the thread need not be marked as inside the recorder.
 #[inline(always)]
 pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = common_free::<F>(lane, block) else {
@@ -208,13 +210,13 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
     true
 }
 
-/// The same in mode sampled, of a block that is not sampled for certain.
+/// Counts a free in mode sampled likewise, if the block certainly is not sampled.
 #[inline(always)]
 pub fn freed_in_sampled<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     !sampling::is_sampled_block(lane, block) && freed_in_counters::<F>(lane, block)
 }
 
-/// The same where there are sites.
+/// Counts a free in modes with sites likewise.
 #[inline(always)]
 pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = common_free::<F>(lane, block) else {
@@ -224,20 +226,20 @@ pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
         return false;
     };
     let (id, place) = (SiteId::new(word.get()), &lane.place);
-    // Most often it is the site of where the thread is: then nothing waits for the word.
+    // Usually the site is the current one; then nothing waits for the word.
     let site = if id == place.here { place.here_record } else { id.record() };
     if id != place.here && id.owner_word() != place.lane {
         return false;
     }
-    // As of no site: its record is the head of the file.
+    // This also holds for no site: its record is the head of the file.
     if own_epoch(site) != lane.header.epoch.get() {
         return false;
     }
     word.set(0);
     site.frees.add(1);
     site.freed_bytes.add(usable);
-    // Before the scope: of a free that a kill cuts short, the bytes that sites have and scopes lack
-    // tell the class.
+    // Before the scope: if a kill interrupts the free, a reader derives the class from the bytes
+    // that sites have and scopes lack.
     class(&lane.record.freed_classes, usable).add(1);
     place.scope.frees_here.add(1);
     place.scope.freed_here_bytes.add(usable);
@@ -249,8 +251,8 @@ pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     true
 }
 
-/// The counter of a size that an allocation can have: its class takes one scan, where that of any
-/// number takes four instructions.
+/// Returns the counter of a size that an allocation can have. For these, finding the class takes
+/// one scan, instead of four instructions for any number.
 #[inline(always)]
 fn class(classes: &[AtomicU64; SIZE_CLASSES], bytes: u64) -> &AtomicU64 {
     let class = 63 - (bytes << 1 | 1).leading_zeros() as usize;

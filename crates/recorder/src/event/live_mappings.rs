@@ -9,36 +9,36 @@ use crate::sys::kernel::Errno;
 use crate::sys::locked::{Held, Locked, holds_any};
 use crate::sys::wiped::Wiped;
 
-/// What is known of the mappings of the process. Zero is: none.
+/// The known mappings of the process. All zeros: none.
 pub struct Mappings {
     pub table: Table,
     pub records: Records,
     pub apart: Option<&'static mut Apart>,
-    /// The last event made a new peak, and none has lowered it since.
+    /// Set if the last event made a new peak and none has reduced mapped bytes since.
     pub rising: bool,
-    /// Bytes mapped and unmapped since the last sample, and samples taken.
+    /// Bytes mapped and unmapped since the last sample, and the number of samples.
     pub since_sample: u64,
     pub samples: u64,
 }
 
-// SAFETY: zero is a free lock and mappings of which none is known.
+// SAFETY: all zeros is a free lock and no mappings.
 static MAPPINGS: Wiped<Locked<Mappings>> = unsafe { Wiped::new() };
 
-/// Has a forked child find no mappings: those that it inherits are from before its profile.
+/// Makes forked children start without mappings: those that they inherit precede their profile.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     MAPPINGS.wipe_in_children()
 }
 
 /// Waits for the mappings; none if another thread holds them for some seconds. The calling thread
-/// does not hold them, nor has it interrupted their holder ([`holds_any`]).
+/// must not hold them, nor have interrupted their holder ([`holds_any`]).
 pub fn acquire() -> Option<Held<'static, Mappings>> {
     MAPPINGS.get().acquire()
 }
 
-/// What is known of an address: the site of the live mapping there and where its range ends, or
-/// that there is none and where the next known one begins. None if the table cannot be had now.
+/// Returns the site of the live mapping at an address and the end of its range, or no site and the
+/// start of the next known mapping. None if the table is not available now.
 pub fn known(address: u64) -> Option<Known> {
     if holds_any() {
         return None;
@@ -46,7 +46,7 @@ pub fn known(address: u64) -> Option<Known> {
     known_beside_locks(address)
 }
 
-/// The same for a thread that has taken locks of the recorder and held none before.
+/// Does the same for a thread that has taken locks of the recorder now and held none before.
 pub fn known_beside_locks(address: u64) -> Option<Known> {
     acquire().map(|mappings| mappings.table.known(address))
 }

@@ -1,14 +1,14 @@
-//! Mappings: what programs and their allocators map and unmap through the C library. They are a
-//! kind of their own and no part of the heap's counters.
+//! Mappings: memory that programs and their allocators map and unmap through the C library. They
+//! are counted separately and are no part of the heap's counters.
 //!
-//! These events are rare and each is a system call, so all of them share one lock, and everything
-//! is exact: which pages are mapped, how many bytes, their peak. An allocator maps memory in the
-//! middle of an allocation, when the lane of the thread is in use; so an event takes nothing of the
-//! lane but where the thread is, and has an unwinder of its own. The one case that cannot be
-//! recorded is a signal handler that interrupted a thread which holds a lock of the recorder.
+//! These events are rare and each is a system call, so they share one lock, and all is exact: which
+//! pages are mapped, how many bytes, their peak. An allocator maps memory in the middle of an
+//! allocation, when the lane of the thread is in use. So an event takes from the lane only the
+//! thread's scope and stack, and has an unwinder of its own. The one case that cannot be recorded
+//! is a signal handler that interrupted a thread while it held a lock of the recorder.
 //!
-//! Ranges that are not known (mapped before the recorder began, or by direct system calls) count
-//! nothing when they are unmapped.
+//! Unknown ranges (mapped before the recorder began, or by direct system calls) count nothing when
+//! they are unmapped.
 
 use crate::event::accounts;
 use crate::event::inside::{Entry, Inside};
@@ -34,23 +34,24 @@ use heaptide_format::{
     Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, Sample, size_class,
 };
 
-/// Parts of an unmapping that come back if it fails; of more, the rest is counted as lost.
+/// Number of parts of an unmapping that can be put back if it fails; of more, the rest counts as
+/// lost.
 const PARTS: usize = 2;
 /// Bytes mapped and unmapped between the first samples.
 const SAMPLE_INTERVAL: u64 = 256 << 10;
-/// After this many samples the interval doubles, and again after as many more.
+/// Number of samples after which the interval doubles.
 const PER_DOUBLING: u64 = 1024;
 
-/// A mapping that was made.
+/// A new mapping.
 #[derive(Clone, Copy)]
 pub struct Made {
     pub start: u64,
-    /// Bytes asked for.
+    /// Bytes that were requested.
     pub requested: u64,
     pub what: What,
 }
 
-/// How it was made.
+/// The call that created it.
 #[derive(Clone, Copy)]
 pub enum What {
     Mmap { protection: i32, flags: i32, fd: i32 },
@@ -58,20 +59,20 @@ pub enum What {
     Break,
 }
 
-/// The thread of an event: its lane, and where it is.
+/// The thread of an event: its lane, scope and stack.
 struct Caller {
     /// Closes the lane's gate, unless the event is in the middle of another one.
     inside: Option<Inside>,
     lane: &'static Lane,
     scope: ScopeId,
-    /// What is known of its stack.
+    /// The known range of its stack.
     stack: Range,
     is_off: bool,
     entry: Entry,
 }
 
 impl Caller {
-    /// The calling thread; none if nothing is recorded.
+    /// Returns the calling thread; none if nothing is recorded.
     fn enter<F: Front>(entry: Entry) -> Option<Caller> {
         let p = process();
         if locked::holds_any() {
@@ -112,7 +113,8 @@ impl Caller {
         }
     }
 
-    /// In the middle of another event. A thread that is about to get its lane counts as the first.
+    /// Returns the calling thread in the middle of another event. A thread that has no lane yet
+    /// counts as that of the first lane.
     fn nested(entry: Entry) -> Option<Caller> {
         if let Some(lane) = lane::of_thread().filter(|lane| !lane.gate.is_stale()) {
             return Some(Caller::of(lane, entry));
@@ -127,7 +129,7 @@ impl Caller {
     }
 }
 
-/// Records a mapping, which ends whatever was mapped in its range before.
+/// Records a mapping, which ends all that was mapped in its range before.
 pub fn mapped<F: Front>(entry: Entry, made: Made) {
     let Some(caller) = Caller::enter::<F>(entry) else {
         return;
@@ -142,26 +144,26 @@ pub fn mapped<F: Front>(entry: Entry, made: Made) {
     caller.account_for();
 }
 
-/// Counts a mapping of which the size is not known as lost.
+/// Counts a mapping of unknown size as lost.
 pub fn lost() {
     if process().state() == State::Active {
         process().lost(Loss::NoMapping);
     }
 }
 
-/// An unmapping that is about to happen: its ranges are forgotten before, for another thread may
-/// get their addresses at once.
+/// An unmapping that is about to happen. Its ranges are removed before the call, since another
+/// thread may get their addresses at once.
 pub struct Unmapping {
     entry: Entry,
     parts: [Taken; PARTS],
     count: usize,
-    /// The kind of what was mapped first in the range.
+    /// The kind of the mapping with the first part of the range.
     kind: Option<MappingKey>,
 }
 
 impl Unmapping {
-    /// `start..start + bytes`, rounded up to whole pages, is about to be unmapped. None if nothing
-    /// of it is known.
+    /// Begins to unmap `start..start + bytes`, rounded up to whole pages. None if nothing of it is
+    /// known.
     pub fn begin<F: Front>(entry: Entry, start: u64, bytes: u64) -> Option<Unmapping> {
         let page = kernel::page_bytes();
         if !start.is_multiple_of(page) || bytes == 0 {
@@ -171,7 +173,7 @@ impl Unmapping {
         Unmapping::of::<F>(entry, |_| Some(Range { low: start, high }))
     }
 
-    /// The shared memory that was attached at `start` is about to be detached.
+    /// Begins to detach the shared memory that was attached at `start`.
     pub fn begin_detach<F: Front>(entry: Entry, start: u64) -> Option<Unmapping> {
         Unmapping::of::<F>(entry, |table| table.range_from(start))
     }
@@ -202,7 +204,7 @@ impl Unmapping {
         (unmapping.count > 0).then_some(unmapping)
     }
 
-    /// It happened, or the call failed and all is as it was.
+    /// Ends the unmapping. If the call failed, its parts are put back.
     pub fn end<F: Front>(&self, done: bool) {
         let Some(caller) = Caller::enter::<F>(self.entry) else {
             return;
@@ -231,8 +233,8 @@ pub struct Remapping {
 }
 
 impl Remapping {
-    /// The first `bytes` from `old` on are about to be mapped elsewhere, or with another length;
-    /// with 0 bytes, what is there stays.
+    /// Begins to map the first `bytes` from `old` on elsewhere, or with another length. With 0
+    /// bytes, the old mapping stays.
     pub fn begin<F: Front>(entry: Entry, (old, bytes): (u64, u64)) -> Remapping {
         let before = Unmapping::begin::<F>(entry, old, bytes);
         let kind = match &before {
@@ -244,7 +246,8 @@ impl Remapping {
         Remapping { entry, before, kind: MappingKey { call, ..kind.unwrap_or(unknown) } }
     }
 
-    /// `made` is the start and the bytes of the new mapping; none if the call failed.
+    /// Ends the call. `made` holds the start and the bytes of the new mapping; none if the call
+    /// failed.
     pub fn end<F: Front>(&self, made: Option<(u64, u64)>) {
         if let Some(before) = &self.before {
             before.end::<F>(made.is_some());
@@ -264,7 +267,7 @@ impl Remapping {
     }
 }
 
-/// The break moved: whole pages between both were mapped or unmapped.
+/// Records that the break moved: whole pages between both addresses were mapped or unmapped.
 pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
     let [low, high] = [before, after].map(|at| at.next_multiple_of(kernel::page_bytes()));
     if low < high {
@@ -275,7 +278,7 @@ pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
     }
 }
 
-/// Memory that kept stacks lie in may have gone.
+/// Notes that memory in which kept stacks lie may have gone.
 pub fn changed_memory() {
     if OTHER_STACKS.load(Relaxed) {
         process().generation.fetch_add(1, Release);
@@ -290,14 +293,14 @@ fn acquire() -> Option<locked::Held<'static, Mappings>> {
     mappings
 }
 
-/// The pages of a mapping.
+/// Returns the pages of a mapping.
 fn pages(start: u64, bytes: u64, page: u64) -> Range {
     let end = start.saturating_add(bytes);
     Range { low: start, high: end.checked_next_multiple_of(page).unwrap_or(end) }
 }
 
-/// Bytes of a page of a mapping with these flags. Keys do not hold the size of huge pages, so that
-/// of a mapping that is moved is taken for the usual one.
+/// Returns the page size of a mapping with these flags. Keys do not hold the size of huge pages, so
+/// the default is used for a mapping that is moved.
 fn page_bytes(flags: u32) -> u64 {
     const SHIFT_AT: u32 = 26;
     const USUAL_SHIFT: u32 = 21;
@@ -309,7 +312,7 @@ fn page_bytes(flags: u32) -> u64 {
 }
 
 impl Mappings {
-    /// The pages of a mapping and what it is.
+    /// Returns the pages of a mapping and its kind.
     fn describe(&mut self, made: &Made) -> (Range, MappingKey) {
         let (call, protection, flags, page, file) = match made.what {
             What::Mmap { protection, flags, fd } => {
@@ -328,12 +331,12 @@ impl Mappings {
             What::Break => (MappingCall::Break, 3, MAP_ANONYMOUS, page_bytes(0), StringId::NONE),
         };
         let kind = MappingKey { call: call as u32, protection, flags, file: file.number() };
-        // As it is read again: bits that are not stored do not make another site.
+        // Unpacked again, so that bits that are not stored do not create another site.
         let kind = MappingKey::unpack(kind.pack());
         (pages(made.start, made.requested, page), kind)
     }
 
-    /// The path of a mapped file; none if it cannot be read now.
+    /// Returns the path of a mapped file; none if it cannot be read now.
     #[inline(never)]
     fn name_of(&mut self, fd: Fd) -> StringId {
         const LENGTH: usize = 32;
@@ -355,7 +358,7 @@ impl Mappings {
         }
     }
 
-    /// The name that `/proc/self/maps` has for shared memory with this key.
+    /// Returns the name in `/proc/self/maps` of shared memory with this key.
     fn name_of_segment(&mut self, key: u32) -> StringId {
         const PREFIX: &[u8; 5] = b"/SYSV";
         let mut name = [0; PREFIX.len() + 8];
@@ -366,7 +369,7 @@ impl Mappings {
         self.records.file(&name)
     }
 
-    /// Maps a range in place of what was there.
+    /// Maps a range in place of its former mappings.
     fn map(&mut self, caller: &Caller, range: Range, requested: u64, kind: MappingKey, re: bool) {
         self.unmap(caller, range, |_| false);
         if caller.is_off || range.low >= range.high {
@@ -384,8 +387,8 @@ impl Mappings {
         self.charge(caller, site, (requested, range.high - range.low), re);
     }
 
-    /// The site for these dimensions; at the limit of the profile, that of the thread and the kind
-    /// alone.
+    /// Returns the site for these dimensions, or at the limit of the profile, that of the thread
+    /// and the kind alone.
     fn site(&mut self, p: &Process, of: Dimensions) -> SiteId {
         let site = self.records.site(of);
         if !site.is_none() || p.header().profile_limit.get() == 0 {
@@ -397,7 +400,7 @@ impl Mappings {
         limit::beyond(p, || self.records.site(plain))
     }
 
-    /// The node of the caller's stack, in the mode that has stacks.
+    /// Returns the node of the caller's stack, if the mode has stacks.
     fn stack(&mut self, p: &'static Process, caller: &Caller) -> NodeId {
         if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
             return NodeId::NONE;
@@ -411,7 +414,7 @@ impl Mappings {
         }
     }
 
-    /// Counts a new mapping: its site first, then the lane.
+    /// Counts a new mapping, first at its site, then in the lane.
     fn charge(&mut self, caller: &Caller, site: SiteId, (requested, bytes): (u64, u64), re: bool) {
         let p = process();
         let header = p.header();
@@ -432,7 +435,7 @@ impl Mappings {
         self.sample(p, caller, bytes);
     }
 
-    /// Takes a range out; `keep` returns whether a part may come back.
+    /// Takes out a range; `keep` returns whether a part may be put back.
     fn unmap(&mut self, caller: &Caller, range: Range, mut keep: impl FnMut(Part) -> bool) {
         let p = process();
         let Mappings { table, records, rising, since_sample, .. } = self;
@@ -448,7 +451,7 @@ impl Mappings {
         }
     }
 
-    /// The unmapping of a part failed.
+    /// Puts back a part whose unmapping failed.
     fn put_back(&mut self, caller: &Caller, taken: Taken) {
         let p = process();
         let Some(part) = self.table.put_back(taken) else {
@@ -483,7 +486,7 @@ impl Mappings {
         true
     }
 
-    /// Takes a sample if one is due after so many more bytes.
+    /// Takes a sample if one is due after `bytes` more.
     fn sample(&mut self, p: &Process, caller: &Caller, bytes: u64) {
         self.since_sample += bytes;
         let doublings = (self.samples / PER_DOUBLING).min(32);
@@ -510,7 +513,7 @@ impl Mappings {
     }
 }
 
-/// Counts a part that was unmapped: at the site that mapped it, and in the lane that unmaps.
+/// Counts a part that was unmapped, at the site that mapped it and in the lane that unmaps it.
 fn discharge(header: &FileHeader, lane: Option<&Lane>, part: &Part) {
     let (gone, bytes) = (part.is_last as u64, part.bytes);
     header.mapped_bytes.set(header.mapped_bytes.get().saturating_sub(bytes));
@@ -525,7 +528,7 @@ fn mode(header: &FileHeader) -> u32 {
     header.mode.get()
 }
 
-/// The unwinder, made when it is first needed.
+/// Returns the unwinder, created when it is first needed.
 fn unwinder<'a>(
     apart: &'a mut Option<&'static mut Apart>,
     p: &Process,

@@ -1,8 +1,8 @@
-//! Moments that somebody names: marks on the timeline, snapshots, resets.
+//! Marks on the timeline, snapshots and resets.
 //!
 //! A snapshot is a copy of the profile beside it, which every tool reads like a profile. A reset is
-//! a copy too: figures are counted from it, and the peak begins anew. Nothing is set to zero, so
-//! nothing is lost and live stays right.
+//! a copy, too: numbers are counted from it, and the peak begins anew. No counter is set to zero,
+//! so nothing is lost and live bytes stay right.
 
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
@@ -24,38 +24,38 @@ use heaptide_format::{
     Request, SNAPSHOT_SUFFIX, Sums,
 };
 
-/// Snapshots of one image.
+/// Maximum number of snapshots of an image.
 const SNAPSHOTS_MAX: u32 = 1_000_000;
-/// Snapshots at an interval that the process itself can keep, with older ones removed.
+/// Maximum number of snapshots at an interval that the process itself keeps while it removes older
+/// ones.
 const KEPT_MAX: usize = 256;
-/// Bytes written at once.
+/// Bytes that are written at once.
 const PIECE: u64 = 8 << 20;
 
-/// What is shared about them.
+/// The state of marks and snapshots that threads share.
 struct Moments {
     marks: Locked<Cursor>,
-    /// Snapshots this image took; the next number is looked for above it.
+    /// Number of the last snapshot of this image; the next number is searched from there.
     snapshots: AtomicU32,
-    /// Nanoseconds between snapshots of the process's own accord, 0 for none, and the next.
+    /// Nanoseconds between automatic snapshots, 0 for none, and the time of the next.
     every_ns: AtomicU64,
     next_ns: AtomicU64,
-    /// How many of these are kept, 0 for all, and their numbers: those of the last, from the place
-    /// after the newest on. Used under the lock of marks.
+    /// Number of automatic snapshots that are kept, 0 for all, and their numbers in a ring. Used
+    /// under the lock of marks.
     keep: AtomicU32,
     kept: Guarded<Kept>,
     /// The process's sums at the last reset.
     sums_at_reset: Guarded<Sums>,
 }
 
-/// The numbers of snapshots at an interval that are kept, each in the place that its turn gives it.
+/// A ring of the numbers of automatic snapshots that are kept.
 struct Kept {
     turns: usize,
     numbers: [u32; KEPT_MAX],
 }
 
 impl Kept {
-    /// Notes a snapshot where so many are kept. Returns the number of the one that is to go, if
-    /// any.
+    /// Notes a snapshot where `keep` are kept. Returns the number of the one to be removed, if any.
     fn replace(&mut self, keep: usize, number: u32) -> Option<u32> {
         let place = &mut self.numbers[self.turns % keep.clamp(1, KEPT_MAX)];
         self.turns += 1;
@@ -63,46 +63,47 @@ impl Kept {
     }
 }
 
-// SAFETY: zero is a valid value of every field: there are no marks yet.
+// SAFETY: all zeros is a valid value: no marks yet.
 static MOMENTS: Wiped<Moments> = unsafe { Wiped::new() };
 
 fn moments() -> &'static Moments {
     MOMENTS.get()
 }
 
-/// Has a forked child find no marks.
+/// Makes forked children start without marks.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     MOMENTS.wipe_in_children()
 }
 
-/// Has snapshots taken at an interval, of which the newest are kept: so many, or 0 for all.
+/// Enables automatic snapshots every `ns` nanoseconds, of which the newest `keep` are kept, or all
+/// if that is 0.
 pub fn snapshot_every(ns: u64, keep: u32) {
     moments().every_ns.store(ns, Relaxed);
     moments().keep.store(keep.min(KEPT_MAX as u32), Relaxed);
 }
 
-/// The process's sums at the last reset.
+/// Returns the process's sums at the last reset.
 pub fn sums_at_reset() -> Sums {
-    // SAFETY: written under the lock of marks; a torn reading is of a reset just made.
+    // SAFETY: written under the lock of marks; a torn read mixes in a reset that was just made.
     unsafe { *moments().sums_at_reset.0.get() }
 }
 
-/// Who asks: a signal handler may have interrupted whoever holds the lock.
+/// Whether the caller may wait for a lock: a signal handler may have interrupted its holder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     Waits,
     NeverWaits,
 }
 
-/// Puts a mark on the timeline. `lane` is `u32::MAX` if it is nobody's.
+/// Puts a mark on the timeline. `lane` is `u32::MAX` if the mark belongs to no lane.
 pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
     let p = process();
     mark_at(p, p.now(), name, kind, lane, number);
 }
 
-/// The same for a moment that is past.
+/// Puts a mark at an earlier time on the timeline.
 pub fn mark_at(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
     match moments().marks.acquire() {
         Some(mut marks) => write_mark(p, &mut marks, time_ns, name, kind, lane, number),
@@ -129,13 +130,13 @@ fn write_mark(
     p.note_time(time_ns);
 }
 
-/// Notes a snapshot that a command took: its mark, and that its number is in use.
+/// Notes a snapshot that a command took: adds its mark, and reserves its number.
 pub fn note_snapshot(p: &Process, time_ns: u64, name: &[u8], number: u32) {
     moments().snapshots.fetch_max(number.min(SNAPSHOTS_MAX), Relaxed);
     mark_at(p, time_ns, name, MarkKind::Snapshot, u32::MAX, number);
 }
 
-/// Takes a snapshot; its number, or 0.
+/// Takes a snapshot. Returns its number, or 0.
 pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
     take(name, lane, patience, Request::Snapshot)
 }
@@ -157,7 +158,7 @@ fn take(name: &[u8], lane: u32, patience: Patience, why: Request) -> u32 {
     } else if patience == Patience::Waits {
         write_mark(p, &mut marks, p.now(), name, MarkKind::Snapshot, lane, number);
     } else {
-        // The strings' lock may be held by whom the signal interrupted: no name.
+        // The interrupted thread may hold the lock of strings: no name.
         write_mark(p, &mut marks, p.now(), b"", MarkKind::Snapshot, lane, number);
     }
     number
@@ -168,7 +169,7 @@ fn copy_to_next(p: &Process, why: Request) -> Option<u32> {
     let length = path.bytes().len();
     for number in moments().snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
         push_number(&mut path, length, number);
-        // One that somebody asked for has its name and its time in a mark.
+        // A requested snapshot has its name and time in a mark.
         let note = (why == Request::AutomaticSnapshot).then(|| Note::of(why, number, p.now()));
         match copy(p, path.path()?, note) {
             Err(kernel::EEXIST) => {}
@@ -185,7 +186,8 @@ fn copy_to_next(p: &Process, why: Request) -> Option<u32> {
     None
 }
 
-/// Makes the path of a snapshot from that of the profile without its suffix, which is so long.
+/// Builds the path of a snapshot: the profile's path without its suffix, which is `length` bytes
+/// long, and the number.
 fn push_number(path: &mut Text<PATH_MAX>, length: usize, number: u32) {
     path.truncate(length);
     path.push(b".");
@@ -193,7 +195,7 @@ fn push_number(path: &mut Text<PATH_MAX>, length: usize, number: u32) {
     path.push(SNAPSHOT_SUFFIX.as_bytes());
 }
 
-/// Removes the oldest snapshot at an interval if there is one more than are kept now.
+/// Removes the oldest automatic snapshot if there is now one more than are kept.
 fn remove_oldest(p: &Process, path: &mut Text<PATH_MAX>, length: usize, newest: u32) {
     let keep = moments().keep.load(Relaxed) as usize;
     // SAFETY: under the lock of marks.
@@ -206,7 +208,7 @@ fn remove_oldest(p: &Process, path: &mut Text<PATH_MAX>, length: usize, newest: 
     }
 }
 
-/// What the head of a snapshot notes of it: the fields of a request.
+/// The note in the header of a snapshot: the fields of a request.
 #[repr(C)]
 struct Note {
     kind: u32,
@@ -232,7 +234,7 @@ const _: () = assert!(
         && offset_of!(FileHeader, request_value) == offset_of!(FileHeader, request_kind) + 16
 );
 
-/// The profile's path without its suffix.
+/// Returns the profile's path without its suffix.
 fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
     let path = p.path.load(Relaxed);
     if path.is_null() {
@@ -246,8 +248,8 @@ fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
     Some(stem)
 }
 
-/// Writes a copy of the profile as it is, with a note in its head; takes it away again if it cannot
-/// be whole.
+/// Writes a copy of the profile, with a note in its header. Removes the copy if it cannot be
+/// completed.
 fn copy(p: &Process, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
     let base = p.base.load(Relaxed);
     let end = p.header().file_end.load(Acquire);
@@ -269,11 +271,12 @@ fn copy(p: &Process, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
     done
 }
 
-/// Writes all but events, which are no part of a moment: their extents are empty holes.
+/// Writes all extents except events, which do not belong to a point in time: their extents are
+/// holes.
 fn write_extents(fd: Fd, base: *const u8, end: u64) -> Result<(), Errno> {
     let (mut at, mut whole) = (PAGE, 0);
     while at < end {
-        // SAFETY: below `file_end`, on a page's start; zeros are a header too.
+        // SAFETY: below `file_end`, at the start of a page; all zeros is a valid header, too.
         let extent = unsafe { *(base.wrapping_add(at as usize) as *const ExtentHeader) };
         if extent.magic != EXTENT_MAGIC {
             at += PAGE;
@@ -311,7 +314,7 @@ fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Has figures count from here. False if the copy that this needs could not be written.
+/// Makes numbers count from now. Returns false if the copy that this needs could not be written.
 pub fn reset(lane: &mut LaneState) -> bool {
     let p = process();
     lane.publish_live();
@@ -326,7 +329,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     }
     let now = p.now();
     let header = lane.header;
-    // SAFETY: under the moments' lock.
+    // SAFETY: under the lock of marks.
     unsafe { *moments().sums_at_reset.0.get() = stats::sums(p) };
     let resets = header.resets.get() + 1;
     header.resets.set(resets);
@@ -339,7 +342,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     true
 }
 
-/// The copy takes the place of an older one at once and whole.
+/// Replaces the last baseline by a new one in one step.
 fn write_baseline(p: &Process) -> Option<()> {
     let mut path = stem(p)?;
     path.push(BASELINE_SUFFIX.as_bytes());

@@ -1,8 +1,9 @@
-//! Monitors: code of others that is called on every allocation and free.
+//! Monitors: callbacks of the program or of plug-ins on every allocation and free.
 //!
-//! A thread that calls monitors notes that in its lane before it looks at their table, by a plain
-//! store. Whoever takes a monitor away has the kernel make every other thread's stores visible
-//! (membarrier), and then waits for those that are inside: so the calling side needs no fence.
+//! A thread that calls monitors notes that in its lane, by a plain store, before it reads their
+//! table. A thread that removes a monitor has the kernel make the stores of all other threads
+//! visible (membarrier), and then waits for those that are inside. So the calling side needs no
+//! fence.
 
 use crate::event::lane::{self, LaneState};
 use crate::store::control_words;
@@ -18,14 +19,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, compiler_fence, fence};
 use heaptide_format::CONTROL_MONITORS;
 
-/// Monitors that may be registered at once.
+/// Maximum number of monitors that are registered at once.
 const MONITORS_MAX: usize = 32;
 /// The version of [`Monitor`].
 pub const VERSION: u32 = 1;
-/// Turns that a deregistration waits for callbacks to return: some seconds.
+/// Number of turns that a deregistration waits for callbacks to return: some seconds.
 const WAIT_TURNS: u32 = 4_000_000;
 
-/// As the C interface has it.
+/// A monitor, as in the C interface.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Monitor {
@@ -38,8 +39,8 @@ pub struct Monitor {
     pub destroy: Option<extern "C" fn(*mut c_void)>,
 }
 
-/// Free → Live → Leaving → Free; Live → Held → Live or Free, while its library may be unloaded;
-/// Held → Leaving, for the library's own destructors.
+/// The state of a slot: Free → Live → Leaving → Free; Live → Held → Live or Free, while its library
+/// may be unloaded; Held → Leaving, for the library's own destructors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Slot {
@@ -51,35 +52,35 @@ pub enum Slot {
 
 pub struct Entry {
     pub state: AtomicU32,
-    /// Counts uses of the slot; part of the id.
+    /// Number of uses of the slot; a part of the id.
     pub turn: AtomicU32,
     /// Written while the state is Free, under the lock.
     pub monitor: UnsafeCell<Monitor>,
-    /// The mapping of its code, and whether a dlclose may take it away.
+    /// The mapping of its code, and whether a dlclose may unmap it.
     pub code: UnsafeCell<Range>,
     pub late: AtomicBool,
 }
 
-/// The table of them. A forked child has the monitors of its parent, so it lies in memory that is
-/// not wiped.
+/// The table of monitors. A forked child has the monitors of its parent, so the table lies in
+/// memory that is not wiped.
 pub struct Monitors {
     pub entries: [Entry; MONITORS_MAX],
-    /// Entries ever used.
+    /// Number of entries that were ever used.
     pub used: AtomicU32,
 }
 
-// SAFETY: what is not atomic is written under the lock, in entries that nobody reads.
+// SAFETY: fields that are not atomic are written under the lock, in entries that no thread reads.
 unsafe impl Sync for Monitors {}
 
 pub static MONITORS: Monitors =
     Monitors { entries: [const { Entry::none() }; MONITORS_MAX], used: AtomicU32::new(0) };
 
-/// What is each process's own.
+/// The state that is not shared with forked children.
 struct Watch {
     lock: Lock,
-    /// The kernel fences other threads on demand; 0 unknown, 1 yes, 2 no.
+    /// Whether the kernel fences other threads on demand: 0 unknown, 1 yes, 2 no.
     asymmetric: AtomicU32,
-    /// Blocks that are being moved by realloc.
+    /// Number of blocks that are being moved by realloc.
     moving: AtomicU32,
 }
 
@@ -103,22 +104,22 @@ impl Entry {
     }
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static WATCH: Wiped<Watch> = unsafe { Wiped::new() };
 
-/// Has a forked child find no registration in progress.
+/// Makes forked children start without a registration in progress.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     WATCH.wipe_in_children()
 }
 
-/// The lock of registrations.
+/// Acquires the lock of registrations.
 pub fn acquire() -> Option<Held<'static, ()>> {
     WATCH.get().lock.acquire()
 }
 
-/// Goes on with the monitors of the process that this one is a fork of.
+/// Continues with the monitors of the process from which this one was forked.
 pub fn resume() {
     if MONITORS.entries.iter().any(|entry| entry.state.load(Acquire) == Slot::Live as u32) {
         control_words::set(CONTROL_MONITORS);
@@ -126,6 +127,7 @@ pub fn resume() {
 }
 
 /// Waits until every other thread that may have seen a monitor's old state has left its callbacks.
+/// Returns false if one does not leave within some seconds.
 pub fn wait_for_others(lane: &LaneState) -> bool {
     fence(SeqCst);
     if WATCH.get().asymmetric.load(Relaxed) == 1 {
@@ -150,7 +152,7 @@ pub fn wait_for_others(lane: &LaneState) -> bool {
     true
 }
 
-/// Finds out whether the kernel fences other threads on demand.
+/// Determines whether the kernel fences other threads on demand.
 pub fn prepare_fences() {
     let asymmetric = &WATCH.get().asymmetric;
     if asymmetric.load(Relaxed) == 0 {
@@ -160,7 +162,7 @@ pub fn prepare_fences() {
     }
 }
 
-/// Tells all monitors, on the calling thread, which is inside the recorder.
+/// Calls all monitors on the calling thread, which is inside the recorder.
 #[inline(always)]
 fn each(lane: &LaneState, call: impl Fn(&Monitor)) {
     let turn = lane.calling.load(Relaxed);
@@ -181,31 +183,32 @@ fn each(lane: &LaneState, call: impl Fn(&Monitor)) {
     lane.calling.store(turn.wrapping_add(2), Release);
 }
 
-/// Whether the thread is in a callback.
+/// Returns whether the thread is in a callback.
 pub fn is_calling(lane: &LaneState) -> bool {
     lane.calling.load(Relaxed) & 1 != 0
 }
 
-/// The same for a block whose header says how large it is.
+/// Notifies monitors of a new block whose header holds its size.
 #[inline(never)]
 pub fn notify_allocated<F: Front>(lane: &LaneState, block: *mut u8, requested: u64) {
     allocated(lane, block, requested, F::usable(block));
 }
 
-/// A block whose header says how large it is is about to be freed.
+/// Notifies monitors that a block whose header holds its size is about to be freed.
 #[inline(never)]
 pub fn notify_freed<F: Front>(lane: &LaneState, block: *mut u8) {
     freed(lane, block, F::usable(block));
 }
 
-/// A block may be moved now: another thread that gets its memory tells nobody of it before this one
-/// has told that the block is gone. So a monitor that goes by addresses is never wrong.
+/// Announces that a block may be moved. Another thread that gets its memory does not notify
+/// monitors before this one has notified them that the block is gone. So monitors can rely on
+/// addresses.
 pub fn begin_move(lane: &LaneState, block: *mut u8) {
     lane.moving.store(block as u64, Release);
     WATCH.get().moving.fetch_add(1, AcqRel);
 }
 
-/// It was, or was not, and that was told.
+/// Ends the announced move, after monitors were notified if the block moved.
 pub fn end_move(lane: &LaneState) {
     if lane.moving.load(Relaxed) != 0 && lane.moving.swap(0, AcqRel) != 0 {
         WATCH.get().moving.fetch_sub(1, AcqRel);
@@ -229,7 +232,7 @@ fn wait_for_move(lane: &LaneState, block: *mut u8) {
     }
 }
 
-/// A block was allocated.
+/// Notifies monitors that a block was allocated.
 #[inline(always)]
 pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) {
     if WATCH.get().moving.load(Acquire) != 0 {
@@ -242,7 +245,7 @@ pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) 
     });
 }
 
-/// A block is about to be freed.
+/// Notifies monitors that a block is about to be freed.
 #[inline(always)]
 pub fn freed(lane: &LaneState, block: *mut u8, usable: u64) {
     each(lane, |monitor| {

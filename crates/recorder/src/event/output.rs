@@ -1,5 +1,5 @@
-//! Output that the program asks for, in a call or by `HEAPTIDE_REPORT`: the `heaptide` command,
-//! run as a child that the program does not notice, writes it from the profile as it is now.
+//! Output that the program requests, in a call or by `HEAPTIDE_REPORT`. The `heaptide` command
+//! writes it from the current profile; it runs as a child that the program does not notice.
 
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
@@ -17,7 +17,7 @@ use heaptide_format::settings::{PREFIX, Setting};
 use heaptide_format::shared::Word;
 use heaptide_format::{Loss, PROFILE_SUFFIX};
 
-/// Where output goes.
+/// The destination of output.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
     /// A path, of which the command makes or replaces a file.
@@ -33,7 +33,7 @@ const STDOUT: Fd = Fd(1);
 const STDERR: Fd = Fd(2);
 
 impl<'a> Target<'a> {
-    /// A path, or `stdout` or `stderr`.
+    /// Returns the target for a name: a path, `stdout` or `stderr`.
     pub fn named(name: &'a [u8]) -> Target<'a> {
         match name {
             b"stdout" => Target::Open(STDOUT),
@@ -47,13 +47,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Has the command write what was recorded so far, and waits for it. Whether that was done.
+/// Runs the command on what was recorded so far, and waits for it. Returns whether it succeeded.
 pub fn write(lane: &mut LaneState, target: Target<'_>, format: &[u8]) -> bool {
     requests::flush(lane);
     run(process(), target, format)
 }
 
-/// Writes what `HEAPTIDE_REPORT` asks for, at the exit of the process.
+/// Writes the output that `HEAPTIDE_REPORT` requests, at the exit of the process.
 pub fn write_at_exit(p: &Process) {
     let Some(options) = Options::known().filter(|options| options.report.is_whole()) else {
         return;
@@ -76,22 +76,22 @@ pub fn write_at_exit(p: &Process) {
     }
 }
 
-/// A copy of a stream of the program, and the file that it was of then.
+/// A copy of a stream of the program, and the identity of its file when it was copied.
 struct Kept {
     copy: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
 }
 
-/// Copies of standard output and error, which many programs close before they exit. They outlive
-/// forks, as the descriptors do.
+/// Copies of standard output and error, which many programs close before they exit. Forked children
+/// have them, too, as they have the descriptors.
 static KEPT: [Kept; 2] = [const {
     Kept { copy: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
 }; 2];
 
-/// Keeps the streams of the program, if they are to be written to at exit.
+/// Copies the streams of the program that are to be written to at exit.
 pub fn keep_streams(options: &Options) {
-    /// Above the numbers that programs count on.
+    /// Above the numbers that programs rely on.
     const LEAST: usize = 900;
     for (stream, kept) in [STDOUT, STDERR].into_iter().zip(&KEPT) {
         let wants = |request: Request<'_>| Target::named(request.target).is_open(stream);
@@ -109,7 +109,7 @@ pub fn keep_streams(options: &Options) {
     }
 }
 
-/// The kept copy of a stream, unless the program has closed that, too: then the stream itself.
+/// Returns the copy of a stream, or the stream itself if the program has closed the copy as well.
 fn kept(stream: Fd) -> Fd {
     let kept = &KEPT[(stream.0 == STDERR.0) as usize];
     let copy = Fd(kept.copy.load(Relaxed));
@@ -117,7 +117,7 @@ fn kept(stream: Fd) -> Fd {
     if copy.0 >= 0 && kernel::identity(copy) == Ok(then) { copy } else { stream }
 }
 
-/// Whether no recorded process started this one.
+/// Returns whether this process was not started by a recorded one.
 fn is_root(p: &Process) -> bool {
     const EXISTS: usize = 0;
     let header = p.header();
@@ -137,7 +137,7 @@ fn run(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
     own_stack::call(|| run_here(p, target, format)).unwrap_or(false)
 }
 
-/// Runs the command, on a stack with room for paths. Returns whether the command succeeded.
+/// Runs the command, on a stack with room for paths. Returns whether it succeeded.
 fn run_here(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
     let status = if confined::may_call() {
         options::with_environment(|environment| start(p, target, format, environment)).flatten()
@@ -177,7 +177,7 @@ fn start(p: &Process, target: Target<'_>, format: &[u8], environment: &[u8]) -> 
     lists.finish_list();
     let path = program.path()?;
     let command = Command { path, arguments: list, environment: variables, output };
-    // SAFETY: lists as described, which live until this returns. The thread is on a stack of the
+    // SAFETY: complete lists, which live until this returns. The thread is on a stack of the
     // recorder's own, with its signals blocked.
     unsafe { command.run() }
 }
@@ -186,14 +186,15 @@ fn target_is_too_long(target: Target<'_>) -> bool {
     matches!(target, Target::File(path) if path.is_empty() || path.len() >= PATH_MAX)
 }
 
-/// Whether the command gets a variable of the program: not what makes it load or record something.
+/// Returns whether the command inherits a variable of the program. Those that would make it load or
+/// record something are removed.
 fn is_kept(entry: &[u8]) -> bool {
     const LOADER: &[u8] = b"LD_";
     !entry.starts_with(PREFIX.as_bytes()) && !entry.starts_with(LOADER)
 }
 
-/// Finds the command: what `HEAPTIDE_COMMAND` names, else one that is installed beside the library
-/// or in `../bin` of its directory, else one in `PATH`.
+/// Finds the command: the one in `HEAPTIDE_COMMAND`, or one that is installed beside the library or
+/// in `../bin` of its directory, or one in `PATH`.
 fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> {
     const NAME: &[u8] = b"heaptide";
     const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -220,7 +221,7 @@ fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> 
     Some(())
 }
 
-/// Puts a path together; whether it is of a file that may be executed.
+/// Joins the parts of a path. Returns whether it names a file that may be executed.
 fn is_program(path: &mut Text<PATH_MAX>, parts: &[&[u8]]) -> bool {
     const MAY_EXECUTE: usize = 1;
     path.truncate(0);
@@ -228,7 +229,7 @@ fn is_program(path: &mut Text<PATH_MAX>, parts: &[&[u8]]) -> bool {
     path.path().is_some_and(|path| kernel::may_access(path, MAY_EXECUTE))
 }
 
-/// The file that this code was loaded from.
+/// Appends the path of the file that this code was loaded from.
 fn own_file(path: &mut Text<PATH_MAX>) {
     let mut buffer = [0u8; 16 << 10];
     let own = own_file as *const () as u64;
@@ -250,7 +251,8 @@ struct Lists {
 }
 
 impl Lists {
-    /// Room for so many words, those that end the lists included, and bytes of copied strings.
+    /// Allocates room for `words` pointers, including the ends of the lists, and for `text` bytes
+    /// of copied strings.
     fn new(words: usize, text: usize) -> Option<Lists> {
         let bytes = words * size_of::<usize>() + text;
         let start = kernel::map_private(bytes) as *mut *const u8;
@@ -258,20 +260,20 @@ impl Lists {
         (!start.is_null()).then_some(Lists { start, used: 0, text, bytes })
     }
 
-    /// Where the next list begins.
+    /// Returns where the next list begins.
     fn next_list(&self) -> *const *const u8 {
         self.start.wrapping_add(self.used)
     }
 
     fn push(&mut self, string: *const u8) {
-        // SAFETY: there is room for as many words as were counted.
+        // SAFETY: `new` allocated room for all pointers.
         unsafe { self.start.add(self.used).write(string) };
         self.used += 1;
     }
 
     fn push_copy(&mut self, string: &[u8]) {
         let copy = self.text;
-        // SAFETY: there is room for the strings that were counted; a zero follows in fresh memory.
+        // SAFETY: `new` allocated room for all strings; a zero follows in fresh memory.
         unsafe {
             core::ptr::copy_nonoverlapping(string.as_ptr(), copy, string.len());
             self.text = copy.add(string.len() + 1);

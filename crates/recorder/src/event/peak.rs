@@ -1,17 +1,17 @@
-//! Live bytes and their peak, without a contended line in the normal path.
+//! Live bytes and their peak, without a contended cache line in the normal path.
 //!
-//! A thread knows exactly what it has allocated minus freed (`own`), and roughly what all others
-//! have (`others`): each publishes its change when it exceeds [`BATCH`]. Alone, a thread sees every
-//! new high at once and the peak is exact; with others it is within lanes × BATCH, which is written
-//! into the profile.
+//! A thread knows exactly what its lane has allocated minus freed (`own`), and approximately the
+//! same of all others (`others`): each publishes its change when that exceeds [`BATCH`]. A single
+//! thread detects each new high at once and the peak is exact. With several threads, it is exact
+//! within lanes × BATCH, a bound that is written into the profile.
 //!
 //! Each new high after a fall begins a new *epoch*. A site keeps its live value when it first
-//! changes after the high ([`crate::store::sites`]), so the live-at-peak of every site is known
-//! without a trace.
+//! changes after the high ([`crate::store::sites`]), so the live value of each site at the peak is
+//! known without a trace.
 //!
-//! The scope that a thread is in has a highest of its own: bytes above it are due, too, so that the
-//! highest of a scope is as exact as the peak. What that costs is paid where a scope's highest
-//! rises; entering and leaving a scope compares two numbers.
+//! The scope that a thread is in has a highest of its own. Bytes above it end the fast path, too,
+//! so that the highest of a scope is as exact as the peak. This costs time only where a scope's
+//! highest rises; entering or leaving a scope compares two numbers.
 
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
@@ -22,50 +22,50 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use heaptide_format::PEAK_BATCH;
 use heaptide_format::shared::{FileHeader, Scope, Word};
 
-/// Bytes that a thread's live may move before others are told.
+/// Bytes by which a thread's live bytes may change before it publishes them.
 pub const BATCH: i64 = PEAK_BATCH as i64;
-/// The time of a peak stays that of one so many ticks of the time stamp counter before: half a
+/// The time of a peak is not updated within this many ticks of the time stamp counter: half a
 /// millisecond at 2 GHz.
 const SAME_TIME: u64 = 1 << 20;
 
-/// A lane's view of live bytes. What the lane's threads allocated minus freed, its *own* bytes, is
-/// the difference of two counters that only grow: `allocated`, which the lane's record has, and
-/// `freed`. So one comparison of an event's counter shows that nothing is due.
+/// A lane's view of live bytes. The lane's *own* bytes are the difference of two counters that only
+/// grow: `allocated`, in the lane's record, and `freed`. So a comparison of one counter with a
+/// limit shows that an event needs no further work ("nothing is due").
 #[repr(C)]
 pub struct Live {
     /// Usable bytes that the lane's threads freed. Only they write it, each time by one
-    /// instruction: a signal handler may come before or after.
+    /// instruction, so that a signal handler sees it before or after.
     freed: AtomicU64,
     /// Up to this many bytes allocated, nothing is due: own bytes are not above `high`, and no
-    /// sample is due. `freed` may have grown since, and the limit be higher in truth.
+    /// sample is due. If `freed` has grown since, the true limit is higher.
     allocated_limit: u64,
-    /// Up to this many bytes freed, nothing is due: own bytes are not below `low`, and no new high
-    /// came before. `allocated` may have grown since.
+    /// Up to this many bytes freed, nothing is due: own bytes are not below `low`, and there was no
+    /// new high before. If `allocated` has grown since, the true limit is higher.
     freed_limit: u64,
-    /// Own bytes above this, or below `low`, are for others to know.
+    /// Own bytes above `high` or below `low` have to be published.
     high: i64,
     low: i64,
-    /// `high` with what the other lanes have.
+    /// `high` plus the bytes of the other lanes.
     high_of_all: i64,
     /// Bytes allocated at which the next sample is due ([`crate::event::timeline`]).
     next_sample: u64,
-    /// Bytes allocated with which the next block is sampled ([`crate::event::sampling`]).
+    /// Bytes allocated at which a block is sampled next ([`crate::event::sampling`]).
     next_block: u64,
-    /// What the other lanes had when last asked.
+    /// Bytes of the other lanes when last read.
     others: i64,
-    /// The part of own bytes that the others know.
+    /// The own bytes that were last published.
     published: i64,
     /// The time stamp counter when the time of a peak was last noted.
     stamped: u64,
-    /// The scope that the thread is in; null: none that has a highest.
+    /// The scope that the thread is in; null for one without a highest.
     scope: *const Scope,
-    /// Live has fallen since the last new high.
+    /// Set if live bytes have fallen since the last new high.
     fallen: bool,
 }
 
 impl Live {
-    /// The thread is in this scope from here on. Own bytes are never above `high`: as long as that
-    /// is not above the scope's highest, nothing is due.
+    /// Notes that the thread is in this scope now. Own bytes are never above `high`, so nothing is
+    /// due as long as that is below the scope's highest.
     #[inline(always)]
     pub fn enter(&mut self, scope: &'static Scope, allocated: &AtomicU64) {
         self.scope = scope;
@@ -83,14 +83,14 @@ impl Live {
         self.set_limits(allocated);
     }
 
-    /// The thread has left this scope.
+    /// Notes the live bytes at which the thread leaves this scope.
     #[inline(always)]
     pub fn leave(&self, scope: &Scope, allocated: u64) {
-        // What is cut off is known to be if the highest is so high.
+        // Upper bits are lost; readers detect that by the highest.
         scope.left.set(((self.seen(allocated) + 8) as u64 >> 3) as u32);
     }
 
-    /// Live has come to so much in the scope.
+    /// Notes live bytes in the scope.
     #[inline(always)]
     fn note(&self, live: i64) {
         // SAFETY: null, or a record of the profile, which stays mapped.
@@ -101,14 +101,14 @@ impl Live {
         }
     }
 
-    /// Own bytes above this are a new high of the scope.
+    /// Returns the own bytes above which the scope has a new high.
     fn high_of_scope(&self) -> i64 {
         // SAFETY: as above.
         let scope = unsafe { self.scope.as_ref() };
         scope.map_or(i64::MAX, |scope| (scope.highest.get() as i64 - 1).saturating_sub(self.others))
     }
 
-    /// For a thread that takes the lane, which has allocated so much.
+    /// Starts for a thread that takes the lane, which has allocated this many bytes.
     pub fn begin(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.others = header.published_live.get() - self.published;
         self.fallen = true;
@@ -117,19 +117,20 @@ impl Live {
         self.set_bounds(p, header, allocated, 0);
     }
 
-    /// What is left of so many bytes allocated.
+    /// Returns the own bytes after this many were allocated.
     #[inline(always)]
     pub fn own(&self, allocated: u64) -> i64 {
         allocated.wrapping_sub(self.freed()) as i64
     }
 
-    /// Usable bytes that the lane's threads freed.
+    /// Returns the usable bytes that the lane's threads freed.
     #[inline(always)]
     pub fn freed(&self) -> u64 {
         own_word(&self.freed)
     }
 
-    /// Bytes allocated and freed at one moment, on any thread. After some tries, of two moments.
+    /// Returns the bytes allocated and freed at one point in time, on any thread. If that fails
+    /// several times, the two are of different times.
     pub fn moment(&self, allocated: &AtomicU64) -> (u64, u64) {
         const TRIES: usize = 8;
         let mut freed = self.freed.load(Acquire);
@@ -143,54 +144,54 @@ impl Live {
         (allocated.load(Relaxed), freed)
     }
 
-    /// Whether nothing is due once so much was allocated in all.
+    /// Returns whether nothing is due once this many bytes were allocated in all.
     #[inline(always)]
     pub fn may_allocate(&self, allocated: u64) -> bool {
         allocated <= self.allocated_limit
     }
 
-    /// So many bytes may be allocated in all before anything is due.
+    /// Returns how many bytes may be allocated in all before anything is due.
     #[inline(always)]
     pub fn allocated_limit(&self) -> u64 {
         self.allocated_limit
     }
 
-    /// Whether nothing is due once so much was freed in all.
+    /// Returns whether nothing is due once this many bytes were freed in all.
     #[inline(always)]
     pub fn may_free(&self, freed: u64) -> bool {
         freed <= self.freed_limit
     }
 
-    /// So much was freed.
+    /// Counts freed bytes.
     #[inline(always)]
     pub fn count_free(&self, bytes: u64) {
         self.freed.add(bytes);
     }
 
-    /// Whether a sample is due once so much was allocated.
+    /// Returns whether a sample is due once this many bytes were allocated.
     #[inline(always)]
     pub fn is_sample_due(&self, allocated: u64) -> bool {
         allocated >= self.next_sample
     }
 
-    /// The next sample is due at so many bytes allocated.
+    /// Sets the bytes allocated at which the next sample is due.
     pub fn sample_at(&mut self, allocated: u64) {
         self.next_sample = allocated;
     }
 
-    /// Whether the block with which so much was allocated is sampled.
+    /// Returns whether the block that raises allocated bytes to this value is sampled.
     #[inline(always)]
     pub fn is_block_sampled(&self, allocated: u64) -> bool {
         allocated >= self.next_block
     }
 
-    /// The next block that is sampled is the one with which so much, `next`, is allocated.
+    /// Sets `next`, the bytes allocated at which a block is sampled next.
     pub fn sample_block_at(&mut self, next: u64, allocated: u64) {
         self.next_block = next;
         self.set_limits(allocated);
     }
 
-    /// Finds the limits anew: the other counter has grown.
+    /// Computes the limits anew, after the other counter has grown.
     pub fn set_limits(&mut self, allocated: u64) {
         let by_high = (self.freed() as i64).saturating_add(self.high).max(0) as u64;
         let next = self.next_sample.min(self.next_block);
@@ -199,7 +200,8 @@ impl Live {
         self.freed_limit = if self.fallen { by_low } else { self.freed() };
     }
 
-    /// Alone, the peak is a bound too. `change`: of own bytes, not yet in the counters.
+    /// Sets the bounds. With a single thread, the peak is a bound, too. `change`: of own bytes, not
+    /// yet counted.
     fn set_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) {
         self.high = self.published + BATCH;
         if !p.threaded.load(Relaxed) {
@@ -214,14 +216,15 @@ impl Live {
         self.set_limits(allocated);
     }
 
-    /// Own bytes rise by `change`, where so much was allocated before. True if live was seen to be
-    /// at a new high after that: then what changed is part of the peak.
+    /// Raises own bytes by `change`; `allocated` is the value before. Returns whether live bytes
+    /// reached a new high, to which the change belongs.
     #[inline(always)]
     pub fn grow(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
         self.own(allocated) + change > self.high && self.rise(p, header, allocated, change)
     }
 
-    /// The same for `change` ≤ 0: others may have grown.
+    /// Changes own bytes by `change` ≤ 0. Returns the same as `grow`: bytes of other lanes may have
+    /// grown.
     #[inline(always)]
     pub fn shrink(
         &mut self,
@@ -234,13 +237,13 @@ impl Live {
         self.own(allocated) + change < self.low && self.publish(p, header, allocated, change)
     }
 
-    /// Something else than live has changed what a new high is.
+    /// Sets the bounds after something other than live bytes has changed what a new high is.
     pub fn renew_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.fallen = true;
         self.set_bounds(p, header, allocated, 0);
     }
 
-    /// Live as this lane sees it.
+    /// Returns live bytes as this lane knows them.
     pub fn seen(&self, allocated: u64) -> i64 {
         self.own(allocated) + self.others
     }
@@ -252,13 +255,13 @@ impl Live {
             if own > self.published + BATCH {
                 return self.publish(p, header, allocated, change);
             }
-            // Of no interest to others, and no peak that would be known: high of the scope alone.
+            // Too small to be published, so it can only be a high of the scope.
             self.note(own + self.others);
             self.set_bounds(p, header, allocated, change);
             return false;
         }
-        // Alone: nobody else writes these. Frees inside the recorder are taken off what all have
-        // published.
+        // With a single thread, no other thread writes these. Frees inside the recorder are
+        // subtracted from the published bytes.
         self.others = header.published_live.get() - self.published;
         let own = self.own(allocated) + change;
         let live = own + self.others;
@@ -280,7 +283,8 @@ impl Live {
         new_high
     }
 
-    /// Tells the others, and learns of them. True if all together are at a new high.
+    /// Publishes own bytes, and reads those of the others. Returns whether all together reached a
+    /// new high.
     #[cold]
     #[inline(never)]
     pub fn publish(
@@ -320,8 +324,8 @@ impl Live {
         raised
     }
 
-    /// Notes that the peak is of this moment. The clock is asked only if the time stamp counter
-    /// has moved on.
+    /// Notes the current time as that of the peak. The clock is read only if the time stamp counter
+    /// has advanced.
     fn stamp(&mut self, p: &Process, header: &FileHeader) {
         let ticks = clock::counter();
         if ticks != 0 && ticks.wrapping_sub(self.stamped) < SAME_TIME {
@@ -329,7 +333,7 @@ impl Live {
         }
         self.stamped = ticks;
         let now = p.now();
-        header.peak_time_ns.set(now); // a race with another stamp of about this time does no harm
+        header.peak_time_ns.set(now); // races with a stamp of about this time are harmless
         p.note_time(now);
     }
 }
@@ -340,10 +344,10 @@ mod tests {
     use crate::event::process::unstarted;
     use std::boxed::Box;
 
-    /// A process with a header, and the view of its only lane.
+    /// Returns a process with a header, and the view of its only lane.
     fn alone() -> (Box<Process>, Box<FileHeader>, Live) {
         let p = unstarted();
-        // SAFETY: zero is a valid value of every field.
+        // SAFETY: all zeros is a valid value.
         let header = unsafe { Box::<FileHeader>::new_zeroed().assume_init() };
         let mut live = Live {
             freed: AtomicU64::new(0),
@@ -364,7 +368,7 @@ mod tests {
         (p, header, live)
     }
 
-    /// Allocations and frees of one thread, as events count them.
+    /// Allocations and frees of one thread, counted like events.
     struct Thread(Box<Process>, Box<FileHeader>, Live, u64);
 
     impl Thread {
@@ -397,7 +401,7 @@ mod tests {
         let mut thread = thread();
         assert!(thread.allocate(100));
         assert_eq!(thread.peak(), (100, 1));
-        // Still rising: the same peak goes on.
+        // Still rising: it is the same peak.
         assert!(thread.allocate(1));
         assert_eq!(thread.peak(), (101, 1));
         assert!(!thread.free(51));
@@ -427,14 +431,15 @@ mod tests {
     fn below_the_limits_nothing_is_due() {
         let mut thread = thread();
         assert!(thread.allocate(1000));
-        // The free that follows a new high is to be seen, for the next high begins another peak.
+        // The free that follows a new high must be noticed, since the next high begins another
+        // peak.
         assert!(!thread.2.may_free(1));
         thread.free(400);
         thread.2.sample_at(5000);
         thread.2.set_limits(thread.3);
         assert!(thread.2.may_allocate(1400) && !thread.2.may_allocate(1401), "the peak");
         assert!(thread.2.may_free(1000), "down to nothing");
-        // Another free moves the true limit; the one that is known is only too low.
+        // Another free raises the true limit; the stored one is only too low.
         thread.free(100);
         assert!(!thread.2.may_allocate(1401));
         thread.2.set_limits(thread.3);
@@ -444,9 +449,9 @@ mod tests {
         assert!(thread.2.may_allocate(1199) && !thread.2.may_allocate(1200), "the sample");
     }
 
-    /// A scope of the profile.
+    /// Returns a scope of the profile.
     fn scope() -> &'static Scope {
-        // SAFETY: zero is a valid value of every field.
+        // SAFETY: all zeros is a valid value.
         Box::leak(unsafe { Box::<Scope>::new_zeroed().assume_init() })
     }
 

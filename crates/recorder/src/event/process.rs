@@ -1,8 +1,8 @@
-//! The recorder's state in this process, and what has no profile.
+//! The recorder's state in this process, and the counts of processes without a profile.
 //!
-//! The state of every module lies in pages that the kernel wipes in a forked child
-//! ([`crate::sys::wiped`]). So every kind of child, also of a raw clone, finds [`State::New`] and
-//! starts a recording of its own, or none if it execs.
+//! The state of each module is in pages that the kernel wipes in a forked child
+//! ([`crate::sys::wiped`]). So every kind of child, including that of a raw clone, finds
+//! [`State::New`] and starts a recording of its own, or none if it execs.
 
 use crate::store::profile;
 use crate::store::shared::{Store, store};
@@ -15,68 +15,67 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use heaptide_format::shared::{UnrecordedProgram, Word};
 use heaptide_format::{UNRECORDED_PATH, UNRECORDED_WHOLE, UNRECORDED_WRITING, UnrecordedChild};
 
-/// The recorder's life in one process image.
+/// The state of the recorder in one process image.
 ///
 /// New → Starting → Active → (Confined) ; Starting → Off. A fork leads back to New.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Nothing happened yet. Zero, as wiped memory reads.
+    /// Nothing has happened yet. 0, as wiped memory reads.
     New = 0,
-    /// One thread sets things up; others forward.
+    /// One thread initialises the recorder; the calls of others are forwarded.
     Starting = 1,
     /// Recording.
     Active = 2,
-    /// Not recording: not wanted here, or no profile could be made.
+    /// Not recording: not wanted here, or no profile could be created.
     Off = 3,
 }
 
-/// What all threads share and no module owns. Zero is the state of a process that was not started.
+/// The state that all threads share and no module owns. All zeros: a process that was not started.
 #[repr(C)]
 pub struct Process {
     pub state: AtomicU32,
-    /// Frees that no lane counts, for they happened inside the recorder, and their bytes.
+    /// Frees that no lane counts, since they happened inside the recorder, and their bytes.
     pub nested_frees: AtomicU64,
     pub nested_bytes: AtomicU64,
-    /// More than one thread has been seen at once.
+    /// Set once more than one thread was seen at a time.
     pub threaded: AtomicBool,
-    /// Verified reuse is off, for tests.
+    /// Set if verified reuse is disabled, for tests.
     pub no_reuse: AtomicBool,
     /// Links of the stack tree's root.
     pub root: Guarded<heaptide_unwind::tree::Links>,
 }
 
-// SAFETY: zero is a valid value of every field, and together they are a process that was not
-// started.
+// SAFETY: all zeros is a valid value: a process that was not started.
 static PROCESS: Wiped<Process, 1536> = unsafe { Wiped::new() };
 
-/// The shared state.
+/// Returns the state that threads share.
 #[inline(always)]
 pub fn process() -> &'static Process {
     PROCESS.get()
 }
 
-/// Whether this process, or one that it is a fork of, had several threads at a time.
+/// Whether this process, or one from which it was forked, had several threads at a time.
 static EVER_THREADED: AtomicBool = AtomicBool::new(false);
 
-/// There are several threads.
+/// Notes that there are several threads.
 pub fn note_threads() {
     EVER_THREADED.store(true, Relaxed);
 }
 
-/// Whether this process, or one that it is a fork of, had several threads at a time.
+/// Returns whether this process, or one from which it was forked, had several threads at a time.
 pub fn was_ever_threaded() -> bool {
     EVER_THREADED.load(Relaxed)
 }
 
-/// Has a forked child find a process that was not started.
+/// Makes a forked child start as a process that was not started.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     PROCESS.wipe_in_children()
 }
 
-/// What is the store's is reached through the process, too.
+/// Gives access to the fields of the store, too.
 impl Deref for Process {
     type Target = Store;
 
@@ -98,8 +97,8 @@ impl Process {
     }
 }
 
-/// Counts a process or a program started by exec that has no profile. `path` is of its file; empty
-/// if it is a fork of this program.
+/// Counts a forked process or a program started by exec that has no profile. `path` names the
+/// program's file; it is empty for a fork of this program.
 pub fn count_unrecorded(why: UnrecordedChild, path: &[u8]) {
     let Some(header) = profile::family() else { return };
     header.unrecorded_children[why as usize].fetch_add(1, Relaxed);
@@ -109,7 +108,7 @@ pub fn count_unrecorded(why: UnrecordedChild, path: &[u8]) {
     }
 }
 
-/// Takes such a count back.
+/// Reverts such a count.
 pub fn discount_unrecorded(why: UnrecordedChild, path: &[u8]) {
     let Some(header) = profile::family() else { return };
     header.unrecorded_children[why as usize].fetch_sub(1, Relaxed);
@@ -120,14 +119,14 @@ pub fn discount_unrecorded(why: UnrecordedChild, path: &[u8]) {
     }
 }
 
-/// What of a path is kept.
+/// Returns the part of a path that is kept.
 fn end_of(path: &[u8]) -> &[u8] {
     &path[path.len().saturating_sub(UNRECORDED_PATH)..]
 }
 
-/// Whether an entry is of a program, also because it was free and is so now.
+/// Returns whether an entry is for a program. A free entry is filled for it.
 fn is_of(entry: &UnrecordedProgram, why: UnrecordedChild, path: &[u8]) -> bool {
-    // Another process may write at the same time: the loser takes the next entry.
+    // Another process may write at the same time: the loser uses the next entry.
     if entry.state.compare_exchange(0, UNRECORDED_WRITING, Acquire, Relaxed).is_err() {
         return is_whole(entry, why, path);
     }
@@ -137,16 +136,16 @@ fn is_of(entry: &UnrecordedProgram, why: UnrecordedChild, path: &[u8]) -> bool {
     true
 }
 
-/// Whether a whole entry is of a program.
+/// Returns whether an entry is complete and for a program.
 fn is_whole(entry: &UnrecordedProgram, why: UnrecordedChild, path: &[u8]) -> bool {
     entry.state.load(Acquire) == UNRECORDED_WHOLE + why as u32
         && entry.length.get() as usize == path.len()
         && entry.path.iter().zip(path).all(|(kept, &byte)| kept.get() == byte)
 }
 
-/// The state of a process in which nothing happened yet.
+/// Returns the state of a process in which nothing has happened yet.
 #[cfg(test)]
 pub fn unstarted() -> std::boxed::Box<Process> {
-    // SAFETY: zero is a valid value of every field.
+    // SAFETY: all zeros is a valid value.
     unsafe { std::boxed::Box::<Process>::new_zeroed().assume_init() }
 }

@@ -1,7 +1,7 @@
 //! Frames of CPython: reads those of the calling thread, and finds the node of their stack.
 //!
-//! Of a frame, the code object and the instruction are compared with those of last time; names,
-//! file and line are read when such a pair is new.
+//! The code object and instruction of each frame are compared with those of the last time; names,
+//! file and line are read only for new pairs.
 
 use crate::event::python_codes;
 use crate::event::python_interpreter::{
@@ -16,26 +16,26 @@ use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::{Loss, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_ROOT};
 use heaptide_unwind::python::{Entry, Instruction, Layout, ON_C_STACK, REFERENCE_BITS, line};
 
-/// Python frames of a stack; outer ones beyond are cut.
+/// Maximum number of Python frames of a stack; outer frames beyond are cut.
 const DEPTH_MAX: usize = 8192;
 /// The same where address space is scarce.
 const DEPTH_MAX_SCARCE: usize = 1024;
-/// Entries of each table of what a lane remembers, at first and at most; powers of two.
+/// Entries of each of a lane's tables, at first and at most; powers of two.
 const ROOM_FIRST: usize = 1 << 10;
 const ROOM_MAX: usize = 1 << 14;
-/// Vain looks at the tables, for each entry of one, after which there shall be more.
+/// Failed lookups per entry of a table after which the tables grow.
 const MISSES: usize = 2;
-/// Frames of the kept stack's inner end that may be left by now, and new ones inside of it: as far
-/// a new stack is joined to it.
+/// Maximum number of inner frames of the kept stack that a new stack may lack, and of frames that
+/// it may have instead. Within these, the new stack is joined to the kept one.
 const LEFT_MAX: usize = 16;
 const NEW_MAX: usize = 6;
 /// Bytes of a function's name, and of a file's.
 const TEXT_MAX: usize = 4096;
-/// Bytes of a line table that are read.
+/// Maximum number of bytes of a line table that are read.
 const TABLE_MAX: u64 = 1 << 24;
 
-/// A frame as far as its node depends on it. The lowest bit of `at`: the interpreter was entered
-/// with it; above it the address or number of the instruction.
+/// The parts of a frame that its node depends on. The lowest bit of `at` is set if the interpreter
+/// was entered with the frame; the bits above it hold the address or number of the instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 struct Place {
@@ -51,7 +51,8 @@ struct Frame {
     place: Place,
 }
 
-/// A frame of the stack that a lane had last, and its node, while its code object is not replaced.
+/// A frame of the stack that a lane had last, and its node. Valid until its code object is
+/// replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Kept {
@@ -60,7 +61,7 @@ struct Kept {
     version: u32,
 }
 
-/// The line of a place, while its code object is not replaced.
+/// The line of a place. Valid until its code object is replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Line {
@@ -69,7 +70,7 @@ struct Line {
     line: PythonLineId,
 }
 
-/// The node of a place below another one, while its code object is not replaced.
+/// The node of a place below another node. Valid until its code object is replaced.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Child {
@@ -79,7 +80,8 @@ struct Child {
     node: u64,
 }
 
-/// A stack with Python frames: the nodes of its native and of its Python frames, and its own.
+/// A stack with Python frames: the node of its native frames, that of its Python frames, and its
+/// own.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Joint {
@@ -88,43 +90,43 @@ struct Joint {
     node: u64,
 }
 
-/// The Python frames that a lane had last, outermost first, and what is remembered of places. Zero
-/// is: nothing, and no memory for it.
+/// The Python frames that a lane had last, outermost first, and its tables of places. All zeros: no
+/// frames and no memory.
 #[repr(C)]
 pub struct Chain {
-    /// `room` of each.
+    /// `room` entries each.
     kept: *mut Kept,
     scratch: *mut Frame,
     /// 2 × [`TEXT_MAX`] bytes.
     text: *mut u8,
     room: usize,
-    /// `entries` of each.
+    /// `entries` entries each.
     lines: *mut Line,
     children: *mut Child,
     joints: *mut Joint,
     entries: usize,
-    /// Vain looks at them since there are so many.
+    /// Failed lookups since the tables have their size.
     misses: usize,
-    /// Frames in `kept`, and outer ones that were cut.
+    /// Number of frames in `kept`, and number of outer frames that were cut.
     depth: usize,
     cut: usize,
-    /// [`python_codes::generation`] when it was last looked whether code objects of kept frames
-    /// were replaced.
+    /// [`python_codes::generation`] at the last check whether code objects of kept frames were
+    /// replaced.
     generation: u32,
-    /// The node below which Python frames are; 0 if it is not known.
+    /// The node below which the Python frames are; 0 if unknown.
     root: u32,
 }
 
 /// Evaluates `$body` with `$read`, which reads a frame of Python code: its place, and the next
-/// outer one of Python code, or 0. Once for each way in which versions have their frames: a choice
-/// for each frame costs as much as reading it.
+/// outer frame of Python code, or 0. Expanded once for each layout of versions: a decision for each
+/// frame would cost as much as reading it.
 macro_rules! by_version {
     ($layout:expr, |$read:ident| $body:expr) => {{
         let (caller, code) = ($layout.caller, $layout.code);
         match ($layout.entry, $layout.instruction) {
             (Entry::Shim(owner), Instruction::Address(at, _)) => {
                 let $read = |frame: u64| {
-                    // With a frame on the C stack round it, the interpreter was entered with it.
+                    // With a frame on the C stack around it, the interpreter was entered with it.
                     let around = field(frame, caller);
                     let next = past_shims(around, owner, caller);
                     let at = field(frame, at) & !1 | u64::from(next != around);
@@ -151,7 +153,7 @@ macro_rules! by_version {
 }
 
 impl Chain {
-    /// One without memory.
+    /// A chain without memory.
     pub const EMPTY: Chain = Chain {
         kept: ptr::null_mut(),
         scratch: ptr::null_mut(),
@@ -168,7 +170,7 @@ impl Chain {
         root: 0,
     };
 
-    /// Takes memory, if there is none yet. False if there is none to take.
+    /// Allocates memory, if there is none yet. Returns false if there is none.
     #[inline(always)]
     pub fn is_ready(&mut self, p: &Store) -> bool {
         !self.kept.is_null() || self.create(p)
@@ -194,7 +196,7 @@ impl Chain {
         true
     }
 
-    /// Takes memory for so many entries of each table. False if there is none to take.
+    /// Allocates memory for `entries` of each table. Returns false if there is none.
     fn remember(&mut self, entries: usize) -> bool {
         let (lines, children) = (entries * size_of::<Line>(), entries * size_of::<Child>());
         let all = lines + children + entries * size_of::<Joint>();
@@ -210,7 +212,7 @@ impl Chain {
         true
     }
 
-    /// Remembers more where the tables are too small for what the program does.
+    /// Counts a failed lookup, and enlarges the tables if they are too small for the program.
     #[inline(always)]
     fn missed(&mut self) {
         self.misses += 1;
@@ -222,14 +224,15 @@ impl Chain {
     #[cold]
     #[inline(never)]
     fn enlarge(&mut self) {
-        // The former tables stay: those of a lane are a third of the last ones at most.
+        // The former tables stay: those of a lane take at most a third of the size of the last
+        // ones.
         if store().scarce.load(Relaxed) || !self.remember(self.entries * 4) {
             self.misses = 0;
         }
     }
 
-    /// The node of the stack with this native node and the frames that are kept; none if it is not
-    /// remembered.
+    /// Returns the node of the stack with this native node and the kept frames; none if it is not
+    /// known.
     #[inline(always)]
     pub fn same_joint(&self, native: u32) -> Option<u32> {
         let python = self.kept().last()?.node;
@@ -237,9 +240,9 @@ impl Chain {
         (joint.native == native && joint.python == python).then_some(joint.node as u32)
     }
 
-    /// The node of the Python frames of the thread with this state; 0 if it executes none. Of the
-    /// frames that are kept, `followed` are what [`Chain::follow`] returned. `child` returns the
-    /// child of a node.
+    /// Returns the node of the Python frames of the thread with this state; 0 if it executes none.
+    /// `followed` is the result of [`Chain::follow`] for the kept frames. `child` returns the child
+    /// of a node.
     #[inline(always)]
     pub fn node(
         &mut self,
@@ -261,25 +264,24 @@ impl Chain {
         node
     }
 
-    /// How many frames are kept.
+    /// Returns the number of frames that are kept.
     #[inline(always)]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The frames that are kept, outermost first.
+    /// Returns the frames that are kept, outermost first.
     #[inline(always)]
     fn kept<'a>(&self) -> &'a mut [Kept] {
         if self.depth == 0 {
             return &mut []; // there may be no memory yet
         }
-        // SAFETY: so many in the lane's own memory, which nothing else refers to now.
+        // SAFETY: that many in the lane's own memory, which nothing else refers to now.
         unsafe { core::slice::from_raw_parts_mut(self.kept, self.depth) }
     }
 
-    /// Goes along the frames that are kept, from the innermost on, and takes their places as they
-    /// are now. Returns how many outer ones have the place that they had; none if frames have come
-    /// or gone.
+    /// Walks the kept frames from the innermost on, and updates their places. Returns how many
+    /// outer frames still have the same place; none if frames were added or removed.
     #[inline(always)]
     pub fn follow(&mut self, state: u64) -> Option<usize> {
         let layout = &known().layout;
@@ -298,7 +300,7 @@ impl Chain {
         }
     }
 
-    /// Keeps the frames outside of the first one whose code object was replaced.
+    /// Keeps only the frames outside of the first one whose code object was replaced.
     #[cold]
     #[inline(never)]
     fn forget_replaced(&mut self) {
@@ -324,14 +326,14 @@ impl Chain {
             left = index;
         }
         if left > 0 || next != 0 {
-            self.depth = same; // of the others, the nodes are those of former places
+            self.depth = same; // the nodes of the others are those of former places
             return None;
         }
         Some(same)
     }
 
-    /// Joins another stack to the one that is kept, if that is near. Returns how many outer frames
-    /// have the place that they had.
+    /// Joins a new stack to the kept one if they are similar. Returns how many outer frames still
+    /// have the same place.
     #[inline(never)]
     fn join(&mut self, state: u64) -> Option<usize> {
         self.look_for_replaced();
@@ -378,7 +380,7 @@ impl Chain {
         None
     }
 
-    /// Keeps all frames anew. Returns how many outer ones have the place that they had; none if
+    /// Reads all frames anew. Returns how many outer frames still have the same place; none if
     /// there are no frames.
     #[inline(never)]
     fn begin_anew(&mut self, state: u64, child: &mut impl FnMut(u32, u64) -> u32) -> Option<usize> {
@@ -392,7 +394,7 @@ impl Chain {
         }
         let before = self.depth;
         self.depth = found - cut;
-        // SAFETY: so many in the lane's own memory, which nothing else refers to now.
+        // SAFETY: that many in the lane's own memory, which nothing else refers to now.
         let frames = unsafe { core::slice::from_raw_parts(self.scratch, self.depth) };
         let mut same = 0;
         for (index, (kept, &frame)) in self.kept().iter_mut().zip(frames.iter().rev()).enumerate() {
@@ -404,7 +406,8 @@ impl Chain {
         Some(same)
     }
 
-    /// The node of a place below another one. The place is of this version of its code object.
+    /// Returns the node of a place below another node. `version` is that of the place's code
+    /// object.
     #[inline(always)]
     fn child(
         &mut self,
@@ -414,7 +417,7 @@ impl Chain {
     ) -> u32 {
         let mixed = place.mixed() ^ (parent as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         let at = self.entry(mixed);
-        // SAFETY: one of `entries` in the lane's own memory.
+        // SAFETY: an index below `entries` of the lane's own memory.
         let known = unsafe { &*self.children.wrapping_add(at) };
         if known.place == place && known.parent == parent && known.version == version {
             return known.node as u32;
@@ -430,8 +433,8 @@ impl Chain {
         node
     }
 
-    /// The node of a stack with these native and Python frames, made by `make` unless it is
-    /// remembered.
+    /// Returns the node of a stack with these native and Python frames. If it is not known, `make`
+    /// makes it.
     #[inline(always)]
     pub fn joint(&mut self, native: u32, python: u32, make: impl FnOnce() -> u32) -> u32 {
         let known = self.joint_of(native, python);
@@ -444,30 +447,31 @@ impl Chain {
         node
     }
 
-    /// What is remembered where the stack with these frames is.
+    /// Returns the table entry for the stack with these frames.
     #[inline(always)]
     fn joint_of<'a>(&self, native: u32, python: u32) -> &'a mut Joint {
         let both = (native as u64) << 32 | python as u64;
         let at = self.entry(both.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // SAFETY: one of `entries` in the lane's own memory, which nothing else refers to now.
+        // SAFETY: an index below `entries` of the lane's own memory, which nothing else refers to
+        // now.
         unsafe { &mut *self.joints.wrapping_add(at) }
     }
 
-    /// The entry of a table where something with these mixed bits is.
+    /// Returns the index of the table entry for these mixed bits.
     #[inline(always)]
     fn entry(&self, mixed: u64) -> usize {
         mixed as usize >> 40 & self.entries.wrapping_sub(1)
     }
 
-    /// How many of so many frames are cut, the outer ones: as with native frames, that depends on
-    /// their number alone.
+    /// Returns how many of `found` frames are cut, from the outer end. As with native frames, this
+    /// depends on their number alone.
     #[cold]
     #[inline(never)]
     fn cut_of(&self, found: usize) -> usize {
         (found - self.room).next_multiple_of(self.room / 2)
     }
 
-    /// Begins anew, with nothing kept.
+    /// Starts without kept frames.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, cut: usize, child: &mut impl FnMut(u32, u64) -> u32) {
@@ -480,7 +484,7 @@ impl Chain {
         }
     }
 
-    /// Puts the frames of a thread in `scratch`, innermost first, as far as there is room, and
+    /// Stores the frames of a thread in `scratch`, innermost first, as long as there is room, and
     /// returns how many there are.
     #[inline(always)]
     fn walk(&mut self, layout: &Layout, state: u64) -> usize {
@@ -510,11 +514,11 @@ impl Chain {
         count
     }
 
-    /// The record of a place's line.
+    /// Returns the record of a place's line.
     #[cold]
     #[inline(never)]
     fn line(&self, place: Place, version: u32) -> PythonLineId {
-        // SAFETY: one of `entries` in the lane's own memory.
+        // SAFETY: an index below `entries` of the lane's own memory.
         let known = unsafe { &mut *self.lines.wrapping_add(self.entry(place.mixed())) };
         if known.place != place || known.version != version || known.line.is_none() {
             *known = Line { place, version, line: self.read(place) };
@@ -553,7 +557,7 @@ impl Chain {
             return 0;
         }
         let length = word(lines + LENGTH).min(TABLE_MAX) as usize;
-        // SAFETY: the bytes of a bytes object, as many as it has at least.
+        // SAFETY: the bytes of a bytes object, which has at least that many.
         let table = unsafe { core::slice::from_raw_parts((lines + BYTES) as *const u8, length) };
         let first = field(place.code, layout.code_first_line) as i32;
         let at = match layout.instruction {
@@ -564,12 +568,12 @@ impl Chain {
                 (place.at & !1).wrapping_sub(place.code + u64::from(start)) as i64
             }
         };
-        // What prepares a call, such as cells of variables, has no line.
+        // Instructions that prepare a call, such as those for cells of variables, have no line.
         line(layout.lines, table, i64::from(first), at).unwrap_or(first as u32)
     }
 }
 
-/// A frame, or the first one outwards that is not on the C stack; 0 if there is none.
+/// Returns a frame, or the first outer one that is not on the C stack; 0 if there is none.
 #[inline(always)]
 fn past_shims(mut frame: u64, owner: u16, caller: u16) -> u64 {
     while frame != 0 && field(frame, owner) as u8 >= ON_C_STACK {
@@ -578,7 +582,7 @@ fn past_shims(mut frame: u64, owner: u16, caller: u16) -> u64 {
     frame
 }
 
-/// The innermost frame of Python code of the thread with this state; 0 if there is none.
+/// Returns the innermost frame of Python code of the thread with this state; 0 if there is none.
 #[inline(always)]
 fn innermost_of_python(layout: &Layout, state: u64) -> u64 {
     let frame = innermost(layout, state);
@@ -595,7 +599,7 @@ impl Place {
     }
 }
 
-/// How many frames there are from one on, those of no Python code included.
+/// Returns how many frames there are from `frame` outwards, including those without Python code.
 #[cold]
 #[inline(never)]
 fn beyond(mut frame: u64, caller: u16) -> usize {

@@ -1,5 +1,5 @@
-//! Which code objects of Python the recorder has read names of, to see when one of them is gone:
-//! another block at its address is another object, whatever it is.
+//! The code objects of Python of which the recorder has read names. It has to notice when one of
+//! them is gone: another block at the same address is another object.
 
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Locked;
@@ -8,53 +8,53 @@ use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-/// The smallest code objects, in bytes: smaller blocks are none.
+/// Size of the smallest code objects in bytes; smaller blocks hold none.
 const LEAST: u64 = 160;
-/// Slots of the first table; later ones are twice as large.
+/// Slots of the first table; each further one has twice as many.
 const SLOTS_FIRST: usize = 1024;
-/// Slots of the largest one; beyond half of them objects are not told apart from later ones at
-/// their address.
+/// Slots of the largest table. When half of them are in use, further objects are not distinguished
+/// from later ones at their addresses.
 const SLOTS_MAX: usize = 1 << 24;
-/// Bytes in front of a table; the last word there is its length.
+/// Bytes in front of a table; their last word holds its length.
 const HEAD: usize = 64;
-/// Versions that addresses share; a power of two.
+/// Number of versions, which addresses share; a power of two.
 const VERSIONS: usize = 1024;
-/// In the place of an address that was removed.
+/// Marks the slot of an address that was removed.
 const REMOVED: u64 = 1;
 
-/// The addresses, by open addressing, and how often one of them turned out to be another object, in
-/// all and by address. Zero is: none.
+/// The addresses, in a table with open addressing, and how often one of them turned out to be
+/// another object: in all, and by address. All zeros: none.
 struct Codes {
     table: AtomicPtr<AtomicU64>,
     generation: AtomicU32,
     versions: [AtomicU32; VERSIONS],
-    /// Slots that are not free.
+    /// Number of slots that are not free.
     used: Locked<usize>,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static CODES: Wiped<Codes> = unsafe { Wiped::new() };
 
-/// Has a forked child find none.
+/// Makes forked children start without code objects.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     CODES.wipe_in_children()
 }
 
-/// What was remembered of any code objects holds as long as this is the same.
+/// Returns a number that changes when cached data of any code object becomes invalid.
 #[inline(always)]
 pub fn generation() -> u32 {
     CODES.get().generation.load(Acquire)
 }
 
-/// What was remembered of a code object holds as long as this is the same.
+/// Returns a number that changes when cached data of a code object becomes invalid.
 #[inline(always)]
 pub fn version(code: u64) -> u32 {
     CODES.get().versions[place(code) & (VERSIONS - 1)].load(Relaxed)
 }
 
-/// A block begins to exist: a code object that was there is gone.
+/// Notes a new block. A code object that was at its address is gone.
 #[inline(always)]
 pub fn block_begins(block: *mut u8, requested: u64) {
     if requested >= LEAST && holds(block as u64) {
@@ -62,7 +62,7 @@ pub fn block_begins(block: *mut u8, requested: u64) {
     }
 }
 
-/// Nothing is known of any code object, for blocks begin to exist unseen.
+/// Invalidates the cached data of all code objects, for when new blocks are not seen.
 #[cold]
 pub fn forget_all() {
     let codes = CODES.get();
@@ -78,11 +78,11 @@ fn slots() -> &'static [AtomicU64] {
     if table.is_null() {
         return &[];
     }
-    // SAFETY: tables are never unmapped; their length stands in front of them.
+    // SAFETY: tables are never unmapped; their length is stored in front of them.
     unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
 }
 
-/// The slot of an address, or the free one where it would be.
+/// Returns the slot of an address, or the free slot for it.
 #[inline(always)]
 fn find(slots: &'static [AtomicU64], address: u64) -> Option<&'static AtomicU64> {
     let mask = slots.len().checked_sub(1)?;
@@ -103,7 +103,7 @@ fn holds(address: u64) -> bool {
     find(slots(), address).is_some_and(|slot| slot.load(Relaxed) == address)
 }
 
-/// Another block is at the address of a code object.
+/// Notes that another block is at the address of a code object.
 #[cold]
 #[inline(never)]
 fn replace(address: u64) {
@@ -117,7 +117,7 @@ fn replace(address: u64) {
     drop(held);
 }
 
-/// Notes a code object. False if there is no room.
+/// Adds a code object. Returns false if there is no room.
 pub fn insert(address: u64) -> bool {
     let Some(mut used) = CODES.get().used.acquire() else {
         return false;
@@ -131,7 +131,7 @@ pub fn insert(address: u64) -> bool {
     if slot.load(Relaxed) == address {
         return true;
     }
-    // Where one was removed there is room, without a free slot less.
+    // The slot of a removed address is reused, which takes no free slot.
     match find_removed(slots(), address) {
         Some(removed) => removed.store(address, Relaxed),
         None => {
@@ -142,7 +142,7 @@ pub fn insert(address: u64) -> bool {
     true
 }
 
-/// The first slot of a removed address on the way to the free slot for another one.
+/// Returns the first slot of a removed address on the way to the free slot for `address`.
 fn find_removed(slots: &'static [AtomicU64], address: u64) -> Option<&'static AtomicU64> {
     let start = place(address);
     let way = (0..slots.len()).map(|step| &slots[(start + step) & (slots.len() - 1)]);
@@ -150,7 +150,7 @@ fn find_removed(slots: &'static [AtomicU64], address: u64) -> Option<&'static At
     way.find(|slot| slot.load(Relaxed) == REMOVED)
 }
 
-/// Where the search for an address begins.
+/// Returns where the search for an address begins.
 #[inline(always)]
 fn place(address: u64) -> usize {
     (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32
@@ -159,7 +159,7 @@ fn place(address: u64) -> usize {
 fn enlarge(used: &mut usize) -> bool {
     let old = slots();
     let live = old.iter().map(|slot| slot.load(Relaxed)).filter(|&address| address > REMOVED);
-    // Of removed ones alone, a table as large serves.
+    // If most slots are of removed addresses, a table of the same size suffices.
     let length = (live.clone().count() * 4).next_power_of_two().max(SLOTS_FIRST);
     if length > SLOTS_MAX {
         return false;
@@ -181,7 +181,7 @@ fn enlarge(used: &mut usize) -> bool {
             *used += 1;
         }
     }
-    // The old one stays: other threads may be looking at it.
+    // The old table stays: other threads may be reading it.
     CODES.get().table.store(table, Release);
     true
 }

@@ -1,9 +1,9 @@
-//! The CPython interpreter of the process: finds it, checks that its objects are where those of its
-//! version are ([`heaptide_unwind::python`]), and returns the state of the calling thread.
+//! The CPython interpreter of the process: finds it, checks that its objects have the layout of its
+//! version ([`heaptide_unwind::python`]), and returns the state of the calling thread.
 //!
-//! No function of Python is called but four: two return the thread's state, two whether the
-//! interpreter ends or has ended. They neither allocate nor lock. A thread reads its own chain of
-//! frames only, which no other thread changes, whether or not it holds the interpreter's lock,
+//! Only four functions of Python are called: two return the thread's state, two whether the
+//! interpreter is ending or has ended. They neither allocate nor lock. A thread reads only its own
+//! chain of frames, which no other thread changes, regardless of who holds the interpreter's lock,
 //! until the interpreter ends and frees the states of threads that still run.
 
 use crate::store::modules::modules;
@@ -23,88 +23,88 @@ use heaptide_unwind::python::{
     DEBUG_OFFSETS, Entry, Innermost, Instruction, Layout, ON_C_STACK, REFERENCE_BITS,
 };
 
-/// Frames beyond which a chain is taken for a circle.
+/// Number of frames from which on a chain counts as circular.
 pub const CIRCLE: usize = 1 << 22;
-/// Frames that are read for one of Python code, to check the layout.
+/// Number of frames that are searched for one of Python code, to check the layout.
 const CHECKED_FRAMES: usize = 64;
-/// The function that is the interpreter's loop.
+/// The function that contains the interpreter's loop.
 const EVAL: &[u8] = b"_PyEval_EvalFrameDefault\0";
-/// How often the thread that ends the interpreter gives way to threads that read their frames.
+/// How often the thread that ends the interpreter yields to threads that read their frames.
 const PATIENCE: u32 = 20_000;
 
-/// The recorder's knowledge of the interpreter.
+/// What the recorder knows about the interpreter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Phase {
-    /// None is known.
+    /// No interpreter is known.
     None = 0,
-    /// One was found; its layout is to be checked.
+    /// An interpreter was found; its layout has not been checked yet.
     Found = 1,
-    /// Frames are read.
+    /// The layout was checked; frames are read.
     Checked = 2,
-    /// One is being looked for.
+    /// A thread is searching for an interpreter.
     Looking = 3,
-    /// Frames are not read.
+    /// Frames are not read, since the interpreter is not supported.
     GivenUp = 4,
 }
 
 const FOUND: u32 = Phase::Found as u32;
 const CHECKED: u32 = Phase::Checked as u32;
 
-/// The interpreter in this process. Zero is: none.
+/// The interpreter in this process. All zeros: none.
 struct Interpreter {
     phase: AtomicU32,
-    /// What [`modules::Modules::loads`] was when it was last looked for.
+    /// The value of [`modules::Modules::loads`] at the last search.
     loads: AtomicU32,
-    /// Threads without the interpreter's lock that read their frames now.
+    /// Number of threads without the interpreter's lock that are reading their frames.
     readers: AtomicU32,
-    /// How often the thread that ends it gave way to them.
+    /// How often the thread that ends the interpreter has yielded to them.
     yields: AtomicU32,
-    /// Set before `Found`.
+    /// Written before `phase` becomes `Found`.
     known: Guarded<MaybeUninit<Known>>,
 }
 
-/// What is known of it.
+/// The interpreter's layout, functions and types.
 #[derive(Clone, Copy)]
 pub struct Known {
     pub layout: Layout,
-    /// Returns the state of the thread that holds the interpreter's lock, from 3.12 on if that is
-    /// the calling one, or null.
+    /// Returns the state of the thread that holds the interpreter's lock, or null; from 3.12 on
+    /// only if that is the calling thread.
     current_state: extern "C" fn() -> u64,
     /// Returns the state of the calling thread, or null.
     own_state: extern "C" fn() -> u64,
-    /// Returns whether the interpreter ends: not 0.
+    /// Returns a number other than 0 if the interpreter is ending.
     is_finalizing: extern "C" fn() -> i32,
-    /// Returns whether the interpreter has begun and not ended: not 0.
+    /// Returns a number other than 0 if the interpreter was initialised and has not ended.
     is_initialized: extern "C" fn() -> i32,
     /// `PyCode_Type`, `PyUnicode_Type`, `PyBytes_Type`, `PyFrame_Type`.
     pub code_type: u64,
     str_type: u64,
     pub bytes_type: u64,
     frame_type: u64,
-    /// The interpreter's loop.
+    /// The code of the interpreter's loop.
     eval: Range,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static INTERPRETER: Wiped<Interpreter> = unsafe { Wiped::new() };
 
-/// Has a forked child find no interpreter.
+/// Makes forked children start without an interpreter.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     INTERPRETER.wipe_in_children()
 }
 
-/// Whether there is an interpreter whose frames are read.
+/// Returns whether there is an interpreter whose frames are read.
 #[inline(always)]
 pub fn is_met() -> bool {
     let phase = INTERPRETER.get().phase.load(Relaxed);
     phase == FOUND || phase == CHECKED
 }
 
-/// Looks for an interpreter again if objects were loaded since the last time, before the program
-/// finds functions in them.
+/// Searches for an interpreter again if objects were loaded since the last search. Called before
+/// the program can look up functions in them.
 #[inline(always)]
 pub fn look_again() {
     let interpreter = INTERPRETER.get();
@@ -117,7 +117,7 @@ pub fn look_again() {
     }
 }
 
-/// Looks for an interpreter among the objects that are loaded.
+/// Searches for an interpreter among the objects that are loaded.
 #[cold]
 pub fn look(p: &Store) {
     let phase = &INTERPRETER.get().phase;
@@ -134,7 +134,7 @@ pub fn look(p: &Store) {
     p.header().python_minor.set(u32::from(minor));
     match known_of(object, minor) {
         Ok(known) => {
-            // SAFETY: nobody reads it before `Found`, and nobody else is looking.
+            // SAFETY: no other thread reads it before `Found`, and no other thread is searching.
             unsafe { (*INTERPRETER.get().known.0.get()).write(known) };
             phase.store(FOUND, Release);
         }
@@ -147,7 +147,7 @@ fn give_up(p: &Store, why: Python) {
     INTERPRETER.get().phase.store(Phase::GivenUp as u32, Release);
 }
 
-/// The x of the version 3.x; 0 if it is not known.
+/// Returns the x of version 3.x; 0 if it is unknown.
 fn minor_of(object: &LinkMap) -> u8 {
     let has = |name| loader::look_up(object, name).is_some();
     if let Some((version, _)) = loader::look_up(object, b"Py_Version\0") {
@@ -155,7 +155,7 @@ fn minor_of(object: &LinkMap) -> u8 {
         let version = unsafe { *(version as *const u64) };
         return if version >> 24 == 3 { (version >> 16) as u8 } else { 0 };
     }
-    // Functions that a version was the first to have.
+    // Functions that each version introduced.
     match () {
         () if has(b"PyIter_Send\0") => 10,
         () if has(b"PyFrame_GetBack\0") => 9,
@@ -164,14 +164,14 @@ fn minor_of(object: &LinkMap) -> u8 {
     }
 }
 
-/// What the objects that an interpreter exports show of it.
+/// Reads layout, functions and types from the symbols that an interpreter exports.
 fn known_of(object: &LinkMap, minor: u8) -> Result<Known, Python> {
     let mut layout = Layout::of_version(minor).ok_or(Python::UnknownVersion)?;
     let find = |name| loader::look_up(object, name);
     let address = |name| find(name).map(|(address, _)| address as u64).ok_or(Python::OtherLayout);
     if minor >= 13 {
         let runtime = address(b"_PyRuntime\0")?;
-        // SAFETY: the interpreter's state, which is longer than the words at its begin.
+        // SAFETY: the interpreter's state, which is longer than the words at its beginning.
         let words = unsafe { &*(runtime as *const [u64; DEBUG_OFFSETS]) };
         layout = Layout::from_debug_offsets(words).ok_or(Python::OtherLayout)?;
     }
@@ -183,7 +183,7 @@ fn known_of(object: &LinkMap, minor: u8) -> Result<Known, Python> {
         return Err(Python::OtherLayout);
     }
     let (start, bytes) = find(EVAL).unwrap_or_default();
-    // Names of 3.13, and before.
+    // The names in 3.13, and those before.
     let either = |new, old| address(new).or_else(|_| address(old)).map(|address| address as usize);
     let current = either(b"PyThreadState_GetUnchecked\0", b"_PyThreadState_UncheckedGet\0")?;
     let own = address(b"PyGILState_GetThisThreadState\0")? as usize;
@@ -209,16 +209,16 @@ fn known_of(object: &LinkMap, minor: u8) -> Result<Known, Python> {
     })
 }
 
-/// In a type object: bytes of its instances.
+/// Offset in a type object: the size of its instances in bytes.
 const BASIC_SIZE: u64 = 32;
-/// In an object: its type. In one with a length: the length.
+/// Offsets in an object: its type, and its length if it has one.
 pub const TYPE: u64 = 8;
 pub const LENGTH: u64 = 16;
-/// In a bytes object: the bytes. In a str object: the bits of its form.
+/// Offset in a bytes object: the bytes. Offset in a str object: the bits of its form.
 pub const BYTES: u64 = 32;
 const STATE: u64 = 32;
 
-/// A word of the interpreter's memory.
+/// Reads a word of the interpreter's memory.
 #[inline(always)]
 pub fn word(address: u64) -> u64 {
     // SAFETY: a field of an object whose type was compared, of a frame of the thread's own chain,
@@ -226,29 +226,29 @@ pub fn word(address: u64) -> u64 {
     unsafe { *(address as *const u64) }
 }
 
-/// The interpreter, if its frames are read.
+/// Returns the interpreter. May only be called if its frames are read.
 #[inline(always)]
 pub fn known() -> &'static Known {
-    // SAFETY: set before `Found`, and changed only where an interpreter that had ended was unloaded
-    // and another one found: no thread reads frames in between.
+    // SAFETY: written before `Found`, and changed only after an interpreter that had ended was
+    // unloaded and another one was found: no thread reads frames in between.
     unsafe { (*INTERPRETER.get().known.0.get()).assume_init_ref() }
 }
 
-/// The state of a thread, which stays while this value is there.
+/// The state of a thread. It stays valid while this value exists.
 pub struct ThreadState {
     address: u64,
-    /// Whether the thread does not hold the interpreter's lock, and is one of the readers.
+    /// Set if the thread does not hold the interpreter's lock, and counts as a reader.
     is_detached: bool,
 }
 
 impl ThreadState {
-    /// Its address.
+    /// Returns the address of the state.
     #[inline(always)]
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The state of the calling thread, if it has one that may be read.
+    /// Returns the state of the calling thread, if it has one that may be read.
     #[inline(always)]
     fn of_this_thread(known: &Known) -> Option<ThreadState> {
         let current = (known.current_state)();
@@ -262,8 +262,8 @@ impl ThreadState {
         }
     }
 
-    /// The state of a thread without the interpreter's lock, unless the interpreter ends: it frees
-    /// the states of such threads, which its functions return nevertheless.
+    /// Returns the state of a thread without the interpreter's lock; none if the interpreter is
+    /// ending. It then frees the states of such threads, which its functions still return.
     #[inline(never)]
     fn detached(known: &Known, address: u64) -> Option<ThreadState> {
         INTERPRETER.get().readers.fetch_add(1, SeqCst);
@@ -281,9 +281,9 @@ impl Drop for ThreadState {
     }
 }
 
-/// Lets threads finish reading their frames before an interpreter that ends has them overwritten or
-/// unmapped. To be called before memory is unmapped or returned to the program. The common free
-/// does not call it: an allocator leaves nearly all of a free block as it was.
+/// Waits for threads that read their frames, before an interpreter that ends has these overwritten
+/// or unmapped. Called before memory is unmapped or returned to the program. The fast path of frees
+/// does not call it: an allocator leaves nearly all of a free block unchanged.
 #[inline(always)]
 pub fn await_readers() {
     if INTERPRETER.get().readers.load(Relaxed) != 0 {
@@ -298,9 +298,9 @@ fn await_readers_of_what_ends() {
     if interpreter.phase.load(Acquire) != CHECKED || (known().is_finalizing)() == 0 {
         return;
     }
-    // Who is no reader yet sees that the interpreter ends.
+    // Threads that become readers later see that the interpreter is ending.
     fence(SeqCst);
-    // A thread that left its handler by a jump stays a reader for ever.
+    // A thread that left its signal handler by a jump stays a reader for ever.
     while interpreter.readers.load(Acquire) != 0
         && interpreter.yields.fetch_add(1, Relaxed) < PATIENCE
     {
@@ -308,16 +308,16 @@ fn await_readers_of_what_ends() {
     }
 }
 
-/// Forgets an interpreter that has ended. To be called before an object is unloaded, for that may
-/// be the interpreter.
+/// Forgets an interpreter that has ended. Called before an object is unloaded, which may be the
+/// interpreter.
 pub fn before_unloading() {
     if is_met() && (known().is_initialized)() == 0 {
         forget();
     }
 }
 
-/// Forgets an interpreter that was unloaded before it had ended, and looks again for one that was
-/// forgotten and is still there.
+/// Forgets an interpreter that was unloaded before it had ended, and searches again for one that
+/// was forgotten and is still loaded.
 pub fn after_unloading() {
     let is_of_loop = |map| {
         let place = loader::look_up(map, EVAL);
@@ -333,7 +333,7 @@ fn forget() {
     INTERPRETER.get().phase.store(Phase::None as u32, Release);
 }
 
-/// The state of the calling thread, if it has one and frames are read.
+/// Returns the state of the calling thread, if it has one and frames are read.
 #[inline(always)]
 pub fn thread_state() -> Option<ThreadState> {
     await_readers();
@@ -344,13 +344,13 @@ pub fn thread_state() -> Option<ThreadState> {
     }
 }
 
-/// The same where the layout may not be checked, for want of a stack.
+/// Does the same where the layout cannot be checked, for lack of a stack.
 pub fn thread_state_if_checked() -> Option<ThreadState> {
     let is_checked = INTERPRETER.get().phase.load(Acquire) == CHECKED;
     if is_checked { ThreadState::of_this_thread(known()) } else { None }
 }
 
-/// Checks the layout by the first frame of Python code that is met; none until then.
+/// Checks the layout with the first frame of Python code; returns none until there is one.
 #[cold]
 #[inline(never)]
 fn check(known: &Known) -> Option<ThreadState> {
@@ -376,18 +376,18 @@ fn check(known: &Known) -> Option<ThreadState> {
     }
 }
 
-/// Why memory could not be read.
+/// The reason why memory could not be read.
 enum Unread {
     /// The kernel does not allow it.
     Refused,
 }
 
-/// Whether the innermost frame of Python code, and its code object, are what the layout has them
-/// be; none if there is no such frame yet. Reads nothing but by the kernel, which refuses what is
-/// not mapped.
+/// Returns whether the innermost frame of Python code and its code object match the layout; none if
+/// there is no such frame yet. Memory is read through the kernel only, which fails for what is not
+/// mapped.
 fn is_right(known: &Known, state: u64) -> Result<Option<bool>, Unread> {
     let layout = &known.layout;
-    // A first look at memory that is there tells whether it may be looked at.
+    // A read of memory that is mapped shows whether reading is allowed.
     if !kernel::read_own(state, &mut [0; 8]) {
         return Err(Unread::Refused);
     }
@@ -426,7 +426,7 @@ fn is_right(known: &Known, state: u64) -> Result<Option<bool>, Unread> {
     })
 }
 
-/// Whether a frame has a code object with texts, a line table and the frame's instruction in it.
+/// Returns whether a frame has a code object with texts, a line table and the frame's instruction.
 fn is_code(known: &Known, word: &dyn Fn(u64) -> Option<u64>, frame: u64) -> bool {
     let layout = &known.layout;
     let at = |base: u64, offset: u16| word(base.wrapping_add(u64::from(offset)));
@@ -463,10 +463,10 @@ fn is_code(known: &Known, word: &dyn Fn(u64) -> Option<u64>, frame: u64) -> bool
         && at(code, layout.code_first_line).is_some_and(|first| first as i32 >= 0)
 }
 
-/// The form of a str object's text.
+/// The representation of a str object's text.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Bytes a character.
+    /// Bytes per character.
     kind: u32,
     is_compact: bool,
     is_ascii: bool,
@@ -482,13 +482,13 @@ impl Form {
     }
 }
 
-/// A word at an offset of the interpreter's memory.
+/// Reads a word at an offset in the interpreter's memory.
 #[inline(always)]
 pub fn field(base: u64, offset: u16) -> u64 {
     word(base.wrapping_add(u64::from(offset)))
 }
 
-/// The innermost frame of the thread with this state.
+/// Returns the innermost frame of the thread with this state.
 #[inline(always)]
 pub fn innermost(layout: &Layout, state: u64) -> u64 {
     match layout.innermost {
@@ -497,7 +497,7 @@ pub fn innermost(layout: &Layout, state: u64) -> u64 {
     }
 }
 
-/// The text of a str object as UTF-8, cut where `buffer` ends.
+/// Returns the text of a str object as UTF-8, as far as `buffer` has room.
 pub fn text<'a>(known: &Known, object: u64, buffer: &'a mut [u8]) -> &'a [u8] {
     if object == 0 || word(object + TYPE) != known.str_type {
         return b"?";
@@ -510,12 +510,12 @@ pub fn text<'a>(known: &Known, object: u64, buffer: &'a mut [u8]) -> &'a [u8] {
     let layout = &known.layout;
     let start = object + u64::from(if form.is_ascii { layout.ascii } else { layout.other });
     if form.is_ascii && form.kind == 1 {
-        // SAFETY: the characters of a compact text of this length at least.
+        // SAFETY: the characters of a compact text of at least this length.
         return unsafe { core::slice::from_raw_parts(start as *const u8, length) };
     }
     let mut used = 0;
     for index in 0..length {
-        // SAFETY: a character of a compact text of this length at least.
+        // SAFETY: a character of a compact text of at least this length.
         let number = unsafe {
             match form.kind {
                 1 => u32::from(*(start as *const u8).add(index)),
@@ -526,7 +526,7 @@ pub fn text<'a>(known: &Known, object: u64, buffer: &'a mut [u8]) -> &'a [u8] {
         let mut encoded = [0; 4];
         let bytes = match char::from_u32(number) {
             Some(character) => character.encode_utf8(&mut encoded).as_bytes(),
-            // A byte of a file name that is not UTF-8, as Python keeps it.
+            // Python's representation of a byte in a file name that is not UTF-8.
             None => {
                 encoded[0] = number as u8;
                 &encoded[..1]
@@ -539,8 +539,8 @@ pub fn text<'a>(known: &Known, object: u64, buffer: &'a mut [u8]) -> &'a [u8] {
     &buffer[..used]
 }
 
-/// The addresses on the C stack that the entries of the interpreter's loop left there, of the
-/// thread with this state that runs on `stack`; where its version leaves none, the range of the
+/// Passes `each` the addresses on the C stack `stack` that entries of the interpreter's loop left
+/// there, for the thread with this state. If its version leaves none, returns the range of the
 /// loop's code.
 pub fn entries(state: u64, stack: Range, mut each: impl FnMut(u64)) -> Option<Range> {
     let known = known();
@@ -548,7 +548,7 @@ pub fn entries(state: u64, stack: Range, mut each: impl FnMut(u64)) -> Option<Ra
     let mut along = |chain: u16, outer: u16| {
         let mut element = field(state, chain);
         for _ in 0..CIRCLE {
-            // The last one is in the state itself, and in 3.10 what it refers to was never set.
+            // The last element is in the state itself; in 3.10, what it refers to was never set.
             if !stack.holds(element) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What an allocation, a free and a reallocation do to the counters.
+//! The changes of counters by an allocation, a free and a reallocation.
 
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
@@ -32,7 +32,7 @@ pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usa
     }
 }
 
-/// The same where the lane alone counts all blocks.
+/// Counts an allocation likewise where the lane alone counts all blocks.
 #[inline(always)]
 fn record_by_lane(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
     let entry = inside.entry();
@@ -47,7 +47,7 @@ fn record_by_lane(inside: &mut Inside, block: *mut u8, call: Call, requested: u6
     sample_if_due(lane);
 }
 
-/// Counts a block that is sampled at its site. `rose`: it made a new peak.
+/// Counts a sampled block at its site. `rose`: it made a new peak.
 #[cold]
 #[inline(never)]
 fn sample(
@@ -59,7 +59,8 @@ fn sample(
     rose: bool,
 ) -> SiteId {
     if python_interpreter::is_met() {
-        // Nearly all blocks begin unseen here, and any of them may be where a code object was.
+        // Most blocks begin unseen in this mode, and any of them may be at the address of a former
+        // code object.
         python_codes::forget_all();
     }
     let stack = match gap(lane, requested) {
@@ -79,7 +80,7 @@ fn sample(
     site
 }
 
-/// Counts an allocation where a threshold, sizes or calls may choose its site.
+/// Counts an allocation where a threshold, sizes or calls may determine its site.
 pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
@@ -91,14 +92,14 @@ pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested:
     allocated_at(lane, site, block, requested, usable);
 }
 
-/// The same for an allocation on the fast path that needs its stack, with an allocator whose
-/// headers are trusted. `seen` is what [`stacks::same`] returned for the stack.
+/// Counts an allocation on the fast path that needs its stack, with an allocator whose headers are
+/// trusted. `seen` is what [`stacks::same`] returned for the stack.
 #[inline(never)]
 pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
     allocated_in_stack::<F>(inside, block, requested, seen);
 }
 
-/// The same without a call, for the one caller that has most of them.
+/// Does the same inline, for the caller that counts most allocations.
 #[inline(always)]
 pub fn allocated_in_stack<F: Front>(
     inside: &mut Inside,
@@ -120,7 +121,7 @@ pub fn allocated_in_stack<F: Front>(
     }
 }
 
-/// A block that begins to exist may have the address of a code object of Python that is gone.
+/// Notes a new block, which may have the address of a former code object of Python.
 #[inline(always)]
 pub fn note_block(block: *mut u8, requested: u64) {
     if python_interpreter::is_met() {
@@ -155,14 +156,14 @@ fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u
     }
 }
 
-/// The site of the calling stack; the stackless one if that cannot be stored.
+/// Returns the site of the calling stack, or a site without a stack if there is no room for it.
 #[inline(always)]
 fn site_here(lane: &mut LaneState, entry: Entry) -> SiteId {
     let node = stacks::capture(lane, entry.registers());
     site_of_node(lane, node)
 }
 
-/// The site of a node; the stackless one if that cannot be stored.
+/// Returns the site of a node, or a site without a stack if there is no room for it.
 #[inline(always)]
 fn site_of_node(lane: &mut LaneState, node: NodeId) -> SiteId {
     let site = sites::of_node(&mut lane.place, node);
@@ -184,15 +185,15 @@ fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
     site
 }
 
-/// The site for a request, where sites count all blocks.
+/// Returns the site for a request, where sites count all blocks.
 #[inline(always)]
 fn site_of_request(lane: &mut LaneState, entry: Entry, call: Call, requested: u64) -> SiteId {
     let site = site_of_mode(lane, entry, requested);
     if lane.is_by_request() { of_request(lane, site, call, Some(requested)) } else { site }
 }
 
-/// The site of one call and, where known, one size of a site's, as far as these are recorded; the
-/// latter if it cannot be made.
+/// Returns the site that is restricted to one call and, if known, one size of `site`, if these are
+/// recorded; `site` itself if there is no room.
 #[inline(never)]
 fn of_request(lane: &mut LaneState, site: SiteId, call: Call, requested: Option<u64>) -> SiteId {
     let mut of = Dimensions::of_site(site);
@@ -210,8 +211,8 @@ fn of_request(lane: &mut LaneState, site: SiteId, call: Call, requested: Option<
     own
 }
 
-/// The site of a stack or scope in the mode, whatever the call and the size; none where there are
-/// no sites.
+/// Returns the site of a stack or scope in the mode, regardless of call and size; none in mode
+/// counters.
 #[inline(always)]
 fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> SiteId {
     if lane.mode == Mode::Counters as u32 {
@@ -229,7 +230,7 @@ fn site_of_mode(lane: &mut LaneState, entry: Entry, requested: u64) -> SiteId {
     }
 }
 
-/// What stands for the stack of a request on the other side of the threshold.
+/// Returns the replacement for the stack of a request on the other side of the threshold.
 #[inline(always)]
 fn gap(lane: &LaneState, requested: u64) -> Option<Gap> {
     let (control, _) = lane.words();
@@ -244,20 +245,21 @@ fn gap(lane: &LaneState, requested: u64) -> Option<Gap> {
     }
 }
 
-/// The stack-tree node of the caller of an interface function; none in modes without stacks.
+/// Returns the stack-tree node of the caller of an interface function; none in modes without
+/// stacks.
 pub fn node_here(inside: &mut Inside) -> NodeId {
     let entry = inside.entry();
     let lane = inside.lane();
     if lane.mode != Mode::Stacks as u32 {
-        return NodeId::NONE; // only of pools, which mode sampled has not
+        return NodeId::NONE; // only for pools, which do not exist in mode sampled
     }
     stacks::capture(lane, entry.registers())
 }
 
 #[inline(always)]
 fn count(lane: &mut LaneState, requested: u64, usable: u64) {
-    // Classes first: of an event that a kill cuts short, the bytes that sites have and lanes lack
-    // tell the class.
+    // Classes first: if a kill interrupts the event, a reader derives the class from the bytes that
+    // sites have and lanes lack.
     let record = lane.record;
     record.requested_classes[size_class(requested)].add(1);
     record.usable_classes[size_class(usable)].add(1);
@@ -265,8 +267,8 @@ fn count(lane: &mut LaneState, requested: u64, usable: u64) {
     record.usable_bytes.add(usable);
 }
 
-/// Takes a sample if one is due. Not between an allocation and a free that are one event: live
-/// would be that of neither moment.
+/// Takes a sample if one is due. Not called between the allocation and the free of one event, where
+/// live bytes would be those of neither state.
 #[inline(always)]
 fn sample_if_due(lane: &mut LaneState) {
     let allocated = lane.allocated();
@@ -284,7 +286,7 @@ fn count_plainly(lane: &mut LaneState, requested: u64) {
     largest.set(largest.get().max(requested));
 }
 
-/// False if the block was not known.
+/// Counts a free. Returns false if the block was not known.
 #[inline(always)]
 pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     let temporary = lane.last_block == block;
@@ -335,7 +337,8 @@ pub fn charge_uncounted(lane: &LaneState, block: *mut u8, site: SiteId, usable: 
     }
 }
 
-/// A block of so many bytes is freed: it may be a coroutine's stack.
+/// Invalidates kept stacks if a block of this size, which is being freed, may be a coroutine's
+/// stack.
 #[inline(always)]
 fn stack_may_be_gone(usable: u64) {
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
@@ -343,7 +346,7 @@ fn stack_may_be_gone(usable: u64) {
     }
 }
 
-/// Charges a free to the site that allocated, and takes it off live.
+/// Charges a free to the site that allocated the block, and subtracts it from live bytes.
 #[inline(always)]
 fn charge_free(lane: &mut LaneState, block: *mut u8, site: SiteId, usable: u64, temporary: bool) {
     let rose = lane.shrink(-(usable as i64));
@@ -351,7 +354,7 @@ fn charge_free(lane: &mut LaneState, block: *mut u8, site: SiteId, usable: u64, 
     stack_may_be_gone(usable);
 }
 
-/// `rose`: the change that the free is part of made a new peak.
+/// Charges a free to a site. `rose`: the change that the free is part of made a new peak.
 #[inline(always)]
 fn charge_site(
     lane: &LaneState,
@@ -373,7 +376,7 @@ fn charge_site(
     }
 }
 
-/// Counts a free where the thread is: in the scope, or in the lane alone.
+/// Counts a free in the current scope, or in the lane alone if that counts all blocks.
 #[inline(always)]
 fn count_free(lane: &mut LaneState, usable: u64) {
     lane.record.freed_classes[size_class(usable)].add(1);
@@ -394,9 +397,9 @@ fn unmatched(lane: &LaneState) {
     lane.header.unmatched_frees.fetch_add(1, Relaxed);
 }
 
-/// A block freed while the thread is in the recorder: by a signal handler, or by the allocator's
-/// own operator delete. If it was recorded it is charged like somebody else's, which needs nothing
-/// of the lane.
+/// Counts a block that is freed while the thread is inside the recorder: by a signal handler, or by
+/// the allocator's own operator delete. If it was recorded, it is charged like a free by another
+/// thread, which does not access the lane.
 #[cold]
 #[inline(never)]
 pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
@@ -406,7 +409,8 @@ pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
     }
 }
 
-/// The site of a block that is freed like that; none if it was not recorded.
+/// Removes a block that is freed inside the recorder. Returns its site; none if it was not
+/// recorded.
 fn take_nested(block: *mut u8) -> SiteId {
     let p = process();
     let site = match sampled_blocks().take(block) {
@@ -416,8 +420,8 @@ fn take_nested(block: *mut u8) -> SiteId {
     SiteId::new(site)
 }
 
-/// Charges a free that no lane counts. Where sites have all blocks the process does, for its sums
-/// and its live bytes.
+/// Charges a free that no lane counts. Where sites count all blocks, the process counts it for its
+/// sums and live bytes.
 fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     let p = process();
     let header = p.header();
@@ -433,7 +437,7 @@ fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
 }
 
-/// Counts a request that failed. It counts there and nowhere else.
+/// Counts a request that failed, in counters of their own.
 #[cold]
 #[inline(never)]
 pub fn record_failed(inside: &mut Inside, call: Call) {
@@ -442,7 +446,7 @@ pub fn record_failed(inside: &mut Inside, call: Call) {
     lane.record.failed.add(1);
     let site = site_of_mode(lane, entry, 0);
     if !site.is_none() {
-        // Of no size: there is no block.
+        // Without a size, since there is no block.
         let site = if lane.is_by_call() { of_request(lane, site, call, None) } else { site };
         let failed = &site.record().failed;
         failed.set(failed.get().saturating_add(1));
@@ -450,7 +454,7 @@ pub fn record_failed(inside: &mut Inside, call: Call) {
     }
 }
 
-/// A reallocation in progress: the old block is forgotten before the real call, for another thread
+/// A reallocation in progress. The old block is removed before the real call, since another thread
 /// may get its address at once, and put back if the call fails.
 pub struct Moving {
     pub block: *mut u8,
@@ -477,7 +481,7 @@ impl Moving {
         Moving { block, usable, site }
     }
 
-    /// Whether the old block was one that is recorded.
+    /// Returns whether the old block was recorded.
     pub fn is_known(&self, lane: &LaneState) -> bool {
         lane.is_counted_by_lane() || !self.site.is_none()
     }
@@ -517,7 +521,7 @@ impl Moving {
         sample_if_due(lane);
     }
 
-    /// The same where the lane alone counts all blocks.
+    /// Does the same where the lane alone counts all blocks.
     fn record_by_lane(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
         let entry = inside.entry();
         let lane = inside.lane();
@@ -543,7 +547,7 @@ impl Moving {
         sample_if_due(lane);
     }
 
-    /// The reallocation failed: the old block is as it was.
+    /// Puts the old block back after the reallocation failed.
     pub fn take_back(self, lane: &mut LaneState) {
         if lane.is_counted_by_lane() {
             sampling::put_back(self.block, self.site);
@@ -553,7 +557,7 @@ impl Moving {
         }
     }
 
-    /// The old block is gone.
+    /// Counts the free of the old block.
     pub fn release_old(self, lane: &mut LaneState) {
         if !self.site.is_none() {
             trace::write_record(lane, &Record::Released);
@@ -561,7 +565,7 @@ impl Moving {
         self.charge_old(lane);
     }
 
-    /// The same where no lane counts it.
+    /// Counts the free of the old block where no lane counts it.
     pub fn release_uncounted(self, lane: &LaneState) {
         charge_uncounted(lane, self.block, self.site, self.usable);
     }
@@ -579,8 +583,8 @@ impl Moving {
     }
 }
 
-/// A reallocation by a signal handler or the allocator itself, in the middle of another event:
-/// nothing is recorded of the new block, and the old one, if it was recorded, counts as freed.
+/// A reallocation by a signal handler or the allocator itself, in the middle of another event. The
+/// new block is not recorded; the old one, if it was recorded, counts as freed.
 pub struct MovingNested {
     block: *mut u8,
     usable: u64,
@@ -608,9 +612,9 @@ impl MovingNested {
     }
 }
 
-/// A block was resized in place by a call that has no stack of its own: a reallocation at the
-/// block's site, or where another lane's counters are not ours to write, at ours without a stack.
-/// False if the block is not known.
+/// Records that a block was resized in place by a call that has no stack of its own. It counts as a
+/// reallocation at the block's site, or, if that belongs to another lane, at this lane's site
+/// without a stack. Returns false if the block is not known.
 pub fn record_resized(
     lane: &mut LaneState,
     block: *mut u8,
@@ -646,14 +650,14 @@ pub fn record_resized(
     true
 }
 
-/// The site of a block that was one of `site`, which may be none, before it was resized.
+/// Returns the site of a block after it was resized; `site`, which may be none, is the one before.
 fn site_of_resized(lane: &mut LaneState, site: SiteId, requested: u64) -> SiteId {
     let mine = !site.is_none() && site.owner_word() == lane.index();
     let now = if mine { site } else { lane.place.base_site };
     if lane.is_by_request() { of_request(lane, now, Call::Realloc, Some(requested)) } else { now }
 }
 
-/// The same where the lane alone counts all blocks.
+/// Does the same where the lane alone counts all blocks.
 fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before: u64, after: u64) {
     let site = sampling::take(lane, block);
     let change = after as i64 - before as i64;

@@ -1,8 +1,8 @@
-//! Regions, memory with a name: where they are, and how they end.
+//! Regions, which are pieces of memory with a name: where they are, and how they end.
 //!
-//! Each is found by its first byte in a table like the one of blocks, and by any byte in it by
-//! looking back from there. Regions nest: a chunk in nothing, a pool's block in its chunk. All of
-//! them are under one lock; programs without labels and pools never come here.
+//! Regions are found by their first byte in a table like that of blocks, and by any other byte in a
+//! search backwards from there. Regions nest: a pool's block is inside its chunk. One lock guards
+//! all of them; programs without labels and pools never take it.
 
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
@@ -22,12 +22,12 @@ use heaptide_format::Loss;
 use heaptide_format::shared::Word;
 use heaptide_trace::Record;
 
-/// Regions of one piece of memory, and pieces.
+/// Regions of one piece of memory, and maximum number of pieces.
 const PER_PIECE: usize = 4096;
 const PIECES: usize = 4096;
-/// Regions looked at in search of one that holds an address.
+/// Maximum number of regions that are checked in search of one that contains an address.
 const LOOKS: usize = 1024;
-/// What a region is.
+/// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
@@ -37,7 +37,7 @@ pub enum What {
     Other = 4,
 }
 
-/// One region.
+/// A region of memory.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub start: u64,
@@ -45,27 +45,27 @@ pub struct Region {
     pub uid: u64,
     pub array: Array,
     pub what: What,
-    /// Where its bytes are counted, and where they were before it got a label.
+    /// The site that counts its bytes, and the one that counted them before it got a label.
     pub site: SiteId,
     pub origin: SiteId,
-    /// Name of its label, or of its pool.
+    /// The name of its label, and of its pool.
     pub label: NameId,
     pub pool: NameId,
-    /// The region around it, and the one that begins at the same byte and is further out; 0: none.
+    /// The region around it, and the outer one that begins at the same byte; 0 for none.
     pub parent: u32,
     pub under: u32,
 }
 
-/// All regions of the process. Zero is: none yet.
+/// All regions of the process. All zeros: none yet.
 pub struct Regions {
     list: Locked<List>,
-    /// Some region is not the allocator's: munmap is of interest.
+    /// Set if some region is not in an allocator's block, so that munmap has to be checked.
     pub foreign: AtomicBool,
 }
 
-/// Regions by number, from 1. Zero is: none yet.
+/// Regions by number, from 1. All zeros: none yet.
 pub struct List {
-    /// First byte → the innermost region that begins there.
+    /// Maps the first byte to the innermost region that begins there.
     pub table: Table,
     pieces: *mut *mut Region,
     used: u32,
@@ -73,27 +73,27 @@ pub struct List {
     pub uids: u64,
     /// The shapes of labelled memory.
     pub shapes: Shapes,
-    /// The longest region so far: how far back from an address to look.
+    /// Size of the longest region so far, which bounds the search backwards from an address.
     longest: u64,
 }
 
-// SAFETY: zero is a valid value of every field: there are no regions yet.
+// SAFETY: all zeros is a valid value: no regions.
 static REGIONS: Wiped<Regions> = unsafe { Wiped::new() };
 
-/// The regions of this process.
+/// Returns the regions of this process.
 pub fn regions() -> &'static Regions {
     REGIONS.get()
 }
 
-/// Has a forked child find no regions.
+/// Makes forked children start without regions.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     REGIONS.wipe_in_children()
 }
 
 impl Regions {
-    /// The list, with its tables made.
+    /// Acquires the list, and creates its tables if there are none.
     pub fn acquire(&self) -> Option<Held<'_, List>> {
         let mut list = self.list.acquire()?;
         if !list.table.is_made() {
@@ -111,23 +111,23 @@ impl Regions {
 impl List {
     fn place(&self, number: u32) -> *mut Region {
         let (piece, place) = (number as usize / PER_PIECE, number as usize % PER_PIECE);
-        // SAFETY: a number that `add` gave: its piece is mapped.
+        // SAFETY: a number that `add` returned: its piece is mapped.
         unsafe { (*self.pieces.wrapping_add(piece)).add(place) }
     }
 
-    /// A region by number.
+    /// Returns a region by its number.
     pub fn at(&self, number: u32) -> &Region {
         // SAFETY: a region that `add` wrote; it is borrowed with the list.
         unsafe { &*self.place(number) }
     }
 
-    /// The same, to be changed.
+    /// Returns a region by its number, for changes.
     pub fn at_mut(&mut self, number: u32) -> &mut Region {
-        // SAFETY: as above, and the list is borrowed alone.
+        // SAFETY: as above, and the list is borrowed exclusively.
         unsafe { &mut *self.place(number) }
     }
 
-    /// Stores a region and finds its place among others; 0 if there is no room.
+    /// Stores a region, and returns its number; 0 if there is no room.
     pub fn add(&mut self, region: Region) -> u32 {
         let number = if self.free != 0 {
             let number = self.free;
@@ -171,7 +171,7 @@ impl List {
         self.free = number;
     }
 
-    /// Takes a region out.
+    /// Removes a region.
     pub fn remove(&mut self, number: u32) {
         let (start, under) = (self.at(number).start, self.at(number).under);
         let first = self.table.get(start);
@@ -189,7 +189,7 @@ impl List {
         self.discard(number);
     }
 
-    /// The innermost region that holds an address; 0 if none does.
+    /// Returns the innermost region that contains an address; 0 if there is none.
     pub fn holding(&self, address: u64) -> u32 {
         let least = address.saturating_sub(self.longest);
         let mut from = address;
@@ -230,7 +230,7 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
     }
 }
 
-/// The site of the block that begins at an address; none if none does that is recorded.
+/// Returns the site of the block that begins at an address; none if no recorded block begins there.
 pub fn site_of_block(p: &Process, address: u64) -> SiteId {
     SiteId::new(match p.header().sample_mean_bytes.get() {
         0 => p.shadow.get(address),
@@ -238,17 +238,17 @@ pub fn site_of_block(p: &Process, address: u64) -> SiteId {
     })
 }
 
-/// A block that is recorded moves to another site.
+/// Moves a recorded block to another site.
 pub fn set_site_of_block(p: &Process, address: u64, site: SiteId) {
     let block = address as *const u8;
-    // There is room: it has a site.
+    // There is room, since the block already has a site.
     let _ = match p.header().sample_mean_bytes.get() {
         0 => p.shadow.put(block, site.number()),
         _ => sampled_blocks().put(block, site.number()),
     };
 }
 
-/// A block goes back to the site that it was allocated at.
+/// Moves a block back to the site at which it was allocated.
 pub fn restore(p: &Process, r: &Region, me: u32) {
     move_out(r.site, r.bytes, me);
     take_back(r.origin, r.bytes);
@@ -257,14 +257,14 @@ pub fn restore(p: &Process, r: &Region, me: u32) {
 }
 
 impl Region {
-    /// Whether it is a block of the allocator's.
+    /// Returns whether the region is an allocator's block.
     pub fn is_heap(&self) -> bool {
         self.what == What::Block || (self.what == What::Chunk && !self.origin.is_none())
     }
 }
 
-/// What was known of a block whose memory has a new block by now, by an allocation that came before
-/// the old one's end was noted.
+/// Removes the region of a block whose memory holds a new block by now: the new allocation was
+/// recorded before the end of the old block.
 pub fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
     let number = list.table.get(address);
     if number == 0 {
@@ -277,13 +277,13 @@ pub fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
     }
 }
 
-/// A region ends: what is in it first.
+/// Ends a region, after the regions in it.
 pub fn end(list: &mut List, number: u32, me: u32) {
     end_inside(list, number, me);
     end_alone(list, number, me);
 }
 
-/// A region in which there is no other one ends: its bytes leave their site.
+/// Ends a region that contains no other: its bytes leave their site.
 fn end_alone(list: &mut List, number: u32, me: u32) {
     let Region { what, site, start, bytes, parent, .. } = *list.at(number);
     trace::write_for(me, &Record::Closed { address: start, site: site.number() });
@@ -294,8 +294,8 @@ fn end_alone(list: &mut List, number: u32, me: u32) {
     list.remove(number);
 }
 
-/// Ends the regions inside one: from the last byte to the first, and of those that begin at the
-/// same byte the innermost first, so that each is empty by then.
+/// Ends the regions inside a region: from the last byte to the first, and of those that begin at
+/// the same byte the innermost first, so that each contains no other when it ends.
 pub fn end_inside(list: &mut List, number: u32, me: u32) {
     let Region { start, bytes, .. } = *list.at(number);
     let mut from = start + bytes.max(1) - 1;
@@ -321,8 +321,8 @@ pub fn end_inside(list: &mut List, number: u32, me: u32) {
     }
 }
 
-/// Whether a region ends when another one around it does: it is that one's, or in something of a
-/// pool's.
+/// Returns whether a region ends together with `around`: it is inside that, or inside a pool's
+/// block.
 fn goes_with(list: &List, number: u32, around: u32) -> bool {
     let mut at = number;
     while at != 0 && at != around {
@@ -335,7 +335,7 @@ fn goes_with(list: &List, number: u32, around: u32) -> bool {
     at == around
 }
 
-/// A block of the allocator's with a name is about to be freed, or was moved: its region ends.
+/// Ends the region of an allocator's block that is about to be freed, or was moved.
 #[cold]
 #[inline(never)]
 pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
@@ -356,7 +356,7 @@ pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
     }
 }
 
-/// Memory is about to be unmapped: regions in it that are not the allocator's end.
+/// Ends the regions in memory that is about to be unmapped, except those in an allocator's blocks.
 #[cold]
 #[inline(never)]
 pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
@@ -385,9 +385,9 @@ mod tests {
     use super::*;
     use std::boxed::Box;
 
-    /// Regions of a process that has few.
+    /// Returns regions of a process that has few.
     fn list() -> Box<List> {
-        // SAFETY: zero is a valid value of every field.
+        // SAFETY: all zeros is a valid value.
         let mut list = unsafe { Box::<List>::new_zeroed().assume_init() };
         list.table.create(true).expect("memory");
         let bytes = PIECES * size_of::<*mut Region>();

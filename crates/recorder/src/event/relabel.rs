@@ -1,4 +1,4 @@
-//! What labels and pools do to the counters of sites: blocks that come and go without being
+//! The changes of site counters by labels and pools: blocks are added and removed without being
 //! allocated or freed.
 
 use crate::event::lane::LaneState;
@@ -8,12 +8,12 @@ use crate::store::sites;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 
-/// The number of the current peak.
+/// Returns the number of the current peak.
 fn epoch() -> u32 {
     process().header().epoch.get()
 }
 
-/// A block's bytes leave the site. Nobody has freed it. `me` is the calling thread's lane.
+/// Removes a block's bytes from a site without a free. `me` is the calling thread's lane.
 pub fn move_out(site: SiteId, bytes: u64, me: u32) {
     if site.owner() == me {
         sites::freed(site.record(), bytes, epoch(), false, false);
@@ -22,12 +22,12 @@ pub fn move_out(site: SiteId, bytes: u64, me: u32) {
     }
 }
 
-/// Takes a [`move_out`] back.
+/// Reverts a [`move_out`].
 pub fn take_back(site: SiteId, bytes: u64) {
     sites::freed_remotely(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
 }
 
-/// A block comes to a site of this lane by getting a name.
+/// Adds a block to a site of this lane, since it got a name.
 pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
     sites::allocated(site.record(), declared, usable, lane.header.epoch.get(), false);
     if let Some(key) = site.key() {
@@ -37,7 +37,7 @@ pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
     }
 }
 
-/// Bytes go from a chunk's site to a block in it, or back.
+/// Moves bytes from a chunk's site to a block in it, or back if negative.
 pub fn lend(site: SiteId, bytes: i64) {
     if let Some(key) = site.key() {
         key.lent_bytes.fetch_add(bytes as u64, Relaxed);

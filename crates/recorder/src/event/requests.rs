@@ -1,4 +1,4 @@
-//! Requests of commands, which the next event answers.
+//! Requests of commands. The next event of any thread handles them.
 
 use crate::event::lane::LaneState;
 use crate::event::marks;
@@ -18,14 +18,14 @@ use heaptide_format::{
 // SAFETY: zero is no request.
 static TAKEN: Wiped<AtomicU32> = unsafe { Wiped::new() };
 
-/// Has a forked child find no request.
+/// Makes forked children start without a request.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     TAKEN.wipe_in_children()
 }
 
-/// Stacks only for requests of `bytes` and more, or for those below it; 0 for all.
+/// Restricts stacks to requests of at least `bytes`, or below it; 0 records all.
 pub fn threshold(bytes: u64, below: bool) {
     let p = process();
     clear(CONTROL_THRESHOLD | CONTROL_FEWER);
@@ -36,7 +36,7 @@ pub fn threshold(bytes: u64, below: bool) {
     set(if below { CONTROL_THRESHOLD | CONTROL_FEWER } else { CONTROL_THRESHOLD });
 }
 
-/// Does what a command asked for, once, whichever thread comes first.
+/// Handles a request of a command, once, on the first thread that notices it.
 #[cold]
 #[inline(never)]
 pub fn answer(lane: &mut LaneState) {
@@ -53,7 +53,7 @@ pub fn answer(lane: &mut LaneState) {
     }
     perform(lane);
     header.answered.store(request, Release);
-    // Its command may have given up and gone. The next one may just have come.
+    // Its command may have given up and ended, and the next request may just have arrived.
     header.command_request.swap(0, SeqCst);
     if header.request.load(SeqCst) != request {
         header.command_request.store(1, Release);
@@ -63,7 +63,7 @@ pub fn answer(lane: &mut LaneState) {
 fn perform(lane: &mut LaneState) {
     let header = lane.header;
     let mut text = [0u8; REQUEST_TEXT];
-    // The command writes all this before it raises `request`.
+    // The command writes all of this before it increments `request`.
     for (byte, given) in text.iter_mut().zip(&header.request_text) {
         *byte = given.get();
     }
@@ -89,7 +89,7 @@ fn perform(lane: &mut LaneState) {
     }
 }
 
-/// Publishes what the thread holds back, and takes a sample.
+/// Publishes the counters that the thread holds back, and takes a sample.
 pub fn flush(lane: &mut LaneState) {
     lane.publish_live();
     timeline::sample(lane);

@@ -1,5 +1,5 @@
-//! The accounts of resident memory in the profile: an extent for each, so many of them that they
-//! tell the whole run, and no more.
+//! Accounts of resident memory in the profile, each in an extent of its own. Their number is
+//! bounded; those that are kept are spread over the whole run.
 
 use crate::store::ids::StringId;
 use crate::store::profile;
@@ -9,33 +9,33 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, Word};
 use heaptide_format::{Account, AccountRange, EXTENT_HEADER, Kind, PAGE};
 
-/// Accounts that are kept.
+/// Maximum number of accounts that are kept.
 const SLOTS: usize = 64;
-/// Names of mappings that are stored once each; a power of two.
+/// Entries of the table of mapping names; a power of two.
 const NAMES: usize = 4096;
-/// Names are stored up to this fill of the table.
+/// Number of names at which the table counts as full; further names are not stored.
 const NAMES_FULL: usize = NAMES / 4 * 3;
 
-/// Where accounts go. Zero is: there are none yet.
+/// The extents that hold the accounts. All zeros: no accounts yet.
 pub struct Accounts {
     slots: [Slot; SLOTS],
     used: usize,
-    /// Accounts so far.
+    /// Number of accounts written so far.
     count: u64,
     names: Names,
 }
 
-/// An extent with an account, and what decides whether it is kept.
+/// An extent that holds an account, and the values that decide whether the account is kept.
 #[derive(Clone, Copy)]
 struct Slot {
     extent: Option<&'static ExtentHeader>,
     time_ns: u64,
-    /// Live bytes of the heap, and mapped ones.
+    /// Live heap bytes plus mapped bytes.
     held_bytes: u64,
 }
 
 impl Accounts {
-    /// Stores an account; false if there is no room for it.
+    /// Stores an account. Returns false if there is no room for it.
     pub fn write(&mut self, p: &Store, account: &Account, ranges: &mut [AccountRange]) -> bool {
         let number = self.count + 1;
         let bytes = size_of::<Account>() + size_of_val(ranges);
@@ -45,8 +45,8 @@ impl Accounts {
         };
         ranges.iter_mut().for_each(|range| range.account = number as u32);
         let first = profile::first_record(extent);
-        // SAFETY: the extent has that many bytes, which only the holder of the accounts writes;
-        // readers of a live file check the numbers.
+        // SAFETY: the extent has that many bytes, and only the holder of the accounts writes them;
+        // readers of a live file check both numbers.
         unsafe {
             (first as *mut Account).write(Account { number, number_again: number, ..*account });
             let to = first.add(size_of::<Account>()) as *mut AccountRange;
@@ -60,19 +60,19 @@ impl Accounts {
         true
     }
 
-    /// Live and mapped bytes of the account with the most of them.
+    /// Returns the live and mapped bytes of the account with the highest sum.
     pub fn highest_bytes(&self) -> u64 {
         self.slots[self.highest()].held_bytes
     }
 
-    /// The last of the accounts with the most live and mapped bytes.
+    /// Returns the latest of the accounts with the highest sum of live and mapped bytes.
     fn highest(&self) -> usize {
         let slots = self.slots[..self.used].iter().enumerate();
         slots.max_by_key(|(_, slot)| (slot.held_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
     }
 
-    /// The account whose neighbours in time are the closest, the highest, the first and the last
-    /// one left out.
+    /// Returns the account whose neighbours in time are closest to each other. The highest, the
+    /// first and the last account are never chosen.
     fn least_needed(&self) -> usize {
         let highest = self.highest();
         let gap = |slot: &Slot| {
@@ -90,13 +90,13 @@ impl Accounts {
         chosen.0
     }
 
-    /// The string of a mapping's name; none for an empty name, or if there is no room.
+    /// Returns the string of a mapping's name; none for an empty name, or if there is no room.
     pub fn name(&mut self, name: &[u8]) -> StringId {
         if name.is_empty() { StringId::NONE } else { self.names.get(name) }
     }
 }
 
-/// The extent, emptied, if it has room; else a new one, a quarter larger than needed.
+/// Returns `old`, emptied, if it has room, or a new extent that is a quarter larger than needed.
 fn extent_for(
     p: &Store,
     old: Option<&'static ExtentHeader>,
@@ -112,7 +112,7 @@ fn extent_for(
     profile::try_extent(p, Kind::Accounts, 0, length).ok()
 }
 
-/// Names that have a string already, in a table of open addressing.
+/// Names that already have a string, in a table with open addressing.
 struct Names {
     table: *mut (u64, u32),
     used: usize,
@@ -126,7 +126,8 @@ impl Names {
         if self.table.is_null() {
             return StringId::NONE;
         }
-        // SAFETY: that many entries, all zero at first, which only the holder of the accounts uses.
+        // SAFETY: the table has that many entries, all zero at first, and only the holder of the
+        // accounts uses it.
         let table = unsafe { core::slice::from_raw_parts_mut(self.table, NAMES) };
         let hash = hash_of(name);
         let mut at = hash as usize;
@@ -150,14 +151,14 @@ impl Names {
     }
 }
 
-/// FNV-1a.
+/// Returns the FNV-1a hash.
 fn hash_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Whether a mapping is the profile's.
+/// Returns whether the mapping at `address` is the profile's.
 pub fn is_profile(p: &Store, address: u64) -> bool {
     address.wrapping_sub(p.base.load(Relaxed) as u64) < p.reserved.load(Relaxed)
 }
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_account_between_the_closest_neighbours_goes_first() {
-        // SAFETY: zeros are accounts without any.
+        // SAFETY: all zeros is a valid, empty value.
         let mut accounts: Accounts = unsafe { core::mem::zeroed() };
         for (i, slot) in accounts.slots.iter_mut().enumerate() {
             (slot.time_ns, slot.held_bytes) = (100 * i as u64, 7);
@@ -177,13 +178,13 @@ mod tests {
         accounts.slots[20].held_bytes = 8;
         accounts.slots[20].time_ns = 1950;
         accounts.slots[40].time_ns = 3950;
-        // The 20th is the highest: its neighbours are 200 apart as the others, but the one before
-        // it has less between them.
+        // Slot 20 is the highest. Its neighbours are 200 apart, like most, but those of slot 19 are
+        // only 150 apart.
         assert_eq!(accounts.least_needed(), 19);
         accounts.slots[19].held_bytes = 9;
         accounts.slots[20].held_bytes = 7;
         assert_eq!(accounts.highest_bytes(), 9);
-        // Now that is the 19th, and the next closest neighbours are those of the 39th.
+        // Slot 19 is the highest now, and the next closest neighbours are those of slot 39.
         assert_eq!(accounts.least_needed(), 39);
     }
 }

@@ -1,4 +1,4 @@
-//! The words of the header that every event looks at.
+//! The control words of the header, which every event reads.
 
 use crate::store::shared::store;
 use core::mem::offset_of;
@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::AcqRel;
 use heaptide_format::shared::FileHeader;
 
-/// The two words that every event looks at, as one: the recorder's, and the commands' bytes.
+/// Returns the two words that every event reads as one: the recorder's flags and the bytes that
+/// commands write.
 #[inline(always)]
 pub fn words(header: &FileHeader) -> &AtomicU64 {
     // SAFETY: `control` is 8-aligned and the bytes follow it; all are atomic.
@@ -20,12 +21,12 @@ const _: () = assert!(offset_of!(FileHeader, command_off) == offset_of!(FileHead
 const _: () =
     assert!(offset_of!(FileHeader, command_request) == offset_of!(FileHeader, command_off) + 1);
 
-/// Sets bits of the recorder's word.
+/// Sets bits in the recorder's word.
 pub fn set(bits: u32) {
     store().header().control.fetch_or(bits, AcqRel);
 }
 
-/// Clears bits of the recorder's word.
+/// Clears bits in the recorder's word.
 pub fn clear(bits: u32) {
     store().header().control.fetch_and(!bits, AcqRel);
 }

@@ -1,5 +1,5 @@
-//! Ids of records: positions in the profile. The one place where an id becomes an address, and an
-//! address an id.
+//! Ids of records: positions in the profile. Ids and addresses are converted into each other here
+//! and nowhere else.
 
 use crate::store::shared::store;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,19 +9,18 @@ use heaptide_format::{
     STRING_GRANULE, StringHeader,
 };
 
-/// A record of the profile. What changes after it was committed is atomic.
+/// A record of the profile. Fields that change after the commit are atomic.
 ///
-/// # Safety
-/// Any bytes are a value of it, and no part of it is a pointer.
+/// # Safety Any bytes are a valid value of the type, and no part of it is a pointer.
 pub unsafe trait Record: 'static {}
 
-// SAFETY: numbers, which do not change.
+// SAFETY: numbers that do not change.
 unsafe impl Record for heaptide_format::Mark {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::Sample {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::FormerThread {}
-// SAFETY: numbers, atomic.
+// SAFETY: atomic numbers.
 unsafe impl Record for heaptide_format::shared::Lane {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::shared::Module {}
@@ -43,30 +42,30 @@ macro_rules! ids {
                 /// No record.
                 pub const NONE: $id = $id(0);
 
-                /// The id with this number, which another id had.
+                /// Returns the id with a number that came from [`Self::number`].
                 #[inline(always)]
                 pub const fn new(number: u32) -> $id {
                     $id(number)
                 }
 
-                /// Returns the number that stands for it in the profile.
+                /// Returns the number that stands for the record in the profile.
                 #[inline(always)]
                 pub const fn number(self) -> u32 {
                     self.0
                 }
 
-                /// Whether there is no record.
+                /// Returns whether this is no record.
                 #[inline(always)]
                 pub const fn is_none(self) -> bool {
                     self.0 == 0
                 }
 
-                /// Returns the record, or the head of the file for no record. Only while there is a
-                /// profile.
+                /// Returns the record, or the header of the file for no record. May only be called
+                /// while there is a profile.
                 #[inline(always)]
                 pub fn record(self) -> &'static $record {
-                    // SAFETY: a number that `of` made of a record of this profile. Records stay
-                    // mapped, and any bytes are a value of one.
+                    // SAFETY: `of` made the number from a record of this profile. Records stay
+                    // mapped, and any bytes are a valid value.
                     unsafe { &*(self.address() as *const $record) }
                 }
 
@@ -107,10 +106,11 @@ ids! {
 }
 
 impl StringId {
-    /// Returns the bytes; a zero byte follows them. Only of a string of this profile.
+    /// Returns the bytes, which a zero byte follows. May only be called for a string of this
+    /// profile.
     pub fn bytes(self) -> &'static [u8] {
         let length = self.record().length as usize;
-        // SAFETY: that many bytes follow the header, and stay as they are.
+        // SAFETY: that many bytes follow the header and do not change.
         unsafe {
             core::slice::from_raw_parts(
                 self.address().wrapping_add(size_of::<StringHeader>()),

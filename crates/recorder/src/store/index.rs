@@ -1,8 +1,9 @@
-//! A lane's own index of what it has made: some words to a number, by open addressing.
+//! A hash table with open addressing that maps keys of some words to numbers. Each lane has its
+//! own, of the records that it has made.
 
 use crate::sys::memory::{self, InChild};
 
-/// At most half full; empty until it is needed.
+/// A table that is at most half full. It takes no memory until the first insertion.
 #[repr(C)]
 pub struct Index<const WORDS: usize> {
     entries: *mut Entry<WORDS>,
@@ -10,7 +11,7 @@ pub struct Index<const WORDS: usize> {
     used: usize,
 }
 
-/// A key and its number; 0 for none.
+/// A key and its number; 0 if the entry is free.
 type Entry<const WORDS: usize> = ([u32; WORDS], u32);
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -24,7 +25,7 @@ impl<const WORDS: usize> Index<WORDS> {
         let mut i = (hash >> 32) as usize;
         loop {
             let entry = self.entries.wrapping_add(i & (self.capacity - 1));
-            // SAFETY: masked to the capacity; an entry is free before the table is full.
+            // SAFETY: masked to the capacity; the table is never full, so the search ends.
             let (known, number) = unsafe { *entry };
             if known == key || number == 0 {
                 return entry;
@@ -33,22 +34,23 @@ impl<const WORDS: usize> Index<WORDS> {
         }
     }
 
-    /// The number of a key, or 0.
+    /// Returns the number of a key, or 0.
     #[inline(always)]
     pub fn get(&self, key: [u32; WORDS]) -> u32 {
         if self.capacity == 0 {
             return 0;
         }
-        // SAFETY: `slot` gives an entry of the table: the key's, or a free one, which says 0.
+        // SAFETY: `slot` returns an entry of the table: the key's, or a free one, whose number is
+        // 0.
         unsafe { (*self.slot(key)).1 }
     }
 
-    /// False if there is no memory.
+    /// Inserts a key. Returns false if there is no memory.
     pub fn insert(&mut self, key: [u32; WORDS], number: u32) -> bool {
         if self.used * 2 >= self.capacity && !self.enlarge() {
             return false;
         }
-        // SAFETY: `slot` gives an entry of the table.
+        // SAFETY: `slot` returns an entry of the table.
         unsafe { *self.slot(key) = (key, number) };
         self.used += 1;
         true
@@ -68,13 +70,13 @@ impl<const WORDS: usize> Index<WORDS> {
             // SAFETY: within the old table.
             let (key, number) = unsafe { *old.entries.wrapping_add(i) };
             if number != 0 {
-                // SAFETY: `slot` gives an entry of the new table.
+                // SAFETY: `slot` returns an entry of the new table.
                 unsafe { *self.slot(key) = (key, number) };
             }
         }
         if old.capacity > 0 {
             let entries = old.entries as *mut u8;
-            // SAFETY: the lane's thread alone uses its index.
+            // SAFETY: only the lane's thread uses its index.
             unsafe { memory::release(entries, bytes(old.capacity), InChild::Nothing) };
         }
         true

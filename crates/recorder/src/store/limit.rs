@@ -1,13 +1,13 @@
-//! The limit of the profile: which records it holds back, so that the file stays small while all
-//! totals stay exact.
+//! The size limit of the profile: which records it holds back, so that the file stays small while
+//! all totals stay exact.
 
 use crate::store::shared::Store;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 use heaptide_format::{Kind, PAGE};
 
-/// Kinds that the limit does not hold back. The totals need lanes, and timelines grow ever more
-/// slowly. Events have a limit of their own.
+/// Kinds that the limit does not hold back: the totals need lanes, timelines grow ever more slowly,
+/// and events have a limit of their own.
 const FREE: [Kind; 6] = [
     Kind::Lanes,
     Kind::MappedLanes,
@@ -17,13 +17,13 @@ const FREE: [Kind; 6] = [
     Kind::Events,
 ];
 
-/// Bytes that are left below the limit, in whole pages.
+/// Returns the bytes left below the limit, in whole pages.
 pub fn room(p: &Store) -> u64 {
     let header = p.header();
     within(p, u64::MAX).saturating_sub(header.file_end.get()) & !(PAGE - 1)
 }
 
-/// This many bytes of the file, or as many as it may have.
+/// Returns `bytes`, capped at the size that the file may have.
 pub fn within(p: &Store, bytes: u64) -> u64 {
     match p.header().profile_limit.get() {
         0 => bytes,
@@ -31,7 +31,8 @@ pub fn within(p: &Store, bytes: u64) -> u64 {
     }
 }
 
-/// Whether the limit holds back an extent of this length, which is noted the first time.
+/// Returns whether the limit holds back an extent of this length. Notes the time when that first
+/// happens.
 pub fn holds_back(p: &Store, kind: Kind, length: u64) -> bool {
     let is_free = FREE.contains(&kind) || p.beyond_limit.load(Relaxed) > 0;
     if is_free || length <= room(p) {
@@ -44,7 +45,7 @@ pub fn holds_back(p: &Store, kind: Kind, length: u64) -> bool {
     true
 }
 
-/// Makes records that the limit does not hold back: few, which exact totals need.
+/// Runs `make` with the limit suspended, for the few records that exact totals need.
 pub fn beyond<R>(p: &Store, make: impl FnOnce() -> R) -> R {
     p.beyond_limit.fetch_add(1, Relaxed);
     let made = make();

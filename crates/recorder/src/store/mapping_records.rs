@@ -1,5 +1,5 @@
-//! Records of mappings: a site for each stack, scope, thread and kind of mapping, counters for each
-//! lane, and the names of mapped files. One lock guards all of it.
+//! Records of mappings: a site for each combination of stack, scope, thread and kind of mapping,
+//! counters for each lane, and the names of mapped files. One lock guards all of them.
 
 use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
@@ -8,7 +8,7 @@ use crate::sys::memory::{self, InChild};
 use heaptide_format::shared::{Key, Lane, Site, Word};
 use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey, Sample};
 
-/// Where records of mappings are made, and how they are found again. Zero is: none yet.
+/// Cursors for records of mappings, and the indices that find them again. All zeros: none yet.
 #[repr(C)]
 pub struct Records {
     sites: Cursor,
@@ -16,13 +16,13 @@ pub struct Records {
     lanes: Cursor,
     timeline: Cursor,
     index: Index<5>,
-    /// Hash of a file's name to its string.
+    /// Hashes of file names, and the strings of these names.
     files: Index<2>,
-    /// By index of the lane: its counters of mappings.
+    /// The counters of mappings of each lane, by index of the lane.
     by_lane: *mut Option<&'static Lane>,
 }
 
-/// What a site of mappings stands for.
+/// The dimensions that distinguish a site of mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dimensions {
     pub stack: NodeId,
@@ -32,7 +32,7 @@ pub struct Dimensions {
 }
 
 impl Records {
-    /// The site for these dimensions; none if it cannot be made.
+    /// Returns the site for these dimensions; none if it cannot be created.
     pub fn site(&mut self, of: Dimensions) -> SiteId {
         let kind = of.kind.pack();
         let [stack, scope] = [of.stack.number(), of.scope.number()];
@@ -44,7 +44,7 @@ impl Records {
         let Some(site) = self.create(of) else {
             return SiteId::NONE;
         };
-        // Without a place in the index the site would be made again and again.
+        // Without an index entry the site would be created again for each event.
         if !self.index.insert(words, site.number()) {
             return SiteId::NONE;
         }
@@ -66,7 +66,7 @@ impl Records {
         Some(SiteId::of(site))
     }
 
-    /// The string of a file's name; none if there is no room.
+    /// Returns the string of a file's name; none if there is no room.
     pub fn file(&mut self, name: &[u8]) -> StringId {
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
             (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3)
@@ -83,7 +83,8 @@ impl Records {
         stored
     }
 
-    /// The counters of a lane's mappings, of `lanes` that there may be; none if there is no room.
+    /// Returns the counters of a lane's mappings; none if there is no room. `lanes` is the maximum
+    /// number of lanes.
     pub fn lane(&mut self, of: &Lane, lanes: usize) -> Option<&'static Lane> {
         if self.by_lane.is_null() {
             let bytes = lanes * size_of::<Option<&Lane>>();
@@ -93,7 +94,7 @@ impl Records {
         if self.by_lane.is_null() || index as usize >= lanes {
             return None;
         }
-        // SAFETY: an entry of the table, which is borrowed with this; zeros are none.
+        // SAFETY: an entry of the table, which is borrowed with `self`; all zeros is `None`.
         let known = unsafe { &mut *self.by_lane.add(index as usize) };
         if known.is_none() {
             let record = self.lanes.record::<Lane>(Kind::MappedLanes, index)?;
@@ -104,13 +105,13 @@ impl Records {
         *known
     }
 
-    /// Stores a sample of mapped bytes. False if there is no room.
+    /// Stores a sample of mapped bytes. Returns false if there is no room.
     pub fn sample(&mut self, lane: u32, sample: Sample) -> bool {
         self.timeline.write(Kind::MappedTimeline, lane, sample).is_some()
     }
 }
 
-/// What the key of a site of mappings holds of their kind.
+/// Returns the kind of mapping in the key of a site; none if the site is not one of mappings.
 pub fn kind_of(site: SiteId) -> Option<MappingKey> {
     let key = site.key()?;
     (key.flags.get() & KEY_MAPPING != 0).then(|| MappingKey::unpack(key.size.get()))

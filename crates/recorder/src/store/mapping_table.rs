@@ -1,8 +1,8 @@
-//! The ranges of live mappings: which pages belong to which mapping, exactly, whatever is mapped
-//! over what and unmapped in parts.
+//! The ranges of live mappings: which pages belong to which mapping. It stays exact when mappings
+//! are replaced or unmapped in parts.
 //!
 //! Ranges are kept in order of address in pieces of one page each, found through an array of the
-//! pieces: a search takes two binary searches, a change moves one page at most. Programs have some
+//! pieces. A lookup takes two binary searches, a change moves at most one page. Programs have some
 //! tens of mappings, allocators thousands, so the array rarely has more than some tens of entries.
 
 use crate::store::ids::SiteId;
@@ -11,17 +11,17 @@ use crate::sys::range::Range;
 use core::ptr::null_mut;
 use heaptide_format::PAGE;
 
-/// A mapping of which some range is live, or is being unmapped.
+/// A mapping of which at least one range is live or being unmapped.
 #[repr(C)]
 struct Mapping {
-    /// The next free one, in a list of the pool.
+    /// The next free one, in the pool's list.
     next: *mut Mapping,
     site: SiteId,
-    /// Ranges in the table.
+    /// Number of ranges in the table.
     ranges: u32,
-    /// Ranges that were taken out and may come back.
+    /// Number of ranges that were taken out and may be put back.
     taken: u32,
-    /// Bytes of the whole mapping when it was made.
+    /// Size of the whole mapping when it was created.
     bytes: u64,
 }
 
@@ -33,10 +33,10 @@ struct Entry {
     mapping: *mut Mapping,
 }
 
-/// Entries of one page.
+/// Entries that fit in one page.
 const PER_PIECE: usize = (PAGE as usize - 16) / size_of::<Entry>();
 
-/// Entries in order.
+/// A page of entries, in order of address.
 #[repr(C)]
 struct Piece {
     next: *mut Piece,
@@ -56,28 +56,28 @@ impl Taken {
     pub const NONE: Taken = Taken { range: Range::EMPTY, mapping: null_mut() };
 }
 
-/// A part of a mapping that leaves the table, or comes back.
+/// A part of a mapping that leaves the table or is put back.
 #[derive(Clone, Copy)]
 pub struct Part {
     pub taken: Taken,
     pub site: SiteId,
     pub bytes: u64,
-    /// Bytes of the whole mapping when it was made.
+    /// Size of the whole mapping when it was created.
     pub whole_bytes: u64,
-    /// Nothing else of the mapping is live.
+    /// Set if no other part of the mapping is live.
     pub is_last: bool,
 }
 
-/// What the table knows of an address.
+/// The table's result for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// The site of the mapping there; none if there is none.
+    /// The site of the mapping at the address, or none.
     pub site: SiteId,
-    /// Where this ends: the end of the range, or the start of the next one.
+    /// Where this result ends: at the end of the range, or at the start of the next one.
     pub end: u64,
 }
 
-/// The ranges of all live mappings. Zero is: none.
+/// The ranges of all live mappings. All zeros: none.
 #[repr(C)]
 pub struct Table {
     pieces: *mut *mut Piece,
@@ -87,7 +87,7 @@ pub struct Table {
     free_mappings: *mut Mapping,
 }
 
-/// Where an entry is, or would be.
+/// The position of an entry, existing or to be inserted.
 #[derive(Clone, Copy)]
 struct Place {
     piece: usize,
@@ -105,7 +105,7 @@ impl Table {
         free_mappings: null_mut(),
     };
 
-    /// Adds a mapping where none is. False if there is no memory.
+    /// Adds a mapping to a free range. Returns false if there is no memory.
     pub fn add(&mut self, range: Range, site: SiteId) -> bool {
         let Some(mapping) = self.new_mapping() else {
             return false;
@@ -120,8 +120,9 @@ impl Table {
         added
     }
 
-    /// Takes out what lies in `range`, and passes the parts to `each`, which returns whether a part
-    /// may come back. False if a rest that remains could not be stored: it is taken out, too.
+    /// Takes out the parts within `range` and passes each to `each`, which returns whether the part
+    /// may be put back. Returns false if a remainder outside of `range` could not be stored; it is
+    /// taken out as well.
     pub fn cut(&mut self, range: Range, mut each: impl FnMut(Part) -> bool) -> bool {
         let mut is_whole = true;
         while let Some((place, entry)) = self.first_from(range.low) {
@@ -163,7 +164,7 @@ impl Table {
         stored
     }
 
-    /// Counts a part of a mapping as taken out; `is_entry`: with it an entry has gone.
+    /// Counts a part of a mapping as taken out. `is_entry`: the part was a whole entry.
     fn take(
         &mut self,
         mapping: *mut Mapping,
@@ -181,13 +182,13 @@ impl Table {
         }
     }
 
-    /// The part will not come back.
+    /// Forgets a part that will not be put back.
     pub fn forget(&mut self, taken: Taken) {
         self.release(taken.mapping, |m| m.taken -= 1);
     }
 
-    /// Puts a part back where nothing was mapped since. None if there is no memory, and then
-    /// forgets it.
+    /// Puts a part back into a range in which nothing has been mapped since. Returns none, and
+    /// forgets the part, if there is no memory.
     pub fn put_back(&mut self, taken: Taken) -> Option<Part> {
         if !self.insert(Entry { range: taken.range, mapping: taken.mapping }) {
             self.forget(taken);
@@ -201,7 +202,7 @@ impl Table {
         Some(part)
     }
 
-    /// What is known of an address: the mapping there, or the next one.
+    /// Returns the mapping at an address, or where the next one begins.
     pub fn known(&self, address: u64) -> Known {
         match self.first_from(address) {
             None => Known { site: SiteId::NONE, end: u64::MAX },
@@ -215,8 +216,8 @@ impl Table {
         }
     }
 
-    /// The range of the mapping that begins at an address, from there to its last byte that is
-    /// mapped without a gap; none if none begins there.
+    /// Returns the range of the mapping that begins at an address, up to the first gap; none if no
+    /// mapping begins there.
     pub fn range_from(&self, start: u64) -> Option<Range> {
         let (_, first) = self.first_from(start)?;
         if first.range.low != start {
@@ -233,12 +234,12 @@ impl Table {
     }
 
     fn piece(&self, index: usize) -> &Piece {
-        // SAFETY: entries below `count` point at pieces of the table, which is borrowed.
+        // SAFETY: entries below `count` point to pieces of the table, which is borrowed.
         unsafe { &**self.pieces.wrapping_add(index) }
     }
 
     fn piece_mut(&mut self, index: usize) -> &mut Piece {
-        // SAFETY: as above; the table is borrowed alone.
+        // SAFETY: as above; the table is borrowed exclusively.
         unsafe { &mut **self.pieces.wrapping_add(index) }
     }
 
@@ -246,7 +247,7 @@ impl Table {
         &mut self.piece_mut(place.piece).entries[place.entry]
     }
 
-    /// The first entry that ends above an address.
+    /// Returns the first entry that ends above an address.
     fn first_from(&self, address: u64) -> Option<(Place, Entry)> {
         let ends_above = |piece: usize| {
             let piece = self.piece(piece);
@@ -259,7 +260,7 @@ impl Table {
         Some((Place { piece, entry }, entries[entry]))
     }
 
-    /// Inserts an entry that overlaps none. False if there is no memory.
+    /// Inserts an entry that overlaps no other. Returns false if there is no memory.
     fn insert(&mut self, entry: Entry) -> bool {
         let place = match self.first_from(entry.range.low) {
             Some((place, _)) => place,
@@ -284,7 +285,7 @@ impl Table {
         true
     }
 
-    /// The place of an entry to be, after its piece was divided if it is full.
+    /// Returns the place at which to insert an entry, after splitting the piece if it is full.
     fn make_room(&mut self, place: Place) -> Option<Place> {
         const HALF: usize = PER_PIECE / 2;
         if self.piece(place.piece).count < PER_PIECE {
@@ -293,7 +294,7 @@ impl Table {
         if !self.insert_piece(place.piece + 1) {
             return None;
         }
-        // SAFETY: two pieces of the table, which is borrowed alone.
+        // SAFETY: two pieces of the table, which is borrowed exclusively.
         let (left, right) = unsafe {
             let left = self.pieces.wrapping_add(place.piece);
             (&mut **left, &mut **left.wrapping_add(1))
@@ -315,7 +316,7 @@ impl Table {
         }
     }
 
-    /// Makes an empty piece the one with this index.
+    /// Inserts an empty piece at an index.
     fn insert_piece(&mut self, index: usize) -> bool {
         if self.count == self.capacity && !self.enlarge() {
             return false;
@@ -323,7 +324,7 @@ impl Table {
         let piece = match self.free_pieces {
             free if free.is_null() => memory::take(PAGE as usize, InChild::Nothing) as *mut Piece,
             free => {
-                // SAFETY: a piece that `remove_piece` has put there.
+                // SAFETY: `remove_piece` put the piece there.
                 self.free_pieces = unsafe { (*free).next };
                 free
             }
@@ -395,9 +396,9 @@ impl Table {
         Some(mapping)
     }
 
-    /// Changes a mapping, and releases it if nothing refers to it then.
+    /// Changes a mapping, and releases it if nothing refers to it afterwards.
     fn release(&mut self, mapping: *mut Mapping, change: impl FnOnce(&mut Mapping)) {
-        // SAFETY: a mapping that is in use, for a range or a part refers to it.
+        // SAFETY: the mapping is in use, since a range or a part refers to it.
         let m = unsafe { &mut *mapping };
         change(m);
         if m.ranges == 0 && m.taken == 0 {
@@ -421,7 +422,8 @@ fn length(range: Range) -> u64 {
     range.high - range.low
 }
 
-/// The first of `count` indices for which `is_after` holds, where it holds for all that follow.
+/// Returns the first of `count` indices for which `is_after` holds; it must also hold for all that
+/// follow.
 fn first(count: usize, is_after: impl Fn(usize) -> bool) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -441,14 +443,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
-    /// Which mapping each page belongs to, page by page: the mapping's number and its site.
+    /// A model of the table: the mapping's number and its site, for each page.
     type Pages = BTreeMap<u64, (u32, u32)>;
 
     fn range(page: u64, pages: u64) -> Range {
         Range { low: page * PAGE, high: (page + pages) * PAGE }
     }
 
-    /// The table and the model, changed alike.
+    /// The table and the model, which receive the same changes.
     struct Both {
         table: Table,
         pages: Pages,
@@ -460,7 +462,8 @@ mod tests {
             Both { table: Table::EMPTY, pages: Pages::new(), mappings: 0 }
         }
 
-        /// Takes pages out of the model: bytes by site, and the sites of mappings that are gone.
+        /// Removes pages from the model. Returns bytes by site, and the sites of mappings that are
+        /// gone.
         fn expect(&mut self, page: u64, pages: u64) -> (BTreeMap<u32, u64>, Vec<u32>) {
             let mut bytes = BTreeMap::new();
             let mut gone = Vec::new();
@@ -476,7 +479,7 @@ mod tests {
             (bytes, gone)
         }
 
-        /// Cuts both, and returns the parts that may come back.
+        /// Cuts both, and returns the parts that may be put back.
         fn cut(&mut self, page: u64, pages: u64, keep: bool) -> Vec<Part> {
             let (mut bytes, mut gone, mut parts) = (BTreeMap::new(), Vec::new(), Vec::new());
             assert!(self.table.cut(range(page, pages), |part| {
@@ -531,7 +534,7 @@ mod tests {
         const STEPS: usize = if cfg!(miri) { 150 } else { 3000 };
         let (mut both, mut random) = (Both::new(), Random(1));
         for step in 0..STEPS {
-            // Short ones first, so that there come to be many pieces.
+            // Short ones first, so that many pieces result.
             let longest = if step % 1000 < 700 { 2 } else { 60 };
             let pages = 1 + random.below(longest);
             let page = random.below(PAGES - pages);
@@ -599,7 +602,7 @@ mod tests {
             first = part.taken;
             true
         });
-        // Another thread unmaps the rest: nothing of the mapping is left now.
+        // Another thread unmaps the rest, so nothing of the mapping is left.
         table.cut(range(2, 2), |part| {
             assert!(part.is_last);
             false

@@ -1,6 +1,6 @@
-//! Loaded code and memory ranges, learned from `/proc/self/maps` when a pc or a stack pointer is
-//! met that nobody knows: no list to keep up, no lock of the loader, and late and hidden loads are
-//! found like the first ones.
+//! Loaded code and memory ranges. They are read from `/proc/self/maps` when a pc or a stack pointer
+//! is not in a known range. This needs no list to maintain and no lock of the loader, and finds
+//! late and hidden loads like all others.
 
 use crate::store::profile::{self, Cursor};
 use crate::store::rules;
@@ -19,12 +19,13 @@ use heaptide_format::{Kind, Loss, PAGE};
 use heaptide_unwind::cache;
 use heaptide_unwind::table::{self, Sections};
 
-/// Modules of one process image; their index has 16 bits, and no program comes near this.
+/// Maximum number of modules of a process image. Their index has 16 bits; no program comes near
+/// this.
 const MODULES_MAX: usize = 8192;
-/// Ranges of generated code remembered between loads.
+/// Maximum number of ranges of generated code that are remembered between loads.
 const GENERATED: usize = 16;
 
-/// What is needed to unwind through a module.
+/// The data of a module that unwinding needs.
 #[repr(C)]
 struct Loaded {
     range: Range,
@@ -37,11 +38,11 @@ struct Loaded {
     unloaded: AtomicU32,
 }
 
-/// All modules met so far. Zero is empty.
+/// All modules found so far. All zeros: none.
 pub struct Modules {
     table: AtomicPtr<Loaded>,
     count: AtomicU32,
-    /// Counts dlopen and dlclose.
+    /// Number of calls of dlopen and dlclose.
     pub loads: AtomicU32,
     generated_loads: AtomicU32,
     generated_next: AtomicU32,
@@ -49,35 +50,35 @@ pub struct Modules {
     records: Locked<Cursor>,
 }
 
-// SAFETY: zero is a valid value of every field: no module was met.
+// SAFETY: all zeros is a valid value: no modules.
 static MODULES: Wiped<Modules> = unsafe { Wiped::new() };
 
-/// The modules of this process.
+/// Returns the modules of this process.
 pub fn modules() -> &'static Modules {
     MODULES.get()
 }
 
-/// Has a forked child find no modules.
+/// Makes forked children start without modules.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     MODULES.wipe_in_children()
 }
 
-/// What is at a code address.
+/// The kind of code at an address.
 pub enum Code {
     /// A module, by index, with its unwind sections.
     Module(u16, Sections<'static>),
     /// A module without unwind sections.
     Bare(u16),
-    /// No file's: generated at run time.
+    /// Executable memory that no file backs: code generated at run time.
     Generated,
-    /// Nothing executable.
+    /// No executable memory.
     Nothing,
 }
 
 impl Modules {
-    /// What is at `pc`. `buffer` is for reading maps.
+    /// Returns the kind of code at `pc`. `buffer` is used to read maps.
     pub fn code_at(&self, pc: u64, buffer: &mut [u8]) -> Code {
         if let Some(code) = self.known(pc) {
             return code;
@@ -89,7 +90,7 @@ impl Modules {
         let Some(mut records) = self.records.acquire() else {
             return Code::Nothing;
         };
-        // Another thread may have been here.
+        // Another thread may have added it in the meantime.
         if let Some(code) = self.known(pc) {
             return code;
         }
@@ -106,7 +107,7 @@ impl Modules {
         }
     }
 
-    /// Lists what is loaded now.
+    /// Adds all modules that are loaded now.
     pub fn list_all(&self, p: &Store) {
         let mut buffer = [0u8; 16 << 10];
         if let Some(mut records) = self.records.acquire() {
@@ -126,7 +127,7 @@ impl Modules {
             return None;
         }
         let held = self.generated.iter().any(|range| {
-            // SAFETY: plain words; a torn range at worst has maps read again.
+            // SAFETY: plain words; a torn range at worst causes maps to be read again.
             unsafe { (*range.0.get()).holds(pc) }
         });
         held.then_some(Code::Generated)
@@ -146,8 +147,8 @@ impl Modules {
         modules.filter(|(_, m)| m.unloaded.load(Relaxed) == 0).find(|(_, m)| m.range.holds(pc))
     }
 
-    /// Where the pages of the module at an address end, its zeroed data included; none if no known
-    /// module is there.
+    /// Returns where the pages of the module at an address end, including its zeroed data; none if
+    /// no known module is there.
     pub fn end_at(&self, address: u64) -> Option<u64> {
         self.find(address).map(|(_, module)| module.range.high.next_multiple_of(PAGE))
     }
@@ -165,7 +166,8 @@ impl Modules {
         unsafe { *self.generated[slot].0.get() = range };
     }
 
-    /// Lists the executable files in memory, and says which other executable mapping holds `pc`.
+    /// Adds the executable files that are mapped. Returns the executable mapping that contains `pc`
+    /// if it belongs to no module.
     fn scan(&self, p: &Store, records: &mut Cursor, pc: u64, buffer: &mut [u8]) -> Option<Range> {
         let mut base = (0, 0, 0);
         let mut other = None;
@@ -204,7 +206,7 @@ impl Modules {
             return;
         };
         let range = Range { low: base, high: elf.end.max(code.range.high) };
-        // Whatever was there went without our being told.
+        // Modules that overlap were unloaded without a call that the recorder noticed.
         for old in self.all().iter().filter(known) {
             if old.range.low < range.high && range.low < old.range.high {
                 retire(p, old);
@@ -215,9 +217,10 @@ impl Modules {
         }
     }
 
-    /// Adds code of a known module that the program has mapped once more, as V8 maps its builtin
-    /// functions close to the code that it generates. Returns whether it is such code. Its unwind
-    /// tables are left out: they are of the other addresses.
+    /// Adds code of a known module that the program has mapped a second time, as V8 does with its
+    /// builtin functions, to have them close to the code that it generates. Returns whether the
+    /// mapping is such code. The copy has no unwind tables, since those of the module hold for the
+    /// addresses of the original.
     fn add_again(&self, p: &Store, records: &mut Cursor, code: &Mapping<'_>) -> bool {
         let is_known = |m: &&Loaded| m.unloaded.load(Relaxed) == 0 && m.inode == code.inode;
         let modules = self.all().iter().filter(is_known);
@@ -287,13 +290,13 @@ impl Modules {
             record,
             unloaded: AtomicU32::new(0),
         };
-        // SAFETY: an entry of the table beyond the count, which nobody reads.
+        // SAFETY: an entry of the table beyond the count, which no thread reads.
         unsafe { self.table.load(Relaxed).wrapping_add(index).write(module) };
         self.count.store(index as u32 + 1, Release);
         true
     }
 
-    /// Forgets modules that are no longer mapped; after dlclose.
+    /// Forgets modules that are no longer mapped. Called after dlclose.
     pub fn drop_unmapped(&self, p: &Store, buffer: &mut [u8]) {
         let Some(_held) = self.records.acquire() else {
             return;
@@ -317,7 +320,7 @@ impl Modules {
     }
 }
 
-/// A module is gone: so are its rules, and every kept stack that went through it.
+/// Marks a module as unloaded, and drops its unwind rules and the kept stacks that contain it.
 fn retire(p: &Store, module: &Loaded) {
     module.unloaded.store(1, Relaxed);
     module.record.unloaded.set(1);
@@ -330,8 +333,8 @@ impl Loaded {
         if self.frames == Range::EMPTY {
             return None;
         }
-        // SAFETY: both lie in readable segments of a module that is loaded, or is being unloaded
-        // while its own code runs, which no program survives.
+        // SAFETY: both lie in readable segments of a module that is loaded. A program that unloads
+        // a module while it runs code of it crashes anyway.
         let bytes = |r: Range| unsafe {
             core::slice::from_raw_parts(r.low as *const u8, (r.high - r.low) as usize)
         };
@@ -346,7 +349,7 @@ impl Loaded {
 
 const PT_LOAD: u32 = 1;
 
-/// What the program headers of a loaded file say.
+/// The data read from the program headers of a loaded file.
 struct Elf {
     bias: u64,
     end: u64,
@@ -357,7 +360,7 @@ struct Elf {
     build_id_length: u32,
 }
 
-/// An executable segment in its file; empty in code that is mapped once more.
+/// An executable segment as a range of its file; empty for code that is mapped a second time.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Segment {
@@ -367,7 +370,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The link-time address of an offset in the file.
+    /// Returns the link-time address of an offset in the file.
     fn address_at(&self, offset: u64) -> Option<u64> {
         let inside = offset.checked_sub(self.offset).filter(|&inside| inside < self.length)?;
         Some(self.address.wrapping_add(inside))
@@ -386,8 +389,9 @@ struct ProgramHeader {
     align: u64,
 }
 
-/// Whether a readable mapping begins with an ELF header of this machine's class. Pages of a mapping
-/// are not there where its file is shorter: JIT compilers map `jit-PID.dump` before they write it.
+/// Returns whether a readable mapping begins with an ELF header of this machine's class. Pages of a
+/// mapping beyond the end of its file cannot be read: JIT compilers map `jit-PID.dump` before they
+/// write it.
 fn is_elf(base: u64) -> bool {
     const MAGIC: [u8; 5] = *b"\x7fELF\x02";
     let mut start = [0; MAGIC.len()];
@@ -395,15 +399,16 @@ fn is_elf(base: u64) -> bool {
         _ if base == 0 => false,
         Ok(length) => length == start.len() && start == MAGIC,
         Err(kernel::EFAULT) => false,
-        // SAFETY: `base` is the start of a mapping that maps said is readable; a page holds a
+        // SAFETY: `base` is the start of a mapping that maps lists as readable; a page contains a
         // header.
         Err(_) => unsafe { *(base as *const [u8; MAGIC.len()]) == MAGIC },
     }
 }
 
-/// Whether a mapping of the first bytes of a file is of a later segment of the file whose beginning
-/// is mapped at `first`. lld lets a segment begin in the page in which the one before ends: where
-/// all before the code is smaller than a page, the code is mapped from the beginning of the file.
+/// Returns whether a mapping of the first bytes of a file is a later segment of the file whose
+/// beginning is mapped at `first`. lld lets a segment begin in the page in which the previous one
+/// ends: where all contents before the code are smaller than a page, the code is mapped from the
+/// beginning of the file.
 fn is_later_segment(first: Range, mapping: Range) -> bool {
     if !is_elf(first.low) {
         return false;
@@ -417,8 +422,8 @@ fn is_later_segment(first: Range, mapping: Range) -> bool {
 }
 
 impl Elf {
-    /// Reads the headers of a file that is mapped from its beginning at `first`. `other` is
-    /// another readable mapping of it, with its offset in the file.
+    /// Reads the headers of a file whose beginning is mapped at `first`. `other` is another
+    /// readable mapping of it, with its offset in the file.
     fn read(first: Range, other: (Range, u64)) -> Option<Elf> {
         const PT_NOTE: u32 = 4;
         const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
@@ -435,7 +440,7 @@ impl Elf {
             build_id: [0; 24],
             build_id_length: 0,
         };
-        // The readable segment that holds an address: only there may be read.
+        // The readable segment that contains an address. Only addresses in one may be read.
         let segment = |address: u64| {
             headers.iter().filter(|h| h.kind == PT_LOAD && h.flags & 4 != 0).find_map(|h| {
                 let low = bias.wrapping_add(h.vaddr);
@@ -476,8 +481,8 @@ impl Elf {
     fn find_build_id(&mut self, mut at: u64, end: u64) {
         const NT_GNU_BUILD_ID: u32 = 3;
         while at + 16 <= end {
-            // SAFETY: at..end is in a readable segment; a note is three sizes, a name and a body,
-            // padded to 4.
+            // SAFETY: at..end is in a readable segment; a note consists of three sizes, a name and
+            // a body, padded to 4.
             let [name, body, kind, owner] = unsafe { *(at as *const [u32; 4]) };
             let body_at = at + 12 + (name as u64).next_multiple_of(4);
             let next = body_at + (body as u64).next_multiple_of(4);
@@ -497,8 +502,8 @@ impl Elf {
     }
 }
 
-/// The program headers: in the first mapping of the file, or in that of its code, where tools that
-/// rewrite finished files put them (BOLT).
+/// Returns the program headers. They are in the first mapping of the file, or in that of its code,
+/// where tools that rewrite linked files (BOLT) put them.
 fn program_headers(
     first: Range,
     (other, other_offset): (Range, u64),
@@ -543,7 +548,7 @@ mod tests {
         }
     }
 
-    /// A program header: kind, flags, address and length.
+    /// Builds a program header from its kind, flags, address and length.
     fn header(kind: u32, flags: u32, address: u64, length: u64) -> [u8; 56] {
         let mut bytes = [0; 56];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());

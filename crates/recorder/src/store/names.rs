@@ -1,8 +1,9 @@
-//! Names of scopes, labels and pools: each attribute and value is stored once and then is a number.
+//! Names of scopes, labels and pools: each pair of attribute and value is stored once and has a
+//! number.
 //!
-//! A program keeps the numbers for good, in forked children too. So they are places in a list that
-//! a child inherits, and each process knows for each what it is called in its own profile. Looked
-//! up without a lock, in a table of open addressing that only grows; stored under one.
+//! A program keeps the numbers for good, also in forked children. So they are positions in a list
+//! that children inherit, and each process maps them to the ids in its own profile. Lookups take no
+//! lock and use a table with open addressing that only grows; insertions take a lock.
 
 use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
@@ -16,46 +17,46 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_format::{Kind, Name, STRING_MAX};
 
-/// What a scope's attribute is if none is given.
+/// The default attribute of a scope.
 pub const REGION: &[u8] = b"region";
 /// The attributes of labels and pools.
 pub const LABEL: &[u8] = b"label";
 pub const POOL: &[u8] = b"pool";
 
-/// A value as it is given.
+/// A value as the program passes it.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     Text(&'a [u8]),
     Number(i64),
 }
 
-/// Names there may be, and where address space is scarce.
+/// Maximum number of names, and the same where address space is scarce.
 const NAMES_MAX: usize = 1 << 24;
 const NAMES_MAX_SCARCE: usize = 1 << 18;
-/// Slots of the first table; later ones are twice as large.
+/// Slots of the first table; each further one has twice as many.
 const SLOTS_FIRST: usize = 1024;
-/// Bytes in front of a table; the last word there is its length.
+/// Bytes in front of a table; their last word holds its length.
 const HEAD: usize = 64;
-/// The lower half of a slot is a name's place, the upper half a part of its hash.
+/// The lower half of a slot is a name's number, the upper half a part of its hash.
 const HASH_SHIFT: u32 = 32;
-/// Bytes of the pieces that texts are kept in.
+/// Size of the pieces of memory that hold texts, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// A name as all processes of a family know it.
+/// A name as all processes of a family share it.
 struct Known {
     hash: u64,
     attribute: &'static [u8],
     value: Value<'static>,
 }
 
-/// The list, its table, and the texts. Written under the lock; a fork finds it complete, for what
-/// is being added is not counted yet.
+/// The list, its table and the texts. Written under the lock. A forked child finds them complete,
+/// since a name that is being added is not counted yet.
 struct List {
-    /// The list; place 0 is no name.
+    /// The names; position 0 is unused.
     names: AtomicPtr<Known>,
     count: AtomicU32,
     table: AtomicPtr<AtomicU64>,
-    /// Where the next text goes, and what is left of its piece.
+    /// Where the next text goes, and the bytes left in its piece.
     next: Guarded<(*mut u8, usize)>,
 }
 
@@ -66,29 +67,29 @@ static LIST: List = List {
     next: Guarded(UnsafeCell::new((core::ptr::null_mut(), 0))),
 };
 
-/// What this process's profile knows of them. Zero is: none.
+/// The names that this process's profile contains. All zeros: none.
 struct Names {
-    /// The id of each name, by its number.
+    /// The id of each name in the profile, by the name's number.
     ids: AtomicPtr<AtomicU32>,
-    /// Attributes whose strings are known.
+    /// The strings of attributes that were stored.
     attributes: [AtomicU32; ATTRIBUTES],
     records: Locked<Cursor>,
 }
 
-/// Attributes whose strings are stored once.
+/// Maximum number of attributes whose strings are stored only once.
 const ATTRIBUTES: usize = 32;
 
 // SAFETY: zero is a valid value of every field.
 static NAMES: Wiped<Names> = unsafe { Wiped::new() };
 
-/// Has a forked child find no name in its profile.
+/// Makes forked children start without names in their profile.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     NAMES.wipe_in_children()
 }
 
-/// The number of a name; 0 if there is no room for it.
+/// Returns the number of a name, or 0 if there is no room for it.
 #[inline(always)]
 pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
     let cut = |text: &[u8]| text.len().min(STRING_MAX);
@@ -104,21 +105,21 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
     }
 }
 
-/// The id of a name in this process's profile; none if it is no name or there is no room.
+/// Returns the id of a name in this process's profile; none for no name, or if there is no room.
 #[inline(always)]
 pub fn id(name: u32) -> NameId {
     let ids = NAMES.get().ids.load(Acquire);
     if ids.is_null() || name == 0 || name > LIST.count.load(Relaxed) {
         return id_made(name);
     }
-    // SAFETY: the array has a word for every name there may be.
+    // SAFETY: the array has a word for each possible name.
     match unsafe { (*ids.wrapping_add(name as usize)).load(Acquire) } {
         0 => id_made(name),
         id => NameId::new(id),
     }
 }
 
-/// Whether what the profile knows by this id is this name.
+/// Returns whether an id of the profile has this attribute and value.
 #[inline(always)]
 pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {
     let record = id.record();
@@ -129,7 +130,7 @@ pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {
     same && is_same(StringId::new(record.attribute).bytes(), attribute)
 }
 
-/// The value of a name whose value is a text.
+/// Returns the value of a name whose value is a text.
 #[inline(always)]
 pub fn text_of(name: &Name) -> &'static [u8] {
     StringId::new(name.value as u32).bytes()
@@ -150,7 +151,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-/// Eight bytes a step; only as good as a table of names needs.
+/// Hashes eight bytes per step; only as strong as a table of names needs.
 #[inline(always)]
 pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -161,7 +162,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     mix(hash, last_word(rest))
 }
 
-/// Equality without a call, as names are short.
+/// Compares without a call, since names are short.
 #[inline(always)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     let ((words, rest), (others, more)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -170,7 +171,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
         && last_word(rest) == last_word(more)
 }
 
-/// Fewer than eight bytes as a number.
+/// Returns fewer than eight bytes as a number.
 #[inline(always)]
 fn last_word(rest: &[u8]) -> u64 {
     let n = rest.len();
@@ -195,12 +196,12 @@ fn slots() -> &'static [AtomicU64] {
     if table.is_null() {
         return &[];
     }
-    // SAFETY: tables are never unmapped; their length stands in front of them.
+    // SAFETY: tables are never unmapped; their length is stored in front of them.
     unsafe { core::slice::from_raw_parts(table, *(table as *const usize).sub(1)) }
 }
 
 fn known(name: u32) -> &'static Known {
-    // SAFETY: a place of the list that was filled before it was counted or put into the table.
+    // SAFETY: an entry of the list, filled before it was counted or put into the table.
     unsafe { &*LIST.names.load(Acquire).wrapping_add(name as usize) }
 }
 
@@ -248,7 +249,7 @@ fn store_new(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
     }
 }
 
-/// Under the lock.
+/// Adds a name. The caller holds the lock.
 fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
     let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
     let name = LIST.count.load(Relaxed) + 1;
@@ -270,7 +271,7 @@ fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> 
         Value::Text(text) => Value::Text(keep(text)?),
         Value::Number(number) => Value::Number(number),
     };
-    // SAFETY: a place of the list that nobody reads yet.
+    // SAFETY: an entry of the list that no thread reads yet.
     unsafe {
         LIST.names.load(Relaxed).wrapping_add(name as usize).write(Known { hash, attribute, value })
     };
@@ -279,12 +280,13 @@ fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> 
     Some(name)
 }
 
-/// Keeps a text in memory that children inherit; the attributes that every name has, once.
+/// Copies a text to memory that children inherit. The attributes that most names have are not
+/// copied.
 fn keep(text: &[u8]) -> Option<&'static [u8]> {
     if let Some(same) = [REGION, LABEL, POOL].into_iter().find(|known| *known == text) {
         return Some(same);
     }
-    // SAFETY: under the lock.
+    // SAFETY: the caller holds the lock.
     let (next, left) = unsafe { &mut *LIST.next.0.get() };
     if *left < text.len() {
         let bytes = PIECE.max(text.len());
@@ -294,7 +296,7 @@ fn keep(text: &[u8]) -> Option<&'static [u8]> {
         }
         (*next, *left) = (piece, bytes);
     }
-    // SAFETY: `left` bytes from `next` on are free, and never given back.
+    // SAFETY: `left` bytes from `next` on are free, and never released.
     unsafe {
         core::ptr::copy_nonoverlapping(text.as_ptr(), *next, text.len());
         let kept = core::slice::from_raw_parts(*next, text.len());
@@ -332,7 +334,7 @@ fn enlarge() -> bool {
     true
 }
 
-/// Writes a name into the profile.
+/// Writes a name into the profile if it is not there, and returns its id.
 #[cold]
 #[inline(never)]
 fn id_made(name: u32) -> NameId {
@@ -346,7 +348,7 @@ fn id_made(name: u32) -> NameId {
     let Some(ids) = ids(p) else {
         return NameId::NONE;
     };
-    // SAFETY: the array has a word for every name there may be.
+    // SAFETY: the array has a word for each possible name.
     let slot = unsafe { &*ids.wrapping_add(name as usize) };
     if slot.load(Acquire) == 0 {
         let id = record(&mut records, known(name));
@@ -370,7 +372,7 @@ fn ids(p: &Store) -> Option<*const AtomicU32> {
     Some(ids as *const AtomicU32)
 }
 
-/// Writes the record.
+/// Writes the record of a name.
 fn record(records: &mut Cursor, name: &Known) -> NameId {
     let attribute = attribute_string(name.attribute).number();
     let (kind, value) = match name.value {
@@ -384,7 +386,8 @@ fn record(records: &mut Cursor, name: &Known) -> NameId {
     records.write(Kind::Names, 0, name).map_or(NameId::NONE, NameId::of)
 }
 
-/// Attributes are few: their strings are stored once, as far as there is room to remember them.
+/// Returns the string of an attribute. Attributes are few, so their strings are stored once, as
+/// long as there is room to remember them.
 fn attribute_string(attribute: &[u8]) -> StringId {
     for known in &NAMES.get().attributes {
         let string = StringId::new(known.load(Relaxed));

@@ -1,9 +1,9 @@
-//! The live profile: a file that is the recorder's memory.
+//! The live profile: a file that is mapped and serves as the recorder's memory.
 //!
-//! Its first bytes and all it may grow to are mapped at once, so a record is reached by base + id ×
-//! granule. Nothing is touched before the disk has room for it: the file grows by fallocate, after
-//! asking the file size limit, so neither SIGBUS nor SIGXFSZ can come of it. What does not fit is
-//! counted and the guest goes on.
+//! The mapping covers all that the file may grow to, so the address of a record is base + id ×
+//! granule. No page is touched before the disk has room for it: the file grows by fallocate, after
+//! a check of the file size limit, so neither SIGBUS nor SIGXFSZ can occur. What does not fit is
+//! counted and the guest continues.
 
 use crate::store::ids::{Record, StringId};
 use crate::store::limit;
@@ -24,37 +24,37 @@ use heaptide_format::{
     STRING_GRANULE, STRING_MAX, StringHeader, Unrecorded, VERSION,
 };
 
-/// Address space kept for a profile. 64 GiB hold some 400 million sites.
+/// Address space reserved for a profile. 64 GiB hold some 400 million sites.
 const RESERVE: u64 = 64 << 30;
-/// The least that is tried.
+/// The smallest reservation that is tried.
 const RESERVE_MIN: u64 = 256 << 10;
-/// Under a limit of address space, this part of it is taken at most.
+/// Under a limit of address space, at most the limit divided by this is reserved.
 const SPACE_PART: u64 = 12;
-/// Under a limit of data, so many times as much.
+/// Under a limit of data, at most the limit times this is reserved.
 const DATA_TIMES: u64 = 16;
-/// The file grows by an eighth of itself, within these bounds.
+/// The file grows by an eighth of its size, within these bounds.
 const GROW_MIN: u64 = 64 << 10;
 const GROW_MAX: u64 = 8 << 20;
-/// A cursor's extents double from one page to this.
+/// A cursor's extents double in size from one page to this.
 const EXTENT_MAX: u64 = 1 << 20;
-/// Extents from this size on are faulted in at once: one call for what would be a fault a page.
+/// Extents from this size on are populated at once: one call instead of a page fault per page.
 const POPULATE_MIN: u64 = 64 << 10;
-/// A descriptor that is kept lies above those that programs count on.
+/// Descriptors that are kept open have at least this number, above those that programs rely on.
 const FD_LEAST: u64 = 900;
-/// After failures growth is tried again every so many times.
+/// After a failure, growth is tried again once in this many attempts.
 const RETRY: u32 = 1024;
 
-/// The header of this process's profile, or, in a forked child without one, of the nearest recorded
-/// process that it descends from: its page is shared with children.
+/// The header of this process's profile, or, in a forked child without one, of its nearest recorded
+/// ancestor, whose page is shared with children.
 static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The same; none before the first profile.
+/// Returns the header in [`FAMILY`]; none before the first profile.
 pub fn family() -> Option<&'static FileHeader> {
     // SAFETY: the page stays mapped, here and in children.
     unsafe { FAMILY.load(Acquire).as_ref() }
 }
 
-/// A place in an extent, of one kind and one owner, where the next record goes. Zero is: in none.
+/// The position of the next record in an extent of one kind and one owner. All zeros: in no extent.
 #[repr(C)]
 pub struct Cursor {
     extent: Option<&'static ExtentHeader>,
@@ -64,7 +64,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// In no extent.
+    /// A cursor in no extent.
     pub const NONE: Cursor = Cursor {
         extent: None,
         next: core::ptr::null_mut(),
@@ -80,19 +80,19 @@ impl Cursor {
         unsafe { room.as_ref() }
     }
 
-    /// Makes the record last taken visible.
+    /// Makes the last record that was taken visible.
     #[inline(always)]
     pub fn commit_record<R: Record>(&mut self, _: &'static R) {
         self.commit(size_of::<R>());
     }
 
-    /// Stores a record that does not change; none if there is no room.
+    /// Stores a record that does not change afterwards. Returns none if there is no room.
     pub fn write<R: Record>(&mut self, kind: Kind, owner: u32, record: R) -> Option<&'static R> {
         let room = self.take(kind, owner, size_of::<R>()) as *mut R;
         if room.is_null() {
             return None;
         }
-        // SAFETY: room of that size that nobody else refers to.
+        // SAFETY: room of that size that nothing else refers to.
         let written = unsafe {
             room.write(record);
             &*room
@@ -126,7 +126,7 @@ impl Cursor {
         self.next
     }
 
-    /// Takes the record last committed back.
+    /// Removes the record that was committed last.
     pub fn take_back(&mut self, bytes: usize) {
         if let Some(extent) = self.extent {
             self.next = self.next.wrapping_sub(bytes);
@@ -134,7 +134,7 @@ impl Cursor {
         }
     }
 
-    /// Makes what was last taken visible.
+    /// Makes the last room that was taken visible.
     #[inline(always)]
     pub fn commit(&mut self, bytes: usize) {
         self.next = self.next.wrapping_add(bytes);
@@ -145,22 +145,22 @@ impl Cursor {
     }
 }
 
-/// The address of an extent, as memory that can be written.
+/// Returns the address of an extent, for writing.
 #[inline(always)]
 pub fn address_of(extent: &'static ExtentHeader) -> *mut u8 {
     let base = store().base.load(Relaxed);
     base.wrapping_add(core::ptr::from_ref(extent) as usize - base as usize)
 }
 
-/// The address of an extent's first record.
+/// Returns the address of an extent's first record.
 #[inline(always)]
 pub fn first_record(extent: &'static ExtentHeader) -> *mut u8 {
     address_of(extent).wrapping_add(EXTENT_HEADER as usize)
 }
 
-/// Makes the profile and its header, of which `prepare` writes a part.
+/// Creates the profile and its header; `prepare` writes a part of the header.
 ///
-/// Errors: why that is not possible.
+/// Errors: those of the kernel.
 pub fn create(
     p: &Store,
     options: &Options,
@@ -170,7 +170,7 @@ pub fn create(
     let pid = kernel::getpid();
     let mut path = Text::<PATH_MAX>::new();
     let opened = open_new(&mut path, directory(options, pid)?, pid);
-    // A forked child finds a directory that was renamed by the profile of its parent.
+    // If the directory was renamed, a forked child finds it through the profile of its parent.
     let (fd, image) = opened.or_else(|errno| {
         let renamed = family().and_then(renamed).ok_or(errno)?;
         open_new(&mut path, renamed, pid)
@@ -180,7 +180,7 @@ pub fn create(
     p.device.store(device, Relaxed);
     p.inode.store(inode, Relaxed);
     keep_path(p, path.bytes())?;
-    // The head and one extent say at least that there is no room for more.
+    // The header and one extent at least record that there is no room for more.
     let grown = grow_file(p, GROW_MIN).or_else(|_| grow_file(p, 2 * PAGE));
     let mapped = grown.and_then(|()| map_file(fd));
     kernel::close(fd);
@@ -190,27 +190,27 @@ pub fn create(
     p.base.store(base, Relaxed);
     let page = kernel::page_bytes();
     let rest = base.wrapping_add(page as usize);
-    // SAFETY: a fresh mapping. A child must not share more than its first page.
+    // SAFETY: a fresh mapping. Children must share no more than its first page.
     unsafe { kernel::advise(rest, (reserved - page) as usize, kernel::MADV_DONTFORK) }?;
-    // SAFETY: the whole of it; a core dump does without.
+    // SAFETY: the whole mapping; it only excludes the profile from core dumps.
     let _ = unsafe { kernel::advise(base, reserved as usize, kernel::MADV_DONTDUMP) };
     write_header(p, p.header(), options, (pid, image, forked), prepare);
     let inherited = FAMILY.swap(base as *mut FileHeader, AcqRel);
     if !inherited.is_null() {
-        // SAFETY: the page of a process that this one is a fork of, which nothing here uses now.
+        // SAFETY: the page of the process from which this one was forked; nothing here uses it now.
         unsafe { kernel::unmap(inherited as *mut u8, page as usize) };
     }
     Ok(())
 }
 
-/// Forgets the recording that has ended: the next profile is that of another one. Its memory was
-/// given back.
+/// Forgets a recording that has ended and whose memory was released: the next profile belongs to a
+/// new one.
 pub fn forget() {
     FAMILY.store(core::ptr::null_mut(), Release);
     DIRECTORY.store(core::ptr::null_mut(), Release);
 }
 
-/// Leaves a profile that says why nothing is recorded.
+/// Leaves a profile that contains only the reason why nothing is recorded.
 pub fn abandon(p: &Store, why: Unrecorded) {
     let header = p.header();
     let reserved = p.reserved.load(Relaxed);
@@ -218,17 +218,19 @@ pub fn abandon(p: &Store, why: Unrecorded) {
     let base = p.base.swap(core::ptr::null_mut(), Relaxed);
     let page = kernel::page_bytes();
     let rest = base.wrapping_add(page as usize);
-    // SAFETY: nobody else knows the profile. Its page stays, for children to count themselves in.
+    // SAFETY: nothing else refers to the profile. Its header stays, so that children can count
+    // themselves in it.
     unsafe { kernel::unmap(rest, (reserved - page) as usize) };
     p.reserved.store(0, Relaxed);
 }
 
-/// The recording's directory, absolute. Forked children inherit it, wherever they go.
+/// The recording's directory, absolute. Forked children inherit it, even if they change directory.
 static DIRECTORY: AtomicPtr<Text<PATH_MAX>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The same, made if it is not there.
+/// Returns the recording's directory, and creates it if it does not exist.
 ///
-/// Errors: it cannot be named.
+/// Errors: its path cannot be determined or stored, or the kernel's error for a temporary
+/// directory.
 fn directory(options: &Options, pid: u32) -> Result<&'static Text<PATH_MAX>, Errno> {
     if let Some(known) = known_directory() {
         return Ok(known);
@@ -238,7 +240,7 @@ fn directory(options: &Options, pid: u32) -> Result<&'static Text<PATH_MAX>, Err
         make_temporary(options, pid)?
     } else {
         let path = absolute(&options.output, pid).ok_or(kernel::ENAMETOOLONG)?;
-        // it most often is there; opening a file tells
+        // It usually exists. If it cannot be created, opening a file in it fails.
         let _ = path.path().map(|path| kernel::mkdir(path, RIGHTS));
         path
     };
@@ -247,17 +249,17 @@ fn directory(options: &Options, pid: u32) -> Result<&'static Text<PATH_MAX>, Err
     Ok(directory)
 }
 
-/// How the name of a directory ends that goes with the processes that are recorded in it. Programs
-/// started by exec know it by that.
+/// The suffix of a directory that is removed with the processes that are recorded in it. Programs
+/// started by exec recognise it by this suffix.
 const TEMPORARY_SUFFIX: &[u8] = b".removed-at-exit.heaptide";
 
-/// Makes a directory that no other process has, among the temporary ones.
+/// Creates a new directory in that of temporary files.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 fn make_temporary(options: &Options, pid: u32) -> Result<Text<PATH_MAX>, Errno> {
     const DEFAULT: &[u8] = b"/tmp";
     const RIGHTS: usize = 0o700;
-    /// Directories that dead processes of the same number may have left.
+    /// Maximum number of directories that dead processes with the same pid may have left.
     const TRIED_MAX: u64 = 100;
     let parent = options.temporary.bytes();
     for number in 0..TRIED_MAX {
@@ -277,8 +279,8 @@ fn make_temporary(options: &Options, pid: u32) -> Result<Text<PATH_MAX>, Errno> 
     Err(kernel::EEXIST)
 }
 
-/// Removes what the process has in a temporary recording, and that, too, if no other process has
-/// anything in it.
+/// Removes the process's files from a temporary recording, and the recording itself if it contains
+/// no files of other processes.
 pub fn remove_temporary(p: &Store) {
     let is_temporary = |path: &&Text<PATH_MAX>| path.bytes().ends_with(TEMPORARY_SUFFIX);
     let Some(directory) = known_directory().filter(is_temporary) else {
@@ -323,8 +325,8 @@ fn keep_directory(path: Text<PATH_MAX>) -> Option<&'static Text<PATH_MAX>> {
     known_directory()
 }
 
-/// The recording's directory by the name that it has now, where a profile in it is mapped; none if
-/// that was removed, or if it is what was known.
+/// Returns the current name of the recording's directory, read from the mapping of a profile in it;
+/// none if it was removed, or if its name has not changed.
 fn renamed(profile: &'static FileHeader) -> Option<&'static Text<PATH_MAX>> {
     own_stack::call(|| {
         let mut buffer = [0u8; 16 << 10];
@@ -351,7 +353,7 @@ fn directory_of(file: &[u8]) -> Option<Text<PATH_MAX>> {
     directory.is_whole().then_some(directory)
 }
 
-/// Marks the directory as a recording, unless that was done.
+/// Marks the directory as a recording, unless that was done before.
 fn mark_recording(directory: &Text<PATH_MAX>) {
     const CONTENT: &[u8] = b"{\"version\":1,\"root_pid\":0}\n";
     let mut path = Text::<PATH_MAX>::new();
@@ -359,14 +361,14 @@ fn mark_recording(directory: &Text<PATH_MAX>) {
     path.push(MARKER);
     let flags = kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL;
     if let Some(Ok(fd)) = path.path().map(|path| kernel::open(path, flags)) {
-        let _ = kernel::write_at(fd, CONTENT, 0); // without it the recording only is not replaced
+        let _ = kernel::write_at(fd, CONTENT, 0); // without it, a recording cannot be replaced
         kernel::close(fd);
     }
 }
 
-/// The recording's directory, if it is known.
+/// Returns the recording's directory, if it is known.
 pub fn known_directory() -> Option<&'static Text<PATH_MAX>> {
-    // SAFETY: complete when it was stored, never changed, never released.
+    // SAFETY: complete when it was stored; never changed or released.
     unsafe { DIRECTORY.load(Acquire).as_ref() }
 }
 
@@ -387,7 +389,7 @@ fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
     path.is_whole().then_some(path)
 }
 
-/// The default name of a recording, without its suffix.
+/// Appends the default name of a recording, without its suffix.
 fn push_default_name(path: &mut Text<PATH_MAX>, pid: u32) {
     let mut program = [0u8; PATH_MAX];
     let link = Path::new(b"/proc/self/exe\0").map(|link| kernel::readlink(link, &mut program));
@@ -401,12 +403,12 @@ fn push_default_name(path: &mut Text<PATH_MAX>, pid: u32) {
     path.push_number(pid as u64);
 }
 
-/// Images one pid may have in a recording.
+/// Maximum number of images of one pid in a recording.
 const IMAGES_MAX: u32 = 100_000;
 
-/// Opens `PID-IMAGE.profile` in the directory, for the first image number that is free.
+/// Opens `PID-IMAGE.profile` in the directory, with the first image number that is free.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 fn open_new(
     path: &mut Text<PATH_MAX>,
     directory: &Text<PATH_MAX>,
@@ -437,17 +439,18 @@ fn keep_path(p: &Store, path: &[u8]) -> Result<(), Errno> {
     if memory.is_null() {
         return Err(kernel::ENOMEM);
     }
-    // SAFETY: fresh zeroed memory; a `Text` is shorter than PATH_MAX, so the last zero stays.
+    // SAFETY: fresh zeroed memory; a `Text` is shorter than PATH_MAX, so a final zero remains.
     unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), memory, path.len()) };
     p.path.store(memory, Relaxed);
     Ok(())
 }
 
-/// Bytes of address space for the profile. Its mapping counts for the limit of address space only;
-/// the table of its pages' owners, a thousandth of it, for that of data too.
+/// Returns how much address space to reserve for the profile. The mapping counts towards the limit
+/// of address space only; the table of its pages' owners, a thousandth of its size, counts towards
+/// the limit of data as well.
 fn reserve() -> u64 {
     if front::is_under_valgrind() {
-        return RESERVE_MIN; // for the reason why nothing is recorded
+        return RESERVE_MIN; // enough for the reason why nothing is recorded
     }
     let [space, data] = [kernel::RLIMIT_AS, kernel::RLIMIT_DATA].map(kernel::limit);
     let space = if space == u64::MAX { RESERVE } else { space / SPACE_PART };
@@ -510,9 +513,9 @@ fn write_header(
     }
 }
 
-/// The arguments, as the kernel has them. A title (`redis-server *:6379`) has words, too, if the
-/// first of them is the name by which the program was executed: it is a link's, and a program is
-/// named by its first argument.
+/// Stores the arguments as the kernel has them. A title (`redis-server *:6379`) is split after its
+/// first word if that is the name by which the program was executed: the name may be that of a
+/// link, and a program is named by its first argument.
 fn command() -> StringId {
     let memory = kernel::map_private(STRING_MAX);
     if memory.is_null() {
@@ -522,7 +525,7 @@ fn command() -> StringId {
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory, STRING_MAX) };
     let path = Path::new(b"/proc/self/cmdline\0");
     let id = match path.map(|path| kernel::read_file(path, buffer)) {
-        // A program that wrote a title over them leaves zeros behind it.
+        // A program that overwrote the arguments with a title leaves zeros behind it.
         Some(Ok(arguments)) => {
             let end = arguments.iter().rposition(|&b| b != 0).map_or(0, |last| last + 2);
             let bytes = end.min(arguments.len());
@@ -545,13 +548,13 @@ fn split_title(arguments: &mut [u8]) {
     }
 }
 
-/// Strings are few and share a cursor.
+/// The cursor of all strings; they are few.
 // SAFETY: zero is a free lock and a cursor that is in no extent.
 static STRINGS: Wiped<Locked<Cursor>> = unsafe { Wiped::new() };
 
-/// Has a forked child find no place for strings.
+/// Makes forked children start without a cursor for strings.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     STRINGS.wipe_in_children()
 }
@@ -559,7 +562,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 /// Stores a string; none if there is no room.
 pub fn string(text: &[u8]) -> StringId {
     let text = &text[..text.len().min(STRING_MAX)];
-    // One more, so that a zero always follows.
+    // One byte more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
     let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
     let Some(mut cursor) = STRINGS.get().acquire() else {
@@ -570,7 +573,7 @@ pub fn string(text: &[u8]) -> StringId {
         return StringId::NONE;
     }
     let header = StringHeader { length: text.len() as u32, reserved: 0 };
-    // SAFETY: zeroed room for header and text, which nobody else refers to.
+    // SAFETY: zeroed room for header and text, which nothing else refers to.
     let stored = unsafe {
         let stored = room as *mut StringHeader;
         stored.write(header);
@@ -581,7 +584,8 @@ pub fn string(text: &[u8]) -> StringId {
     StringId::of(stored)
 }
 
-/// A new extent, with its header written; none if the file cannot grow.
+/// Returns a new extent with its header written, or none if the file cannot grow. A failure counts
+/// as a loss.
 fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static ExtentHeader> {
     let extent = try_extent(p, kind, owner, length);
     if matches!(extent, Err(NoExtent::Room | NoExtent::Turn)) {
@@ -590,19 +594,19 @@ fn new_extent(p: &Store, kind: Kind, owner: u32, length: u64) -> Option<&'static
     extent.ok()
 }
 
-/// Why there is no extent.
+/// The reason why there is no new extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NoExtent {
     /// The file cannot grow.
     Room,
-    /// Others have been making it grow for a long time.
+    /// Other threads held the lock for too long.
     Turn,
     /// The profile has reached its limit.
     Limit,
 }
 
-/// The same, saying why not. `owner` is that of sites ([`crate::store::ids::SiteId::owner_word`]),
-/// or a lane.
+/// Returns a new extent with its header written, or the reason why there is none. `owner` is a
+/// lane, or the owner word of sites ([`crate::store::ids::SiteId::owner_word`]).
 pub fn try_extent(
     p: &Store,
     kind: Kind,
@@ -621,10 +625,10 @@ pub fn try_extent(
     }
     let memory = p.base.load(Relaxed).wrapping_add(start as usize);
     if length >= POPULATE_MIN && confined::may_call() {
-        // SAFETY: start..end is mapped and backed; that it is there changes no contents.
+        // SAFETY: start..end is mapped and backed; populating the pages changes no contents.
         let _ = unsafe { kernel::advise(memory, length as usize, kernel::MADV_POPULATE_WRITE) };
     }
-    // SAFETY: the begin of mapped pages, zeroed, which nobody else has.
+    // SAFETY: the beginning of mapped, zeroed pages that nothing else refers to.
     let extent = unsafe { &*(memory as *const ExtentHeader) };
     extent.kind.set(kind as u16);
     extent.lane.set(owner & !LABELLED);
@@ -640,7 +644,7 @@ pub fn try_extent(
     Ok(extent)
 }
 
-/// Has the disk back the file up to `end` and some more.
+/// Grows the file to `end` and somewhat beyond, backed by the disk.
 fn make_room(p: &Store, end: u64) -> Result<(), ()> {
     if end > p.reserved.load(Relaxed) || !confined::may_call() {
         return Err(());
@@ -681,7 +685,7 @@ fn grow_file(p: &Store, end: u64) -> Result<(), Errno> {
     grown
 }
 
-/// For file systems and kernels without fallocate.
+/// Grows the file on file systems and kernels without fallocate.
 fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), Errno> {
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let mut at = from;
@@ -695,9 +699,9 @@ fn write_zeros(fd: Fd, from: u64, end: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The profile's descriptor, if one is kept and still is the profile's: the guest may have closed
-/// it, or opened something else in its place.
-#[inline(never)] // what it takes of the stack is free again when the file is opened
+/// Returns the profile's descriptor, if one is kept and still refers to the profile: the guest may
+/// have closed it, or opened another file under its number.
+#[inline(never)] // its part of the stack is free again when the file is opened
 fn kept_fd(p: &Store) -> Option<Fd> {
     let fd = Fd(p.fd.load(Relaxed));
     (fd.0 >= 0 && is_profile(p, fd)).then_some(fd)
@@ -707,7 +711,8 @@ fn is_profile(p: &Store, fd: Fd) -> bool {
     kernel::identity(fd) == Ok((p.device.load(Relaxed), p.inode.load(Relaxed)))
 }
 
-/// Opens the profile by name, if that still is the same file; else by the name that it has now.
+/// Opens the profile by its name, if that still refers to the same file; otherwise by its current
+/// name.
 fn open_again(p: &Store) -> Option<Fd> {
     open_by_name(p).or_else(|| {
         rename(p)?;
@@ -715,7 +720,7 @@ fn open_again(p: &Store) -> Option<Fd> {
     })
 }
 
-/// Notes the name that the profile has after its directory was renamed.
+/// Stores the name that the profile has after its directory was renamed.
 #[cold]
 #[inline(never)]
 fn rename(p: &Store) -> Option<()> {
@@ -747,9 +752,9 @@ fn open_by_name(p: &Store) -> Option<Fd> {
     None
 }
 
-/// No descriptor is kept: the guest, or a child of it, may look at its own or count on their
-/// numbers. But when the guest is about to lose the right or the way to the file, one is opened
-/// before.
+/// Opens a descriptor of the profile and keeps it. Usually none is kept, since the guest or its
+/// children may inspect their descriptors or rely on their numbers. This is called when the guest
+/// is about to lose the permission or the path to open the file.
 pub fn keep_descriptor(p: &Store) {
     if let Some(_held) = p.growth.acquire()
         && kept_fd(p).is_none()
@@ -760,7 +765,7 @@ pub fn keep_descriptor(p: &Store) {
     }
 }
 
-/// Prepares for a guest that will forbid system calls: room for a while, taken now.
+/// Grows the file in advance, for a guest that will forbid system calls.
 pub fn reserve_ahead(p: &Store, bytes: u64) {
     if let Some(_held) = p.growth.acquire() {
         let end = (p.backed.load(Relaxed) + bytes).min(p.reserved.load(Relaxed));

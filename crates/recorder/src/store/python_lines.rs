@@ -1,4 +1,4 @@
-//! Lines of Python functions as records of the profile, each once, and their texts, each once.
+//! Lines of Python functions as records of the profile. Each line and each text is stored once.
 
 use crate::store::ids::{PythonLineId, StringId};
 use crate::store::index::Index;
@@ -9,7 +9,7 @@ use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
 use heaptide_format::{Kind, PythonLine, STRING_MAX};
 
-/// What the profile has so far. Zero is: nothing.
+/// The lines and texts that the profile contains. All zeros: none.
 struct Lines {
     /// Strings by the two halves of their hash.
     texts: Index<2>,
@@ -18,17 +18,17 @@ struct Lines {
     next: Cursor,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static LINES: Wiped<Locked<Lines>> = unsafe { Wiped::new() };
 
-/// Has a forked child find none.
+/// Makes forked children start without lines.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     LINES.wipe_in_children()
 }
 
-/// The record of a line, made if there is none; none if there is no room for it.
+/// Returns the record of a line, created if it is new; none if there is no room for it.
 #[inline(never)]
 pub fn id(function: &[u8], file: &[u8], line: u32) -> PythonLineId {
     let Some(mut lines) = LINES.get().acquire() else {
@@ -51,7 +51,7 @@ pub fn id(function: &[u8], file: &[u8], line: u32) -> PythonLineId {
     id
 }
 
-/// The string with this text, stored if it is new.
+/// Returns the string of a text, stored if it is new.
 fn text(texts: &mut Index<2>, text: &[u8]) -> StringId {
     if text.is_empty() {
         return StringId::NONE;

@@ -6,28 +6,27 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heaptide_unwind::cache::{self, Inserted, Slot};
 use heaptide_unwind::rule::Rule;
 
-/// Rules the first table has room for; later ones are twice as large each.
+/// Number of slots of the first table; each further one has twice as many.
 const RULES_FIRST: usize = 4096;
-/// Rules beyond this many are evaluated each time.
+/// Maximum number of slots. Rules that find no room are evaluated each time.
 const RULES_MAX: usize = 1 << 22;
 
-/// The newest table of rules.
+/// Returns the newest table of rules.
 #[inline(always)]
 pub fn newest(p: &Store) -> &'static [Slot] {
     let slots = p.rules.load(Acquire);
     if slots.is_null() {
         return &[];
     }
-    // SAFETY: tables are never unmapped. The length is stored before a larger table, so it may be
-    // the new table's while `slots` is still the old one: it is read from in front of the table
-    // itself instead.
+    // SAFETY: tables are never unmapped. Each table's length is stored in front of it, since a
+    // length stored elsewhere could be that of a newer table than `slots`.
     unsafe {
         let length = *(slots as *const usize).sub(1);
         core::slice::from_raw_parts(slots, length)
     }
 }
 
-/// Keeps a rule under its key, if there is room.
+/// Stores a rule under its key, if there is room.
 pub fn keep_rule(p: &Store, key: u64, rule: Rule) {
     let slots = newest(p);
     let done = if p.rules_used.load(Relaxed) >= slots.len() / 8 * 5 {

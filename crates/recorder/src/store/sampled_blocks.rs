@@ -1,11 +1,11 @@
-//! The sampled blocks that are live: block → site.
+//! A map from the sampled blocks that are live to their sites.
 //!
-//! The table of all blocks ([`crate::store::shadow`]) has memory for each piece of the heap where a
-//! block ever was recorded. A process that is sampled for months would fill it. Here memory is
-//! bounded by the sampled blocks that are live at once.
+//! The table of all blocks ([`crate::store::shadow`]) has memory for each piece of the heap in
+//! which a block was ever recorded. A process that is sampled for months would fill it. The memory
+//! used here is bounded by the number of sampled blocks that are live at once.
 //!
-//! Frees look at a *filter* first: how many of them begin in each page of 4 KiB, by the lower 32
-//! bits of its address. It is 0 for nearly all pages.
+//! Frees check a *filter* first. It counts the sampled blocks that begin in each page of 4 KiB, by
+//! the lower 32 bits of the page's address. The count is 0 for nearly all pages.
 
 use crate::sys::kernel::Errno;
 use crate::sys::memory::{self, InChild};
@@ -17,73 +17,75 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 const PAGE_BITS: u32 = 12;
 /// Counts of the filter: one for each page of 4 GiB.
 const PAGES: usize = 1 << (u32::BITS - PAGE_BITS);
-/// A count that came to this stays: how many blocks there are is not known any more.
+/// A count that has reached this no longer changes, since the number of blocks is no longer known.
 const MANY: u8 = u8::MAX;
 
-/// Blocks of a bucket: as many as a line of the cache holds.
+/// Blocks per bucket: as many as fit in a cache line.
 const PER_BUCKET: usize = 5;
-/// Buckets of the first table, 64 KiB of them; each further one has four times as many.
+/// Logarithm of the number of buckets of the first table (64 KiB); each further table has four
+/// times as many.
 const BUCKETS_FIRST_BITS: u32 = 10;
-/// Tables. All together have room for 7 million blocks: of 512 KiB for each, 3 TiB of heap.
+/// Number of tables. Together they have room for 7 million blocks; with a sample per 512 KiB, these
+/// stand for 3 TiB of heap.
 const TABLES: usize = 6;
 
-/// Blocks with the same hash. Zero is: none.
+/// Blocks with the same hash. All zeros: none.
 #[repr(C, align(64))]
 struct Bucket {
     blocks: [AtomicU64; PER_BUCKET],
     sites: [AtomicU32; PER_BUCKET],
 }
 
-/// Tables of buckets: a block for which one has no place is in the next one. Zero is: none yet.
+/// Tables of buckets. A block for which a table has no place is in the next one. All zeros: none
+/// yet.
 pub struct SampledBlocks {
     filter: AtomicPtr<AtomicU8>,
     tables: [AtomicPtr<Bucket>; TABLES],
 }
 
-// SAFETY: zero is a valid value of every field: there is no block.
+// SAFETY: all zeros is a valid value: no blocks.
 static BLOCKS: Wiped<SampledBlocks> = unsafe { Wiped::new() };
 
-/// The sampled blocks of this process.
+/// Returns the sampled blocks of this process.
 #[inline(always)]
 pub fn sampled_blocks() -> &'static SampledBlocks {
     BLOCKS.get()
 }
 
-/// Has a forked child find no blocks.
+/// Makes forked children start without blocks.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     BLOCKS.wipe_in_children()
 }
 
-/// Whether a block may be sampled; false for most that are not.
+/// Returns whether a block may be sampled; false for most blocks that are not.
 ///
-/// # Safety
-/// `filter` is a [`SampledBlocks::filter`] that is not null.
+/// # Safety `filter` was returned by [`SampledBlocks::filter`] and is not null.
 #[inline(always)]
 pub unsafe fn may_hold(filter: *const AtomicU8, block: u64) -> bool {
-    // SAFETY: it has a count for each value of these bits.
+    // SAFETY: the filter has a count for each value of these bits.
     let count = unsafe { &*filter.add((block as u32 >> PAGE_BITS) as usize) };
     count.load(Relaxed) != 0
 }
 
 impl SampledBlocks {
-    /// Takes memory for the filter; none if there is none to take.
+    /// Allocates the filter. Returns none if there is no memory.
     pub fn create(&self) -> Option<()> {
         let filter = memory::take(PAGES, InChild::Nothing);
         self.filter.store(filter.cast(), Release);
         (!filter.is_null()).then_some(())
     }
 
-    /// The filter, for [`may_hold`]; null before it is created.
+    /// Returns the filter, for [`may_hold`]; null before it is created.
     pub fn filter(&self) -> *const AtomicU8 {
         self.filter.load(Acquire)
     }
 
-    /// Notes the site of a block; false if there is no room.
+    /// Stores the site of a block. Returns false if there is no room.
     pub fn put(&self, block: *const u8, site: u32) -> bool {
         let block = block as u64;
-        // It has another label, or the block that was there went unseen.
+        // The block got another label, or the free of a former block there was missed.
         if let Some((_, its_site)) = self.find(block) {
             its_site.store(site, Relaxed);
             return true;
@@ -109,19 +111,18 @@ impl SampledBlocks {
         false
     }
 
-    /// Whether a block is sampled.
+    /// Returns whether a block is sampled.
     #[inline(never)]
     pub fn holds(&self, block: *const u8) -> bool {
         self.find(block as u64).is_some()
     }
 
-    /// The site of a block, or 0 if it is not sampled.
+    /// Returns the site of a block, or 0 if it is not sampled.
     pub fn get(&self, block: u64) -> u32 {
         self.find(block).map_or(0, |(_, site)| site.load(Relaxed))
     }
 
-    /// The site of a block that is about to be freed, which is then forgotten; 0 if it is not
-    /// sampled.
+    /// Removes a block that is about to be freed, and returns its site, or 0 if it is not sampled.
     #[inline(never)]
     pub fn take(&self, block: *const u8) -> u32 {
         let block = block as u64;
@@ -137,7 +138,7 @@ impl SampledBlocks {
         site
     }
 
-    /// The count of a block's page; none without a filter.
+    /// Returns the count of a block's page; none without a filter.
     fn count(&self, block: u64) -> Option<&AtomicU8> {
         let filter = self.filter();
         if filter.is_null() {
@@ -147,7 +148,7 @@ impl SampledBlocks {
         Some(unsafe { &*filter.add((block as u32 >> PAGE_BITS) as usize) })
     }
 
-    /// Where a block is.
+    /// Returns the words that hold a block and its site.
     fn find(&self, block: u64) -> Option<(&AtomicU64, &AtomicU32)> {
         if block == 0 || self.count(block)?.load(Relaxed) == 0 {
             return None;
@@ -159,7 +160,7 @@ impl SampledBlocks {
         })
     }
 
-    /// The bucket of a block in a table; none if there is no such table.
+    /// Returns the bucket of a block in a table; none if the table does not exist.
     fn bucket(&self, level: usize, block: u64) -> Option<&Bucket> {
         let table = self.tables[level].load(Acquire);
         if table.is_null() {
@@ -168,11 +169,12 @@ impl SampledBlocks {
         // Fibonacci hashing: the upper bits depend on all bits of the address.
         let hash = (block >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = (hash >> (u64::BITS - bits(level))) as usize;
-        // SAFETY: a table has so many buckets, and is never unmapped.
+        // SAFETY: a table has this many buckets, and is never unmapped.
         Some(unsafe { &*table.add(place) })
     }
 
-    /// The same, of a table that is made if need be; none without memory.
+    /// Returns the bucket of a block in a table, and creates the table if it does not exist; none
+    /// without memory.
     fn bucket_or_new(&self, level: usize, block: u64) -> Option<&Bucket> {
         self.bucket(level, block).or_else(|| {
             let bytes = size_of::<Bucket>() << bits(level);
@@ -182,7 +184,7 @@ impl SampledBlocks {
             }
             let (table, null) = (&self.tables[level], core::ptr::null_mut());
             if table.compare_exchange(null, memory.cast(), AcqRel, Acquire).is_err() {
-                // SAFETY: nobody else saw it.
+                // SAFETY: no other thread has seen it.
                 unsafe { memory::release(memory, bytes, InChild::Nothing) };
             }
             self.bucket(level, block)
@@ -190,7 +192,7 @@ impl SampledBlocks {
     }
 }
 
-/// The logarithm of the number of buckets of a table.
+/// Returns the logarithm of the number of buckets of a table.
 fn bits(level: usize) -> u32 {
     BUCKETS_FIRST_BITS + 2 * level as u32
 }
@@ -201,7 +203,7 @@ mod tests {
     use std::boxed::Box;
 
     fn none() -> Box<SampledBlocks> {
-        // SAFETY: zero is a valid value of every field.
+        // SAFETY: all zeros is a valid value.
         unsafe { Box::<SampledBlocks>::new_zeroed().assume_init() }
     }
 
@@ -210,7 +212,7 @@ mod tests {
     }
 
     fn may_hold_block(blocks: &SampledBlocks, block: *const u8) -> bool {
-        // SAFETY: the tests create it.
+        // SAFETY: the tests create the filter.
         unsafe { may_hold(blocks.filter(), block as u64) }
     }
 

@@ -1,8 +1,8 @@
-//! Scope paths: where in its own terms a thread is.
+//! Scope paths: where a thread is, in the terms of the program.
 //!
-//! Each lane has a tree of its own, so entering a scope is a look at the child entered last and two
-//! plain stores; a reader joins equal paths. Leaving is going to the parent: the open scopes of a
-//! thread are its path, however deep.
+//! Each lane has a tree of its own. Entering a scope usually is a comparison with the child that
+//! was entered last and two plain stores; readers join equal paths. Leaving moves to the parent:
+//! the open scopes of a thread are its path, at any depth.
 
 use crate::store::ids::{NameId, ScopeId, SiteId};
 use crate::store::names::{self, Value};
@@ -21,12 +21,12 @@ pub fn create_root(cursor: &mut Cursor, lane: u32) -> ScopeId {
         return ScopeId::NONE;
     };
     root.lane.set(lane);
-    root.highest.set(i64::MAX as u64); // no scope has a highest of its own
+    root.highest.set(i64::MAX as u64); // the root has no highest of its own
     cursor.commit_record(root);
     ScopeId::of(root)
 }
 
-/// Makes `scope`, one of this lane's, the path that the thread is in.
+/// Makes `scope`, a scope of this lane, the path that the thread is in.
 #[inline(always)]
 pub fn go(place: &mut Place, scope: ScopeId) {
     place.scope = scope.record();
@@ -38,12 +38,12 @@ fn name_of(scope: &Scope) -> NameId {
     NameId::new(scope.name.get())
 }
 
-/// The scope around; none around a root.
+/// Returns the enclosing scope; none for a root.
 fn parent_of(scope: ScopeId) -> ScopeId {
     ScopeId::new(scope.record().parent.get())
 }
 
-/// Enters the scope of this name.
+/// Enters the scope with this name.
 #[inline(always)]
 pub fn begin(place: &mut Place, name: NameId) {
     let last = ScopeId::new(place.scope.last.get());
@@ -56,8 +56,8 @@ pub fn begin(place: &mut Place, name: NameId) {
     begin_other(place, name);
 }
 
-/// The same by its words. What was entered last from here is often entered again, and is told by a
-/// look at its words: only else are they looked up.
+/// Enters the scope with this attribute and value. The scope that was entered last from here is
+/// often entered again, so it is compared first; only other names are looked up.
 #[inline(always)]
 pub fn begin_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
     let last = ScopeId::new(place.scope.last.get());
@@ -68,7 +68,7 @@ pub fn begin_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
     begin(place, names::id(names::intern(attribute, Value::Text(value))));
 }
 
-/// Leaves the scope of these words.
+/// Leaves the scope with this attribute and value.
 #[inline(always)]
 pub fn end_named(place: &mut Place, attribute: &[u8], value: &[u8]) {
     let name = name_of(place.scope);
@@ -83,7 +83,7 @@ fn begin_other(place: &mut Place, name: NameId) {
     tls().enter_scope();
     let child = if name.is_none() { ScopeId::NONE } else { child(place, name) };
     if child.is_none() {
-        // The end that belongs to it must not close another.
+        // Its end must not close another scope.
         place.unplaced += 1;
         return store().lost(Loss::NoScope);
     }
@@ -91,10 +91,11 @@ fn begin_other(place: &mut Place, name: NameId) {
     go(place, child);
 }
 
-/// Siblings looked at before the index is asked.
+/// Siblings that are compared before the index is used.
 const NEAR: usize = 4;
 
-/// The child of the current path with this name, made if need be; none if there is no room.
+/// Returns the child of the current path with this name, created if it is new; none if there is no
+/// room.
 fn child(place: &mut Place, name: NameId) -> ScopeId {
     let parent = place.scope;
     let mut next = ScopeId::new(parent.first.get());
@@ -137,7 +138,7 @@ fn create(place: &mut Place, name: NameId) -> ScopeId {
     id
 }
 
-/// Leaves the innermost scope, which should have this name; without one, whatever it is called.
+/// Leaves the innermost scope, which should have this name; without a name, any.
 #[inline(always)]
 pub fn end(place: &mut Place, name: NameId) {
     let parent = ScopeId::new(place.scope.parent.get());
@@ -149,8 +150,9 @@ pub fn end(place: &mut Place, name: NameId) {
     end_other(place, name);
 }
 
-/// An end out of turn: of a scope that found no place, of one that a fork's parent began, of one
-/// further out, which closes those inside it, or of none that is open, which is ignored.
+/// Handles an end that does not match the innermost scope: of a scope for which there was no room,
+/// of one that began before the fork, of an outer one, which closes those inside it, or of one that
+/// is not open, which is ignored.
 #[cold]
 #[inline(never)]
 fn end_other(place: &mut Place, name: NameId) {
@@ -178,7 +180,7 @@ fn end_other(place: &mut Place, name: NameId) {
     }
 }
 
-/// Counts it, and keeps the first for the report.
+/// Counts a mismatch, and stores the first for the report.
 fn note_mismatch(open: &'static Scope, name: NameId) {
     let p = store();
     p.lost(Loss::ScopeMismatch);
@@ -193,8 +195,9 @@ fn note_mismatch(open: &'static Scope, name: NameId) {
     }
 }
 
-/// The thread's path as another thread can be given it; 0 outside of all scopes. Of this process
-/// only: its number is in it, and a check against numbers that were never given out.
+/// Returns the thread's path as a number that other threads can enter; 0 outside of all scopes. It
+/// is valid in this process only: it contains the scope's number and a check, which depends on the
+/// pid, against arbitrary numbers.
 pub fn context(place: &Place) -> u64 {
     let scope = ScopeId::of(place.scope);
     if scope == place.root_scope { 0 } else { sealed(scope.number()) }
@@ -206,13 +209,13 @@ fn sealed(scope: u32) -> u64 {
     (check as u64) << 32 | scope as u64
 }
 
-/// The scope of a context, whichever lane's; none if it is not one of this process.
+/// Returns the scope of a context, of any lane; none if the context is not of this process.
 pub fn scope_of(context: u64) -> Option<ScopeId> {
     let scope = context as u32;
     (scope != 0 && sealed(scope) == context).then_some(ScopeId::new(scope))
 }
 
-/// Makes a context the thread's path; outside of all scopes if it is none.
+/// Makes a context the thread's path, or leaves all scopes if the context is invalid.
 pub fn set_context(place: &mut Place, context: u64) {
     let scope = match scope_of(context) {
         Some(scope) => translated(place, scope),
@@ -223,7 +226,7 @@ pub fn set_context(place: &mut Place, context: u64) {
     go(place, scope);
 }
 
-/// This lane's record for the path of any lane's: as much of it as there is room for.
+/// Returns this lane's scope for a path of any lane, as deep as there is room for.
 pub fn translated(place: &mut Place, scope: ScopeId) -> ScopeId {
     if scope.record().lane.get() == place.lane {
         return scope;
@@ -246,8 +249,9 @@ pub fn translated(place: &mut Place, scope: ScopeId) -> ScopeId {
     own
 }
 
-/// Goes from the root along the names of another lane's path. Its records lead upwards only, so
-/// names are collected from the inner end, as many as fit, once for every so many of them.
+/// Moves from the root along the names of another lane's path. Returns whether there was room for
+/// all of it. Records link upwards only, so the names are collected from the inner end, up to
+/// `AT_ONCE` at a time.
 fn descend(place: &mut Place, scope: ScopeId) -> bool {
     const AT_ONCE: usize = 64;
     let mut names = [NameId::NONE; AT_ONCE];
@@ -274,7 +278,7 @@ fn descend(place: &mut Place, scope: ScopeId) -> bool {
     true
 }
 
-/// Scopes around each other, the root not counted.
+/// Returns the number of scopes in a path, without the root.
 pub fn depth(mut scope: ScopeId) -> usize {
     let mut depth = 0;
     loop {

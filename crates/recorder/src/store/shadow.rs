@@ -1,13 +1,14 @@
-//! Pointer → number: one word for every 16 bytes of address space that holds blocks. One table says
-//! the site of every block, another the labelled ones.
+//! A map from pointers to numbers, with a word for each 16 bytes of address space that holds
+//! blocks. One table holds the site of each block, another one labelled blocks.
 //!
-//! Two levels: the first has a pair of entries for each 4 MiB region of the user space, one
-//! for blocks aligned to 16 and one for the few that allocators with tiny classes align to 8 only,
-//! so that two blocks never share a word. Leaves are mapped on demand. 0 means: not a block that
-//! was recorded.
+//! It has two levels. The first has a pair of entries for each region of 4 MiB of the user space:
+//! one for blocks aligned to 16, and one for the few blocks that allocators with tiny classes align
+//! to 8 only, so that two blocks never share a word. Leaves are mapped on demand. 0 means that no
+//! block was recorded.
 //!
-//! An entry names its region next to its leaf. So where address space is scarce the first level can
-//! be short: regions that would share an entry are told apart, and the later one goes without.
+//! An entry holds its region's number beside its leaf. So the first level can be short where
+//! address space is scarce: regions that share an entry are distinguished, and only the first one
+//! gets a leaf.
 
 use crate::sys::arch::USER_ADDRESS_BITS as ADDRESS_BITS;
 use crate::sys::memory::{self, InChild};
@@ -17,21 +18,22 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 pub const REGION_BITS: u32 = 22;
 const LEAF_WORDS: usize = 1 << (REGION_BITS - 4);
 const LEAF_BYTES: usize = LEAF_WORDS * size_of::<u32>();
-/// Regions of the whole address space, and of a short first level.
+/// Number of regions of the whole address space, and of a short first level.
 const REGIONS: usize = 1 << (ADDRESS_BITS - REGION_BITS);
 const REGIONS_SCARCE: usize = 1 << 13;
-/// An entry: the leaf's page number below, its region above.
+/// An entry: the leaf's page number in the lower bits, its region in the upper bits.
 const PAGE_BITS: u32 = 12;
 const LEAF_PAGE_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 
-/// The first level, and the mask of its index. Zero is a table that was not made.
+/// The first level, and the mask of its index. All zeros: a table that was not created.
 pub struct Table {
     root: AtomicPtr<AtomicU64>,
     mask: AtomicUsize,
 }
 
 impl Table {
-    /// Maps the first level: a short one where address space is scarce.
+    /// Maps the first level, a short one where address space is scarce. Returns none without
+    /// memory.
     pub fn create(&self, scarce: bool) -> Option<()> {
         let regions = if scarce { REGIONS_SCARCE } else { REGIONS };
         let bytes = regions * 2 * size_of::<u64>();
@@ -56,14 +58,14 @@ impl Table {
         unsafe { &*self.root.load(Relaxed).wrapping_add(index) }
     }
 
-    /// The word of a block, if there is memory for it.
+    /// Returns the word of a block, if its leaf exists.
     #[inline(always)]
     pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
         let block = block as u64;
         leaf(self.entry(block).load(Acquire), block).map(|leaf| word(leaf, block))
     }
 
-    /// Notes the number of a new block; false if there is no memory for it.
+    /// Stores the number of a new block. Returns false if there is no memory.
     #[inline(always)]
     pub fn put(&self, block: *const u8, number: u32) -> bool {
         let block = block as u64;
@@ -75,7 +77,7 @@ impl Table {
         true
     }
 
-    /// The number of a block that is about to be freed, which is then forgotten; 0 if it has none.
+    /// Removes the number of a block that is about to be freed, and returns it; 0 if it has none.
     #[inline(always)]
     pub fn take(&self, block: *const u8) -> u32 {
         let block = block as u64;
@@ -85,14 +87,14 @@ impl Table {
         take_word(word(leaf, block))
     }
 
-    /// The number of the block that begins there; 0 if it has none.
+    /// Returns the number of the block that begins at `block`; 0 if it has none.
     pub fn get(&self, block: u64) -> u32 {
         leaf(self.entry(block).load(Acquire), block)
             .map_or(0, |leaf| word(leaf, block).load(Relaxed))
     }
 
-    /// Whether a block begins in a range of pages, as far as a short look tells: blocks that begin
-    /// on the first pages, or where large blocks do, just behind the start of a page.
+    /// Returns whether a block begins in a range of pages. The search is short: it covers blocks
+    /// that begin in the first pages, or, as large blocks do, shortly after the start of a page.
     pub fn has_blocks(&self, low: u64, high: u64) -> bool {
         const PAGE: u64 = 4096;
         const WHOLE: u64 = 4 * PAGE;
@@ -118,8 +120,8 @@ impl Table {
         false
     }
 
-    /// The last block that begins at or before `address` and not before `least`, and its number.
-    /// Parts of the address space where no block ever began cost a look each 4 MiB.
+    /// Returns the last block that begins at or before `address` and not before `least`, and its
+    /// number. Parts of the address space in which no block ever began cost a step for each 4 MiB.
     pub fn last_before(&self, address: u64, least: u64) -> Option<(u64, u32)> {
         let mut cell = address & !15;
         loop {
@@ -143,7 +145,7 @@ impl Table {
     }
 }
 
-/// What a word says, which it then no longer does.
+/// Takes the value out of `word`, leaving 0.
 #[inline(always)]
 pub fn take_word(word: &AtomicU32) -> u32 {
     let number = word.load(Relaxed);
@@ -153,11 +155,11 @@ pub fn take_word(word: &AtomicU32) -> u32 {
     number
 }
 
-/// The leaf of a block, if its entry is its region's.
+/// Returns the leaf of a block, if the entry belongs to the block's region.
 #[inline(always)]
 fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
     let page = entry & ((1 << LEAF_PAGE_BITS) - 1);
-    // An entry that is still empty has the number of the lowest region.
+    // An empty entry has the number of the lowest region.
     let same = page != 0 && entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
     same.then_some((page << PAGE_BITS) as *mut AtomicU32)
 }
@@ -183,7 +185,7 @@ fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
     }
     let mine = region << LEAF_PAGE_BITS | memory as u64 >> PAGE_BITS;
     if let Err(other) = entry.compare_exchange(0, mine, AcqRel, Acquire) {
-        // SAFETY: nobody else saw it.
+        // SAFETY: no other thread has seen it.
         unsafe { memory::release(memory, LEAF_BYTES, InChild::Nothing) };
         return leaf(other, block);
     }
@@ -212,7 +214,7 @@ mod tests {
     fn a_block_has_its_number_until_it_is_taken() {
         let table = table(false);
         assert!(table.put(at(BLOCK), 5) && table.put(at(BLOCK + 16), 6));
-        // Aligned to 8 only: of an allocator with tiny blocks.
+        // Aligned to 8 only, by an allocator with tiny blocks.
         assert!(table.put(at(BLOCK + 8), 7));
         assert_eq!([0, 8, 16, 24].map(|n| table.get(BLOCK + n)), [5, 7, 6, 0]);
         assert_eq!((table.take(at(BLOCK)), table.take(at(BLOCK))), (5, 0));
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!((table.get(low), table.last_before(low + 8, 0)), (3, Some((low, 3))));
     }
 
-    /// Kernels of aarch64 with pages of 4 KiB map at addresses of 48 bits.
+    /// On aarch64, kernels with pages of 4 KiB map at addresses of 48 bits.
     #[test]
     fn the_highest_addresses_have_a_place() {
         let highest = if cfg!(target_arch = "aarch64") { 0xffff_9d00_4560 } else { BLOCK };

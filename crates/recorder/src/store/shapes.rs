@@ -1,5 +1,5 @@
-//! What labels say of the memory that they are given to, as records of the profile: each element
-//! size and dimensions of a label once.
+//! Shapes: how labels describe the memory that they are attached to, as records of the profile.
+//! Each combination of label, element size and dimensions is stored once.
 
 use crate::store::ids::{NameId, ShapeId};
 use crate::store::index::Index;
@@ -7,7 +7,7 @@ use crate::store::profile::Cursor;
 use heaptide_format::shared::{Shape, Word};
 use heaptide_format::{DIMENSIONS, Kind, SHAPES_MAX};
 
-/// The shapes of the profile. Zero is: none yet.
+/// The shapes of the profile. All zeros: none yet.
 pub struct Shapes {
     index: Index<WORDS>,
     next: Cursor,
@@ -26,7 +26,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// One of these dimensions; further ones than are kept are multiplied into the last.
+    /// Creates an array with these dimensions; those beyond `DIMENSIONS` are multiplied into the
+    /// last.
     pub fn new(element_bytes: u64, all: &[usize]) -> Array {
         let mut dimensions = [0; DIMENSIONS];
         for (i, &dimension) in all.iter().enumerate() {
@@ -48,7 +49,7 @@ impl Array {
 }
 
 impl Shapes {
-    /// The shape of a label and an array, made if there is none yet; none if there is no room.
+    /// Returns the shape of a label and an array, created if it is new; none if there is no room.
     pub fn id(&mut self, label: NameId, array: &Array) -> ShapeId {
         let words = array.words(label);
         let known = self.index.get(words);
@@ -66,7 +67,7 @@ impl Shapes {
         record.dimensions.iter().zip(array.dimensions).for_each(|(to, from)| to.set(from));
         self.next.commit_record(record);
         let id = ShapeId::of(record);
-        // Without a place in the index the shape would be made again and again.
+        // Without an index entry the shape would be created again each time.
         if !self.index.insert(words, id.number()) {
             self.used = SHAPES_MAX;
         }

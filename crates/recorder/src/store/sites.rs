@@ -1,6 +1,6 @@
-//! Sites: the counters of one (stack, scope path, label, lane). The lane's thread writes its half;
-//! other threads that free a block add to the other half. Both halves keep what they were at the
-//! peak.
+//! Sites: the counters of one combination of stack, scope path, label and lane. The lane's thread
+//! writes its half; other threads that free a block add to the other half. Both halves keep the
+//! values that they had at the peak.
 
 use crate::store::ids::{KeyId, NameId, NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
@@ -14,10 +14,10 @@ use heaptide_format::{
     SITE_GRANULE, sample_class,
 };
 
-/// No node: what [`Place::last_node`] is when the scope has changed.
+/// A node that never exists: [`Place::last_node`] after the scope has changed.
 pub const NO_NODE: NodeId = NodeId::new(u32::MAX);
 
-/// Creates the table of the lanes that own the profile's pages.
+/// Creates the table of the lanes that own the profile's pages. Returns none without memory.
 pub fn create_owners(p: &Store) -> Option<()> {
     let pages = (p.reserved.load(Relaxed) / PAGE) as usize;
     let owners = memory::take(pages * size_of::<AtomicU32>(), InChild::Nothing);
@@ -26,38 +26,38 @@ pub fn create_owners(p: &Store) -> Option<()> {
 }
 
 impl SiteId {
-    /// The index of the lane that the site belongs to.
+    /// Returns the index of the lane that the site belongs to.
     #[inline(always)]
     pub fn owner(self) -> u32 {
         self.owner_word() & !LABELLED
     }
 
-    /// The same, with [`LABELLED`] where blocks of the site have a label or are a pool's.
+    /// Returns the owner, with [`LABELLED`] if blocks of the site have a label or belong to a pool.
     #[inline(always)]
     pub fn owner_word(self) -> u32 {
         const PER_PAGE: u32 = (PAGE / SITE_GRANULE) as u32;
         store().owner_of_page((self.number() / PER_PAGE) as u64).get()
     }
 
-    /// Whether the blocks of the site have a label, or are a pool's.
+    /// Returns whether the blocks of the site have a label or belong to a pool.
     #[inline(always)]
     pub fn is_labelled(self) -> bool {
         self.owner_word() & LABELLED != 0
     }
 
-    /// The key of the site, if it has one.
+    /// Returns the key of the site, if it has one.
     pub fn key(self) -> Option<&'static Key> {
         key_of(self.record())
     }
 }
 
-/// The key of a site's record, if it has one.
+/// Returns the key of a site's record, if it has one.
 pub fn key_of(site: &Site) -> Option<&'static Key> {
     let key = site.key.get();
     (key & KEY_BIT != 0).then(|| KeyId::new(key & !(KEY_BIT | KEY_LABELLED)).record())
 }
 
-/// A new site of this lane; none if there is no room. `key` is that of [`Site::key`].
+/// Creates a site of this lane; none if there is no room. `key` is a value for [`Site::key`].
 pub fn create(place: &mut Place, key: u32) -> SiteId {
     let labelled = key >> 30 == (KEY_BIT | KEY_LABELLED) >> 30;
     let (records, owner) = if labelled {
@@ -73,8 +73,8 @@ pub fn create(place: &mut Place, key: u32) -> SiteId {
     SiteId::of(site)
 }
 
-/// The lane's site for a stack, where the thread is; none if it cannot be made. The node remembers
-/// its first site, and nearly always that is the one; a lane keeps an index of the others.
+/// Returns the lane's site for a stack in the current scope; none if it cannot be created. A node
+/// stores its first site, which nearly always is this one; a lane has an index of the others.
 #[inline(always)]
 pub fn of_node(place: &mut Place, node: NodeId) -> SiteId {
     if node == place.last_node {
@@ -104,7 +104,7 @@ fn find(place: &mut Place, node: NodeId) -> SiteId {
     find_or_create(place, node, first)
 }
 
-/// The lane's site for the scope that the thread is in, without a stack; none if it cannot be made.
+/// Returns the lane's site for the current scope, without a stack; none if it cannot be created.
 #[inline(always)]
 pub fn of_scope(place: &mut Place) -> SiteId {
     if place.here.is_none() { first_of_scope(place) } else { place.here }
@@ -125,13 +125,13 @@ fn first_of_scope(place: &mut Place) -> SiteId {
     site
 }
 
-/// Notes the site of the scope that the thread is in.
+/// Sets the site of the scope that the thread is in.
 #[inline(always)]
 pub fn is_here(place: &mut Place, site: SiteId) {
     (place.here, place.here_record) = (site, site.record());
 }
 
-/// What a site stands for, apart from its owner.
+/// The dimensions that distinguish a site, apart from its owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dimensions {
     pub stack: NodeId,
@@ -143,12 +143,12 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Those of the lane alone.
+    /// Returns those of the lane alone.
     pub fn of(place: &Place) -> Dimensions {
         Dimensions::of_stack(NodeId::NONE, place.lane)
     }
 
-    /// Those of the lane and the scope that its thread is in.
+    /// Returns those of the lane and the scope that its thread is in.
     pub fn here(place: &Place) -> Dimensions {
         let scope = ScopeId::of(place.scope);
         let scope = if scope == place.root_scope { ScopeId::NONE } else { scope };
@@ -159,7 +159,7 @@ impl Dimensions {
         Dimensions { stack, scope: ScopeId::NONE, label: NameId::NONE, flags: 0, lane, size: 0 }
     }
 
-    /// Those of a site, whose scope may be another lane's.
+    /// Returns those of a site, whose scope may belong to another lane.
     pub fn of_site(site: SiteId) -> Dimensions {
         match site.key() {
             None => Dimensions::of_stack(NodeId::new(site.record().key.get()), site.owner()),
@@ -174,17 +174,17 @@ impl Dimensions {
         }
     }
 
-    /// The same, of blocks of this size alone.
+    /// Restricts them to blocks of a requested size.
     pub fn sized(self, requested: u64) -> Dimensions {
         Dimensions { flags: self.flags | KEY_SIZED, size: requested, ..self }
     }
 
-    /// The same, of blocks by this call alone.
+    /// Restricts them to blocks allocated by `call`.
     pub fn called(self, call: Call) -> Dimensions {
         Dimensions { flags: self.flags & !KEY_CALL | call.flags(), ..self }
     }
 
-    /// The same, of sampled blocks of about this size alone.
+    /// Restricts them to sampled blocks of a class of sizes.
     pub fn sampled(self, usable: u64) -> Dimensions {
         let class = sample_class(usable) << KEY_CLASS_SHIFT;
         Dimensions { flags: self.flags & !KEY_CLASS | class, ..self }
@@ -197,7 +197,7 @@ impl Dimensions {
     }
 }
 
-/// The lane's site for these dimensions, which are more than a stack; none if it cannot be made.
+/// Returns the lane's site for dimensions other than a stack alone; none if it cannot be created.
 #[inline(never)]
 pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     let known = place.index_of_sites.get(of.words());
@@ -218,7 +218,7 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     let labelled = if is_labelled { KEY_LABELLED } else { 0 };
     place.keys.commit_record(key);
     let site = create(place, KeyId::of(key).number() | KEY_BIT | labelled);
-    // Without a place in the index the site would be made again and again.
+    // Without an index entry the site would be created again for each event.
     if site.is_none() || !place.index_of_sites.insert(of.words(), site.number()) {
         return SiteId::NONE;
     }
@@ -226,7 +226,7 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     site
 }
 
-/// The lane's site for a stack, outside of all scopes; none if it cannot be made.
+/// Returns the lane's site for a stack, outside of all scopes.
 pub fn of_stack(place: &mut Place, node: NodeId) -> SiteId {
     find_or_create(place, node, SiteId::new(node.record().site.get()))
 }
@@ -248,29 +248,29 @@ fn find_or_create(place: &mut Place, node: NodeId, first: SiteId) -> SiteId {
     let linked =
         first.is_none() && link.compare_exchange(0, site.number(), AcqRel, Relaxed).is_ok();
     if !linked && !place.index_of_sites.insert(words, site.number()) {
-        // Without a place in the index the site would be made again and again.
+        // Without an index entry the site would be created again for each event.
         return place.unstored_site;
     }
     site
 }
 
-/// Reads a word that the calling thread alone writes. Unlike an atomic load it can be an operand of
+/// Reads a word that only the calling thread writes. Unlike an atomic load, it can be an operand of
 /// a comparison.
 #[inline(always)]
 pub fn own_word(word: &AtomicU64) -> u64 {
-    // SAFETY: no other thread writes it, so nothing races with this.
+    // SAFETY: no other thread writes it, so there is no race.
     unsafe { *word.as_ptr() }
 }
 
-/// The same of the epoch of the owner's half.
+/// Reads the epoch of the owner's half likewise.
 #[inline(always)]
 pub fn own_epoch(site: &Site) -> u32 {
     // SAFETY: no other thread writes it.
     unsafe { *site.epoch.as_ptr() }
 }
 
-/// Counts an allocation of the site's lane, on its thread. `rose`: it made a new peak, and so
-/// belongs to it.
+/// Counts an allocation by the site's lane, on its thread. `rose`: it made a new peak, and is part
+/// of that peak.
 #[inline(always)]
 pub fn allocated(site: &Site, requested: u64, usable: u64, epoch: u32, rose: bool) {
     if !rose && site.epoch.get() != epoch {
@@ -284,7 +284,7 @@ pub fn allocated(site: &Site, requested: u64, usable: u64, epoch: u32, rose: boo
     }
 }
 
-/// Keeps the owner's half as it was at the peak.
+/// Keeps the owner's half at its value at the peak.
 #[inline(always)]
 fn keep(site: &Site, epoch: u32) {
     site.peak_blocks.set(site.allocations.get().wrapping_sub(site.frees.get()));
@@ -303,8 +303,8 @@ pub fn freed(site: &Site, usable: u64, epoch: u32, temporary: bool, rose: bool) 
     site.temporary.add(temporary as u64);
 }
 
-/// Counts bytes of a site of mappings that were unmapped, and the mappings (0 or 1) of which
-/// nothing is left. Both may be negative: an unmapping that failed is taken back.
+/// Counts bytes of a site of mappings that were unmapped, and the mappings (0 or 1) that ended with
+/// them. Both are negative when an unmapping that failed is reverted.
 pub fn unmapped(site: &Site, gone: u64, bytes: u64, epoch: u32, rose: bool) {
     if !rose && site.epoch.get() != epoch {
         keep(site, epoch);
@@ -313,7 +313,7 @@ pub fn unmapped(site: &Site, gone: u64, bytes: u64, epoch: u32, rose: bool) {
     site.freed_bytes.add(bytes);
 }
 
-/// Counts frees by another thread. Both figures may be negative: what was taken comes back.
+/// Counts frees by another thread. Both numbers are negative when a removal is reverted.
 #[inline(never)]
 pub fn freed_remotely(site: &Site, blocks: u64, usable: u64, epoch: u32) {
     let seen = site.remote_epoch.get();
@@ -331,7 +331,7 @@ mod tests {
     use std::boxed::Box;
 
     fn site() -> Box<Site> {
-        // SAFETY: zero is a valid value of every field.
+        // SAFETY: all zeros is a valid value.
         unsafe { Box::<Site>::new_zeroed().assume_init() }
     }
 
@@ -355,7 +355,7 @@ mod tests {
         let site = site();
         allocated(&site, 10, 16, 0, true);
         allocated(&site, 10, 16, 0, true);
-        // The peak of this number came by another site.
+        // Another site made the peak of this epoch.
         freed(&site, 16, 1, false, false);
         assert_eq!((at_peak(&site), site.epoch.get()), ((2, 32), 1));
         freed(&site, 16, 1, false, false);
