@@ -1,4 +1,4 @@
-//! What the program tells the recorder: on and off, pauses. All of it is words in the profile's
+//! Control by the program: on and off, pauses. All of it is stored in words of the profile's
 //! header.
 
 use crate::event::lane::{FLAG_PAUSED, LaneState};
@@ -9,8 +9,9 @@ use crate::sys::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use heaptide_format::{CONTROL_OFF, CONTROL_PAUSE, MarkKind};
 
-/// Turns the process on or off, and marks the moment. The program's word to go on also ends what a
-/// command or the environment turned off; its word to stop is for the program alone to take back.
+/// Turns recording of the process on or off, and puts a mark if that changes it. On also overrides
+/// an off of a command or the environment; an off by the program can only be reverted by the
+/// program.
 pub fn turn(lane: &LaneState, on: bool) {
     let p = process();
     let was_off = lane.process_is_off();
@@ -26,7 +27,7 @@ pub fn turn(lane: &LaneState, on: bool) {
     }
 }
 
-/// One pause more, of this thread or of all.
+/// Adds a pause of this thread or of the process.
 pub fn pause(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
         process().header().control.fetch_add(CONTROL_PAUSE, AcqRel);
@@ -37,7 +38,7 @@ pub fn pause(lane: &mut LaneState, whole_process: bool) {
     lane.flag(FLAG_PAUSED, true);
 }
 
-/// One pause less; none if there is none.
+/// Removes a pause of this thread or of the process, if there is one.
 pub fn resume(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
         let control = &process().header().control;

@@ -1,7 +1,8 @@
-//! What programs call: the table of functions that `heaptide.h` finds, and the same by name.
+//! The functions that programs call: the table that `heaptide.h` finds, and the same functions by
+//! name.
 //!
-//! Every one is a few lines: enter the recorder, do it, leave. A thread that is inside already, in
-//! a monitor or a signal handler, gets nothing done.
+//! Each function enters the recorder, does its work, and leaves. If the thread is inside already,
+//! in a monitor or a signal handler, it does nothing.
 
 use crate::api::regions::{self, Block, Label};
 use crate::api::{control, monitors, windows};
@@ -86,8 +87,8 @@ macro_rules! interface_functions {
     };
 }
 
-/// An array as a C caller passes it: a pointer and a length. By the calling conventions of x86-64
-/// and aarch64 a struct of two words is passed as two arguments are, where both have a register.
+/// An array from a C caller: a pointer and a length. The calling conventions of x86-64 and aarch64
+/// pass a struct of two words like two arguments, if registers are left for both.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Array<'a, T> {
@@ -100,26 +101,26 @@ pub struct Array<'a, T> {
 type Text<'a> = Array<'a, u8>;
 
 impl<'a, T> Array<'a, T> {
-    /// Returns what the caller points at; nothing for null.
+    /// Returns the elements; none for null.
     fn get(self) -> &'a [T] {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: the interface's contract: that many can be read, and stay as they are meanwhile.
+        // SAFETY: the interface's contract: that many can be read, and do not change meanwhile.
         unsafe { core::slice::from_raw_parts(self.data, self.length) }
     }
 }
 
-/// Where a caller wants a value; perhaps nowhere.
+/// Where the caller wants a value, if it does.
 type Place<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// The attribute that a caller means.
+/// Returns the attribute that the caller passed, or the default one for null.
 #[inline(always)]
 fn attribute_of(attribute: Text<'_>) -> &[u8] {
     if attribute.data.is_null() { names::REGION } else { attribute.get() }
 }
 
-/// Does something with the thread's lane; the default if there is none, or it is in use.
+/// Calls `act` with the thread's lane. Returns the default if there is none, or it is in use.
 #[inline(always)]
 fn with_lane<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     match Inside::enter::<F>(here()) {
@@ -128,8 +129,8 @@ fn with_lane<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     }
 }
 
-/// Does something that needs no lane of its own, only to know which one: so a monitor may ask for
-/// it in its callbacks.
+/// Calls `act` with the index of the thread's lane. Since that does not need exclusive access to
+/// the lane, it also works in a monitor's callbacks.
 fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     if let Some(mut inside) = Inside::enter::<F>(here()) {
         return act(inside.lane().index());
@@ -140,14 +141,14 @@ fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     }
 }
 
-/// The same where there are sites.
+/// Calls `act` with the thread's lane in modes with sites.
 #[inline(always)]
 fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     with_lane::<F, _>(|lane| if has_sites(lane) { act(lane) } else { R::default() })
 }
 
-/// The same for what moves bytes from site to site. Live neither rises nor falls by that, but what
-/// it is made of changes: the next high is another one.
+/// Calls `act`, which moves bytes between sites, with the thread's lane. Live bytes do not change
+/// by that, but their composition does, so the next high is another one.
 fn with_regions<F: Front>(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
     with_sites::<F, _>(|lane| {
         let done = act(lane);
@@ -161,8 +162,8 @@ fn has_sites(lane: &LaneState) -> bool {
     lane.mode != Mode::Counters as u32
 }
 
-/// Whether sites count all blocks. Where they count those that are sampled, a pool's chunk is most
-/// often none of them.
+/// Returns whether sites count all blocks. Where they count only sampled blocks, they usually do
+/// not count the chunk of a pool.
 fn has_every_block(lane: &LaneState) -> bool {
     !lane.is_counted_by_lane()
 }
@@ -275,7 +276,7 @@ pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
     with_regions::<F>(|lane| regions::pool_remove(lane, chunk)) as i32
 }
 
-/// Functions whose caller's stack counts: as hooks, they pass its registers.
+/// Defines functions for which the caller's stack is recorded: like hooks, they pass its registers.
 macro_rules! with_registers {
     ($function:ident = $body:ident) => {
         #[unsafe(naked)]
@@ -348,7 +349,7 @@ pub extern "C" fn window_begin<F: Front>(name: Text<'_>) -> u32 {
     with_lane::<F, _>(|lane| windows::begin(lane, name.get()))
 }
 
-/// Writes a value, if there is one and the caller wants it; whether there is one.
+/// Writes a value, if there is one and the caller wants it. Returns whether there is one.
 fn hand_out<T>(value: Option<T>, out: Place<'_, T>) -> i32 {
     let there_is = value.is_some();
     if let (Some(value), Some(out)) = (value, out) {
@@ -445,7 +446,7 @@ pub unsafe extern "C" fn monitor_register<F: Front>(monitor: *const Monitor) -> 
 pub extern "C" fn monitor_deregister<F: Front>(id: u64) -> i32 {
     match Inside::enter::<F>(here()) {
         Some(mut inside) => monitors::deregister(inside.lane(), id) as i32,
-        // From one of its own callbacks.
+        // In one of its own callbacks.
         None => lane::of_thread().is_some_and(|lane| monitors::deregister(lane, id)) as i32,
     }
 }
@@ -462,7 +463,8 @@ pub unsafe extern "C" fn monitor_options<F: Front>(
     };
     if size > 0 && !buffer.is_null() {
         let length = options.len().min(size - 1);
-        // SAFETY: the interface's contract: room for `size` bytes. One is left for the zero.
+        // SAFETY: the interface's contract: there is room for `size` bytes. One is left for the
+        // zero.
         unsafe {
             core::ptr::copy_nonoverlapping(options.as_ptr(), buffer, length);
             *buffer.add(length) = 0;

@@ -1,4 +1,4 @@
-//! What programs ask of the recorder.
+//! The interface of the recorder for programs.
 
 pub mod control;
 pub mod interface;

@@ -1,4 +1,5 @@
-//! Monitors come and go: by calls of the program, with their libraries, and at its exit.
+//! Registration and removal of monitors: by calls of the program, with their libraries, and at its
+//! exit.
 
 use crate::event::inside::{Inside, here};
 use crate::event::lane::LaneState;
@@ -21,13 +22,12 @@ impl Monitors {
     }
 }
 
-/// Registers a monitor; its id, or 0. The caller is inside the recorder.
+/// Registers a monitor. Returns its id, or 0. The calling thread is inside the recorder.
 ///
-/// # Safety
-/// `monitor` points at a monitor of the C interface, or at one of an older version.
+/// # Safety `monitor` points to a monitor of the C interface, of this or an older version.
 pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
     let table = &MONITORS;
-    // SAFETY: as promised; the first two words are those of every version.
+    // SAFETY: promised by the caller; the first two words are the same in each version.
     let known = unsafe {
         !monitor.is_null()
             && (*monitor).version == VERSION
@@ -42,7 +42,7 @@ pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
         return 0;
     };
     let entry = &table.entries[place];
-    // SAFETY: the slot is free and the lock is held; nobody reads it.
+    // SAFETY: the slot is free and the lock is held; no thread reads it.
     unsafe {
         let monitor = *monitor;
         let code = monitor.allocated.map(|f| f as *const () as u64);
@@ -50,7 +50,7 @@ pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
         *entry.monitor.get() = monitor;
         *entry.code.get() = maps::mapping_of(code, lane.buffer()).unwrap_or(Range::EMPTY);
     }
-    // Libraries that came with the program stay as long as it does.
+    // Libraries that were loaded with the program stay as long as it runs.
     entry.late.store(modules::modules().loads.load(Relaxed) != 0, Relaxed);
     let turn = entry.turn.fetch_add(1, Relaxed) + 1;
     table.used.fetch_max(place as u32 + 1, Release);
@@ -61,8 +61,8 @@ pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
     id
 }
 
-/// Takes a monitor away. When this returns true no thread is in its callbacks, but for the calling
-/// one, and `destroy` was called.
+/// Removes a monitor. If this returns true, no thread except possibly the calling one is in its
+/// callbacks, and `destroy` was called.
 pub fn deregister(lane: &LaneState, id: u64) -> bool {
     let Some(entry) = MONITORS.entry(id) else {
         return false;
@@ -87,15 +87,14 @@ pub fn deregister(lane: &LaneState, id: u64) -> bool {
 }
 
 fn destroy(entry: &Entry) {
-    // SAFETY: the caller has made the entry Leaving: nobody writes it.
+    // SAFETY: the caller has set the entry to Leaving: no thread writes it.
     let Monitor { destroy, context, .. } = unsafe { *entry.monitor.get() };
     if let Some(destroy) = destroy {
         destroy(context);
     }
 }
 
-/// A library may be unloaded now: monitors in libraries that came late are not called until it is
-/// known that they are still there.
+/// Suspends monitors in libraries that were loaded late, since a library may be unloaded now.
 pub fn before_unloading(lane: &LaneState) {
     let mut held = false;
     for entry in &MONITORS.entries[..MONITORS.used.load(Acquire) as usize] {
@@ -109,7 +108,7 @@ pub fn before_unloading(lane: &LaneState) {
     }
 }
 
-/// It was, or was not.
+/// Resumes suspended monitors whose code is still mapped, and removes the others.
 pub fn after_unloading(lane: &mut LaneState) {
     for entry in &MONITORS.entries[..MONITORS.used.load(Acquire) as usize] {
         if !entry.late.load(Relaxed) || entry.state.load(Acquire) != Slot::Held as u32 {
@@ -126,13 +125,14 @@ pub fn after_unloading(lane: &mut LaneState) {
 
 static ATEXIT: Function = Function::new(b"__cxa_atexit\0");
 
-/// Has libc take the monitor away at exit, before whatever was made before it is destroyed.
+/// Registers the removal of the monitor at exit with libc. It runs before the destruction of
+/// objects that were created before the monitor.
 fn leave_at_exit(id: u64) {
     if ATEXIT.get() == 0 {
         return;
     }
     type Handler = extern "C" fn(u64);
-    // SAFETY: libc's function: a handler, its argument, and no library to belong to.
+    // SAFETY: libc's function: a handler, its argument, and no library to which it belongs.
     unsafe {
         let atexit: extern "C" fn(Handler, u64, *mut u8) -> i32 =
             core::mem::transmute(ATEXIT.get());
@@ -146,8 +146,8 @@ extern "C" fn exits(id: u64) {
     }
 }
 
-/// The options of a monitor library, out of the value of `HEAPTIDE_MONITORS`; none if it is not
-/// named there.
+/// Returns the options of a monitor library in the value of `HEAPTIDE_MONITORS`; none if the
+/// library is not named there.
 pub fn options_of<'a>(all: &'a [u8], library: &[u8]) -> Option<&'a [u8]> {
     let mut libraries = all.split(|&b| b == b';').map(|one| {
         let colon = one.iter().position(|&b| b == b':').unwrap_or(one.len());

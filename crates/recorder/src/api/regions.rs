@@ -1,9 +1,9 @@
-//! Memory with a name: labelled blocks, pools with their chunks and blocks, mappings and arrays
-//! that are no block of the allocator's. Each is a region ([`crate::event::regions`]).
+//! Named memory: labelled blocks, pools with their chunks and blocks, and mappings and arrays that
+//! are no blocks of an allocator. Each is a region ([`crate::event::regions`]).
 //!
-//! A block that gets a label moves to the site with that label. A pool's block is a site of its
-//! own, and its bytes are lent by the chunk's: live bytes are counted once, and what the chunk's
-//! site has left is the pool's idle space.
+//! A block that gets a label moves to the site with that label. A pool's block has a site of its
+//! own, and borrows its bytes from the chunk's site. So live bytes are counted once, and the
+//! remaining bytes of the chunk's site are the pool's idle space.
 
 use crate::event::lane::LaneState;
 use crate::event::process::process;
@@ -23,7 +23,7 @@ use heaptide_format::shared::{Key, Word};
 use heaptide_format::{DIMENSIONS, KEY_OUTSIDE, KEY_POOL_BLOCK, KEY_POOL_CHUNK, Loss};
 use heaptide_trace::Record;
 
-/// What a person calls a region, and how it is laid out.
+/// The label of a region, and the layout of its memory.
 #[derive(Clone, Copy)]
 pub struct Label<'a> {
     pub name: &'a [u8],
@@ -31,7 +31,7 @@ pub struct Label<'a> {
     pub dimensions: &'a [usize],
 }
 
-/// What `resolve` tells, as the C interface has it.
+/// The result of `resolve`, as in the C interface.
 #[repr(C)]
 pub struct Block {
     start: u64,
@@ -51,7 +51,7 @@ fn scope_here(lane: &LaneState) -> ScopeId {
     Dimensions::here(&lane.place).scope
 }
 
-/// What the dimensions say; 0 without any.
+/// Returns the bytes according to the dimensions; 0 without dimensions.
 fn declared_bytes(label: &Label<'_>) -> u64 {
     if label.dimensions.is_empty() {
         return 0;
@@ -60,13 +60,13 @@ fn declared_bytes(label: &Label<'_>) -> u64 {
     elements.saturating_mul(label.element_bytes as u64)
 }
 
-/// A region as the trace has it.
+/// Returns a region in the form of the trace.
 fn trace_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heaptide_trace::Block {
     let site = site.number();
     heaptide_trace::Block { address, site, requested, usable, reallocated: false }
 }
 
-/// A label as it is given: its name, the shape of the memory, and the number that it gets.
+/// A label that is being attached: its name, the shape of the memory, and its unique number.
 struct Labelling {
     name: NameId,
     array: Array,
@@ -87,13 +87,13 @@ impl Labelling {
         Labelling { name, array, shape, uid: list.uids + 1 }
     }
 
-    /// Writes it into the trace, before the record of the memory that gets it.
+    /// Writes it into the trace, before the record of the memory.
     fn trace(&self, lane: &mut LaneState) {
         let record = Record::Labelled { uid: self.uid, shape: self.shape.number() };
         trace::write_record(lane, &record);
     }
 
-    /// A region has got it.
+    /// Applies it to a region.
     fn describe(&self, list: &mut List, number: u32) {
         list.uids = self.uid;
         process().header().labellings.set(self.uid);
@@ -105,8 +105,8 @@ impl Labelling {
     }
 }
 
-/// Gives memory a label. With `bytes` it may be other memory than a block. False if nothing known
-/// begins there, or there is no room.
+/// Attaches a label to memory. With `bytes`, this may be memory other than a block. Returns false
+/// if nothing known begins there, or there is no room.
 pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) -> bool {
     let p = process();
     let name = names::id(names::intern(names::LABEL, names::Value::Text(label.name)));
@@ -131,7 +131,7 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     } else if !block.is_none() {
         let usable = front::usable(address as *mut u8);
         if usable == 0 {
-            return false; // a front that keeps sizes only where all blocks have sites
+            return false; // the front keeps sizes only where all blocks have sites
         }
         let named = Dimensions { label: name, ..Dimensions::of_site(block) };
         let said = declared_or(label, if named.size != 0 { named.size } else { usable });
@@ -162,7 +162,7 @@ fn declared_or(label: &Label<'_>, bytes: u64) -> u64 {
     }
 }
 
-/// A block of the allocator's becomes a region, and moves to the site of these dimensions.
+/// Makes an allocator's block a region, and moves it to the site of these dimensions.
 #[expect(clippy::too_many_arguments, reason = "each is one thing of the move")]
 fn move_block(
     lane: &mut LaneState,
@@ -196,7 +196,7 @@ fn move_block(
     number
 }
 
-/// Memory that is not the allocator's becomes a region.
+/// Makes memory that is no allocator's block a region.
 #[expect(clippy::too_many_arguments, reason = "each is one thing of the region")]
 fn outside(
     lane: &mut LaneState,
@@ -225,7 +225,7 @@ fn outside(
     number
 }
 
-/// A region gets another label. A chunk goes by its pool's name whatever it is called.
+/// Changes the label of a region. A chunk keeps the name of its pool.
 fn relabel(
     lane: &mut LaneState,
     list: &mut List,
@@ -268,7 +268,7 @@ fn relabel(
     number
 }
 
-/// Takes a label away. False if there is none.
+/// Removes a label. Returns false if there is none.
 pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
     let p = process();
     let Some(mut held) = regions().acquire() else {
@@ -312,7 +312,7 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
     drop_stale(p, list, chunk, lane.index());
     let known = list.table.get(chunk);
     if known != 0 && list.at(known).what == What::Block {
-        // The label goes: a chunk is called like its pool.
+        // The label is removed, since a chunk has the name of its pool.
         restore(p, list.at(known), lane.index());
         list.remove(known);
     } else if known != 0 && list.at(known).what == What::Chunk {
@@ -339,7 +339,7 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
     true
 }
 
-/// Takes a chunk from its pool; blocks in it end.
+/// Removes a chunk from its pool, and ends the blocks in it.
 pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
     let p = process();
     let Some(mut held) = regions().acquire() else {
@@ -363,7 +363,7 @@ pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
     true
 }
 
-/// A pool gave a block out. `stack` is the node of the caller's stack.
+/// Records that a pool allocated a block. `stack` is the node of the caller's stack.
 pub fn pool_allocated(
     lane: &mut LaneState,
     pool: NameId,
@@ -387,7 +387,7 @@ pub fn pool_allocated(
     true
 }
 
-/// The site of the new block.
+/// Adds the region of a new block, and returns its site.
 fn place_pool_block(
     lane: &mut LaneState,
     list: &mut List,
@@ -399,7 +399,7 @@ fn place_pool_block(
 ) -> SiteId {
     let first = list.table.get(block);
     if first != 0 && list.at(first).what == What::PoolBlock {
-        // Its end was not told.
+        // Its end was not reported.
         end(list, first, lane.index());
     }
     let parent = list.holding(block);
@@ -423,7 +423,7 @@ fn place_pool_block(
     site
 }
 
-/// The pool took a block back.
+/// Records that a pool freed a block.
 pub fn pool_freed(lane: &LaneState, block: u64) -> bool {
     let Some(mut held) = regions().acquire() else {
         return false;
@@ -442,7 +442,7 @@ fn pool_block(list: &List, block: u64) -> u32 {
     if is { number } else { 0 }
 }
 
-/// A pool resized or moved a block.
+/// Records that a pool resized or moved a block.
 pub fn pool_reallocated(
     lane: &mut LaneState,
     old: u64,
@@ -474,7 +474,7 @@ pub fn pool_reallocated(
     !site.is_none()
 }
 
-/// What lies at an address; none if nothing known does.
+/// Returns the region or block that contains an address; none if none is known.
 pub fn resolve(address: u64) -> Option<Block> {
     let p = process();
     let list = regions().acquire()?;

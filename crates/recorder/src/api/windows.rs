@@ -1,5 +1,5 @@
-//! Windows: named intervals of the whole process, each with its own peak. They nest and overlap as
-//! they like.
+//! Windows: named intervals of the whole process, each with its own peak. They may nest and
+//! overlap.
 
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
@@ -32,7 +32,7 @@ fn sums_of(record: &SharedSums) -> Sums {
     }
 }
 
-/// Opens a window; its number, or 0.
+/// Opens a window. Returns its number, or 0.
 pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let p = process();
     let windows = windows::open();
@@ -67,7 +67,7 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     number
 }
 
-/// Closes a window and says what was in it; none if it is not open.
+/// Closes a window. Returns its statistics, or none if it is not open.
 pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
     let windows = windows::open();
@@ -82,12 +82,12 @@ pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
     windows.open[place].store(core::ptr::null_mut(), Release);
     windows.numbers[place].store(0, Release);
     windows.count.fetch_sub(1, Release);
-    // Too low is safe: whoever rises above it next sets it right.
+    // A value that is too low is safe: the next thread that rises above it corrects it.
     lane.renew_bounds();
     Some(figures)
 }
 
-/// What is in an open window so far.
+/// Returns the statistics of an open window so far.
 pub fn figures(lane: &mut LaneState, number: u32) -> Option<Figures> {
     let p = process();
     let _held = windows::open().records.acquire()?;

@@ -20,7 +20,7 @@ use heaptide_format::{Loss, PROFILE_SUFFIX};
 /// The destination of output.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
-    /// A path, of which the command makes or replaces a file.
+    /// A path at which the command creates or replaces a file.
     File(&'a [u8]),
     /// An open file.
     Open(Fd),

@@ -59,7 +59,7 @@ pub struct Region {
 /// All regions of the process. All zeros: none yet.
 pub struct Regions {
     list: Locked<List>,
-    /// Set if some region is not in an allocator's block, so that munmap has to be checked.
+    /// Set once there is a region that is not an allocator's block: munmap has to be checked then.
     pub foreign: AtomicBool,
 }
 
@@ -356,7 +356,7 @@ pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
     }
 }
 
-/// Ends the regions in memory that is about to be unmapped, except those in an allocator's blocks.
+/// Ends the regions in memory that is about to be unmapped, except an allocator's blocks.
 #[cold]
 #[inline(never)]
 pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {

@@ -1,10 +1,11 @@
-//! Which blocks are sampled.
+//! Selection of the blocks that are sampled.
 //!
-//! The usable bytes that the threads of a lane allocate are one line. On it lie points at random, a
-//! Poisson process: the gap between two is exponential, whatever came before. A block is sampled if
-//! it has a point: one of `n` bytes with the probability 1 − exp(−n ÷ mean), whoever allocates it
-//! and in whatever order. A point at a time is the only state. So most allocations see that they
-//! have none by the comparison that they make in any case ([`crate::event::peak::Live`]).
+//! The usable bytes that the threads of a lane allocate form a line. Random points lie on it, a
+//! Poisson process: the gap between two points is exponential and independent of all others. A
+//! block is sampled if it contains a point, so a block of `n` bytes is sampled with the probability
+//! 1 − exp(−n ÷ mean), regardless of thread and order. The only state is the next point. So the
+//! comparison that allocations make anyway ([`crate::event::peak::Live`]) shows most of them that
+//! they contain no point.
 
 use crate::event::lane::LaneState;
 use crate::event::process::process;
@@ -18,18 +19,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 use heaptide_format::{Loss, Mode};
 
-/// The part of a lane that chooses blocks. Zero is: none is chosen.
+/// The part of a lane that selects blocks. All zeros: none is selected.
 #[repr(C)]
 pub struct Sampler {
     /// The process's [`SampledBlocks::filter`](crate::store::sampled_blocks::SampledBlocks).
     filter: *const AtomicU8,
-    /// Bytes between two points on average; 0 if nothing is sampled.
+    /// Average number of bytes between two points; 0 if nothing is sampled.
     mean: u64,
-    /// The state of its random numbers.
+    /// The state of the random number generator.
     random: u64,
 }
 
-/// Has a thread that takes the lane sample, if the process is sampled.
+/// Starts sampling for a thread that takes the lane, if the process is sampled.
 pub fn begin(lane: &mut LaneState) {
     if lane.mode != Mode::Sampled as u32 {
         return;
@@ -44,7 +45,7 @@ pub fn begin(lane: &mut LaneState) {
     choose_next(lane);
 }
 
-/// What the random numbers of this process depend on.
+/// Returns the seed of the random numbers of this process.
 fn seed() -> u64 {
     let p = process();
     let of_start = || {
@@ -54,14 +55,15 @@ fn seed() -> u64 {
     Options::known().and_then(|options| options.sample_seed).unwrap_or_else(of_start)
 }
 
-/// Chooses the next point, in one of the blocks that come from now on.
+/// Chooses the next point, in one of the following blocks.
 fn choose_next(lane: &mut LaneState) {
     let gap = lane.sampler.gap();
     let allocated = lane.allocated();
     lane.live.sample_block_at(allocated.saturating_add(gap), allocated);
 }
 
-/// Whether the block that was counted last has a point, which is then gone.
+/// Returns whether the block that was counted last contains a point, and if so chooses the next
+/// point.
 #[inline]
 pub fn is_sampled(lane: &mut LaneState) -> bool {
     let is_sampled = lane.live.is_block_sampled(lane.allocated());
@@ -71,20 +73,21 @@ pub fn is_sampled(lane: &mut LaneState) -> bool {
     is_sampled
 }
 
-/// Whether a block may be sampled; false for nearly all that are not. Only of a lane that samples.
+/// Returns whether a block may be sampled; false for nearly all that are not. The lane must be
+/// sampling.
 #[inline(always)]
 pub fn may_be_sampled(lane: &LaneState, block: *const u8) -> bool {
-    // SAFETY: of a lane that samples; the process has a filter then.
+    // SAFETY: the lane is sampling, so the process has a filter.
     unsafe { may_hold(lane.sampler.filter, block as u64) }
 }
 
-/// Whether a block is sampled. Only of a lane that samples.
+/// Returns whether a block is sampled. The lane must be sampling.
 #[inline(always)]
 pub fn is_sampled_block(lane: &LaneState, block: *const u8) -> bool {
     may_be_sampled(lane, block) && sampled_blocks().holds(block)
 }
 
-/// Notes a sampled block, and counts it at its site. `rose`: it made a new peak.
+/// Stores a sampled block, and counts it at its site. `rose`: it made a new peak.
 pub fn note(
     lane: &LaneState,
     block: *mut u8,
@@ -98,15 +101,15 @@ pub fn note(
     sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
 }
 
-/// A block that was taken is there still.
+/// Stores a block again after it was taken.
 pub fn put_back(block: *mut u8, site: SiteId) {
     if !site.is_none() && !sampled_blocks().put(block, site.number()) {
         process().lost(Loss::NoShadow);
     }
 }
 
-/// The site of a block that is about to be freed, which is then forgotten; none if it is not
-/// sampled, or nothing is.
+/// Removes a block that is about to be freed, and returns its site; none if it is not sampled, or
+/// if nothing is.
 #[inline(always)]
 pub fn take(lane: &LaneState, block: *const u8) -> SiteId {
     let is_sampled = lane.mode == Mode::Sampled as u32 && may_be_sampled(lane, block);
@@ -114,22 +117,23 @@ pub fn take(lane: &LaneState, block: *const u8) -> SiteId {
 }
 
 impl Sampler {
-    /// Bytes to the next point, rounded up: more than `n` with the probability exp(−n ÷ mean).
+    /// Returns the bytes to the next point, rounded up: more than `n` with the probability exp(−n ÷
+    /// mean).
     fn gap(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         gap(mix(self.random), self.mean)
     }
 }
 
-/// The finalizer of splitmix64 (Steele, Lea, Flood 2014): each bit of the result depends on all
-/// bits of `n`. Of a counter it makes random numbers.
+/// Returns the result of splitmix64's finalizer (Steele, Lea, Flood 2014): each bit depends on all
+/// bits of `n`. Applied to a counter, it generates random numbers.
 fn mix(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ n >> 31
 }
 
-/// The smallest whole number above −ln(u) × mean, where u is the uniform number `random` ÷ 2⁶⁴.
+/// Returns the smallest integer above −ln(u) × mean, where u is the uniform number `random` ÷ 2⁶⁴.
 fn gap(random: u64, mean: u64) -> u64 {
     /// ln 2, times 2³².
     const LN_2: u128 = 2_977_044_472;
@@ -137,7 +141,8 @@ fn gap(random: u64, mean: u64) -> u64 {
     ((nats * mean as u128) >> 32) as u64 + 1
 }
 
-/// −log₂(n ÷ 2⁶⁴) times 2³², for n > 0: the bits of the logarithm come one by one by squaring.
+/// Returns −log₂(n ÷ 2⁶⁴) times 2³², for n > 0. The bits of the logarithm are found one at a time
+/// by squaring.
 fn minus_log2(n: u64) -> u64 {
     const BITS: u32 = 32;
     let zeros = n.leading_zeros();
@@ -166,8 +171,8 @@ mod tests {
         }
     }
 
-    /// Of so many gaps the mean is exact to 3 parts in a thousand, three standard errors; those beyond
-    /// a length are as many as the distribution has.
+    /// Checks the mean of `COUNT` gaps within 3 parts in a thousand, three standard errors, and the
+    /// share of those above the mean.
     #[test]
     fn gaps_are_exponential() {
         const COUNT: u64 = 1 << 20;
@@ -180,7 +185,7 @@ mod tests {
                 sum += gap as f64;
                 beyond += u64::from(gap > mean);
             }
-            // Of a geometric distribution, which an exponential one is that is rounded up.
+            // The mean of a geometric distribution, which is an exponential one rounded up.
             let expected = 1.0 / (1.0 - (-1.0 / mean as f64).exp());
             assert!((sum / COUNT as f64 / expected - 1.0).abs() < 0.003, "{mean}");
             let share = beyond as f64 / COUNT as f64;

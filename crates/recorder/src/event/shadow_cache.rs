@@ -1,20 +1,22 @@
-//! The leaves of the shadow table that a lane used last: most blocks are in one of them.
+//! A lane's cache of leaves of the shadow table: most blocks are in one of the last leaves.
 
 use crate::store::shadow::{REGION_BITS, Table};
 use core::sync::atomic::AtomicU32;
 
-/// Leaves that are remembered, by region; a power of two.
+/// Number of cached leaves, by region; a power of two.
 const LEAVES: usize = 16;
-/// What tells a block's leaf: its region, and the half for blocks aligned to 8 only. With the bits
-/// below, an address inside a block has no leaf here, and so no word that lies across two others.
+/// The address bits that identify a block's leaf: its region, and bit 3, which separates the half
+/// for blocks aligned to 8 only. With the bits below, an address inside a block never has a leaf
+/// here, and so no word that overlaps two others.
 const LEAF_KEY: u64 = !0 << REGION_BITS | 15;
 
-/// A lane's leaves. Their keys and origins lie apart: that takes two instructions less.
+/// A lane's leaves. Keys and origins are in separate arrays, which saves two instructions.
 #[repr(C)]
 pub struct Leaves {
     keys: [u64; LEAVES],
-    /// What a quarter of a block's address is added to for that of its word, which has 4 bytes for
-    /// 16 of memory. The half of blocks aligned to 8 only has a key and an origin of its own.
+    /// The address of a block's word is a quarter of the block's address plus this, since a word of
+    /// 4 bytes stands for 16 bytes of memory. The half for blocks aligned to 8 only has its own key
+    /// and origin.
     origins: [u64; LEAVES],
 }
 
@@ -24,12 +26,12 @@ fn place(block: u64) -> usize {
 }
 
 impl Leaves {
-    /// No leaf is remembered.
+    /// Empties the cache.
     pub fn clear(&mut self) {
         self.keys = [!0; LEAVES];
     }
 
-    /// Returns the shadow word of a block, if its leaf is remembered.
+    /// Returns the shadow word of a block, if its leaf is cached.
     #[inline(always)]
     pub fn word(&self, block: *const u8) -> Option<&'static AtomicU32> {
         let block = block as u64;
@@ -42,7 +44,7 @@ impl Leaves {
         Some(unsafe { &*(address as *const AtomicU32) })
     }
 
-    /// Returns the shadow word of a block, and remembers its leaf; none without a leaf.
+    /// Returns the shadow word of a block, and caches its leaf; none without a leaf.
     #[inline(always)]
     pub fn find(&mut self, table: &Table, block: *const u8) -> Option<&'static AtomicU32> {
         if let Some(word) = self.word(block) {
@@ -61,9 +63,9 @@ mod tests {
     use super::*;
     use core::sync::atomic::Ordering::Relaxed;
 
-    /// A table, and leaves of which none is remembered.
+    /// Returns a table and an empty cache.
     fn empty() -> (std::boxed::Box<Table>, Leaves) {
-        // SAFETY: zero is a table that was not created.
+        // SAFETY: all zeros is a table that was not created.
         let table = unsafe { std::boxed::Box::<Table>::new_zeroed().assume_init() };
         table.create(true).expect("memory");
         let mut leaves = Leaves { keys: [0; LEAVES], origins: [0; LEAVES] };

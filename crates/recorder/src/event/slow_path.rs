@@ -1,6 +1,6 @@
-//! Events of a process or thread that is more than just recorded: that is off or paused, measures
-//! itself, has monitors or a stack threshold, counts by size or by call, or has a request waiting.
-//! The hot path looks at two words and comes here only then.
+//! The slow path: events of a process or thread that is off or paused, measures itself, has
+//! monitors or a stack threshold, counts by size or by call, or has a pending request. The fast
+//! path checks two words to choose.
 
 use crate::event::inside::Inside;
 use crate::event::lane::LaneState;
@@ -9,7 +9,7 @@ use crate::event::record::{self, Moving};
 use crate::event::{marks, monitors, requests, sampling, thread_measure};
 use heaptide_format::{COMMAND_REQUEST, CONTROL_TIMED};
 
-/// Does what a command asked for, and takes a snapshot that is due.
+/// Handles a command's request, and takes a snapshot that is due.
 fn attend_request(lane: &mut LaneState) {
     let (control, command) = lane.words();
     if command & COMMAND_REQUEST != 0 {
@@ -43,7 +43,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     let lane = inside.lane();
     attend_request(lane);
-    // What was allocated while off was not seen; where that is not known, nothing is.
+    // Blocks allocated while off were not recorded; where that is unknown, nothing is counted.
     if lane.is_off() && is_unseen(lane, block, usable) {
         return;
     }
@@ -52,8 +52,8 @@ pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     }
 }
 
-/// Whether a free while off is of a block that was not seen. Where lanes count all blocks that is
-/// not known, and only the site of a sampled one counts it.
+/// Returns whether a block that is freed while off was not recorded. Where lanes count all blocks
+/// that is unknown, and only the site of a sampled block counts the free.
 fn is_unseen(lane: &LaneState, block: *mut u8, usable: u64) -> bool {
     if lane.is_counted_by_lane() {
         let site = sampling::take(lane, block);
@@ -72,7 +72,7 @@ fn notify_freed(lane: &LaneState, block: *mut u8, usable: u64) {
     }
 }
 
-/// Whether the failure is to be counted.
+/// Returns whether the failure is to be counted.
 pub fn failed(lane: &mut LaneState) -> bool {
     attend_request(lane);
     let on = !lane.is_off();
@@ -82,7 +82,7 @@ pub fn failed(lane: &mut LaneState) -> bool {
     on
 }
 
-/// A reallocation that was a free.
+/// Records a reallocation that only freed the old block.
 #[inline(never)]
 pub fn released(inside: &mut Inside, moving: Moving) {
     let lane = inside.lane();
@@ -130,7 +130,8 @@ pub fn reallocated(
     monitors::end_move(lane);
 }
 
-/// Moved: both blocks were there for a moment. In place: never more than one.
+/// Notifies monitors of a reallocation. If the block moved, both were live for a moment; in place,
+/// never more than one was.
 fn notify_reallocated(
     lane: &LaneState,
     (old, before, known): (*mut u8, u64, bool),

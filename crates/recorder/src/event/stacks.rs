@@ -1,4 +1,4 @@
-//! The stack of an allocation: what the unwinder asks for, answered from the guest's memory.
+//! The stack of an allocation: the interface of the unwinder to the guest's memory.
 
 use crate::event::lane::{BUFFER, LaneState, MEMOS, Others, RANGES, RECALL};
 use crate::event::process::{Process, process};
@@ -33,20 +33,20 @@ use heaptide_unwind::stack::{Bounds, Early, Machine, Stack};
 use heaptide_unwind::table;
 use heaptide_unwind::tree::{self, Links, Nodes};
 
-/// Children walked past before a lane remembers the one found.
+/// Number of children that a search passes before a lane caches the one that it found.
 const WIDE: usize = 8;
-/// In [`Node::flags`], writer's own: some lane remembers children of this node.
+/// A bit of [`Node::flags`] that only the writer uses: some lane caches children of this node.
 const NODE_WIDE: u32 = 1 << 31;
-/// Likewise: the frames of the interpreter on the way to this node are marked.
+/// Likewise: the interpreter's frames on the path to this node are marked.
 const NODE_MARKED: u32 = 1 << 30;
-/// Of the key of a rule: the pc is exact.
+/// A bit of the key of a rule: the pc is exact.
 const EXACT_KEY: u64 = 1 << 63;
 
-/// Some thread ran on a stack that libc did not give it. From then on unmapped memory may have been
-/// a stack.
+/// Set once some thread ran on a stack that libc did not allocate. From then on unmapped memory may
+/// have been a stack.
 pub static OTHER_STACKS: AtomicBool = AtomicBool::new(false);
 
-/// The stack-tree node of the calling thread's stack.
+/// Returns the stack-tree node of the calling thread's stack.
 #[inline(always)]
 pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
     let node = match same(lane, at) {
@@ -56,8 +56,8 @@ pub fn capture(lane: &mut LaneState, at: Registers) -> NodeId {
     with_python(lane, node)
 }
 
-/// The node of a stack with the Python frames that the thread executes, if it does; `native` is
-/// that of its native frames.
+/// Returns the node of a stack with the Python frames that the thread executes, if any. `native` is
+/// the node of its native frames.
 #[inline(always)]
 pub fn with_python(lane: &mut LaneState, native: NodeId) -> NodeId {
     if python_interpreter::is_met() { with_python_frames(lane, native) } else { native }
@@ -77,7 +77,7 @@ fn with_python_frames(lane: &mut LaneState, native: NodeId) -> NodeId {
     with_new_frames(lane, native, &state, followed)
 }
 
-/// The same for a stack that is not the thread's last.
+/// Does the same for a stack that differs from the thread's last one.
 #[inline(never)]
 fn with_new_frames(
     lane: &mut LaneState,
@@ -102,8 +102,8 @@ fn with_new_frames(
     joint(chain, kept, stack, native, (state, followed), child)
 }
 
-/// The node of a stack with these native frames, which are `kept`, and the Python frames of the
-/// thread with this state. `child` returns the child of a node, with flags.
+/// Returns the node of a stack with the native frames `kept` and the Python frames of the thread
+/// with this state. `child` returns the child of a node, with flags.
 pub fn joint(
     chain: &mut Chain,
     kept: &Kept<'_>,
@@ -144,40 +144,41 @@ fn mark_interpreter(native: NodeId, state: u64, stack: Range, kept: &Kept<'_>) {
     if let Some(code) = code {
         kept.nodes_in(code.low..code.high).for_each(mark);
     }
-    // Of a remembered inner end the frames are not known; they were when it was unwound.
+    // The frames of a remembered inner end are not known here; they were marked when it was
+    // unwound.
     if kept.innermost() == Some(native.number()) {
         done.fetch_or(NODE_MARKED, Relaxed);
     }
 }
 
-/// Whether it is the thread's last stack.
+/// Returns whether the stack is the thread's last one.
 #[inline(always)]
 pub fn same(lane: &mut LaneState, at: Registers) -> Same {
     if lane.generation != process().generation.load(Relaxed) {
         return Same::No;
     }
-    // SAFETY: the word was read before in this stack, whose memory is there as long as `generation`
-    // is the same.
+    // SAFETY: the word was read before in this stack, whose memory exists as long as `generation`
+    // is unchanged.
     lane.unwinder.kept.same(at, |address| unsafe { *(address as *const u64) })
 }
 
-/// Frames a stack may have; deeper ones are cut at their outer end. Memory is used only as deep as
-/// stacks are.
+/// Maximum number of frames of a stack; deeper stacks are cut at their outer end. Memory is only
+/// used as far as stacks are deep.
 const MAX_DEPTH: usize = 16_384;
 /// The same where address space is scarce.
 const MAX_DEPTH_SCARCE: usize = 1024;
 
-/// The unwinder's limit of frames a stack in this process.
+/// Returns the unwinder's limit of frames per stack in this process.
 pub fn max_depth(p: &Process) -> usize {
     if p.scarce.load(Relaxed) { MAX_DEPTH_SCARCE } else { MAX_DEPTH }
 }
 
-/// The node that stands for stacks left out.
+/// Returns the node that stands for stacks that are not recorded.
 pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
     NodeId::new(Guest::of(lane, process()).1.child(0, gap as u64, true))
 }
 
-/// Stores the node that stands for stacks that a limit of the profile holds back, if it has one.
+/// Stores the node for stacks that a limit of the profile holds back, if there is a limit.
 pub fn prepare_limit(p: &Process) {
     if p.header().profile_limit.get() == 0 {
         return;
@@ -191,17 +192,18 @@ pub fn prepare_limit(p: &Process) {
     }
 }
 
-/// A recalled stack pays for this many vain looks at the memos: a look and remembering touch as
-/// many lines of the cache as recalling saves.
+/// Credit for a recalled stack, in failed lookups of memos: a lookup and remembering touch as many
+/// cache lines as recalling saves.
 const RECALL_PAYS: i32 = 1;
-/// A lane's credit has this limit.
+/// Maximum credit of a lane.
 const CREDIT_MAX: i32 = 1 << 14;
-/// Without credit, one stack in so many is still looked for: programs change.
+/// Without credit, one stack in this many is still looked up, since the behaviour of programs
+/// changes.
 const PROBE: u32 = 32;
 
-/// The node of a stack that is not the last one: remembered from some time ago, or unwound as far
-/// as it is not kept. Where stacks hardly ever come again, looking for them is given up. `seen` is
-/// what [`same`] returned.
+/// Returns the node of a stack that differs from the last one: one that a memo remembers, or by
+/// unwinding the frames that are not kept. Where stacks hardly ever recur, memos are no longer
+/// looked up. `seen` is the result of [`same`].
 #[inline(always)]
 pub fn changed(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
     let p = process();
@@ -222,21 +224,20 @@ pub fn changed(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
     node
 }
 
-/// The same for events that need not be as fast.
+/// Does the same for events that need not be as fast.
 #[inline(never)]
 fn changed_elsewhere(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
     changed(lane, at, seen)
 }
 
-/// The lane's memo for a state.
+/// Returns the lane's memo for a state.
 #[inline(always)]
 fn memo(lane: &LaneState, at: Registers) -> &'static mut Memo {
-    // SAFETY: the lane's table has MEMOS entries, which are its thread's alone; one is used at a
-    // time.
+    // SAFETY: the lane's table has MEMOS entries, which only its thread uses, one at a time.
     unsafe { &mut *lane.memos.wrapping_add(memo::place(at, MEMOS)) }
 }
 
-/// The node of a stack whose inner end is remembered.
+/// Returns the node of a stack whose inner end is remembered.
 #[inline(always)]
 fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<NodeId> {
     let (memo, generation) = (memo(lane, at), lane.generation);
@@ -249,15 +250,15 @@ fn recall(lane: &mut LaneState, p: &'static Process, at: Registers) -> Option<No
     }
 }
 
-/// The node of a remembered inner end below another node.
+/// Returns the node of a remembered inner end below another node.
 #[inline(never)]
 fn renamed(lane: &mut LaneState, p: &'static Process, memo: &mut Memo, outer: u32) -> NodeId {
     let (_, mut guest) = Guest::of(lane, p);
     NodeId::new(memo.rename(outer, |parent, key| guest.child(parent, key, false)))
 }
 
-/// The node of the stack, by unwinding; and how many of the frames now kept are new and may be
-/// remembered.
+/// Returns the node of the stack, by unwinding, and how many of the frames now kept are new and may
+/// be remembered.
 #[inline(never)]
 fn unwound(
     lane: &mut LaneState,
@@ -270,7 +271,7 @@ fn unwound(
     (NodeId::new(node), new)
 }
 
-/// The thread is on another stack than last time, or what was known of stacks may be stale.
+/// Finds the range of the stack, after the thread has switched stacks or known ranges may be stale.
 #[cold]
 #[inline(never)]
 pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
@@ -288,14 +289,15 @@ pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
     }
     let known = lane.stack;
     if front::platform().is_some_and(|platform| !platform.sees_unmapping) {
-        // A stack that the thread has left may be gone, and nobody sees that: nothing of it is
-        // looked at again.
+        // A stack that the thread has left may be unmapped without being noticed, so nothing of it
+        // may be read again.
         lane.others.ranges = [Range::EMPTY; RANGES];
-        // SAFETY: the lane's table has MEMOS entries, its thread's alone; zero is an empty one.
+        // SAFETY: the lane's table has MEMOS entries, which only its thread uses; all zeros is an
+        // empty one.
         unsafe { core::ptr::write_bytes(lane.memos, 0, MEMOS) };
     }
     let range = range_of(&mut lane.others, sp);
-    // The same stack, further down than was guessed: what is kept stays true.
+    // If it is the same stack, further down than was assumed, the kept frames stay valid.
     let grown = known != Range::EMPTY && range.holds(known.high - 1);
     if !grown {
         lane.unwinder.kept.extent.forget();
@@ -306,7 +308,8 @@ pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
     lane.stack = range;
 }
 
-/// The stack memory that holds `sp`: remembered, or looked up. At worst, the page.
+/// Returns the stack memory that contains `sp`, cached or looked up; if that fails, the rest of its
+/// page.
 fn range_of(others: &mut Others, sp: u64) -> Range {
     if let Some(&range) = others.ranges.iter().find(|r| r.holds(sp)) {
         return range;
@@ -321,11 +324,11 @@ fn range_of(others: &mut Others, sp: u64) -> Range {
     range
 }
 
-/// The guest as the unwinder sees it, and the stack tree as a lane works on it.
+/// The guest's memory for the unwinder, and the stack tree for a lane.
 pub struct Guest<'a> {
     p: &'static Process,
     bounds: Bounds,
-    /// The newest table of rules when it was last looked for.
+    /// The newest table of rules at the last lookup.
     rules: &'static [Slot],
     others: &'a mut Others,
     nodes: &'a mut Cursor,
@@ -333,12 +336,12 @@ pub struct Guest<'a> {
     index: u32,
     own_stack: *mut u8,
     recall: *mut [u64; 2],
-    /// Of the next node that is made.
+    /// Flags of the next node that is created.
     flags: u32,
 }
 
 impl Guest<'_> {
-    /// The unwinder of a lane, and its guest.
+    /// Returns the unwinder of a lane, and its guest.
     #[inline(always)]
     fn of<'a>(lane: &'a mut LaneState, p: &'static Process) -> (&'a mut Stack<'static>, Guest<'a>) {
         let guest = Guest {
@@ -355,8 +358,9 @@ impl Guest<'_> {
         (&mut lane.unwinder, guest)
     }
 
-    /// The guest of an unwinder that is no lane's, where a stack is unwound from `sp`. `stack` is
-    /// what is known of that stack's memory. Nodes are made as of the lane with index 0.
+    /// Returns the guest of an unwinder that belongs to no lane, for a stack that is unwound from
+    /// `sp`. `stack` is the known range of that stack's memory. Nodes are created as those of the
+    /// lane with index 0.
     pub fn apart<'a>(
         p: &'static Process,
         (sp, stack): (u64, Range),
@@ -381,7 +385,7 @@ impl Guest<'_> {
     }
 }
 
-/// Whether a node with this key is of code without a file, and no mark.
+/// Returns whether a node with this key stands for code without a file, not for a gap.
 fn is_generated(key: u64) -> bool {
     (PAGE..1 << ADDRESS_BITS).contains(&key)
 }
@@ -400,8 +404,8 @@ impl Machine for Guest<'_> {
 
     #[inline(always)]
     fn known_word(&self, address: u64) -> u64 {
-        // SAFETY: read before in this stack, whose memory is there as long as `generation` is the
-        // same.
+        // SAFETY: read before in this stack, whose memory exists as long as `generation` is
+        // unchanged.
         unsafe { *(address as *const u64) }
     }
 
@@ -441,8 +445,8 @@ impl Machine for Guest<'_> {
 }
 
 impl Guest<'_> {
-    /// The child of a node, made with these flags if there is none; `parent` itself if it could not
-    /// be stored, or with a limit of the profile the node that stands for such stacks.
+    /// Returns the child of a node, created with these flags if it is new. If there is no room,
+    /// returns `parent`, or with a limit of the profile the node for stacks that it holds back.
     #[inline(always)]
     pub fn flagged(&mut self, parent: u32, key: u64, flags: u32) -> u32 {
         self.flags = flags;
@@ -458,12 +462,12 @@ impl Guest<'_> {
         }
     }
 
-    /// Evaluates the rule of a code address, where there is stack enough.
+    /// Evaluates the rule of a code address, on a stack with enough room.
     #[cold]
     #[inline(never)]
     fn new_rule(&mut self, pc: u64, exact: bool) -> Rule {
         let (p, buffer) = (self.p, self.others.buffer);
-        // SAFETY: the lane's own stack, which its thread alone uses, and for this alone.
+        // SAFETY: the lane's own stack, which only its thread uses, and only for this.
         let rule = unsafe { own_stack::call_at(self.own_stack, || evaluate(p, buffer, pc, exact)) };
         self.rules = rules::newest(p);
         rule.unwrap_or(Rule::new(Step::Unknown, 0))
@@ -492,12 +496,11 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     rule
 }
 
-/// Code in a module that its tables do not cover: a signal trampoline as musl has it, or
-/// hand-written.
+/// Returns the step of code in a module that its tables do not cover: a signal trampoline as in
+/// musl, or hand-written code.
 fn without_table(pc: u64) -> Step {
     let on_page = pc & 4095 <= 4096 - arch::CODE_BEHIND as u64;
-    // SAFETY: `pc` is in executable code, which is readable here; a few bytes of its page are
-    // looked at.
+    // SAFETY: `pc` is in executable code, which is readable here; only bytes of its page are read.
     let code = on_page.then(|| unsafe { *(pc as *const [u8; arch::CODE_BEHIND]) });
     if code.is_some_and(|code| arch::is_signal_return(&code)) {
         return Step::Signal;
@@ -505,8 +508,8 @@ fn without_table(pc: u64) -> Step {
     Step::FramePointer
 }
 
-/// Generated code: functions of CPython's `-X perf` keep no frame pointer; all others are expected
-/// to.
+/// Returns the step of generated code. Functions of CPython's `-X perf` keep no frame pointer; all
+/// others are expected to.
 fn generated(pc: u64) -> Step {
     let mut code = [0; arch::CODE_BEFORE + arch::CODE_BEHIND];
     let start = pc.wrapping_sub(arch::CODE_BEFORE as u64);
@@ -529,7 +532,7 @@ impl Nodes for Guest<'_> {
     #[inline(always)]
     fn key(&self, node: u32) -> u64 {
         let key = &NodeId::new(node).record().key;
-        // SAFETY: written before the node was linked, and not after. Unlike an atomic load this can
+        // SAFETY: written before the node was linked, and not after. Unlike an atomic load, it can
         // be an operand of a comparison.
         unsafe { *key.as_ptr() }
     }
@@ -541,8 +544,8 @@ impl Nodes for Guest<'_> {
             return unsafe { &*self.p.root.0.get() };
         }
         let node = core::ptr::from_ref(NodeId::new(node).record());
-        // SAFETY: `first`, `next` and `last` of a node are laid out as `Links`, and only used as
-        // such.
+        // SAFETY: `first`, `next` and `last` of a node have the layout of `Links`, and are only
+        // used as such.
         unsafe { &*node.byte_add(offset_of!(Node, first)).cast() }
     }
 
@@ -558,7 +561,7 @@ impl Nodes for Guest<'_> {
     }
 
     fn discard(&mut self, node: u32) {
-        // Made last, by this lane, and never linked.
+        // Created last, by this lane, and never linked.
         let node = NodeId::new(node).record();
         node.key.set(0);
         for word in [&node.parent, &node.first, &node.next, &node.last, &node.site, &node.flags] {

@@ -1,6 +1,6 @@
-//! Stacks of events that are not the lane's of the thread: an allocator maps memory in the middle
-//! of an allocation, when the lane is in use. They are unwound whole, with memory of their own, and
-//! frames of the recorder's library in them are left out.
+//! Stacks of events that cannot use the thread's lane: an allocator maps memory in the middle of an
+//! allocation, when the lane is in use. They are unwound completely, with separate memory, and
+//! without the frames of the recorder's library.
 
 use crate::event::lane::{BUFFER, Others, RANGES, RECALL};
 use crate::event::process::Process;
@@ -19,13 +19,13 @@ use heaptide_unwind::Rule;
 use heaptide_unwind::kept::{Extent, Frame, Kept, Registers, Same, words_of};
 use heaptide_unwind::stack::{Bounds, Early, Machine, Stack, Walked};
 
-/// Bytes of the stack on which unwind tables are evaluated.
+/// Size of the stack on which unwind tables are evaluated.
 const OWN_STACK: usize = 16 << 10;
 
-/// An unwinder and what it needs. One thread uses it at a time.
+/// An unwinder and its memory. One thread uses it at a time.
 pub struct Apart {
     unwinder: Stack<'static>,
-    /// Frames of the thread that used it last.
+    /// Python frames of the thread that used it last.
     python: Chain,
     others: Others,
     nodes: Cursor,
@@ -33,25 +33,24 @@ pub struct Apart {
     own_stack: *mut u8,
     /// [`RECALL`] entries.
     recall: *mut [u64; 2],
-    /// Number of the module that the recorder's own code is in.
+    /// Number of the module that contains the recorder's own code.
     own_module: u64,
 }
 
-/// Zeroed memory for `count` values; none without memory.
+/// Returns zeroed memory for `count` values; none without memory.
 ///
-/// # Safety
-/// Zeros are a value of `T`.
+/// # Safety All zeros is a valid value of `T`.
 unsafe fn zeroed<T>(count: usize) -> Option<&'static mut [T]> {
     let memory = memory::take(count * size_of::<T>(), InChild::Nothing) as *mut T;
-    // SAFETY: fresh memory of that many values, as the caller promises.
+    // SAFETY: fresh memory of that many values, which may be zero as the caller promises.
     (!memory.is_null()).then(|| unsafe { slice::from_raw_parts_mut(memory, count) })
 }
 
 impl Apart {
-    /// Makes an unwinder; none without memory.
+    /// Creates an unwinder; none without memory.
     pub fn create(p: &Process) -> Option<&'static mut Apart> {
         let depth = max_depth(p);
-        // SAFETY: plain numbers; the room for the unwinder itself is written before it is used.
+        // SAFETY: plain numbers; the unwinder itself is written before it is used.
         unsafe {
             let kept = Kept {
                 frames: zeroed::<Frame>(depth)?,
@@ -83,7 +82,7 @@ impl Apart {
         }
     }
 
-    /// The node of the calling thread's stack. `stack` is where it lies, as far as that is known.
+    /// Returns the node of the calling thread's stack. `stack` is its known range.
     pub fn capture(&mut self, p: &'static Process, at: Registers, stack: Range) -> NodeId {
         self.unwinder.kept.extent.forget();
         let memory = (self.own_stack, self.recall);
@@ -93,7 +92,7 @@ impl Apart {
         if python_interpreter::is_met() { self.with_python(p, native, at, stack) } else { native }
     }
 
-    /// The node of a stack with the Python frames that the thread executes, if it does.
+    /// Returns the node of a stack with the Python frames that the thread executes, if any.
     #[cold]
     #[inline(never)]
     fn with_python(
@@ -122,14 +121,14 @@ impl Apart {
         unsafe { own_stack::call_at(self.own_stack, joint) }.unwrap_or(native)
     }
 
-    /// [`BUFFER`] bytes for paths.
+    /// Returns [`BUFFER`] bytes for paths.
     pub fn buffer(&mut self) -> &mut [u8] {
-        // SAFETY: memory of the unwinder, which is borrowed alone.
+        // SAFETY: memory of the unwinder, which is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.others.buffer, BUFFER) }
     }
 }
 
-/// A guest in whose stacks the recorder's frames have no nodes.
+/// A guest whose stacks get no nodes for the recorder's frames.
 struct WithoutOwn<'a> {
     guest: Guest<'a>,
     own_module: u64,

@@ -22,12 +22,13 @@ use heaptide_format::{
     CONTROL_BY_CALL, CONTROL_BY_SIZE, CONTROL_TIMED, Mode, Unrecorded, UnrecordedChild,
 };
 
-/// Set once in the life of the address space, so that a forked child can tell.
+/// Set once the recorder has started in this address space, so that a forked child recognises
+/// itself.
 static EVER_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the recorder if that has not been tried, and says whether it is active. Runs before
-/// anything of the guest may have run, in a constructor, in the first allocation, or in a forked
-/// child. Needs some 60 KiB of stack: see [`own_stack`].
+/// Starts the recorder if that has not been tried, and returns whether it is active. Runs in a
+/// constructor, in the first allocation or in a forked child, possibly before any code of the
+/// guest. Needs some 60 KiB of stack: see [`own_stack`].
 #[cold]
 #[inline(never)]
 pub fn start() -> bool {
@@ -45,19 +46,19 @@ pub fn start() -> bool {
     started.is_ok()
 }
 
-/// What a command that attaches finds out.
+/// The result of preparing a recording, for a command that attaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Prepared {
-    /// All is there, but nothing is recorded until the state is [`State::Active`].
+    /// All is prepared, but nothing is recorded until the state is [`State::Active`].
     Ready,
-    /// There is no profile: the kernel's error, 0 for another.
+    /// There is no profile. Holds the kernel's error, or 0 for another reason.
     NoProfile(i32),
-    /// The profile has the reason.
+    /// The profile contains the reason.
     Noted,
 }
 
-/// Prepares a recording in a process that runs, with these settings. Nothing is recorded now, and
-/// the state is that of a process that was not started. Other threads run meanwhile.
+/// Prepares a recording in a running process, with these settings. Nothing is recorded yet, and the
+/// state is [`State::Off`]. Other threads continue to run.
 #[cold]
 pub fn prepare_attached<F: Front>(settings: &[u8]) -> Prepared {
     front::install::<F>();
@@ -81,7 +82,7 @@ pub fn prepare_attached<F: Front>(settings: &[u8]) -> Prepared {
     }
 }
 
-/// Starts the recorder of a forked child that is about to lose the right or the way to the
+/// Starts the recorder of a forked child that is about to lose the permission or the path to the
 /// recording, unless it was started before.
 #[cold]
 pub fn start_early<F: Front>() {
@@ -94,9 +95,9 @@ pub fn start_early<F: Front>() {
     }
 }
 
-/// Starts recording on the program's own request, if nothing asked for it before. Whether the
-/// process is recorded then. Only while there is one thread: starting may change code that others
-/// run.
+/// Starts recording at the program's request, unless it was requested before. Returns whether the
+/// process is recorded then. Starts only if there is one thread, since it may change code that
+/// others run.
 #[cold]
 pub fn start_on_request<F: Front>() -> bool {
     let p = process();
@@ -116,12 +117,12 @@ pub fn start_on_request<F: Front>() -> bool {
     p.state() == State::Active
 }
 
-/// Why a process image is not recorded.
+/// The reason why a process image is not recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// It is not to be recorded.
+    /// It is not supposed to be recorded.
     Unwanted,
-    /// Its profile could not be made.
+    /// Its profile could not be created.
     NoProfile(Errno),
     /// The reason is in its profile.
     Noted,
@@ -129,12 +130,12 @@ enum Refused {
 
 fn set_up(p: &'static Process) -> Result<(), Refused> {
     if !confined::may_call() {
-        return Err(Refused::NoProfile(kernel::EPERM)); // a filter may forbid what making one takes
+        return Err(Refused::NoProfile(kernel::EPERM)); // a filter may forbid the necessary calls
     }
     let platform = front::platform().ok_or(Refused::Unwanted)?;
     let wanted = Options::get().filter(|options| options.is_wanted());
     let options = wanted.filter(|_| (platform.is_wanted)()).ok_or(Refused::Unwanted)?;
-    // A process that was not wanted may still ask to be recorded, and is no child then.
+    // A process that was not wanted may still request a recording, and is no child then.
     let forked = EVER_STARTED.swap(true, Relaxed);
     let wiped = wipe_in_children();
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
@@ -152,7 +153,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
         trace::prepare(header, options);
     })
     .map_err(Refused::NoProfile)?;
-    // A kernel before 4.14: a child would go on in its parent's profile.
+    // With a kernel before 4.14, a child would continue in its parent's profile.
     let prepared =
         wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, platform, options));
     prepared.map_err(|reason| {
@@ -161,7 +162,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     })
 }
 
-/// Has a forked child find the state of a process that was not started.
+/// Makes forked children start as processes that were not started.
 fn wipe_in_children() -> Result<(), Errno> {
     const STATES: [fn() -> Result<(), Errno>; 20] = [
         process::wipe_in_children,
@@ -188,7 +189,7 @@ fn wipe_in_children() -> Result<(), Errno> {
     STATES.iter().try_for_each(|wipe| wipe())
 }
 
-/// All but the profile.
+/// Prepares everything except the profile.
 fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Result<(), Unrecorded> {
     if (platform.is_under_valgrind)() {
         return Err(Unrecorded::Valgrind);
@@ -203,7 +204,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     prepare_control(p, options);
     if options.mode.has_stacks() {
         stacks::prepare_limit(p);
-        // Now, while `/proc` is in reach: a guest may change its root.
+        // Done now, while `/proc` is accessible: a guest may change its root.
         modules::modules().list_all(p);
         python_interpreter::look(p);
     }
@@ -220,7 +221,7 @@ fn create_tables(p: &Process, options: &Options) -> Option<()> {
     lane::create_table()
 }
 
-/// What the environment asks for, before the first event.
+/// Applies settings of the environment before the first event.
 fn prepare_control(p: &Process, options: &Options) {
     if !options.accounts {
         accounts::turn_off();
@@ -250,7 +251,7 @@ fn prepare_control(p: &Process, options: &Options) {
 
 static SIGACTION: Function = Function::new(b"sigaction\0");
 
-/// As libc's: the handler, a mask, flags, and a word that libc fills.
+/// The struct of libc: the handler, a mask, flags, and a word that libc fills.
 #[repr(C)]
 struct SigAction {
     handler: extern "C" fn(i32),
@@ -259,14 +260,14 @@ struct SigAction {
     restorer: usize,
 }
 
-/// Has a signal take a snapshot.
+/// Installs a signal handler that takes a snapshot.
 fn snapshot_on(signal: u32) {
     const SA_RESTART: i32 = 0x1000_0000;
     if SIGACTION.get() == 0 {
         return;
     }
     let action = SigAction { handler: snapshot_now, mask: [0; 16], flags: SA_RESTART, restorer: 0 };
-    // SAFETY: libc's sigaction, with a struct laid out as glibc and musl have it.
+    // SAFETY: libc's sigaction, with a struct of the layout in glibc and musl.
     unsafe {
         let sigaction: extern "C" fn(i32, *const SigAction, *mut SigAction) -> i32 =
             core::mem::transmute(SIGACTION.get());
@@ -281,8 +282,8 @@ extern "C" fn snapshot_now(_: i32) {
     }
 }
 
-/// Whether the recorder has to do with little address space: there is a limit, or the kernel counts
-/// what is only reserved.
+/// Returns whether the recorder has little address space: there is a limit, or the kernel counts
+/// memory that is only reserved.
 fn address_space_is_scarce() -> bool {
     let mut mode = [0u8; 2];
     let path = kernel::Path::new(b"/proc/sys/vm/overcommit_memory\0");
@@ -291,7 +292,7 @@ fn address_space_is_scarce() -> bool {
     strict || [kernel::RLIMIT_AS, kernel::RLIMIT_DATA].map(kernel::limit) != [u64::MAX; 2]
 }
 
-/// The part of a limit that is the recorder's: the program has to get on with the rest.
+/// Returns how much of a limit the recorder may use; the rest is left to the program.
 fn budget() -> u64 {
     const PART: u64 = 4;
     const LEAST: u64 = 8 << 20;

@@ -1,4 +1,5 @@
-//! The process's own figures, summed up when somebody asks: by a window, a sample, the program.
+//! The process's own statistics, which are summed up on request: of a window, a sample or the
+//! program.
 
 use crate::event::lane::{self, LaneState};
 use crate::event::process::Process;
@@ -9,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{ExtentHeader, Key, Site, Word};
 use heaptide_format::{EXTENT_MAGIC, KEY_OUTSIDE, KEY_POOL_BLOCK, Kind, PAGE, Sums};
 
-/// What a program is told, as the C interface has it.
+/// The statistics for programs, as in the C interface.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Figures {
@@ -26,7 +27,7 @@ pub struct Figures {
     pub largest_bytes: u64,
 }
 
-/// The three histograms.
+/// The three histograms of sizes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Histograms {
@@ -43,7 +44,7 @@ impl Default for Histograms {
 }
 
 impl Figures {
-    /// Of sums that are differences: live is the net change.
+    /// Returns the statistics for sums that are differences: live bytes are the net change.
     pub fn of(sums: &Sums) -> Figures {
         Figures {
             allocations: sums.allocations,
@@ -61,11 +62,12 @@ impl Figures {
     }
 }
 
-/// Sums of all lanes at this moment, each of a slightly different one.
+/// Returns the sums of all lanes, each read at a slightly different time.
 pub fn sums(p: &Process) -> Sums {
     let mut all = Sums::default();
     for &lane in lane::all() {
-        // SAFETY: lanes stay mapped; of another thread's, words are read that it may be writing.
+        // SAFETY: lanes stay mapped. Words of another thread's lane are read while it may write
+        // them.
         add(&mut all, &of_lane(unsafe { &*lane }));
     }
     all.frees += p.nested_frees.load(Relaxed);
@@ -73,8 +75,8 @@ pub fn sums(p: &Process) -> Sums {
     all
 }
 
-/// A lane's sums since it was made. While its thread writes, they are of several moments; the bytes
-/// allocated and freed are of one.
+/// Returns a lane's sums since it was created. While its thread runs, they may be of different
+/// times, but the bytes allocated and freed are of the same time.
 pub fn of_lane(lane: &LaneState) -> Sums {
     let record = lane.record;
     let (usable_bytes, freed_bytes) = lane.live.moment(&record.usable_bytes);
@@ -103,14 +105,15 @@ fn add(a: &mut Sums, b: &Sums) {
     each(a, b, u64::wrapping_add);
 }
 
-/// What came between two moments.
+/// Returns the changes between two sums.
 pub fn between(before: &Sums, now: &Sums) -> Sums {
     let mut change = *now;
     each(&mut change, before, u64::wrapping_sub);
     change
 }
 
-/// The process since its start or its last reset, whose sums are given. Live is all that is live.
+/// Returns the statistics of the process since its start or its last reset, at which it had the
+/// sums `at_reset`. Live blocks and bytes are all that are live.
 pub fn totals(p: &Process, at_reset: &Sums) -> Figures {
     let now = sums(p);
     let mut figures = Figures::of(&between(at_reset, &now));
@@ -129,17 +132,18 @@ fn largest(p: &Process) -> u64 {
     largest
 }
 
-/// The calling thread since it began.
+/// Returns the statistics of the calling thread since it began.
 pub fn thread(lane: &LaneState) -> Figures {
     let now = of_lane(lane);
     Figures::of(&between(&lane.before, &now))
 }
 
-/// A scope path over all lanes: what was allocated in it, with `inclusive` also in those inside it.
+/// Returns the statistics of a scope path over all lanes: of allocations in it and, if `inclusive`,
+/// in those inside it.
 pub fn scope(p: &Process, path: ScopeId, inclusive: bool) -> Figures {
     let mut figures = Figures::default();
     let (mut last, mut last_is) = (ScopeId::NONE, false);
-    // Words may be of slightly different moments.
+    // Words may be of slightly different times.
     each_record(p, Kind::Sites, |site: &'static Site| {
         let Some(key) = sites::key_of(site) else {
             return;
@@ -175,7 +179,7 @@ fn add_site(figures: &mut Figures, site: &Site, key: &Key) {
     figures.largest_bytes = figures.largest_bytes.max(site.largest_bytes.get());
 }
 
-/// Whether two lanes' paths are equal, or, `inclusive`, one is inside the other.
+/// Returns whether two lanes' paths are equal, or, if `inclusive`, `scope` is inside `path`.
 fn is_path(scope: ScopeId, path: ScopeId, inclusive: bool) -> bool {
     let parent = |scope: ScopeId| ScopeId::new(scope.record().parent.get());
     let (deep, wanted) = (scopes::depth(scope), scopes::depth(path));
@@ -205,7 +209,7 @@ pub fn histograms(out: &mut Histograms) {
     }
 }
 
-/// Bytes that no live block is longer than.
+/// Returns an upper bound of the size of live blocks.
 pub fn longest_block() -> u64 {
     let mut classes = [0u64; heaptide_format::SIZE_CLASSES];
     for record in lane::records() {
@@ -217,15 +221,15 @@ pub fn longest_block() -> u64 {
     heaptide_format::class_bounds(class).1
 }
 
-/// Visits the committed records of a kind, by the file's own extents.
+/// Visits the committed records of a kind in all extents of the file.
 pub fn each_record<R: Record>(p: &Process, kind: Kind, mut visit: impl FnMut(&'static R)) {
     let base = p.base.load(Relaxed);
     let end = p.header().file_end.load(Acquire);
     let mut at = PAGE;
     while at < end {
-        // SAFETY: all below `file_end` is mapped; zeros are a header, too.
+        // SAFETY: all below `file_end` is mapped; all zeros is a valid header, too.
         let extent = unsafe { &*(base.wrapping_add(at as usize) as *const ExtentHeader) };
-        let length = extent.length.get(); // written before `magic`, as `kind` is
+        let length = extent.length.get(); // written before `magic`, like `kind`
         if extent.magic.get() != EXTENT_MAGIC || length == 0 {
             at += PAGE;
             continue;

@@ -1,28 +1,29 @@
-//! Measurements: what one thread does between two points of its program, nested as deep as it goes.
+//! Measurements: the events of one thread between two points of its program. They nest to any
+//! depth.
 //!
-//! They lie in a stack of the thread's own; the program only holds how deep it was. So one that was
-//! left by a jump or an exception is closed by the next one further out.
+//! They are kept in a stack of the thread; the program only holds its depth. So a measurement that
+//! was left by a jump or an exception is closed by the next outer one.
 
 use crate::event::lane::{FLAG_MEASURED, LaneState};
 use crate::event::stats::Figures;
 use crate::sys::memory::{self, InChild};
 use crate::sys::tls::tls;
 
-/// Bytes of a thread's stack of measurements.
+/// Size of a thread's stack of measurements.
 const STACK_BYTES: usize = 64 << 10;
-/// How deep they nest; deeper ones measure nothing.
+/// Maximum depth; deeper measurements measure nothing.
 const DEPTH_MAX: usize = (STACK_BYTES - 64) / size_of::<Measure>();
 
-/// One that is going on, the sums of those inside it not yet added.
+/// A running measurement, without the sums of those inside it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Measure {
     figures: Figures,
-    /// Tells it from others that were as deep.
+    /// Distinguishes it from others at the same depth.
     number: u64,
 }
 
-/// A thread's stack of them.
+/// A thread's stack of measurements.
 #[repr(C)]
 pub struct Measures {
     depth: usize,
@@ -30,7 +31,7 @@ pub struct Measures {
     stack: [Measure; DEPTH_MAX],
 }
 
-/// What the program holds.
+/// The program's handle of a measurement.
 #[repr(C)]
 pub struct Measurement {
     depth: u64,
@@ -54,7 +55,7 @@ pub fn begin(lane: &mut LaneState, out: &mut Measurement) {
     lane.flag(FLAG_MEASURED, true);
 }
 
-/// Ends it and those inside it that were not ended; none if it is not going on.
+/// Ends a measurement and the unfinished ones inside it. Returns none if it is not running.
 pub fn end(lane: &mut LaneState, which: &mut Measurement) -> Option<Figures> {
     let measures = own()?;
     let depth = which.depth as usize;
@@ -77,7 +78,8 @@ pub fn end(lane: &mut LaneState, which: &mut Measurement) -> Option<Figures> {
     Some(figures)
 }
 
-/// Adds what happened inside. Its peak was over its start, which was the outer's net then.
+/// Adds an inner measurement. Its peak is relative to its start, when the outer one had its current
+/// net.
 fn add(outer: &mut Figures, inner: &Figures) {
     let rise = outer.live_bytes + inner.peak_bytes as i64;
     outer.peak_bytes = outer.peak_bytes.max(rise.max(0) as u64);
@@ -93,7 +95,7 @@ fn add(outer: &mut Figures, inner: &Figures) {
     outer.largest_bytes = outer.largest_bytes.max(inner.largest_bytes);
 }
 
-/// The innermost one, if any is going on.
+/// Returns the innermost measurement, if one is running.
 fn innermost() -> Option<&'static mut Figures> {
     // SAFETY: the thread's own stack; one reference at a time.
     let measures = unsafe { (tls().measures.get() as *mut Measures).as_mut()? };
@@ -122,7 +124,7 @@ pub fn freed(usable: u64) {
     }
 }
 
-/// A reallocation in place is one event: what it passes through is no peak.
+/// Counts a reallocation. In place it is one event, so the state in between makes no peak.
 pub fn reallocated(in_place: bool, before: u64, requested: u64, usable: u64) {
     if in_place {
         freed(before);
@@ -142,7 +144,7 @@ pub fn failed() {
     }
 }
 
-/// Whether a new lane of this thread is to look out for them.
+/// Returns whether a new lane of this thread has to measure.
 pub fn is_measuring() -> bool {
     innermost().is_some()
 }
@@ -152,15 +154,15 @@ fn own() -> Option<&'static mut Measures> {
     if measures.get().is_null() {
         measures.set(memory::take_apart(size_of::<Measures>(), InChild::Copy));
     }
-    // SAFETY: the thread's own memory; zeros are a valid empty stack. One reference at a time.
+    // SAFETY: the thread's own memory; all zeros is a valid, empty stack. One reference at a time.
     unsafe { (measures.get() as *mut Measures).as_mut() }
 }
 
-/// The thread exits.
+/// Releases the measurements of a thread that exits.
 pub fn give_back() {
     let measures = tls().measures.replace(core::ptr::null_mut());
     if !measures.is_null() {
-        // SAFETY: the thread's own stack, which nothing uses any more.
+        // SAFETY: the thread's own stack, which is no longer used.
         unsafe { memory::release(measures, size_of::<Measures>(), InChild::Copy) };
     }
 }

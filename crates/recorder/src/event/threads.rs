@@ -1,4 +1,4 @@
-//! Threads: how they enter the recorder, get their lanes, and give them back.
+//! Threads: how they enter the recorder, acquire lanes and release them.
 
 use crate::event::inside::{Entry, Inside, here};
 use crate::event::lane::{
@@ -29,13 +29,14 @@ use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Stack, Walked};
 
 impl Inside {
-    /// Enters the recorder by a front; none if the thread is in it already, or nothing is recorded.
+    /// Enters the recorder from a front; none if the thread is in it already, or nothing is
+    /// recorded.
     #[inline(always)]
     pub fn enter<F: Front>(entry: Entry) -> Option<Inside> {
         Inside::enter_or(entry, enter_first::<F>)
     }
 
-    /// The same in a call that the recorder has asked for.
+    /// Does the same in a callback that the recorder registered.
     pub fn enter_again(entry: Entry) -> Option<Inside> {
         Inside::enter_or(entry, enter_slow)
     }
@@ -71,18 +72,17 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
     }
     let mut lane = NonNull::new(t.lane.get() as *mut LaneState);
     if lane.is_some_and(is_stale) {
-        // A forked child: the lane was the parent's, and the scope path. Pauses and measurements
-        // go on.
+        // A forked child: lane and scope path were the parent's. Pauses and measurements continue.
         t.lane.set(core::ptr::null_mut());
         t.released.set(0);
         t.retry_sp.set(0);
         t.carried.set(0);
-        t.locks.set(0); // those of the parent, if a signal handler forked
+        t.locks.set(0); // of the parent, if a signal handler forked
         lane = None;
     }
     let lane = match lane {
-        // Inside already; or that call was left by a jump, and its frame is gone from this same
-        // stack.
+        // Either inside already, or that call was left by a jump, and its frame is no longer on
+        // this stack.
         Some(lane) => {
             // SAFETY: the thread's own lane, which is only read.
             let (stack, (inside_sp, _)) =
@@ -110,16 +110,17 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
     Some(Inside { lane })
 }
 
-/// Whether a lane is of the process that this one is a fork of: its memory was wiped.
+/// Returns whether a lane belongs to the process from which this one was forked: its memory was
+/// wiped.
 #[inline(always)]
 fn is_stale(lane: NonNull<LaneState>) -> bool {
     // SAFETY: lanes stay mapped, wiped or not.
     unsafe { (*lane.as_ptr()).gate.is_stale() }
 }
 
-/// Each thread gets a lane of its own, as long as there are few.
+/// Whether each thread gets a lane of its own, as long as lanes are few.
 static APART: AtomicBool = AtomicBool::new(false);
-/// Lanes up to which threads have their own: each takes some memory for good.
+/// Number of lanes up to which threads get their own: each takes some memory for good.
 const APART_MAX: usize = 2048;
 
 /// Gives each thread that begins from now on a lane of its own.
@@ -127,7 +128,7 @@ pub fn keep_apart() {
     APART.store(true, Relaxed);
 }
 
-/// A lane for the calling thread; null if there is none.
+/// Acquires a lane for the calling thread; null if there is none.
 fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     let lane = {
         let Some(mut records) = lanes().records.acquire() else {
@@ -144,7 +145,7 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
             p.lost(Loss::NoLane);
             return lane;
         }
-        // SAFETY: an unused lane, ours under the lock.
+        // SAFETY: an unused lane, owned by this thread under the lock.
         unsafe { occupy(p, &mut records, lane, sp) };
         lane
     };
@@ -152,20 +153,21 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     lane
 }
 
-/// Lanes with which a program has many: threads with names that are new then share a name.
+/// Number of lanes from which on threads with new names share one name.
 const NAMED_MAX: usize = 2048;
-/// That name.
+/// The shared name.
 const OTHERS: &[u8; 16] = b"[other threads]\0";
 
-/// The name of the lane for a thread of this name. Programs that give each thread a name of its own
-/// would take ever more lanes.
+/// Returns the name of the lane for a thread with this name. The limit is for programs that give
+/// each thread a name of its own.
 fn name_for(p: &Process, name: [u8; 16]) -> [u8; 16] {
     let is_full = p.header().profile_full_ns.get() != 0;
     let are_many = is_full || lanes().count.load(Relaxed) >= NAMED_MAX;
     if are_many && lane::named(&name).next().is_none() { *OTHERS } else { name }
 }
 
-/// An unused lane of this name, one whose late owner died included.
+/// Returns an unused lane with this name; a lane counts as unused if a thread that took it while
+/// exiting is gone.
 fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
     let unused = |lane: &*mut LaneState| {
         // SAFETY: lanes stay mapped; `in_use` is atomic.
@@ -185,11 +187,11 @@ fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
     Some(lane)
 }
 
-/// Bytes of a lane's own stack: unwind tables are evaluated there.
+/// Size of a lane's own stack, on which unwind tables are evaluated.
 const OWN_STACK: usize = 16 << 10;
 
-/// How a lane's memory is divided, in bytes: state, the kept stack's frames, words and slots,
-/// scratch frames, recall table, memos, buffer, own stack, trace.
+/// Offsets in a lane's memory, in bytes: of the kept stack's frames, words and slots, of scratch
+/// frames, recall table, memos, buffer, own stack and trace. The state is at the beginning.
 struct Parts {
     frames: usize,
     words: usize,
@@ -231,14 +233,14 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         return core::ptr::null_mut();
     }
     let Some(record) = records.lanes.record::<Lane>(Kind::Lanes, index as u32) else {
-        // SAFETY: fresh memory, which nobody knows.
+        // SAFETY: fresh memory, to which nothing else refers.
         unsafe { memory::release(memory, parts.all, InChild::Zeros) };
         return core::ptr::null_mut();
     };
     record.index.set(index as u32);
     set_name(record, name);
-    // SAFETY: fresh memory, divided as its size was summed up. There is a reference to the state
-    // only once all fields that may not be zero are set.
+    // SAFETY: fresh memory, divided according to the offsets. A reference to the state exists only
+    // after all fields that may not be zero are set.
     unsafe {
         let state = memory as *mut LaneState;
         (&raw mut (*state).header).write(p.header());
@@ -292,11 +294,12 @@ fn create_first_sites(p: &Process, place: &mut Place) {
     }
 }
 
-/// # Safety
-/// `lane` is unused and the lane lock is held.
+/// Prepares a lane for the calling thread.
+///
+/// # Safety `lane` is unused and the lock of lanes is held.
 unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u64) {
     let t = tls();
-    // SAFETY: as promised.
+    // SAFETY: the caller promises that no other thread uses the lane.
     let state = unsafe { &mut *lane };
     {
         let in_use = lanes().in_use.fetch_add(1, AcqRel) + 1;
@@ -338,7 +341,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
     }
 }
 
-/// Keeps the number of the thread that had a lane before this one.
+/// Stores the id of the thread that had a lane before this one.
 fn note_former(records: &mut Records, lane: &Lane, tid: u32) {
     let (former, lane) = (lane.tid.get(), lane.index.get());
     if former == 0 || former == tid || records.former >= FORMER_THREADS_MAX {
@@ -350,7 +353,7 @@ fn note_former(records: &mut Records, lane: &Lane, tid: u32) {
     }
 }
 
-/// Puts a thread that takes a lane where it was in the lane it had, or outside of all scopes.
+/// Sets the scope of a thread that takes a lane: the one in its former lane, or none.
 fn resume_scope(state: &mut LaneState) {
     let place = &mut state.place;
     (place.unplaced, place.inherited) = (0, 0);
@@ -360,7 +363,7 @@ fn resume_scope(state: &mut LaneState) {
     }
     scopes::go(place, place.root_scope);
     match tls().carried.take() {
-        // Ends of scopes that a fork's parent began close nothing here.
+        // Ends of scopes that began before the fork close nothing here.
         0 => place.inherited = tls().depth.get(),
         scope => {
             let own = scopes::translated(place, ScopeId::new(scope));
@@ -371,7 +374,7 @@ fn resume_scope(state: &mut LaneState) {
 }
 
 impl LaneState {
-    /// Gives the lane back: its thread exits or takes another.
+    /// Releases the lane: its thread exits or takes another one.
     fn release(&mut self) {
         let p = process();
         self.publish_live();
@@ -383,7 +386,7 @@ impl LaneState {
     }
 }
 
-/// Looks up the calling thread's stack while that can still be done.
+/// Looks up the calling thread's stack while that is still possible.
 pub fn learn_stack<F: Front>() {
     let here = here();
     if let Some(mut inside) = Inside::enter::<F>(here) {
@@ -393,10 +396,11 @@ pub fn learn_stack<F: Front>() {
 
 static KEY_CREATE: Function = Function::new(b"pthread_key_create\0");
 static SET_SPECIFIC: Function = Function::new(b"pthread_setspecific\0");
-/// The key whose destructor sees threads exit, plus one; it outlives forks.
+/// The key whose destructor notices thread exits, plus one. Forked children have it, too.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Creates the key with the first lane: the first 32 of a program need no memory in a thread.
+/// Creates the key together with the first lane: the first 32 keys of a program need no memory in a
+/// thread.
 fn create_key() {
     if KEY.load(Relaxed) != 0 || KEY_CREATE.get() == 0 {
         return;
@@ -418,8 +422,8 @@ fn watch_exit(lane: *mut LaneState) {
     if key == 0 || SET_SPECIFIC.get() == 0 {
         return;
     }
-    // SAFETY: libc's pthread_setspecific with a key of ours; a value other than null has the
-    // destructor run.
+    // SAFETY: libc's pthread_setspecific, with a key that was created here; a value other than null
+    // makes the destructor run.
     unsafe {
         let set: extern "C" fn(u32, *mut LaneState) -> i32 =
             core::mem::transmute(SET_SPECIFIC.get());
@@ -432,14 +436,14 @@ extern "C" fn thread_exits(_: *mut u8) {
     forget_thread();
 }
 
-/// The calling thread's lane, unless it is inside the recorder, or has none.
+/// Returns the calling thread's lane, unless the thread is inside the recorder, or has none.
 fn own_lane() -> Option<NonNull<LaneState>> {
     // SAFETY: lanes stay mapped, wiped or not.
     NonNull::new(tls().lane.get() as *mut LaneState)
         .filter(|lane| unsafe { (*lane.as_ptr()).gate.is_open() })
 }
 
-/// Gives the thread's lane back, unless it is inside the recorder.
+/// Releases the thread's lane, unless the thread is inside the recorder.
 fn give_back() {
     if let Some(mut lane) = own_lane() {
         let t = tls();
@@ -450,7 +454,7 @@ fn give_back() {
     }
 }
 
-/// The thread is gone for good.
+/// Clears the state of a thread that exits for good.
 fn forget_thread() {
     let t = tls();
     t.depth.set(0);
@@ -462,8 +466,8 @@ fn forget_thread() {
     }
 }
 
-/// The calling thread has a new name: it goes on in another lane, or its unused lane takes the
-/// name.
+/// Handles a new name of the calling thread: it continues in another lane, or renames its lane if
+/// that is unused.
 pub fn renamed_self() {
     let Some(lane) = own_lane() else {
         return;
@@ -487,7 +491,8 @@ pub fn renamed_self() {
     t.released.set(t.released.get() - 1);
 }
 
-/// Another thread, known by its pthread_t, has a new name: it changes lanes when it next comes by.
+/// Handles a new name of another thread, with this pthread_t: it renames its lane at its next
+/// sample.
 pub fn renamed_other(pthread: u64) {
     for &lane in lane::all() {
         // SAFETY: lanes stay mapped; both fields are atomic.

@@ -1,4 +1,5 @@
-//! The process over time: a sample every so many allocated bytes, fewer as the program goes on.
+//! The timeline of the process: a sample after a number of allocated bytes, which grows during the
+//! run.
 
 use crate::event::accounts;
 use crate::event::lane::LaneState;
@@ -16,31 +17,31 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::Word;
 use heaptide_format::{Kind, Loss, Sample};
 
-/// Usable bytes allocated between the first samples, by one lane.
+/// Usable bytes that a lane allocates between the first samples.
 const INTERVAL: u64 = 256 << 10;
-/// After this many samples the interval doubles, and again after as many more.
+/// Number of samples after which the interval doubles.
 const PER_DOUBLING: u32 = 1024;
 
-/// What the lanes share about samples. Zero is: none yet.
+/// The state of samples that lanes share. All zeros: none yet.
 struct Timeline {
-    /// Where samples go; used under the timeline's lock in the header.
+    /// The cursor of samples; used under the timeline's lock in the header.
     cursor: Guarded<Cursor>,
     /// Usable bytes between samples.
     interval: AtomicU64,
     samples: AtomicU32,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static TIMELINE: Wiped<Timeline> = unsafe { Wiped::new() };
 
-/// Has a forked child find no samples.
+/// Makes forked children start without samples.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     TIMELINE.wipe_in_children()
 }
 
-/// Takes a sample, and sets the lane's way to the next.
+/// Takes a sample, and sets when the lane takes the next.
 #[cold]
 #[inline(never)]
 pub fn sample(lane: &mut LaneState) {
@@ -79,7 +80,7 @@ fn write(p: &Process, lane: &LaneState) {
     let sample = Sample {
         time_ns: now,
         live_bytes: live,
-        // Live is summed over lanes, the peak known in batches.
+        // Live bytes are summed over lanes, the peak is known in batches.
         peak_bytes: header.peak_bytes.get().max(live),
         allocations: sums.allocations,
         frees: sums.frees,
@@ -94,7 +95,7 @@ fn write(p: &Process, lane: &LaneState) {
     }
 }
 
-/// Resident and virtual bytes of the process, what the recorder has reserved taken off; 0 if
+/// Returns resident bytes, and virtual bytes without those that the recorder has reserved; 0 if
 /// unknown.
 pub fn memory_of_process(p: &Process) -> (u64, u64) {
     let size = if confined::may_call() { kernel::memory_size() } else { None };

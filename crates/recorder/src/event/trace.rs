@@ -1,5 +1,5 @@
-//! Every event, where it happens: packed into an extent of the lane's own ([`trace_extents`]), and
-//! made visible by one store.
+//! The trace: each event is packed into an extent of its lane ([`trace_extents`]) and made visible
+//! by one store.
 
 use crate::event::inside::Inside;
 use crate::event::lane::{self, LaneState, NOBODY};
@@ -14,13 +14,13 @@ use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{Loss, Mode, TRACE_ENDS, TRACE_FREE_STACKS, TRACE_ON, TRACE_SCOPES};
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 
-/// Whether frees have stacks; their entry looks here.
+/// Whether frees are recorded with stacks; read by their entry.
 pub static FREE_STACKS: AtomicBool = AtomicBool::new(false);
 
-/// Whether frees have the site and the size of their block.
+/// Whether frees are recorded with the site and the size of their block.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Turns the trace on in a fresh profile's header.
+/// Enables the trace in the header of a new profile.
 pub fn prepare(header: &FileHeader, options: &Options) {
     if !options.trace {
         return;
@@ -34,7 +34,7 @@ pub fn prepare(header: &FileHeader, options: &Options) {
     header.trace.set(TRACE_ON | TRACE_SCOPES | with);
 }
 
-/// A thread took the lane: from here on its events are traced, if any are.
+/// Traces the events of a thread that took the lane, if the process is traced.
 pub fn begin(lane: &mut LaneState, tid: u32) {
     if lane.header.trace.get() & TRACE_ON == 0 || lane.mode == Mode::Counters as u32 {
         return;
@@ -52,7 +52,7 @@ pub fn begin(lane: &mut LaneState, tid: u32) {
     }
 }
 
-/// The thread has begun or ended a scope, or taken another context.
+/// Records that the thread has begun or ended a scope, or entered another context.
 #[inline(always)]
 pub fn scope_changed(lane: &mut LaneState) {
     if lane.is_traced() {
@@ -60,7 +60,7 @@ pub fn scope_changed(lane: &mut LaneState) {
     }
 }
 
-/// A block was allocated.
+/// Records an allocation.
 #[inline(never)]
 pub fn allocated(
     lane: &mut LaneState,
@@ -73,7 +73,7 @@ pub fn allocated(
     write(lane, |encoder, room, ticks| encoder.allocated(room, ticks, &block));
 }
 
-/// A block of this site and so many usable bytes is about to be freed.
+/// Records that a block of this site and size is about to be freed.
 #[inline(never)]
 pub fn freed(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
@@ -83,7 +83,7 @@ pub fn freed(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) 
     write(lane, |encoder, room, ticks| encoder.freed(room, ticks, block as u64));
 }
 
-/// A block is about to be reallocated.
+/// Records that a block is about to be reallocated.
 #[inline(never)]
 pub fn moving(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
@@ -99,7 +99,7 @@ fn ended(lane: &mut LaneState, block: *const u8, (site, usable): (SiteId, u64), 
     write(lane, |encoder, room, ticks| encoder.record(room, ticks, &record));
 }
 
-/// A block was freed inside the recorder.
+/// Records that a block was freed inside the recorder.
 #[cold]
 pub fn freed_nested(p: &Process, block: *const u8, site: SiteId, usable: u64) {
     let (address, site) = (block as u64, site.number());
@@ -111,11 +111,11 @@ pub fn freed_nested(p: &Process, block: *const u8, site: SiteId, usable: u64) {
     write_for_nobody(p, &record);
 }
 
-/// Anything else.
+/// Records any other event.
 #[inline(never)]
 pub fn write_record(lane: &mut LaneState, record: &Record) {
     if lane.is_traced() {
-        // What ends a reallocation is where that began.
+        // The end of a reallocation has the position of its beginning.
         use Record::{Node, Released, Scope, StillThere, Thread};
         if !matches!(record, Thread(_) | Scope(_) | Node(_) | StillThere | Released) {
             write_position(lane);
@@ -124,7 +124,7 @@ pub fn write_record(lane: &mut LaneState, record: &Record) {
     }
 }
 
-/// The same for who has but the lane's index, or is nobody.
+/// Records an event for callers that only know the lane's index, or have none ([`NOBODY`]).
 pub fn write_for(index: u32, record: &Record) {
     let p = process();
     if p.header().trace.get() & TRACE_ON == 0 {
@@ -139,7 +139,7 @@ pub fn write_for(index: u32, record: &Record) {
     }
 }
 
-/// What happens inside the recorder is in no lane.
+/// Records an event that happens inside the recorder and belongs to no lane.
 #[cold]
 pub fn write_for_nobody(p: &Process, record: &Record) {
     if p.header().trace.get() & TRACE_ON == 0 {
@@ -151,7 +151,7 @@ pub fn write_for_nobody(p: &Process, record: &Record) {
     }
 }
 
-/// Notes the stack of the free in hand, where frees have stacks.
+/// Notes the stack of the current free, if frees have stacks.
 pub fn capture_free(inside: &mut Inside) {
     let entry = inside.entry();
     let lane = inside.lane();
@@ -162,26 +162,26 @@ pub fn capture_free(inside: &mut Inside) {
     }
 }
 
-/// Writes the scope of what follows, if it is another one than before.
+/// Writes the current scope if it has changed since the last record.
 #[inline(never)]
 fn write_scope(lane: &mut LaneState) {
     let scope = ScopeId::of(lane.place.scope);
-    // SAFETY: the lane's own memory, which is there whether or not the trace has ended.
+    // SAFETY: the lane's own memory, which exists even after the trace has ended.
     if unsafe { (*lane.trace_memory).scope } == scope {
         return;
     }
-    // An extent that the record is the first of begins with the scope before.
+    // If this record is the first of a new extent, that begins with the scope before.
     let record = Record::Scope(scope.number());
     write(lane, |encoder, room, ticks| encoder.record(room, ticks, &record));
     // SAFETY: as above.
     unsafe { (*lane.trace_memory).scope = scope };
 }
 
-/// Writes the scope and the stack of what follows, if they are others than before.
+/// Writes the current scope and stack if they have changed since the last record.
 #[inline(always)]
 fn write_position(lane: &mut LaneState) {
     write_scope(lane);
-    // SAFETY: the lane's own memory, which is there whether or not the trace has just ended.
+    // SAFETY: the lane's own memory, which exists even after the trace has ended.
     unsafe {
         let node = core::mem::replace(&mut (*lane.trace_memory).node_here, NodeId::NONE);
         if (*lane.trace_memory).node != node {

@@ -1,8 +1,8 @@
-//! Extents of events: a lane writes one, and goes on in another when it is full.
+//! Extents of events: a lane writes one, and continues in another when it is full.
 //!
-//! An extent that is full waits for whoever moves its contents elsewhere, and is then written anew
-//! by any lane, so the file does not grow with the number of events. Where nobody does, or the
-//! bound is reached, the trace ends, and all else goes on.
+//! A full extent waits until a command has moved its contents out of the profile. Then any lane may
+//! write it again, so the file does not grow with the number of events. If no command moves the
+//! contents, or the limit is reached, the trace ends and all other recording continues.
 
 use crate::event::process::Process;
 use crate::store::ids::{NodeId, ScopeId};
@@ -21,24 +21,24 @@ use heaptide_format::{
 };
 use heaptide_trace::{Encoder, LONGEST, Record};
 
-/// A lane's first extent; later ones are four times as long each, up to the longest.
+/// Size of a lane's first extent; each further one is four times as long, up to the maximum.
 const FIRST: u64 = 16 << 10;
-/// Full extents that may be written anew once they are moved; more are left to who moves them.
+/// Maximum number of full extents that are written again after they were moved.
 const WAITING: usize = 4096;
-/// How often a lane waits for its turn to make the file grow.
+/// How often a lane waits for the lock that is needed to grow the file.
 const PATIENCE: usize = 32;
-/// More full extents than these say that whoever moves them is behind.
+/// With more full extents than this, the command that moves them is behind.
 const BEHIND: usize = 16;
-/// Records between two comparisons of clock and time, in the long run.
+/// Number of records between two comparisons of ticks and time, in the long run.
 const BETWEEN: u32 = 4096;
-/// Bits of the clock's nanoseconds that are dropped, so that the next event is most often less than
-/// a byte away.
+/// Number of low bits of the clock's nanoseconds that are dropped, so that the ticks to the next
+/// event usually fit in a byte.
 const NS_SHIFT: u32 = 3;
 
-/// What counts ticks.
+/// The source of ticks.
 #[repr(u32)]
 enum Clock {
-    /// Nothing, any more: time stands still.
+    /// None any more: time stands still.
     None = 0,
     /// The processor's counter.
     Counter = 1,
@@ -46,7 +46,7 @@ enum Clock {
     Monotonic = 2,
 }
 
-/// What all lanes share. Zero is: no trace.
+/// The state that all lanes share. All zeros: no trace.
 struct Shared {
     clock: AtomicU32,
     numbers: AtomicU32,
@@ -54,12 +54,12 @@ struct Shared {
     nobody: Locked<Writer>,
 }
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static SHARED: Wiped<Shared> = unsafe { Wiped::new() };
 
-/// Has a forked child find no trace.
+/// Makes forked children start without a trace.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     SHARED.wipe_in_children()
 }
@@ -71,41 +71,41 @@ struct Full {
     extents: [Option<&'static ExtentHeader>; WAITING],
 }
 
-/// A lane's place in its extent. Zero is: none yet.
+/// A lane's position in its extent. All zeros: none yet.
 pub struct Writer {
     encoder: Encoder,
     pub extent: Option<&'static ExtentHeader>,
     next: *mut u8,
     end: *mut u8,
     length: u64,
-    /// What the records so far say.
+    /// The scope, thread and stack of the last record.
     pub scope: ScopeId,
     pub tid: u32,
     pub node: NodeId,
-    /// The stack of the free in hand.
+    /// The stack of the current free.
     pub node_here: NodeId,
-    /// Records until clock and time are compared, and how many that were the last time.
+    /// Number of records until ticks and time are compared, and the last such number.
     compare_in: u32,
     between: u32,
 }
 
-/// Chooses what counts ticks.
+/// Selects the source of ticks.
 pub fn begin_clock() {
     let clock = if clock::counter_is_a_clock() { Clock::Counter } else { Clock::Monotonic };
     set_clock(clock as u32);
 }
 
-/// The guest is about to forbid itself to read the clock.
+/// Stops the clock, since the guest is about to forbid itself to read it.
 pub fn stop_clock() {
     set_clock(Clock::None as u32);
 }
 
-/// What counts ticks now, as a number to give back to [`set_clock`].
+/// Returns the source of ticks as a number for [`set_clock`].
 pub fn clock() -> u32 {
     SHARED.get().clock.load(Relaxed)
 }
 
-/// Has something else count ticks.
+/// Sets the source of ticks.
 pub fn set_clock(clock: u32) {
     SHARED.get().clock.store(clock, Relaxed);
 }
@@ -119,7 +119,7 @@ fn ticks(p: &Process) -> u64 {
     }
 }
 
-/// Packs a record that belongs to no lane; false if it could not be stored.
+/// Packs a record that belongs to no lane. Returns false if it could not be stored.
 pub fn pack_of_nobody(p: &Process, record: &Record) -> bool {
     SHARED.get().nobody.try_acquire().is_some_and(|mut writer| {
         pack(p, &mut writer, TRACE_NOBODY, |encoder, room, ticks| {
@@ -128,7 +128,8 @@ pub fn pack_of_nobody(p: &Process, record: &Record) -> bool {
     })
 }
 
-/// Packs a record and makes it visible; false if there is no room, and will not be.
+/// Packs a record and makes it visible. Returns false if there is no room for it or any further
+/// one.
 #[inline(always)]
 pub fn pack(
     p: &Process,
@@ -140,7 +141,7 @@ pub fn pack(
     if room < LONGEST && !next_extent(p, writer, lane) {
         return false;
     }
-    // SAFETY: the extent has that much room left, which is the lane's alone.
+    // SAFETY: the extent has that much room left, which only this lane uses.
     let length = unsafe {
         let room = &mut *(writer.next as *mut [u8; LONGEST]);
         by(&mut writer.encoder, room, ticks(p))
@@ -157,19 +158,19 @@ pub fn pack(
     true
 }
 
-/// The first record of an extent of events.
+/// Returns the first record of an extent of events.
 fn start_of(extent: &'static ExtentHeader) -> &'static TraceStart {
-    // SAFETY: extents stay mapped and begin with one.
+    // SAFETY: extents stay mapped and begin with this record.
     unsafe { &*(profile::first_record(extent) as *const TraceStart) }
 }
 
-/// The clock and the time of this moment; no time where it cannot be had.
+/// Returns the current ticks and time; the time is 0 if it is not available.
 fn now(p: &Process) -> (u64, u64) {
     let time = if confined::may_call() { p.now() } else { 0 };
     (ticks(p), time)
 }
 
-/// Notes once more how clock and time stand to each other.
+/// Stores a further pair of ticks and time.
 #[cold]
 #[inline(never)]
 fn compare(p: &Process, writer: &mut Writer) {
@@ -183,7 +184,7 @@ fn compare(p: &Process, writer: &mut Writer) {
     }
 }
 
-/// Goes on in another extent; false if there is none, which ends the trace.
+/// Continues in another extent. Returns false if there is none, which ends the trace.
 #[cold]
 #[inline(never)]
 fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
@@ -196,8 +197,8 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
     };
     let (ticks, time_ns) = now(p);
     let number = SHARED.get().numbers.fetch_add(1, Relaxed).wrapping_add(1);
-    // Nobody else writes the extent. Readers see no contents before `committed` covers them, and
-    // that they are others by their number.
+    // Nothing else writes the extent. Readers see no contents before `committed` covers them, and
+    // recognise new contents by their number.
     let start = start_of(extent);
     extent.committed.store(0, Release);
     start.number.store(number, Release);
@@ -220,25 +221,24 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
     true
 }
 
-/// The extent is full: whoever moves its contents may do so, and its memory is not the guest's for
-/// now.
+/// Marks a full extent as ready to be moved, and releases its memory.
 fn leave(p: &Process, writer: &mut Writer, extent: &'static ExtentHeader) {
     compare(p, writer);
     start_of(extent).state.store(TRACE_FULL, Release);
     if confined::may_call() {
         let (memory, bytes) = (profile::address_of(extent), writer.length as usize);
-        // SAFETY: extents stay mapped; what was written to them is in the file.
+        // SAFETY: extents stay mapped; their contents are in the file.
         let _ = unsafe { kernel::advise(memory, bytes, kernel::MADV_DONTNEED) };
     }
     writer.extent = None;
     (writer.next, writer.end) = (core::ptr::null_mut(), core::ptr::null_mut());
     if queue_full(extent) > BEHIND && confined::may_call() {
-        // Who moves them needs the processor too.
+        // The command that moves them needs the processor, too.
         kernel::sched_yield();
     }
 }
 
-/// Notes a full extent; how many there are, as far as is known.
+/// Queues a full extent. Returns the length of the queue, or 0 if it is not available.
 fn queue_full(extent: &'static ExtentHeader) -> usize {
     let Some(mut full) = SHARED.get().full.acquire() else {
         return 0;
@@ -251,7 +251,7 @@ fn queue_full(extent: &'static ExtentHeader) -> usize {
     full.count
 }
 
-/// The oldest extent that was full, if its contents were moved.
+/// Returns the oldest full extent, if its contents were moved.
 fn moved_extent() -> Option<&'static ExtentHeader> {
     let mut full = SHARED.get().full.acquire()?;
     let first = full.first % WAITING;
@@ -263,13 +263,13 @@ fn moved_extent() -> Option<&'static ExtentHeader> {
     full.count -= 1;
     if confined::may_call() {
         let (memory, bytes) = (profile::address_of(extent), extent.length.get() as usize);
-        // SAFETY: extents stay mapped; that it is there changes no contents.
+        // SAFETY: extents stay mapped; populating the pages changes no contents.
         let _ = unsafe { kernel::advise(memory, bytes, kernel::MADV_POPULATE_WRITE) };
     }
     Some(extent)
 }
 
-/// A new extent, if the bound allows it and the file can grow.
+/// Returns a new extent, if the limit allows it and the file can grow.
 fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static ExtentHeader> {
     let length = (writer.length * 4).clamp(FIRST, TRACE_EXTENT_MAX);
     let header = p.header();
@@ -287,8 +287,8 @@ fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static Extent
     extent
 }
 
-/// An extent more of the file. The end of a trace is for good, so its turn is waited for longer
-/// than elsewhere.
+/// Returns a new extent at the end of the file. Since a trace that has ended cannot continue, this
+/// waits longer for the lock than other code.
 fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     for _ in 0..PATIENCE {
         match profile::try_extent(p, Kind::Events, lane, length) {
@@ -301,7 +301,7 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     None
 }
 
-/// There is no room for what happens from here on.
+/// Notes that there is no room for further events.
 fn stop(p: &Process) {
     let stopped = &p.header().trace_stopped_ns;
     let _ = stopped.compare_exchange(0, p.now().max(1), Relaxed, Relaxed);

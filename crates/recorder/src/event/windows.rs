@@ -1,7 +1,7 @@
-//! Windows that are open: each has its own peak, which rises with live bytes.
+//! The open windows: each has its own peak, which rises with live bytes.
 //!
-//! A window costs nothing while it is open but what the process's own peak costs: threads look up
-//! when live rises above the lowest peak of an open window, or when they publish.
+//! An open window costs no more than the process's own peak: threads check it when live bytes rise
+//! above the lowest peak of an open window, or when they publish.
 
 use crate::store::profile::Cursor;
 use crate::sys::kernel::Errno;
@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32};
 use heaptide_format::PEAK_BATCH;
 use heaptide_format::shared::{FileHeader, Window, Word};
 
-/// Windows that may be open at once.
+/// Maximum number of windows that are open at once.
 const OPEN_MAX: usize = 64;
-/// The low bits of a window's number are its place, the rest counts.
+/// Number of low bits of a window's number that hold its place; the upper bits count windows.
 pub const PLACE_BITS: u32 = 6;
 
 /// The open windows.
@@ -24,34 +24,34 @@ pub struct Windows {
     pub numbers: [AtomicU32; OPEN_MAX],
     pub count: AtomicU32,
     pub opened: AtomicU32,
-    /// The lowest peak of an open window; only with `count` > 0.
+    /// The lowest peak of an open window; only valid if `count` > 0.
     pub lowest: AtomicI64,
 }
 
-// SAFETY: zero is a valid value of every field: no window is open.
+// SAFETY: all zeros is a valid value: no window is open.
 static WINDOWS: Wiped<Windows> = unsafe { Wiped::new() };
 
-/// The open windows of this process.
+/// Returns the open windows of this process.
 #[inline(always)]
 pub fn open() -> &'static Windows {
     WINDOWS.get()
 }
 
-/// Has a forked child find none open.
+/// Makes forked children start without open windows.
 ///
-/// Errors: the kernel's.
+/// Errors: those of the kernel.
 pub fn wipe_in_children() -> Result<(), Errno> {
     WINDOWS.wipe_in_children()
 }
 
 impl Windows {
-    /// Live above this is a new peak of some window.
+    /// Returns the live bytes above which some window has a new peak.
     #[inline(always)]
     pub fn bound(&self) -> i64 {
         if self.count.load(Relaxed) == 0 { i64::MAX } else { self.lowest.load(Relaxed) }
     }
 
-    /// Live has come to `bytes`.
+    /// Raises peaks to live bytes of `bytes`.
     #[inline(always)]
     pub fn rise(&self, bytes: i64, header: &FileHeader, alone: bool) {
         if bytes > self.bound() {
@@ -75,7 +75,7 @@ impl Windows {
         self.lowest.store(lowest, Relaxed);
     }
 
-    /// The place of an open window, by its number.
+    /// Returns the place of an open window with this number.
     pub fn place(&self, number: u32) -> Option<usize> {
         let place = number as usize & (OPEN_MAX - 1);
         let open = number != 0 && self.numbers[place].load(Acquire) == number;
@@ -83,12 +83,12 @@ impl Windows {
     }
 }
 
-/// How exact a peak is of as many threads as there were at once.
+/// Returns the bound of a peak's error, for the number of threads that there were at once.
 pub fn bound_bytes(header: &FileHeader) -> u64 {
     header.lanes_at_once.get() as u64 * PEAK_BATCH
 }
 
-/// The record of an open window.
+/// Returns the record of an open window.
 pub fn opened(place: &AtomicPtr<Window>) -> Option<&'static Window> {
     // SAFETY: null, or a record, which stays mapped.
     unsafe { place.load(Acquire).as_ref() }
