@@ -105,7 +105,7 @@ pub struct Chain {
     children: *mut Child,
     joints: *mut Joint,
     entries: usize,
-    /// Failed lookups since the tables have their size.
+    /// Failed lookups since the tables were last enlarged.
     misses: usize,
     /// Number of frames in `kept`, and number of outer frames that were cut.
     depth: usize,

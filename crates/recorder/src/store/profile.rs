@@ -48,7 +48,7 @@ const RETRY: u32 = 1024;
 /// ancestor, whose page is shared with children.
 static FAMILY: AtomicPtr<FileHeader> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Returns the header in [`FAMILY`]; none before the first profile.
+/// Returns the header in `FAMILY`; none before the first profile.
 pub fn family() -> Option<&'static FileHeader> {
     // SAFETY: the page stays mapped, here and in children.
     unsafe { FAMILY.load(Acquire).as_ref() }

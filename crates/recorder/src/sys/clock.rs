@@ -6,7 +6,7 @@ use crate::sys::kernel;
 use crate::sys::libc::Function;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The processor's counter of time; 0 where it may not be read.
+/// Returns the processor's time counter; 0 if it may not be read.
 #[inline(always)]
 pub fn counter() -> u64 {
     if cfg!(miri) || NO_COUNTER.load(Relaxed) {
@@ -15,8 +15,8 @@ pub fn counter() -> u64 {
     arch::counter()
 }
 
-/// Whether the counter is a clock: it may be read, runs evenly, and all cores agree on it, as the
-/// kernel's choice of a clock shows.
+/// Returns whether the counter is a clock: it may be read, has a constant rate, and is the same on
+/// all cores according to the kernel's choice of a clock.
 pub fn counter_is_a_clock() -> bool {
     let mut buffer = [0u8; 20];
     let path = b"/sys/devices/system/clocksource/clocksource0/current_clocksource\0";
@@ -27,7 +27,7 @@ pub fn counter_is_a_clock() -> bool {
 
 static CLOCK_GETTIME: Function = Function::new(b"clock_gettime\0");
 
-/// The monotonic clock, by the vDSO if libc is there.
+/// Reads the monotonic clock, through the vDSO if there is a libc.
 pub fn monotonic_ns() -> u64 {
     let address = CLOCK_GETTIME.get();
     if address == 0 || NO_COUNTER.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! System calls that start another program, beside those of [`crate::sys::kernel`].
+//! System calls for starting another program, in addition to those of [`crate::sys::kernel`].
 
 #[cfg(not(miri))]
 use crate::sys::arch::clone_call;
@@ -7,21 +7,20 @@ use crate::sys::arch::numbers::{CLOSE_RANGE, DUP3, EXECVE, FCNTL, RT_SIGACTION, 
 use crate::sys::kernel::result_of;
 use crate::sys::kernel::{Errno, Fd, Path, RLIMIT_NOFILE, call, close, limit, set_signal_mask};
 
-/// The address space is the parent's.
+/// The child shares the address space of the parent.
 pub const CLONE_VM: usize = 0x100;
-/// The table of open files is the parent's.
+/// The child shares the table of open files of the parent.
 pub const CLONE_FILES: usize = 0x400;
 /// The parent waits until the child executes a program or ends.
 pub const CLONE_VFORK: usize = 0x4000;
-/// What a child sends its parent when it ends.
+/// The signal that a child sends to its parent when it ends.
 pub const SIGCHLD: usize = 17;
 
-/// Starts a child process that runs `entry(argument)` on the stack that ends at `top`, and ends
-/// with the status that it returns. Returns the child's id.
+/// Starts a child process that runs `entry(argument)` on the stack that ends at `top`, and exits
+/// with the returned status. Returns the child's id.
 ///
-/// # Safety
-/// `top` is 16-aligned, with memory below it that `entry` gets on with and that nothing else uses
-/// until the child has ended or executes a program. With [`CLONE_VM`] `entry` uses nothing that
+/// # Safety `top` is 16-aligned. The memory below it suffices for `entry`, and nothing else uses it
+/// until the child has ended or executes a program. With [`CLONE_VM`], `entry` uses nothing that
 /// depends on the thread.
 #[cfg(not(miri))]
 pub unsafe fn clone(
@@ -30,7 +29,7 @@ pub unsafe fn clone(
     entry: extern "C" fn(*mut u8) -> i32,
     argument: *mut u8,
 ) -> Result<u32, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     result_of(unsafe { clone_call(flags, top, entry, argument) }).map(|id| id as u32)
 }
 
@@ -46,8 +45,8 @@ pub unsafe fn clone(
     Err(crate::sys::kernel::ENOSYS)
 }
 
-/// Waits until a child has ended that the calling thread started, also one that sends no signal;
-/// returns its status as wait4 does. Takes it off the table of processes.
+/// Waits until a child of the calling thread has ended, including a child that sends no signal.
+/// Returns its status as wait4 does, and removes it from the process table.
 pub fn wait_for(child: u32) -> Result<i32, Errno> {
     const WALL: usize = 0x4000_0000;
     const EINTR: Errno = Errno(4);
@@ -62,7 +61,7 @@ pub fn wait_for(child: u32) -> Result<i32, Errno> {
     }
 }
 
-/// Has all signals do what they do by default.
+/// Resets all signals to their default actions.
 pub fn reset_handlers() {
     const SIGNALS: usize = 64;
     let default = [0u64; 4];
@@ -73,23 +72,23 @@ pub fn reset_handlers() {
     }
 }
 
-/// Holds no signal back.
+/// Unblocks all signals.
 pub fn unblock_signals() {
     set_signal_mask(0, &mut 0);
 }
 
-/// Makes the process a session of its own, without terminal.
+/// Moves the process to a session of its own, without a terminal.
 pub fn start_session() {
     // SAFETY: no arguments.
     let _ = unsafe { call(SETSID, [0; 6]) };
 }
 
-/// Gives a descriptor a number, in place of what has it, by which programs inherit it. Whether that
-/// was possible.
+/// Gives a descriptor a number with which programs inherit it, in place of the number's former
+/// descriptor. Returns whether that was possible.
 pub fn put_at(fd: Fd, number: i32) -> bool {
     const F_SETFD: usize = 2;
     let (call_number, a) = if fd.0 == number {
-        // Takes the mark off it that it is to be closed then.
+        // Clears the close-on-exec flag.
         (FCNTL, [fd.0 as usize, F_SETFD, 0, 0, 0, 0])
     } else {
         (DUP3, [fd.0 as usize, number as usize, 0, 0, 0, 0])
@@ -100,7 +99,7 @@ pub fn put_at(fd: Fd, number: i32) -> bool {
 
 /// Closes all descriptors from `first` on.
 pub fn close_from(first: usize) {
-    /// Numbers that are tried one by one, before Linux 5.9.
+    /// Maximum number of descriptors that are closed one by one, before Linux 5.9.
     const TRIED_MAX: u64 = 65536;
     // SAFETY: no memory is involved.
     if unsafe { call(CLOSE_RANGE, [first, u32::MAX as usize, 0, 0, 0, 0]) }.is_ok() {
@@ -111,16 +110,15 @@ pub fn close_from(first: usize) {
     }
 }
 
-/// Becomes another program; returns only why that failed.
+/// Executes another program; returns only if that fails, with the error.
 ///
-/// # Safety
-/// Both lists are of zero-terminated strings, and end with null.
+/// # Safety Both lists consist of zero-terminated strings, and end with null.
 pub unsafe fn execute(
     path: Path<'_>,
     arguments: *const *const u8,
     environment: *const *const u8,
 ) -> Option<Errno> {
     let a = [path.as_ptr() as usize, arguments as usize, environment as usize, 0, 0, 0];
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     unsafe { call(EXECVE, a) }.err()
 }

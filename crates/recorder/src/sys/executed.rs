@@ -1,14 +1,16 @@
-//! The path by which the process was executed: a link's, where its file was reached through one.
+//! The path by which the process was executed: the path of a link, if its file was reached through
+//! one.
 
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::options::file_of;
 
-/// Bytes of `/proc/self/auxv` that are read: there are some 25 entries of 16 bytes.
+/// Maximum number of bytes of `/proc/self/auxv` that are read: it has some 25 entries of 16 bytes.
 const AUXILIARY_MAX: usize = 1024;
-/// The entry of the address of the path.
+/// The entry with the address of the path.
 const AT_EXECFN: u64 = 31;
 
-/// The file name of that path, if it leads to the executable still. `buffer` has room for a path.
+/// Returns the file name of that path, if it still leads to the executable. `buffer` has room for a
+/// path.
 pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
     let at = address()?;
     let memory = open(b"/proc/self/mem\0")?;
@@ -19,7 +21,7 @@ pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
     (identity(path)? == identity(b"/proc/self/exe\0")?).then(|| file_of(&path[..end]))
 }
 
-/// Where the path is in memory.
+/// Returns the address of the path in memory.
 fn address() -> Option<u64> {
     let mut buffer = [0u8; AUXILIARY_MAX];
     let entries = kernel::read_file(Path::new(b"/proc/self/auxv\0")?, &mut buffer).ok()?;
@@ -32,7 +34,7 @@ fn open(path: &[u8]) -> Option<Fd> {
     kernel::open(Path::new(path)?, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()
 }
 
-/// Device and inode.
+/// Returns device and inode of a file.
 fn identity(path: &[u8]) -> Option<(u64, u64)> {
     let fd = open(path)?;
     let identity = kernel::identity(fd).ok();

@@ -1,5 +1,5 @@
-//! What a front of the recorder provides. There are two: a library that is preloaded, and a crate
-//! that is part of a program.
+//! The interface that a front of the recorder implements. There are two fronts: a library that is
+//! preloaded, and a crate that is part of a program.
 
 use crate::sys::range::Range;
 use core::mem::offset_of;
@@ -8,25 +8,25 @@ use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::Unrecorded;
 use heaptide_format::shared::FileHeader;
 
-/// A way of allocations into the recorder. Every entry names it, so that the sizes of blocks are
-/// read without a call.
+/// A front, through which allocations enter the recorder. It is a type parameter of each entry, so
+/// that sizes of blocks are read without a call.
 pub trait Front: 'static {
-    /// What is asked rarely.
+    /// The functions that are called rarely.
     const PLATFORM: Platform;
 
     /// Returns the usable bytes of a live block.
     fn usable(block: *mut u8) -> u64;
 
-    /// Returns the usable bytes of the block that the thread allocated just now or is about to
-    /// free, if that takes no call. Sizes are at hand ([`sizes_are_at_hand`]).
+    /// Returns the usable bytes of the block that the thread has just allocated or is about to
+    /// free, if that takes no call. Requires [`sizes_are_at_hand`].
     fn usable_at_hand(block: *mut u8) -> Option<u64>;
 
-    /// The same for a block about to be freed; none of one with [`MAYBE_UNMAPPED`] bytes.
+    /// Does the same for a block that is about to be freed; none if it has at least
+    /// [`MAYBE_UNMAPPED`] bytes.
     fn freed_at_hand(block: *mut u8) -> Option<u64>;
 }
 
-/// Frees of at least this many bytes may give memory back to the system, a coroutine's stack
-/// perhaps.
+/// Frees of at least this many bytes may return memory to the system, possibly a coroutine's stack.
 pub const MAYBE_UNMAPPED: u64 = 64 << 10;
 
 /// The part of a [`Front`] that does not depend on a block.
@@ -37,42 +37,43 @@ pub struct Platform {
     pub find_function: fn(&'static [u8]) -> usize,
     /// Returns the usable bytes of a live block ([`Front::usable`]).
     pub usable: fn(*mut u8) -> u64,
-    /// Whether this process is one to record.
+    /// Returns whether this process is to be recorded.
     pub is_wanted: fn() -> bool,
     /// Finds the allocator. Errors: why the process cannot be recorded.
     pub find_allocator: fn() -> Result<(), Unrecorded>,
-    /// Creates the front's own tables; whether address space is scarce. None without memory.
+    /// Creates the front's own tables. `scarce`: address space is scarce. Returns none without
+    /// memory.
     pub create_tables: fn(scarce: bool) -> Option<()>,
-    /// Writes into the head of the profile what the front did about other allocators, once they
-    /// were looked for.
+    /// Writes what the front did about other allocators into the header of the profile, after the
+    /// search for them.
     pub describe_image: fn(&FileHeader),
-    /// Whether the program runs under a valgrind tool that replaces the allocator.
+    /// Returns whether the program runs under a valgrind tool that replaces the allocator.
     pub is_under_valgrind: fn() -> bool,
-    /// Whether the front notices that memory is unmapped.
+    /// Set if the front notices that memory is unmapped.
     pub sees_unmapping: bool,
-    /// Releases what the front keeps for the calling thread, which exits.
+    /// Releases the front's data of the calling thread, which exits.
     pub thread_exits: fn(),
-    /// What the allocator knows about its memory. Takes the allocator's locks, and time for each of
-    /// its free chunks.
+    /// Returns the allocator's statistics about its memory. Takes the allocator's locks, and time
+    /// for each of its free chunks.
     pub heap_state: fn(Asked) -> HeapState,
-    /// The addresses of the front's own library; empty where it is part of the program.
+    /// Returns the addresses of the front's own library; empty if it is part of the program.
     pub own_code: fn() -> Range,
-    /// Where the front's entries continue with events of a thread that may take the fast path of
-    /// this [`heaptide_format::Mode`]; with those of any other thread for 0.
+    /// Returns where the front's entries continue with events of a thread that may take the fast
+    /// path of this [`heaptide_format::Mode`]; 0 stands for all other threads.
     pub route: fn(mode: u32) -> Route,
 }
 
-/// Where the allocator is asked.
+/// The circumstances of a query of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// The thread is not in the allocator.
     AtRest,
-    /// The thread has mapped memory and is in no function of the allocator that is replaced: a
-    /// thread of the allocator's own perhaps.
+    /// The thread has mapped memory and is in no replaced function of the allocator; it may be a
+    /// thread of the allocator itself.
     WhereMapping,
 }
 
-/// An allocator that knows about its memory.
+/// An allocator that has statistics about its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HeapSource {
     #[default]
@@ -85,48 +86,48 @@ pub enum HeapSource {
     Mimalloc = heaptide_format::HEAP_MIMALLOC as isize,
 }
 
-/// An allocator's memory, in bytes. Zeros are: not known.
+/// An allocator's memory, in bytes. All zeros: unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapState {
     pub source: HeapSource,
-    /// Taken from the system, blocks that are mappings of their own left out.
+    /// Bytes obtained from the system, without blocks that are mappings of their own.
     pub arena: u64,
-    /// In use of that, glibc's headers included.
+    /// Bytes of these that are in use, including glibc's headers.
     pub used: u64,
-    /// Free of that; what is neither used nor free are tables of the allocator.
+    /// Bytes of these that are free; the remaining ones are tables of the allocator.
     pub free: u64,
-    /// Blocks that are mappings of their own.
+    /// Bytes of blocks that are mappings of their own.
     pub mapped: u64,
 }
 
-/// Functions of a front that its entries jump to. They are chosen once for each lane, because what
-/// is recorded is the same for all of its events. `lane` is the one of [`crate::sys::tls::Tls`].
+/// Functions of a front to which its entries jump. They are chosen once per lane, because the
+/// recorded data is the same for all of its events. `lane` is the one in [`crate::sys::tls::Tls`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Route {
-    /// After the real function has allocated, inside the recorder, which it leaves. Returns the
-    /// block.
+    /// Called after the real function has allocated, inside the recorder, which it leaves. Returns
+    /// the block.
     pub allocated:
         Option<extern "C" fn(block: *mut u8, requested: usize, lane: *mut u8) -> *mut u8>,
-    /// Before a block is freed, outside of the recorder. Frees it; `sp` and `bp` are those of the
-    /// entry.
+    /// Called before a block is freed, outside of the recorder. Frees the block; `sp` and `bp` are
+    /// those of the entry.
     pub free: Option<extern "C" fn(block: *mut u8, lane: *mut u8, sp: u64, bp: u64)>,
 }
 
 impl Route {
-    /// Of a front without such entries.
+    /// The route of a front without such entries.
     pub const NONE: Route = Route { allocated: None, free: None };
-    /// Byte offsets of the fields for entries, whose first instructions are not Rust.
+    /// Byte offsets of the fields, for entries whose first instructions are not Rust.
     pub const ALLOCATED_AT: usize = offset_of!(Route, allocated);
     pub const FREE_AT: usize = offset_of!(Route, free);
 }
 
-/// The front of this process, once an entry was called; it outlives forks.
+/// The front of this process, set by its first entry; forked children inherit it.
 static PLATFORM: AtomicPtr<Platform> = AtomicPtr::new(core::ptr::null_mut());
-/// Whether the size of an event's block is known without a call; it outlives forks.
+/// Whether the size of an event's block is known without a call; forked children inherit it.
 static SIZES_AT_HAND: AtomicBool = AtomicBool::new(false);
 
-/// Makes the front known to all that is not called by its entries.
+/// Makes the front available to code that its entries do not call.
 pub fn install<F: Front>() {
     let platform: &'static Platform = const { &F::PLATFORM };
     PLATFORM.store(core::ptr::from_ref(platform).cast_mut(), Release);
@@ -143,18 +144,18 @@ pub fn usable(block: *mut u8) -> u64 {
     platform().map_or(0, |platform| (platform.usable)(block))
 }
 
-/// Whether the program runs under a valgrind tool that replaces the allocator.
+/// Returns whether the program runs under a valgrind tool that replaces the allocator.
 pub fn is_under_valgrind() -> bool {
     platform().is_some_and(|platform| (platform.is_under_valgrind)())
 }
 
-/// Whether [`Front::usable_at_hand`] may be asked.
+/// Returns whether [`Front::usable_at_hand`] may be called.
 #[inline(always)]
 pub fn sizes_are_at_hand() -> bool {
     SIZES_AT_HAND.load(Relaxed)
 }
 
-/// From now on it may be asked.
+/// Permits calls of [`Front::usable_at_hand`] from now on.
 pub fn set_sizes_at_hand() {
     SIZES_AT_HAND.store(true, Relaxed);
 }

@@ -1,5 +1,5 @@
-//! System calls, made directly: no libc wrapper, so errno stays the guest's and nothing can be
-//! interposed.
+//! System calls, made directly, without libc wrappers: the guest's errno does not change and no
+//! call can be interposed.
 
 use crate::sys::arch::numbers::*;
 #[cfg(not(miri))]
@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::PAGE;
 
-/// A failed call's error number.
+/// The error number of a failed call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
@@ -47,13 +47,13 @@ pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
 pub const MADV_POPULATE_WRITE: usize = 23;
 
-/// Paths count from the current directory.
+/// Paths are relative to the current directory.
 const AT_FDCWD: usize = -100isize as usize;
 
 const PROT_RW: usize = 3;
-/// Code.
+/// The protection of code.
 pub const PROT_RX: usize = 5;
-/// Code that is being changed.
+/// The protection of code that is being changed.
 pub const PROT_RWX: usize = 7;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE: usize = 2;
@@ -61,26 +61,26 @@ const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
-/// What the kernel has returned, as a result.
+/// Converts the kernel's return value to a result.
 #[inline(always)]
 pub(super) fn result_of(r: isize) -> Result<usize, Errno> {
     if (-4095..0).contains(&r) { Err(Errno(-r as i32)) } else { Ok(r as usize) }
 }
 
-/// # Safety
-/// The arguments are valid for the call: pointers it reads or writes are good for as long as it
-/// says.
+/// Makes a system call.
+///
+/// # Safety The arguments are valid for the call: pointers that it reads or writes are valid as
+/// long as it requires.
 #[cfg(not(miri))]
 #[inline(always)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     result_of(unsafe { system_call(n, a) })
 }
 
-/// Stands for the kernel under miri, which knows no system calls: memory is there, nothing else is.
+/// Replaces the kernel under miri, which has no system calls: only mapping memory succeeds.
 ///
-/// # Safety
-/// As above.
+/// # Safety As above.
 #[cfg(miri)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     const PAGE_BYTES: usize = PAGE as usize;
@@ -89,7 +89,7 @@ pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
             let layout =
                 std::alloc::Layout::from_size_align(a[1].next_multiple_of(PAGE_BYTES), PAGE_BYTES);
             let layout = layout.map_err(|_| ENOSYS)?;
-            // SAFETY: a mapping has a page at least.
+            // SAFETY: a mapping has at least one page.
             Ok(unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance())
         }
         MUNMAP | MADVISE | SCHED_YIELD => Ok(0),
@@ -99,21 +99,22 @@ pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     }
 }
 
-/// An open file. Not closed on drop: the recorder keeps one and closes the others by [`close`].
+/// An open file. It is not closed on drop: the recorder keeps one open and closes the others with
+/// [`close`].
 #[derive(Clone, Copy)]
 pub struct Fd(pub i32);
 
-/// A path or name, ended by a zero byte that is part of it.
+/// A path or name, including the zero byte that ends it.
 #[derive(Clone, Copy)]
 pub struct Path<'a>(&'a [u8]);
 
 impl<'a> Path<'a> {
-    /// Where it is, for a list of strings.
+    /// Returns its address, for a list of strings.
     pub fn as_ptr(self) -> *const u8 {
         self.0.as_ptr()
     }
 
-    /// The bytes up to the first zero, which there must be.
+    /// Returns the bytes up to the first zero; none if there is no zero.
     pub fn new(bytes: &'a [u8]) -> Option<Path<'a>> {
         let end = bytes.iter().position(|&b| b == 0)?;
         Some(Path(&bytes[..end + 1]))
@@ -127,11 +128,11 @@ pub fn open(path: Path<'_>, flags: usize) -> Result<Fd, Errno> {
 }
 
 pub fn close(fd: Fd) {
-    // SAFETY: closing touches no memory; `fd` is ours.
+    // SAFETY: closing accesses no memory; the recorder opened `fd`.
     let _ = unsafe { call(CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Reads until `buffer` is full or the file ends; returns the bytes read.
+/// Reads until `buffer` is full or the file ends. Returns the number of bytes read.
 pub fn read_full(fd: Fd, buffer: &mut [u8]) -> usize {
     let mut n = 0;
     while n < buffer.len() {
@@ -149,7 +150,7 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize, Errno> {
     unsafe { call(READ, a) }
 }
 
-/// Opens, reads up to the buffer's length, closes; returns what was read.
+/// Reads a file up to the buffer's length. Returns its bytes.
 pub fn read_file<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
     let fd = open(path, O_RDONLY)?;
     let n = read_full(fd, buffer);
@@ -163,7 +164,7 @@ pub fn write_at(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     unsafe { call(PWRITE, a) }
 }
 
-/// Reads at a place, once; returns the bytes read.
+/// Reads once at an offset. Returns the number of bytes read.
 pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let at = buffer.as_mut_ptr() as usize;
     let a = [fd.0 as usize, at, buffer.len(), offset as usize, 0, 0];
@@ -173,32 +174,32 @@ pub fn read_at(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
 
 fn stat(fd: Fd) -> Result<Stat, Errno> {
     let mut stat = core::mem::MaybeUninit::<Stat>::zeroed();
-    // SAFETY: the kernel writes the struct; all bytes are valid.
+    // SAFETY: the kernel writes the struct; any bytes are valid.
     unsafe {
         call(FSTAT, [fd.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
         Ok(stat.assume_init())
     }
 }
 
-/// Device and inode of an open file.
+/// Returns device and inode of an open file.
 pub fn identity(fd: Fd) -> Result<(u64, u64), Errno> {
     stat(fd).map(|stat| (stat.device, stat.inode))
 }
 
-/// Bytes of an open file.
+/// Returns the size of an open file.
 pub fn file_size(fd: Fd) -> Option<u64> {
     stat(fd).ok().map(|stat| stat.size)
 }
 
-/// Whether an open file is a regular one.
+/// Returns whether an open file is a regular one.
 pub fn is_regular(fd: Fd) -> bool {
     const S_IFMT: u32 = 0o170_000;
     const S_IFREG: u32 = 0o100_000;
     stat(fd).is_ok_and(|stat| stat.mode & S_IFMT == S_IFREG)
 }
 
-/// Whether who executes an open file gets another user's or group's rights: then the loader
-/// ignores `LD_PRELOAD`.
+/// Returns whether the process gains another user's or group's privileges by executing an open
+/// file: then the loader ignores `LD_PRELOAD`.
 pub fn gains_rights(fd: Fd) -> bool {
     const S_ISUID: u32 = 0o4000;
     const S_ISGID: u32 = 0o2000;
@@ -212,19 +213,19 @@ pub fn gains_rights(fd: Fd) -> bool {
     })
 }
 
-/// Whether the process may read, write or search a file (some of 4, 2 and 1), with the rights that
-/// it has now.
+/// Returns whether the process may read, write or search a file (a sum of 4, 2 and 1), with its
+/// current privileges.
 pub fn may_access(path: Path<'_>, mode: usize) -> bool {
     const AT_EACCESS: usize = 0x200;
     let a = [AT_FDCWD, path.0.as_ptr() as usize, mode, AT_EACCESS, 0, 0];
     // SAFETY: zero-terminated.
     let answer = unsafe { call(FACCESSAT2, a) };
-    // Linux before 5.8 has no such call, and filters of containers that do not know it answer
-    // EPERM. Neither concerns the file: the attempt itself will show.
+    // Linux before 5.8 does not have this call, and filters of containers that do not know it
+    // return EPERM. Neither concerns the file, and the attempt to access it will show.
     answer.is_ok() || is_refused(answer)
 }
 
-/// Whether the kernel does not have a call, or a filter refuses it.
+/// Returns whether the kernel does not have a call, or a filter rejects it.
 pub fn is_refused<T>(answer: Result<T, Errno>) -> bool {
     matches!(answer, Err(ENOSYS | EPERM))
 }
@@ -235,7 +236,7 @@ pub fn fallocate(fd: Fd, offset: u64, length: u64) -> Result<(), Errno> {
     unsafe { call(FALLOCATE, a) }.map(|_| ())
 }
 
-/// A copy of a descriptor with a number not below `least`, close-on-exec.
+/// Copies a descriptor to a number not below `least`, close-on-exec.
 pub fn copy_from(fd: Fd, least: usize) -> Result<Fd, Errno> {
     const F_DUPFD_CLOEXEC: usize = 1030;
     // SAFETY: no memory is involved.
@@ -253,7 +254,7 @@ pub fn move_up(fd: Fd, least: usize) -> Fd {
     }
 }
 
-/// Makes a directory with these rights, of which the umask takes some.
+/// Creates a directory with these permissions, minus those in the umask.
 pub fn mkdir(path: Path<'_>, rights: usize) -> Result<(), Errno> {
     // SAFETY: `path` is zero-terminated.
     unsafe { call(MKDIRAT, [AT_FDCWD, path.0.as_ptr() as usize, rights, 0, 0, 0]) }.map(|_| ())
@@ -280,7 +281,7 @@ pub fn unlink(path: Path<'_>) {
 pub const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
 pub const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
 
-/// Has every thread of the process pass a memory barrier; false if the kernel does not.
+/// Makes all threads of the process pass a memory barrier. Returns false if the kernel cannot.
 pub fn membarrier(command: usize) -> bool {
     // SAFETY: no memory is involved.
     unsafe { call(MEMBARRIER, [command, 0, 0, 0, 0, 0]) }.is_ok()
@@ -294,13 +295,13 @@ pub fn readlink<'b>(path: Path<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Er
     Ok(&buffer[..n])
 }
 
-/// Zeroed private memory, reserved but not counted; null if there is none.
+/// Maps zeroed private memory, which is not counted until it is used; null if there is none.
 pub fn map_private(bytes: usize) -> *mut u8 {
     map(bytes, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, Fd(-1))
 }
 
-/// The first `bytes` of a file and room to grow to, mapped shared; null if refused. Only what the
-/// file holds may be touched.
+/// Maps the first `bytes` of a file, shared, with room for it to grow; null on failure. Only pages
+/// within the file may be accessed.
 pub fn map_shared(fd: Fd, bytes: usize) -> *mut u8 {
     map(bytes, PROT_RW, MAP_SHARED | MAP_NORESERVE, fd)
 }
@@ -313,7 +314,7 @@ fn map(bytes: usize, protection: usize, flags: usize, fd: Fd) -> *mut u8 {
     }
 }
 
-/// A part of a file, mapped to be read; `offset` is a multiple of a page.
+/// Maps a part of a file for reading; `offset` is a multiple of the page size.
 pub fn map_file(fd: Fd, offset: u64, bytes: usize) -> Option<*mut u8> {
     const PROT_READ: usize = 1;
     let a = [0, bytes, PROT_READ, MAP_PRIVATE, fd.0 as usize, offset as usize];
@@ -321,7 +322,8 @@ pub fn map_file(fd: Fd, offset: u64, bytes: usize) -> Option<*mut u8> {
     unsafe { call(MMAP, a) }.ok().map(|address| address as *mut u8)
 }
 
-/// Zeroed private memory at an address, a multiple of a page; none if something is there.
+/// Maps zeroed private memory at an address, which is a multiple of the page size; none if that is
+/// in use.
 pub fn map_at(address: u64, bytes: usize) -> Option<*mut u8> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     // SAFETY: a new mapping, which replaces none.
@@ -330,21 +332,21 @@ pub fn map_at(address: u64, bytes: usize) -> Option<*mut u8> {
     if start as u64 == address {
         return Some(start);
     }
-    // SAFETY: an older kernel, which takes the address for a hint: fresh memory.
+    // SAFETY: an older kernel, which treats the address as a hint: fresh memory.
     unsafe { unmap(start, bytes) };
     None
 }
 
-/// Changes what may be done with memory. Returns false if the kernel refuses.
+/// Changes the protection of memory. Returns false on failure.
 ///
-/// # Safety
-/// Whole pages, of which nothing is used in a way that is then forbidden.
+/// # Safety Whole pages, of which nothing is used in a way that is forbidden afterwards.
 pub unsafe fn protect(start: u64, bytes: usize, protection: usize) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     unsafe { call(MPROTECT, [start as usize, bytes, protection, 0, 0, 0]) }.is_ok()
 }
 
-/// Whether the thread has a shadow stack: return addresses that no call has pushed are refused.
+/// Returns whether the thread has a shadow stack, which rejects return addresses that no call has
+/// pushed.
 pub fn has_shadow_stack() -> bool {
     const ENABLED: u64 = 1;
     let mut status = 0u64;
@@ -354,22 +356,26 @@ pub fn has_shadow_stack() -> bool {
     call.is_ok() && status & ENABLED != 0
 }
 
-/// # Safety
-/// `start..start + bytes` is a mapping of ours that nobody uses any more.
+/// Unmaps memory.
+///
+/// # Safety `start..start + bytes` is a mapping of the recorder that nothing uses any more.
 pub unsafe fn unmap(start: *mut u8, bytes: usize) {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     let _ = unsafe { call(MUNMAP, [start as usize, bytes, 0, 0, 0, 0]) };
 }
 
-/// # Safety
-/// The range is a mapping of ours, and `advice` leaves its contents as the caller needs them.
+/// Gives the kernel advice about memory.
+///
+/// # Safety The range is a mapping of the recorder, and `advice` keeps its contents if the caller
+/// needs them.
 pub unsafe fn advise(start: *mut u8, bytes: usize, advice: usize) -> Result<(), Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: promised by the caller.
     unsafe { call(MADVISE, [start as usize, bytes, advice, 0, 0, 0]) }.map(|_| ())
 }
 
-/// For each page of `start..start + bytes`, which are whole pages, a byte whose lowest bit is
-/// whether it is resident; as many as `buffer` holds. Empty if some page is not mapped.
+/// Returns a byte for each page of `start..start + bytes`, which are whole pages; its lowest bit is
+/// set if the page is resident. The number of pages is limited by `buffer`. Empty if some page is
+/// not mapped.
 pub fn present_pages(start: u64, bytes: u64, buffer: &mut [u8]) -> &[u8] {
     let page = page_bytes();
     let pages = ((bytes / page) as usize).min(buffer.len());
@@ -396,38 +402,38 @@ pub fn gettid() -> u32 {
     unsafe { call(GETTID, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Whether a thread of this process is gone.
+/// Returns whether a thread of this process no longer exists.
 pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only checks.
     let answer = unsafe { call(TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) };
     answer == Err(ESRCH)
 }
 
-/// Reads memory of this process that may not be there. False if it is not, or the kernel does not
-/// allow it.
+/// Reads memory of this process that may not be mapped. Returns false if it is not, or if the
+/// kernel does not allow it.
 pub fn read_own(address: u64, bytes: &mut [u8]) -> bool {
     try_read_own(address, bytes) == Ok(bytes.len())
 }
 
-/// Reads memory of this process that may not be there; returns how many bytes of it are.
+/// Reads memory of this process that may not be mapped. Returns how many bytes of it are.
 ///
-/// Errors: [`EFAULT`] if none is; another one if the kernel does not allow the call.
+/// Errors: [`EFAULT`] if none is mapped; another one if the kernel does not allow the call.
 pub fn try_read_own(address: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
     let to = [bytes.as_mut_ptr() as usize, bytes.len()];
     let from = [address as usize, bytes.len()];
     let arguments = [getpid() as usize, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
-    // SAFETY: the kernel writes as many bytes as there is room for, and checks where it reads.
+    // SAFETY: the kernel writes at most as many bytes as there is room for, and checks the source.
     unsafe { call(PROCESS_VM_READV, arguments) }
 }
 
-/// Holds all signals of the calling thread back; the mask before.
+/// Blocks all signals of the calling thread. Returns the former mask.
 pub fn block_signals() -> u64 {
     let mut before = 0;
     set_signal_mask(u64::MAX, &mut before);
     before
 }
 
-/// Takes signals again as before.
+/// Restores the former signal mask.
 pub fn restore_signals(before: u64) {
     set_signal_mask(before, &mut 0);
 }
@@ -444,20 +450,20 @@ pub fn sched_yield() {
     let _ = unsafe { call(SCHED_YIELD, [0; 6]) };
 }
 
-/// When the process began, in clock ticks since boot; 0 if that is not known.
+/// Returns the start time of the process in clock ticks since boot; 0 if it is unknown.
 pub fn start_ticks() -> u64 {
     const FIELD: usize = 19;
     own_state(FIELD).unwrap_or(0)
 }
 
-/// Whether the process has no other thread. False if that is not known.
+/// Returns whether the process has no other thread. False if that is unknown.
 pub fn is_alone() -> bool {
     const FIELD: usize = 17;
     own_state(FIELD) == Some(1)
 }
 
-/// Whether the process has a seccomp filter, its own or one that it inherited. True if that is not
-/// known.
+/// Returns whether the process has a seccomp filter, its own or an inherited one. True if that is
+/// unknown.
 pub fn has_filter() -> bool {
     const NAME: &[u8] = b"\nSeccomp:\t";
     let mut buffer = [0u8; 4096];
@@ -469,8 +475,8 @@ pub fn has_filter() -> bool {
     found.and_then(|at| status.get(at + NAME.len())) != Some(&b'0')
 }
 
-/// A number of `/proc/self/stat`, by its place among the fields behind the name, which ends with
-/// the last bracket; none if it cannot be read.
+/// Returns a number of `/proc/self/stat`, by its index among the fields after the name, which ends
+/// with the last bracket; none if it cannot be read.
 fn own_state(field: usize) -> Option<u64> {
     let mut buffer = [0u8; 512];
     let stat = read_file(Path::new(b"/proc/self/stat\0")?, &mut buffer).ok()?;
@@ -478,14 +484,14 @@ fn own_state(field: usize) -> Option<u64> {
     behind_name.split(|&b| b == b' ').nth(field).map(leading_number)
 }
 
-/// Whether the process has rights that its user has not, as from a set-user-ID file. False if that
-/// cannot be read.
+/// Returns whether the process has privileges that its user does not have, as from a set-user-ID
+/// file. False if that cannot be read.
 pub fn has_gained_rights() -> bool {
     const AT_SECURE: u64 = 23;
     auxiliary(AT_SECURE).is_some_and(|value| value != 0)
 }
 
-/// What the kernel has told the process about itself; none if that cannot be read.
+/// Returns an entry of the auxiliary vector; none if it cannot be read.
 fn auxiliary(tag: u64) -> Option<u64> {
     let mut buffer = [0u8; 1024];
     let vector = read_file(Path::new(b"/proc/self/auxv\0")?, &mut buffer).ok()?;
@@ -494,8 +500,8 @@ fn auxiliary(tag: u64) -> Option<u64> {
     entries.find(|entry| word(&entry[..8]) == tag).map(|entry| word(&entry[8..]))
 }
 
-/// Bytes of a page of memory: not [`heaptide_format::PAGE`], by which files are laid out, with some
-/// kernels of aarch64.
+/// Returns the size of a page of memory. With some kernels of aarch64, it differs from
+/// [`heaptide_format::PAGE`], which determines the layout of files.
 pub fn page_bytes() -> u64 {
     const AT_PAGESZ: u64 = 6;
     static KNOWN: AtomicU64 = AtomicU64::new(0);
@@ -512,7 +518,7 @@ pub fn page_bytes() -> u64 {
     bytes
 }
 
-/// Inode of the process's pid namespace; 0 if that is not known.
+/// Returns the inode of the process's pid namespace; 0 if it is unknown.
 pub fn pid_namespace() -> u64 {
     let mut buffer = [0u8; 64];
     let link = Path::new(b"/proc/self/ns/pid\0").map(|path| readlink(path, &mut buffer));
@@ -527,7 +533,7 @@ fn leading_number(text: &[u8]) -> u64 {
     digits.fold(0, |n, &b| n.wrapping_mul(10).wrapping_add((b - b'0') as u64))
 }
 
-/// The calling thread's name.
+/// Returns the calling thread's name.
 pub fn thread_name() -> [u8; 16] {
     const PR_GET_NAME: usize = 16;
     let mut name = [0u8; 16];
@@ -536,7 +542,7 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// `struct rlimit`: the limit that holds, and up to which it may be raised.
+/// `struct rlimit`: the limit in force, and the one up to which it may be raised.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Limit {
@@ -547,7 +553,7 @@ pub struct Limit {
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// The limits of a resource; unlimited if they are not known.
+/// Returns the limits of a resource; unlimited if they are unknown.
 pub fn limits(resource: usize) -> Limit {
     let mut limits = Limit { soft: UNLIMITED, hard: UNLIMITED };
     // SAFETY: the kernel writes struct rlimit.
@@ -555,18 +561,18 @@ pub fn limits(resource: usize) -> Limit {
     limits
 }
 
-/// Sets the limits of a resource; false if that is not allowed.
+/// Sets the limits of a resource. Returns false if that is not allowed.
 pub fn set_limits(resource: usize, limits: &Limit) -> bool {
     // SAFETY: the kernel reads struct rlimit.
     unsafe { call(PRLIMIT, [0, resource, limits as *const Limit as usize, 0, 0, 0]) }.is_ok()
 }
 
-/// The limit of a resource that holds; unlimited if it is not known.
+/// Returns the limit of a resource that is in force; unlimited if it is unknown.
 pub fn limit(resource: usize) -> u64 {
     limits(resource).soft
 }
 
-/// Virtual and resident bytes of the process; none if they cannot be read.
+/// Returns virtual and resident bytes of the process; none if they cannot be read.
 pub fn memory_size() -> Option<(u64, u64)> {
     let page = page_bytes();
     let mut buffer = [0u8; 128];
@@ -575,35 +581,36 @@ pub fn memory_size() -> Option<(u64, u64)> {
     Some((pages.next()?.wrapping_mul(page), pages.next()?.wrapping_mul(page)))
 }
 
-/// Capabilities of a thread: effective, permitted and inheritable ones, the low 32 and the high.
+/// Capabilities of a thread: effective, permitted and inheritable ones, first the low 32, then the
+/// high 32.
 type Capabilities = [[u32; 3]; 2];
 
-/// The head of the calls about them: their version 3, and the calling thread.
+/// The header of the calls about them: version 3, and the calling thread.
 const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
 
-/// Those of the calling thread; none if they are not known.
+/// Returns those of the calling thread; none if they are unknown.
 fn capabilities() -> Option<Capabilities> {
     let mut sets = Capabilities::default();
     let (head, at) = (CAPABILITIES, sets.as_mut_ptr() as usize);
-    // SAFETY: the kernel reads the head and writes two sets of three words.
+    // SAFETY: the kernel reads the header and writes two sets of three words.
     let known = unsafe { call(CAPGET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
     known.is_ok().then_some(sets)
 }
 
 fn set_capabilities(sets: &Capabilities) {
     let (head, at) = (CAPABILITIES, sets.as_ptr() as usize);
-    // SAFETY: the kernel reads the head and two sets of three words.
+    // SAFETY: the kernel reads the header and two sets of three words.
     let _ = unsafe { call(CAPSET, [head.as_ptr() as usize, at, 0, 0, 0, 0]) };
 }
 
-/// Whether the process may lock memory without limit.
+/// Returns whether the process may lock memory without limit.
 pub fn may_lock_all() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     capabilities().is_some_and(|[[effective, ..], _]| effective & 1 << CAP_IPC_LOCK != 0)
 }
 
-/// Does something with the rights that a program has after exec: a user other than root loses
-/// capabilities that it kept until then.
+/// Calls `look` with the privileges that a program has after exec: a user other than root loses
+/// capabilities that it had until then.
 pub fn as_after_exec<R>(look: impl FnOnce() -> R) -> R {
     // SAFETY: no arguments.
     let is_root = unsafe { call(GETEUID, [0; 6]) } == Ok(0);
@@ -619,7 +626,7 @@ pub fn as_after_exec<R>(look: impl FnOnce() -> R) -> R {
     seen
 }
 
-/// Locks a range of memory, as far as it can be.
+/// Locks a range of memory, as far as possible.
 pub fn lock(start: u64, bytes: u64, on_fault: bool) {
     let a = [start as usize, bytes as usize, on_fault as usize, 0, 0, 0];
     // SAFETY: locking changes no contents. Before Linux 4.4 there is no mlock2.
@@ -641,7 +648,7 @@ pub fn host_name() -> [u8; 65] {
     host
 }
 
-/// A clock by system call, in nanoseconds; for when the vDSO's is not at hand.
+/// Reads a clock by a system call, in nanoseconds; for when the vDSO is not available.
 pub fn clock_ns(clock: usize) -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: the kernel writes struct timespec, two u64.
@@ -651,19 +658,19 @@ pub fn clock_ns(clock: usize) -> u64 {
 
 pub const CLOCK_REALTIME: usize = 0;
 pub const CLOCK_MONOTONIC: usize = 1;
-/// Processor time of the calling thread.
+/// CPU time of the calling thread.
 pub const CLOCK_THREAD_CPUTIME: usize = 3;
 
-/// Ends the process; for a libc that lacks the function that was called.
+/// Ends the process, in place of a function that libc lacks.
 pub fn exit_group(status: i32) {
     // SAFETY: no memory is involved.
     let _ = unsafe { call(EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// The bytes and the key of a segment of shared memory (System V); none if the
-/// kernel does not tell.
+/// Returns the size and the key of a segment of shared memory (System V); none if the kernel
+/// reports no data.
 pub fn shared_segment(id: i32) -> Option<(u64, u32)> {
-    /// As `struct shmid_ds`: `key` is the first field of its first, `shm_perm`.
+    /// `struct shmid_ds`; `key` is the first field of its first field, `shm_perm`.
     #[repr(C)]
     struct Segment {
         key: u32,
@@ -674,7 +681,7 @@ pub fn shared_segment(id: i32) -> Option<(u64, u32)> {
     const IPC_STAT: usize = 2;
     let mut segment = Segment { key: 0, permissions: [0; 11], bytes: 0, rest: [0; 7] };
     let a = [id as isize as usize, IPC_STAT, &raw mut segment as usize, 0, 0, 0];
-    // SAFETY: the kernel fills a structure of this size.
+    // SAFETY: the kernel fills a struct of this size.
     unsafe { call(SHMCTL, a) }.ok()?;
     Some((segment.bytes, segment.key))
 }

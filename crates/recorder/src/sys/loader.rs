@@ -1,12 +1,12 @@
-//! The loader's list of objects, and look-ups in their hash tables.
+//! The loader's list of objects, and lookups in their hash tables.
 //!
-//! By hand and not by dlsym: nothing here allocates, locks or fails half-way, it works in every
-//! libc, before it is initialised, and it also finds libraries that were opened with RTLD_LOCAL.
+//! This replaces dlsym: nothing here allocates, locks or fails half-way. It works with every libc,
+//! before that is initialised, and also finds libraries that were opened with RTLD_LOCAL.
 
 use crate::sys::arch::{R_GLOB_DAT, R_JUMP_SLOT, debug_symbols};
 use core::ffi::c_char;
 
-/// An entry of the list (`struct link_map` in link.h; the same in glibc and musl).
+/// An entry of the list (`struct link_map` in link.h; equal in glibc and musl).
 #[repr(C)]
 pub struct LinkMap {
     address: u64,
@@ -32,17 +32,17 @@ struct Symbol {
 }
 
 impl LinkMap {
-    /// What is added to the addresses in its file.
+    /// Returns the difference between addresses in memory and in its file.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The address of its dynamic section, which no other loaded object has.
+    /// Returns the address of its dynamic section, which identifies the loaded object.
     pub fn dynamic_address(&self) -> usize {
         self.dynamic as usize
     }
 
-    /// The path of its file; empty for the executable.
+    /// Returns the path of its file; empty for the executable.
     pub fn path(&self) -> &[u8] {
         if self.name.is_null() {
             return b"";
@@ -51,28 +51,29 @@ impl LinkMap {
         unsafe { core::ffi::CStr::from_ptr(self.name) }.to_bytes()
     }
 
-    /// Whether its dynamic section is this one.
+    /// Returns whether its dynamic section is `dynamic`.
     pub fn has_dynamic(&self, dynamic: *const Dynamic) -> bool {
         self.dynamic == dynamic
     }
 }
 
-/// The objects, in load order; none in a static program.
+/// Returns the loaded objects, in load order; none in a static program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     let mut object = first_object();
     core::iter::from_fn(move || {
-        // SAFETY: the list is the loader's; entries live as long as their object, and whoever
-        // unloads an object while its functions are being resolved has lost already.
+        // SAFETY: the list is the loader's; entries live as long as their objects. A program that
+        // unloads an object while its functions are being resolved is broken anyway.
         let map = unsafe { object.as_ref() }?;
         object = map.next;
         Some(map)
     })
 }
 
-/// Whether the loader's list is complete at this moment: it is not while objects come and go.
+/// Returns whether the loader's list is complete now: it is not while objects are loaded or
+/// unloaded.
 pub fn is_consistent() -> bool {
     const RT_CONSISTENT: u32 = 0;
-    // SAFETY: `r_state`, a number of 4 bytes, is behind three words.
+    // SAFETY: `r_state`, a number of 4 bytes, follows three words.
     !debug().is_null() && unsafe { *debug().wrapping_add(3).cast::<u32>() } == RT_CONSISTENT
 }
 
@@ -80,15 +81,15 @@ fn first_object() -> *const LinkMap {
     if debug().is_null() {
         return core::ptr::null();
     }
-    // SAFETY: `struct r_debug` has the list's head as its second word.
+    // SAFETY: the second word of `struct r_debug` is the list's head.
     unsafe { *debug().wrapping_add(1) as *const LinkMap }
 }
 
-/// The loader's `struct r_debug`; null in a static program.
+/// Returns the loader's `struct r_debug`; null in a static program.
 fn debug() -> *const usize {
     let (glibc, musl) = debug_symbols();
     if glibc.is_null() && !musl.is_null() {
-        // SAFETY: musl's `_dl_debug_addr` points at its `struct r_debug`.
+        // SAFETY: musl's `_dl_debug_addr` points to its `struct r_debug`.
         return unsafe { *musl };
     }
     glibc
@@ -102,9 +103,9 @@ struct Relocation {
     _addend: i64,
 }
 
-/// A word of an object that holds the address of a function of another one.
+/// A word of an object that holds the address of a function of another object.
 pub struct Import<'a> {
-    /// Its address.
+    /// The word's address.
     pub slot: u64,
     /// Whether it may be bound only when it is first used.
     pub is_lazy: bool,
@@ -112,13 +113,13 @@ pub struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Whether the function has this name, which ends with a zero byte.
+    /// Returns whether the function has this name, which ends with a zero byte.
     pub fn is_of(&self, name: &[u8]) -> bool {
         self.name.to_bytes_with_nul() == name
     }
 }
 
-/// Calls `visit` with the imports of a loaded object, none of which is bound meanwhile.
+/// Calls `visit` with the imports of a loaded object. None of them is bound by that.
 pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
     const DT_PLTRELSZ: i64 = 2;
     const DT_RELA: i64 = 7;
@@ -131,7 +132,7 @@ pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
         };
         let start = if start < map.address { start + map.address } else { start };
         let count = bytes as usize / size_of::<Relocation>();
-        // SAFETY: the table of a loaded object, as its dynamic section describes it.
+        // SAFETY: the table of a loaded object, as described by its dynamic section.
         let relocations = unsafe { core::slice::from_raw_parts(start as *const Relocation, count) };
         for relocation in relocations {
             let kind = relocation.info as u32;
@@ -139,7 +140,7 @@ pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
             if ![R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) || !slot.is_multiple_of(8) {
                 continue;
             }
-            // SAFETY: relocations have indices of the object's symbols, whose names are strings.
+            // SAFETY: relocations contain indices of the object's symbols, whose names are strings.
             let name = unsafe {
                 let symbol = &*tables.symbols.add((relocation.info >> 32) as usize);
                 core::ffi::CStr::from_ptr(tables.strings.add(symbol.name as usize))
@@ -149,7 +150,7 @@ pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
     }
 }
 
-/// An entry of an object's dynamic section.
+/// Returns an entry of an object's dynamic section.
 fn dynamic(map: &LinkMap, tag: i64) -> Option<u64> {
     let mut entry = map.dynamic;
     // SAFETY: the dynamic section ends with tag 0.
@@ -163,13 +164,13 @@ fn dynamic(map: &LinkMap, tag: i64) -> Option<u64> {
     None
 }
 
-/// The file name of an object, without its directory.
+/// Returns the file name of an object, without its directory.
 pub fn file_name(map: &LinkMap) -> &[u8] {
     let name = map.path();
     name.rsplit(|&b| b == b'/').next().unwrap_or(name)
 }
 
-/// The tables of one object that a look-up needs.
+/// The tables of one object that a lookup needs.
 struct Tables {
     symbols: *const Symbol,
     strings: *const c_char,
@@ -179,14 +180,15 @@ struct Tables {
     base: u64,
 }
 
-/// Whether an object, which may have just been mapped, defines a name (ended by a zero byte).
+/// Returns whether an object, which may have just been mapped, defines a name (ended by a zero
+/// byte).
 pub fn defines(map: &LinkMap, name: &[u8]) -> bool {
     tables(map).is_some_and(|tables| find(&tables, name).is_some())
 }
 
 fn find(tables: &Tables, name: &[u8]) -> Option<&'static Symbol> {
-    // SAFETY: the tables are those of a loaded object, laid out as the ELF and GNU hash
-    // specifications say.
+    // SAFETY: the tables are those of a loaded object, with the layout in the ELF and GNU hash
+    // specifications.
     unsafe {
         let index = if !tables.gnu_hash.is_null() {
             gnu_hash_find(tables, name)?
@@ -197,7 +199,7 @@ fn find(tables: &Tables, name: &[u8]) -> Option<&'static Symbol> {
     }
 }
 
-/// The address and the size of what an object defines by a name (ended by a zero byte).
+/// Returns address and size of the definition of a name (ended by a zero byte) in an object.
 pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
     let tables = tables(map)?;
     let symbol = find(&tables, name)?;
@@ -249,8 +251,9 @@ fn tables(map: &LinkMap) -> Option<Tables> {
     usable.then_some(t)
 }
 
-/// # Safety
-/// `t` is of a loaded object that has a GNU hash table.
+/// Finds a name in the GNU hash table.
+///
+/// # Safety `t` is of a loaded object that has a GNU hash table.
 unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     let text = &name[..name.len() - 1];
     let hash = text.iter().fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
@@ -279,8 +282,9 @@ unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     }
 }
 
-/// # Safety
-/// `t` is of a loaded object that has a System V hash table.
+/// Finds a name in the System V hash table.
+///
+/// # Safety `t` is of a loaded object that has a System V hash table.
 unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     let hash = name[..name.len() - 1].iter().fold(0u32, |h, &b| {
         let h = (h << 4).wrapping_add(b as u32);
@@ -304,13 +308,12 @@ unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether symbol `i` is a defined, default-version function of this name.
+/// Returns whether symbol `i` is a defined, default-version function with this name.
 ///
-/// # Safety
-/// `i` is within the symbol table of `t`.
+/// # Safety `i` is within the symbol table of `t`.
 unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
     const VERSION_HIDDEN: u16 = 0x8000;
-    // SAFETY: as promised; strings end with a zero byte, as `name` does.
+    // SAFETY: promised by the caller; strings end with a zero byte, as `name` does.
     unsafe {
         let symbol = &*t.symbols.add(i);
         if symbol.section == 0 || symbol.value == 0 {

@@ -8,31 +8,32 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
 
-/// A value that only the holder of its lock can reach. A thread that does not get the lock
-/// continues without it. All zero is a free lock, if zero is a valid value.
+/// A value that only the holder of its lock can access. A thread that does not get the lock
+/// continues without it. All zeros is a free lock, if that is a valid value of `T`.
 pub struct Locked<T> {
     taken: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-/// A lock of what is guarded elsewhere.
+/// A lock for data that is stored elsewhere.
 pub type Lock = Locked<()>;
 
-// SAFETY: only the holder has a reference to the value, and there is one at a time. What the values
-// point at belongs to the process, not to a thread.
+// SAFETY: only the holder has a reference to the value, and there is one holder at a time. What the
+// values point to belongs to the process, not to a thread.
 unsafe impl<T> Sync for Locked<T> {}
 
 /// A cell for state that one lock or one thread guards.
 #[repr(transparent)]
 pub struct Guarded<T>(pub UnsafeCell<T>);
 
-// SAFETY: each user says which lock or thread guards the cell.
+// SAFETY: each user documents which lock or thread guards the cell.
 unsafe impl<T> Sync for Guarded<T> {}
 
 /// Holds the lock until it is dropped.
 pub struct Held<'a, T>(&'a Locked<T>);
 
-/// Turns before a lock is given up: some seconds on a machine whose other cores are busy.
+/// Number of turns after which waiting for a lock ends: some seconds on a machine whose other cores
+/// are busy.
 const TURNS: u32 = 1_000_000;
 
 impl<T> Locked<T> {
@@ -63,15 +64,15 @@ impl<T> Locked<T> {
     }
 }
 
-/// Counts a lock of the calling thread: before it is taken, and after it was given back.
+/// Counts a lock of the calling thread, before it is acquired or after it was released.
 fn count_locks(change: i32) {
     let locks = &tls().locks;
     locks.set(locks.get().saturating_add_signed(change));
     compiler_fence(SeqCst);
 }
 
-/// Whether the calling thread holds locks of the recorder: in a signal handler, those that it held
-/// when it was interrupted.
+/// Returns whether the calling thread holds locks of the recorder; in a signal handler, whether it
+/// held some when it was interrupted.
 pub fn holds_any() -> bool {
     tls().locks.get() != 0
 }
@@ -80,14 +81,14 @@ impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this holds the lock, and lends the value no longer than it holds it.
+        // SAFETY: this holds the lock, and lends the value no longer than that.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this holds the lock, and is borrowed alone.
+        // SAFETY: this holds the lock, and is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }

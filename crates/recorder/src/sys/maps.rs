@@ -1,4 +1,4 @@
-//! The mappings of the process, as `/proc/self/maps` lists them.
+//! The mappings of the process in `/proc/self/maps`.
 
 use crate::sys::confined;
 use crate::sys::kernel::{self, Fd, Path};
@@ -16,7 +16,7 @@ pub struct Mapping<'a> {
     pub path: &'a [u8],
 }
 
-/// The mapping that holds an address.
+/// Returns the range of the readable mapping that contains an address.
 pub fn mapping_of(address: u64, buffer: &mut [u8]) -> Option<Range> {
     if !confined::may_call() {
         return None;
@@ -31,8 +31,8 @@ pub fn mapping_of(address: u64, buffer: &mut [u8]) -> Option<Range> {
     found
 }
 
-/// Reads maps line by line through `buffer`, until `visit` says stop. A line longer than the buffer
-/// is skipped.
+/// Reads maps line by line through `buffer`, until `visit` returns false. Lines longer than the
+/// buffer are skipped.
 pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> bool) {
     let Some(Ok(fd)) = Path::new(b"/proc/self/maps\0").map(|p| kernel::open(p, kernel::O_RDONLY))
     else {
@@ -60,9 +60,9 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
     kernel::close(fd);
 }
 
-/// Writes newlines in a file's name, which maps has as `\012`, as they are, unless the name has
-/// that text itself. `line` is one of maps with its end, which is overwritten; returns its new
-/// length without it.
+/// Replaces `\012` in a file's name, which stands for a newline in maps, by a newline, unless the
+/// name contains that text itself. `line` is a line of maps with its end, which is overwritten.
+/// Returns its new length without the end.
 fn unescape(line: &mut [u8]) -> usize {
     const NEWLINE: &[u8] = b"\\012";
     const EXISTS: usize = 0;
@@ -87,7 +87,7 @@ fn read_more(fd: Fd, room: &mut [u8]) -> usize {
     kernel::read(fd, room).unwrap_or(0)
 }
 
-/// A line of maps, without its end.
+/// Parses a line of maps, without its end.
 pub fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
     let mut fields = line.splitn(6, |&b| b == b' ');
     let (addresses, permissions) = (fields.next()?, fields.next()?);

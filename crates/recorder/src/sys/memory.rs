@@ -1,10 +1,11 @@
-//! The recorder's own memory: arenas of address space, reserved once, out of which everything but
-//! the profile is taken.
+//! The recorder's own memory: arenas of address space that are reserved once and provide all memory
+//! except the profile.
 //!
-//! They keep the recorder's memory apart from the program's: what locks, dumps, counts or forks the
-//! program's memory as a whole leaves these ranges out ([`ranges`], [`reserved`]). Forked children
-//! get nothing of what is only reserved. Where address space is limited nothing is reserved, each
-//! piece is a mapping of its own, and all of them are a part of the limit at most.
+//! They separate the recorder's memory from the program's: code that locks, dumps, counts or forks
+//! the program's memory as a whole excludes these ranges ([`ranges`], [`reserved`]). Forked
+//! children inherit nothing of memory that is only reserved. Where address space is limited,
+//! nothing is reserved: each piece is a mapping of its own, and all pieces together take at most a
+//! part of the limit.
 
 use crate::sys::confined;
 use crate::sys::kernel::{self, Errno};
@@ -13,14 +14,15 @@ use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Bytes of the arena that children do not get: shadow tables of 32 GiB of heap, and all else.
+/// Size of the arena that children do not inherit: for shadow tables of 32 GiB of heap and all
+/// else.
 const OWN_BYTES: usize = 16 << 30;
-/// Bytes of an arena that children inherit what is taken of: the lanes of some 500 threads.
+/// Size of an arena whose used part children inherit: the lanes of some 500 threads.
 const INHERITED_BYTES: usize = 1 << 30;
-/// Children are to inherit so many bytes more whenever they are to inherit more.
+/// The inherited part grows in steps of this many bytes.
 const STEP: usize = 4 << 20;
 
-/// What a forked child finds in the place of a piece of memory.
+/// The contents of a piece of memory in a forked child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum InChild {
     /// Nothing: the address is not mapped.
@@ -31,33 +33,34 @@ pub enum InChild {
     Copy,
 }
 
-/// A range of address space of which the first `used` bytes are taken. Zero is: not reserved.
+/// A range of address space of which the first `used` bytes are in use. All zeros: not reserved.
 pub struct Arena {
     start: AtomicUsize,
     length: AtomicUsize,
     used: AtomicUsize,
     /// Bytes that children inherit.
     inherited: AtomicUsize,
-    /// Bytes that are mappings of their own.
+    /// Bytes in mappings of their own.
     apart: AtomicU64,
 }
 
-/// What is wiped in a forked child.
+/// The state that is wiped in a forked child.
 struct Own {
     arena: Arena,
-    /// Bytes that the recorder may have: where there is a limit, a part of it. 0 as long as that is
-    /// not known.
+    /// Maximum number of bytes that the recorder may take: a part of a limit. 0 as long as it is
+    /// unknown.
     budget: AtomicU64,
 }
 
-// SAFETY: zeros are an arena that is not reserved, and a budget that is not known.
+// SAFETY: all zeros is an arena that is not reserved, and an unknown budget.
 static OWN: Wiped<Own> = unsafe { Wiped::new() };
 
-/// What children find zeros in, and what they find as it is. Both outlive forks.
+/// The arenas of memory that is zero in children, and that is the same in children. Forked children
+/// inherit both.
 static ZEROS: Arena = Arena::new();
 static COPIES: Arena = Arena::new();
 
-/// The arena of a kind of memory.
+/// Returns the arena of a kind of memory.
 fn arena(child: InChild) -> &'static Arena {
     match child {
         InChild::Nothing => &OWN.get().arena,
@@ -66,7 +69,7 @@ fn arena(child: InChild) -> &'static Arena {
     }
 }
 
-/// All arenas.
+/// Returns all arenas.
 fn arenas() -> [&'static Arena; 3] {
     [InChild::Nothing, InChild::Zeros, InChild::Copy].map(arena)
 }
@@ -80,19 +83,19 @@ pub fn prepare(scarce: bool) {
     }
 }
 
-/// Makes a forked child begin without the memory that it does not inherit.
+/// Makes forked children start without the memory that they do not inherit.
 ///
-/// Errors: the kernel's; one before 4.14 knows no such memory.
+/// Errors: those of the kernel; kernels before 4.14 do not support such memory.
 pub fn wipe_in_children() -> Result<(), Errno> {
     OWN.wipe_in_children()
 }
 
-/// Sets how many bytes the recorder may have.
+/// Sets how many bytes the recorder may take.
 pub fn set_budget(bytes: u64) {
     OWN.get().budget.store(bytes, Relaxed);
 }
 
-/// In a forked child: of the parent's arenas there is only what was taken.
+/// Adapts the arenas in a forked child, which has only the used parts of its parent's.
 pub fn begin_as_child() {
     for arena in [&ZEROS, &COPIES] {
         let inherited = arena.inherited.swap(0, Relaxed);
@@ -102,8 +105,8 @@ pub fn begin_as_child() {
     }
 }
 
-/// Forgets the arena of memory that children find zeros in: a recording has ended, and its memory
-/// was given back. Nobody refers to it, and nobody takes memory now.
+/// Forgets the arena of memory that is zero in children, after a recording has ended and its memory
+/// was released. No thread may refer to it or take memory meanwhile.
 pub fn forget_zeros() {
     for word in [&ZEROS.length, &ZEROS.used, &ZEROS.inherited, &ZEROS.start] {
         word.store(0, Release);
@@ -111,15 +114,15 @@ pub fn forget_zeros() {
     ZEROS.apart.store(0, Relaxed);
 }
 
-/// The arenas that end with a recording.
+/// Returns the arenas that end with a recording.
 pub fn of_recording() -> [Range; 2] {
     [InChild::Nothing, InChild::Zeros].map(|child| arena(child).range())
 }
 
-/// Takes what is needed to go on without system calls: for a program that is about to confine
+/// Reserves what is needed to continue without system calls, for a program that is about to confine
 /// itself.
 pub fn prepare_ahead() {
-    /// Lanes of some 30 threads.
+    /// The lanes of some 30 threads.
     const ZEROS_AHEAD: usize = 64 << 20;
     const COPIES_AHEAD: usize = 1 << 20;
     for (child, ahead) in [(InChild::Zeros, ZEROS_AHEAD), (InChild::Copy, COPIES_AHEAD)] {
@@ -148,14 +151,14 @@ impl Arena {
         exclude(start, length);
         // SAFETY: a fresh mapping.
         if unsafe { kernel::advise(start, length, kernel::MADV_DONTFORK) }.is_err() {
-            // SAFETY: nobody knows it.
+            // SAFETY: nothing refers to it.
             return unsafe { kernel::unmap(start, length) };
         }
         self.start.store(start as usize, Relaxed);
         self.length.store(length, Release);
     }
 
-    /// Takes a multiple of pages; null if not that many are left.
+    /// Takes a multiple of the page size; null if not that much is left.
     fn take(&self, bytes: usize, child: InChild) -> *mut u8 {
         let length = self.length.load(Acquire);
         if length - self.used.load(Relaxed).min(length) < bytes {
@@ -169,7 +172,7 @@ impl Arena {
         (self.start.load(Relaxed) + at) as *mut u8
     }
 
-    /// Has children inherit the first `end` bytes; false if that cannot be arranged.
+    /// Makes children inherit the first `end` bytes. Returns false if that is not possible.
     fn inherit(&self, end: usize, child: InChild) -> bool {
         let from = self.inherited.load(Relaxed);
         if end <= from {
@@ -180,7 +183,8 @@ impl Arena {
             return false;
         }
         let start = (self.start.load(Relaxed) + from) as *mut u8;
-        // SAFETY: reserved memory; the advice changes nothing here. Two threads may both give it.
+        // SAFETY: reserved memory; the advice changes nothing in this process. Two threads may both
+        // give it.
         let arranged = unsafe {
             kernel::advise(start, to - from, kernel::MADV_DOFORK).is_ok()
                 && (child != InChild::Zeros
@@ -202,7 +206,7 @@ impl Arena {
     }
 }
 
-/// Keeps a mapping out of core files, and out of huge pages, of which a sparse table would touch
+/// Excludes a mapping from core dumps and from huge pages, of which a sparse table would touch
 /// many.
 fn exclude(start: *mut u8, bytes: usize) {
     // SAFETY: a fresh mapping; neither advice changes its contents.
@@ -212,15 +216,15 @@ fn exclude(start: *mut u8, bytes: usize) {
     }
 }
 
-/// Zeroed memory of at least `bytes`, for good or until [`release`]; null if there is none.
+/// Returns at least `bytes` of zeroed memory, until [`release`]; null if there is none.
 pub fn take(bytes: usize, child: InChild) -> *mut u8 {
     let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let piece = arena(child).take(bytes, child);
     if piece.is_null() { take_apart(bytes, child) } else { piece }
 }
 
-/// The same as a mapping of its own, whose address space [`release`] gives back: for what comes and
-/// goes.
+/// Does the same with a mapping of its own, whose address space [`release`] frees, for memory that
+/// is used temporarily.
 pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
     let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let advice = match child {
@@ -232,18 +236,18 @@ pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
     if budget != 0 && reserved().saturating_add(bytes as u64) > budget {
         return core::ptr::null_mut();
     }
-    // Without its advice memory of a lane would be taken for a lane of the child's.
+    // Without this advice, a child would treat the memory of a lane as a lane of its own.
     let may = if child == InChild::Zeros { confined::may_call() } else { confined::may_map() };
     let piece = if may { kernel::map_private(bytes) } else { core::ptr::null_mut() };
     if piece.is_null() {
         return piece;
     }
     if confined::may_call() {
-        // SAFETY: a fresh mapping; the advice changes nothing here.
+        // SAFETY: a fresh mapping; the advice changes nothing in this process.
         let arranged =
             advice.is_none_or(|advice| unsafe { kernel::advise(piece, bytes, advice) }.is_ok());
         if !arranged && child == InChild::Zeros {
-            // SAFETY: nobody knows it.
+            // SAFETY: nothing refers to it.
             unsafe { kernel::unmap(piece, bytes) };
             return core::ptr::null_mut();
         }
@@ -253,35 +257,35 @@ pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
     piece
 }
 
-/// Gives memory back. Address space of an arena stays taken.
+/// Releases memory. Address space of an arena stays in use.
 ///
-/// # Safety
-/// `take` or `take_apart` gave this piece for these arguments, and nobody uses it any more.
+/// # Safety `take` or `take_apart` returned this piece for the same arguments, and nothing uses it
+/// any more.
 pub unsafe fn release(piece: *mut u8, bytes: usize, child: InChild) {
     let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let arena = arena(child);
     if !arena.holds(piece) {
-        // SAFETY: as the caller promises; it is a mapping of its own.
+        // SAFETY: promised by the caller; it is a mapping of its own.
         unsafe { kernel::unmap(piece, bytes) };
         arena.apart.fetch_sub(bytes as u64, Relaxed);
     } else if confined::may_call() {
-        // SAFETY: as the caller promises.
+        // SAFETY: promised by the caller.
         let _ = unsafe { kernel::advise(piece, bytes, kernel::MADV_DONTNEED) };
     }
 }
 
-/// Bytes of address space that the recorder has, the profile's mapping not counted.
+/// Returns the bytes of address space that the recorder has, without the profile's mapping.
 pub fn reserved() -> u64 {
     let of = |arena: &Arena| arena.length.load(Relaxed) as u64 + arena.apart.load(Relaxed);
     arenas().into_iter().map(of).sum()
 }
 
-/// Whether the recorder's memory is in ranges of its own.
+/// Returns whether the recorder's memory is in ranges of its own.
 pub fn is_reserved() -> bool {
     arenas().iter().all(|arena| arena.length.load(Relaxed) > 0)
 }
 
-/// The ranges of the recorder's own memory, where they are reserved.
+/// Returns the ranges of the recorder's own memory, if they are reserved.
 pub fn ranges() -> [Range; 3] {
     arenas().map(Arena::range)
 }

@@ -1,5 +1,5 @@
-//! What the process and the kernel offer: system calls, the environment, memory, locks,
-//! clocks, the C library, and the front through which allocations come in.
+//! Services of the process and the kernel: system calls, the environment, memory, locks, clocks,
+//! the C library, and the front through which allocations arrive.
 
 pub mod arch;
 pub mod child;

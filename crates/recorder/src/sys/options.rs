@@ -1,6 +1,6 @@
-//! What the environment asks for. Read once, from `/proc/self/environ` (libc's `environ` may not be
-//! set yet), and kept in memory of the recorder's own: forked children find it there whatever the
-//! program has done to its environment, and exec'd ones get it handed on by the hooks of exec.
+//! The settings in the environment. They are read once, from `/proc/self/environ` (libc's `environ`
+//! may not be set yet), and kept in memory of the recorder: forked children find them there even if
+//! the program changes its environment, and the hooks of exec pass them on to executed programs.
 
 use crate::sys::kernel::{self, Path};
 use crate::sys::memory::{self, InChild};
@@ -13,100 +13,100 @@ use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, PREFIX, Setting};
 use heaptide_format::{Mode, PROFILE_LIMIT_MIN, sample_mean};
 
-/// The longest path a profile may have.
+/// Maximum length of the path of a profile.
 pub const PATH_MAX: usize = 4096;
-/// The environment is searched up to this length, in bytes.
+/// Maximum size of the environment that is read, in bytes.
 const ENVIRONMENT_MAX: usize = 2 << 20;
-/// Bytes of `HEAPTIDE_REPORT`.
+/// Maximum size of `HEAPTIDE_REPORT`, in bytes.
 const REPORT_MAX: usize = 8 << 10;
-/// Bytes of variables that are handed on to exec'd programs.
+/// Maximum size of the variables that are passed on to executed programs, in bytes.
 const HANDED_ON_MAX: usize = 16 << 10;
 
-/// The recorder's options; each is the environment variable of its comment.
+/// The recorder's options; most comments start with the environment variable.
 pub struct Options {
     /// `HEAPTIDE_OUTPUT`: the recording directory; empty for `heaptide-PROGRAM-PID.heaptide` here.
     pub output: Text<PATH_MAX>,
     /// `HEAPTIDE_MODE`: `stacks`, `scopes`, `counters` or `sampled[=BYTES]`.
     pub mode: Mode,
-    /// In mode sampled: bytes that are allocated for each sampled block on average.
+    /// In mode sampled: average number of bytes allocated per sampled block.
     pub sample_mean_bytes: u64,
-    /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: what blocks are sampled depends on it alone.
+    /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: the seed of the random numbers that select blocks.
     pub sample_seed: Option<u64>,
     /// `HEAPTIDE_MODE=off`: nothing is recorded.
     off: bool,
     /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
     follow: Option<u64>,
-    /// `HEAPTIDE_REUSE=off`: unwind every stack anew.
+    /// `HEAPTIDE_REUSE=off`: unwind each stack completely.
     pub reuse: bool,
-    /// `HEAPTIDE_INTERCEPT=off`: change no code of allocators that preloading does not reach.
+    /// `HEAPTIDE_INTERCEPT=off`: do not change code of allocators that preloading does not reach.
     pub intercept: bool,
     /// `HEAPTIDE_ACCOUNTS=off`: no accounts of resident memory.
     pub accounts: bool,
-    /// `HEAPTIDE_START=off`: recording begins turned off.
+    /// `HEAPTIDE_START=off`: recording starts disabled.
     pub start_off: bool,
-    /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests from so many bytes on; with `<` in
-    /// front, only for those below.
+    /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests of at least this many bytes; with `<`
+    /// in front, only for smaller ones.
     pub threshold: Option<(u64, bool)>,
-    /// `HEAPTIDE_MODE=trace`: mode stacks, and every event.
+    /// `HEAPTIDE_MODE=trace`: mode stacks, with every event.
     pub trace: bool,
-    /// `HEAPTIDE_FREE_STACKS=on`: events of frees have their stack.
+    /// `HEAPTIDE_FREE_STACKS=on`: record frees with their stacks.
     pub free_stacks: bool,
-    /// `HEAPTIDE_MAX_SIZE=BYTES`: what the traces of the recording may take; 0 for no bound.
+    /// `HEAPTIDE_MAX_SIZE=BYTES`: maximum size of the traces of the recording; 0 for no limit.
     pub max_size: u64,
-    /// Frees have site and size, as the oldest part of the trace may be dropped.
+    /// Record frees with site and size, since the oldest part of the trace may be dropped.
     pub trace_ends: bool,
-    /// The most bytes of a profile, 0 for no limit.
+    /// Maximum size of a profile in bytes; 0 for no limit.
     pub max_profile: u64,
-    /// `HEAPTIDE_BY_SIZE=on`: sites are recorded by the size requested.
+    /// `HEAPTIDE_BY_SIZE=on`: distinguish sites by the size requested.
     pub by_size: bool,
-    /// `HEAPTIDE_BY_CALL=on`: sites are recorded by the function called.
+    /// `HEAPTIDE_BY_CALL=on`: distinguish sites by the function called.
     pub by_call: bool,
     /// `HEAPTIDE_SNAPSHOT_EVERY=SECONDS`: in nanoseconds, 0 for never.
     pub snapshot_every_ns: u64,
-    /// How many of them are kept, the newest; 0 for all.
+    /// Number of these snapshots that are kept, the newest; 0 for all.
     pub keep_snapshots: u32,
-    /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: a snapshot when it arrives; 0 for none.
+    /// `HEAPTIDE_SNAPSHOT_SIGNAL=NUMBER`: the signal that takes a snapshot; 0 for none.
     pub snapshot_signal: u32,
-    /// `HEAPTIDE_REPORT`: what is written at exit, and where; empty for nothing.
+    /// `HEAPTIDE_REPORT`: the output at exit; empty for none.
     pub report: Text<REPORT_MAX>,
-    /// `TMPDIR`, absolute: where temporary recordings lie.
+    /// `TMPDIR`, absolute: the directory of temporary recordings.
     pub temporary: Text<PATH_MAX>,
-    /// Where in a parallel job this is.
+    /// The process's place in a parallel job.
     pub place: Place,
-    /// What exec'd programs need.
+    /// The settings for executed programs.
     pub handed_on: HandedOn,
 }
 
-/// What programs started by exec need to be recorded like this one.
+/// The settings with which programs started by exec are recorded like this one.
 pub struct HandedOn {
     /// All variables of the recorder, `NAME=VALUE`, each ended by a zero byte.
     pub variables: Text<HANDED_ON_MAX>,
-    /// The recorder's part of `LD_PRELOAD`: its library and monitors. Empty where the library was
-    /// not preloaded.
+    /// The recorder's part of `LD_PRELOAD`: its library and monitors. Empty if the library was not
+    /// preloaded.
     pub preload: Text<PATH_MAX>,
 }
 
 impl HandedOn {
-    /// The value of a variable; none if it was not set.
+    /// Returns the value of a variable; none if it was not set.
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         let mut entries = self.variables.bytes().split(|&b| b == 0);
         entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
     }
 }
 
-/// The program itself has asked to be recorded.
+/// Set if the program itself has requested to be recorded.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// The program asks to be recorded.
+/// Notes that the program requests to be recorded.
 pub fn ask() {
     ASKED.store(true, Release);
 }
 
-/// The options of this process and of those it is a fork of; null until they are read.
+/// The options of this process and of those from which it was forked; null until they are read.
 static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
 
 impl Options {
-    /// The options that the program was started with; none if there is no memory to keep them in.
+    /// Returns the options with which the program was started; none if there is no memory for them.
     pub fn get() -> Option<&'static Options> {
         if OPTIONS.load(Acquire).is_null() {
             own_stack::call(read);
@@ -114,31 +114,33 @@ impl Options {
         Options::known()
     }
 
-    /// The same, if they were read.
+    /// Returns the options, if they were read.
     pub fn known() -> Option<&'static Options> {
-        // SAFETY: complete when it was stored, never changed, never released.
+        // SAFETY: complete when it was stored; never changed or released, except by `replace`.
         unsafe { OPTIONS.load(Acquire).as_ref() }
     }
 
-    /// Whether this process is one to record.
+    /// Returns whether this process is to be recorded.
     pub fn is_wanted(&self) -> bool {
         !self.off && self.follow.is_none_or(|pid| pid == kernel::getpid() as u64)
     }
 
-    /// Whether the environment asks for a recording of a program that has the recorder in it.
+    /// Returns whether the environment requests a recording of a program that contains the
+    /// recorder.
     pub fn is_asked_for(&self) -> bool {
         let asks = [Setting::Output, Setting::Mode, Setting::Report];
         let value = |setting: &Setting| self.handed_on.value(setting.variable().as_bytes());
         asks.iter().filter_map(value).any(|value| !value.is_empty())
     }
 
-    /// Whether anything asks for a recording: a variable, that the library was preloaded, or the
+    /// Returns whether anything requests a recording: a variable, the preloaded library, or the
     /// program itself.
     pub fn is_asked_for_or_preloaded(&self) -> bool {
         self.is_asked_for() || !self.handed_on.preload.is_empty() || ASKED.load(Acquire)
     }
 
-    /// Whether the recording is only there for what is written of it, and goes with the process.
+    /// Returns whether the recording only serves the output that is written from it, and is removed
+    /// with the process.
     pub fn is_temporary(&self) -> bool {
         self.output.is_empty() && (!self.report.is_empty() || ASKED.load(Acquire))
     }
@@ -212,7 +214,7 @@ impl Options {
             Setting::SnapshotSignal => self.snapshot_signal = number(value).unwrap_or(0) as u32,
             Setting::Report => self.report.push(value),
             Setting::Follow => self.follow = Some(number(value).unwrap_or(0)),
-            // Ranks are noted with those of launchers; the others are for the command.
+            // Ranks are noted together with those of launchers; the others are for the command.
             Setting::Rank
             | Setting::Ranks
             | Setting::Job
@@ -225,9 +227,9 @@ impl Options {
     }
 }
 
-/// Takes settings from a command that attached: `NAME=VALUE`, each ended by a zero byte, as the
-/// environment has them. Of the environment itself, only what describes a job counts. Nothing is
-/// recorded now, so nobody refers to the options. Returns false without memory.
+/// Replaces the options by the settings of a command that attached: `NAME=VALUE`, each ended by a
+/// zero byte, as in the environment. From the environment itself, only the description of a job is
+/// read. Nothing is recorded now, so nothing refers to the options. Returns false without memory.
 pub fn replace(settings: &[u8]) -> bool {
     let known = OPTIONS.load(Acquire);
     let memory = if known.is_null() {
@@ -238,7 +240,7 @@ pub fn replace(settings: &[u8]) -> bool {
     if memory.is_null() {
         return false;
     }
-    // SAFETY: memory of that size, to which nobody refers.
+    // SAFETY: memory of that size, to which nothing refers.
     let options = unsafe {
         memory.write(Options::new());
         &mut *memory
@@ -252,7 +254,7 @@ pub fn replace(settings: &[u8]) -> bool {
     };
     let _ = with_environment(note); // without memory for it there is no job
     parse(settings, options);
-    // Lanes alone would count frees of blocks from before.
+    // Lanes alone would count frees of blocks that were allocated before.
     match options.mode {
         Mode::Counters => options.mode = Mode::Scopes,
         Mode::Sampled => options.mode = Mode::Stacks,
@@ -262,20 +264,20 @@ pub fn replace(settings: &[u8]) -> bool {
     true
 }
 
-/// Reads the environment into memory that children inherit; none if there is none.
+/// Reads the environment into memory that children inherit. Returns none without memory.
 fn read() -> Option<()> {
     let memory = memory::take(size_of::<Options>(), InChild::Copy) as *mut Options;
     if memory.is_null() {
         return None;
     }
     with_environment(|environment| {
-        // SAFETY: fresh memory of that size, which nobody else knows.
+        // SAFETY: fresh memory of that size, to which nothing else refers.
         let options = unsafe {
             memory.write(Options::new());
             &mut *memory
         };
         parse(environment, options);
-        // Its user could have files written, and programs run, with its rights.
+        // Its user could have files written, and programs run, with the privileges of the program.
         options.off |= kernel::has_gained_rights();
     })?;
     // Another thread may have been faster; it read the same.
@@ -283,8 +285,8 @@ fn read() -> Option<()> {
     Some(())
 }
 
-/// Calls `use_it` with the environment that the process was started with, `NAME=VALUE` each ended
-/// by a zero byte; none if there is no memory.
+/// Calls `use_it` with the environment with which the process was started: `NAME=VALUE`, each ended
+/// by a zero byte. Returns none without memory.
 pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let memory = kernel::map_private(ENVIRONMENT_MAX);
     if memory.is_null() {
@@ -298,7 +300,7 @@ pub fn with_environment<R>(use_it: impl FnOnce(&[u8]) -> R) -> Option<R> {
         Some(Ok(environment)) => use_it(environment),
         _ => use_it(b""),
     };
-    // SAFETY: the result borrows nothing of it.
+    // SAFETY: the result does not borrow from it.
     unsafe { kernel::unmap(memory, ENVIRONMENT_MAX) };
     Some(result)
 }
@@ -339,7 +341,7 @@ fn parse(environment: &[u8], options: &mut Options) {
     note_preload(&mut options.handed_on.preload, preload, monitors);
 }
 
-/// Notes the recorder's part of `LD_PRELOAD`: the library, and behind it the monitors that
+/// Stores the recorder's part of `LD_PRELOAD`: the library, followed by the monitors that
 /// `HEAPTIDE_MONITORS` names (`NAME[:OPTIONS]`, separated by semicolons).
 fn note_preload(part: &mut Text<PATH_MAX>, preload: &[u8], monitors: &[u8]) {
     let is_monitor = |file: &[u8]| {
@@ -357,23 +359,23 @@ fn note_preload(part: &mut Text<PATH_MAX>, preload: &[u8], monitors: &[u8]) {
     }
 }
 
-/// Whether a byte separates entries of `LD_PRELOAD`.
+/// Returns whether a byte separates entries of `LD_PRELOAD`.
 pub fn is_separator(byte: u8) -> bool {
     matches!(byte, b':' | b' ')
 }
 
-/// Whether an entry of `LD_PRELOAD` is the recorder's library, of whatever version.
+/// Returns whether an entry of `LD_PRELOAD` is the recorder's library, of any version.
 pub fn is_recorder(entry: &[u8]) -> bool {
     let file = file_of(entry);
     file.starts_with(b"libheaptide") && file.ends_with(b".so")
 }
 
-/// The file name of a path.
+/// Returns the file name of a path.
 pub fn file_of(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// Decimal seconds, with a fraction or without; 0 if it is no number.
+/// Parses decimal seconds, with or without a fraction, to nanoseconds; 0 if it is not a number.
 fn nanoseconds(seconds: &[u8]) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     let point = seconds.iter().position(|&b| b == b'.').unwrap_or(seconds.len());

@@ -1,20 +1,22 @@
-//! Rare and large work, done on a stack of the recorder's own: the program's may have a few KiB
-//! left. What runs on the program's stack stays within 2 KiB, which `cargo xtask tidy` checks.
+//! Stacks of the recorder for rare work that needs much stack: the program's stack may have a few
+//! KiB left. Code that runs on the program's stack uses at most 2 KiB, which `cargo xtask tidy`
+//! checks.
 //!
-//! Meanwhile the thread's signals wait. A handler would run on this stack: it may need more of it
-//! than there is, and that of a garbage collector takes the stack pointer for the program's.
+//! Meanwhile the thread's signals are blocked. A handler would run on this stack: it may need more
+//! of it than there is, and that of a garbage collector would treat the stack pointer as the
+//! program's.
 
 use crate::sys::{arch, confined, front, kernel};
 
-/// Bytes of a stack that is mapped for one call. It holds paths and buffers.
+/// Size of a stack that is mapped for one call. It holds paths and buffers.
 const BYTES: usize = 128 << 10;
 
-/// Does `work` on a stack that is mapped for it; none if there is no memory.
+/// Calls `work` on a stack that is mapped for it. Returns none if there is no memory.
 #[cold]
 #[inline(never)]
 pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
     if front::is_under_valgrind() {
-        return Some(work()); // it takes another stack's memory for what was never written
+        return Some(work()); // valgrind treats memory of another stack as never written
     }
     let memory = kernel::map_private(BYTES);
     if memory.is_null() {
@@ -27,11 +29,10 @@ pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
-/// Does `work` on the stack that ends at `top`. A program that forbids itself system calls cannot
-/// have its signals held back: there it is done on the program's stack.
+/// Calls `work` on the stack that ends at `top`. If the program has forbidden itself system calls,
+/// its signals cannot be blocked: then `work` runs on the program's stack.
 ///
-/// # Safety
-/// `top` is 16-aligned, and below it is memory enough that nothing else uses.
+/// # Safety `top` is 16-aligned, and there is enough memory below it that nothing else uses.
 #[cold]
 #[inline(never)]
 pub unsafe fn call_at<R>(top: *mut u8, work: impl FnOnce() -> R) -> Option<R> {
@@ -46,7 +47,7 @@ pub unsafe fn call_at<R>(top: *mut u8, work: impl FnOnce() -> R) -> Option<R> {
     job.result
 }
 
-/// What is to be done, and what came of it.
+/// The work, and its result.
 struct Job<F, R> {
     work: Option<F>,
     result: Option<R>,
@@ -57,7 +58,7 @@ fn run_of<F: FnOnce() -> R, R>(_: &Job<F, R>) -> extern "C" fn(*mut u8) {
 }
 
 extern "C" fn run<F: FnOnce() -> R, R>(job: *mut u8) {
-    // SAFETY: `call_at` hands over a job of this type, and waits.
+    // SAFETY: `call_at` passes a job of this type, and waits.
     let job = unsafe { &mut *(job as *mut Job<F, R>) };
     job.result = job.work.take().map(|work| work());
 }

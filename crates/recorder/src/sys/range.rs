@@ -1,6 +1,6 @@
 //! Ranges of addresses.
 
-/// Addresses from `low` up to `high`.
+/// Addresses from `low` up to, but not including, `high`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Range {
@@ -16,8 +16,8 @@ impl Range {
         address.wrapping_sub(self.low) < self.high.wrapping_sub(self.low)
     }
 
-    /// The stack of a thread that was created by libc: its control block lies above it in the same
-    /// mapping. Only believed near the top, where threads begin; empty if `sp` is elsewhere.
+    /// Returns the stack of a thread that libc created: its control block lies above it in the same
+    /// mapping. Only assumed near the top, where threads begin; empty if `sp` is elsewhere.
     pub fn of_thread(sp: u64, thread_pointer: u64) -> Range {
         const NEAR: u64 = 128 << 10;
         const BELOW: u64 = 8 << 10;

@@ -1,14 +1,14 @@
-//! The process's place in a parallel job, as launchers tell it in the environment.
+//! The process's place in a parallel job, from the variables that launchers set.
 
 use crate::sys::text::{Text, number};
 use heaptide_format::launchers::{
     JOBS, LAUNCHERS, SLURM, SLURM_JOB, SLURM_NO_STEP, SLURM_NODE, SLURM_STEP,
 };
 
-/// The longest name of a job or host that is kept.
+/// Maximum length of the name of a job or host.
 const NAME_MAX: usize = 256;
 
-/// What the environment says.
+/// The values of these variables.
 pub struct Place {
     told: [(Option<u32>, Option<u32>); LAUNCHERS.len()],
     jobs: [Text<NAME_MAX>; JOBS.len()],
@@ -26,7 +26,7 @@ impl Place {
         }
     }
 
-    /// Takes a variable, if it is one of these.
+    /// Stores a variable, if it is one of these.
     pub fn note(&mut self, name: &[u8], value: &[u8]) {
         let count = || number(value).and_then(|n| u32::try_from(n).ok()).filter(|_| value != b"");
         for (launcher, told) in LAUNCHERS.iter().zip(&mut self.told) {
@@ -48,19 +48,19 @@ impl Place {
         }
     }
 
-    /// The rank, and how many there are or 0; none outside of a job. Slurm tells a rank to batch
-    /// scripts too, which are none.
+    /// Returns the rank, and the number of ranks or 0; none outside of a job. Slurm also sets a
+    /// rank for batch scripts, which do not count.
     pub fn rank(&self) -> Option<(u32, u32)> {
         let counts = |at: usize| at != SLURM || self.step.is_some();
         let mut told = self.told.iter().enumerate().filter(|(at, _)| counts(*at));
         let rank = told.clone().find_map(|(_, told)| told.0)?;
-        // PMIx does not say how many; whoever has the same rank does.
+        // PMIx does not set the number; the launcher that sets the same rank does.
         let of = told.find_map(|(_, told)| told.1.filter(|_| told.0 == Some(rank)));
         Some((rank, of.unwrap_or(0)))
     }
 
-    /// The job's name; with the step where Slurm alone gave the rank. Other launchers start some
-    /// of their processes by a step and some not.
+    /// Returns the job's name, with the step if Slurm alone set the rank. Other launchers start
+    /// only some of their processes by a step.
     pub fn job(&self) -> Text<NAME_MAX> {
         let mut name = Text::new();
         let Some(at) = self.jobs.iter().position(|job| !job.is_empty()) else {
@@ -77,7 +77,7 @@ impl Place {
         name
     }
 
-    /// What Slurm calls the node; empty elsewhere.
+    /// Returns Slurm's name of the node; empty elsewhere.
     pub fn node(&self) -> &[u8] {
         self.node.bytes()
     }

@@ -1,13 +1,13 @@
-//! The mappings of the process with what is resident of them, as `/proc/self/smaps` lists them.
+//! The mappings of the process and their resident memory, in `/proc/self/smaps`.
 
 use crate::sys::kernel::{self, Path};
 use crate::sys::maps::{self, Mapping};
 use crate::sys::range::Range;
 use crate::sys::text::Text;
 
-/// Bytes of a name that are kept.
+/// Maximum number of bytes of a name that are kept.
 const NAME_MAX: usize = 1024;
-/// Bytes read at once. The kernel hands out a page at a time.
+/// Bytes that are read at once. The kernel returns a page at a time.
 const PIECE: usize = 8 << 10;
 
 /// A mapping and its numbers, in KiB.
@@ -20,7 +20,7 @@ pub struct Resident {
     pub resident: u32,
     pub private_dirty: u32,
     pub swap: u32,
-    /// It is in no core file, and in no huge page.
+    /// Whether it is excluded from core dumps and huge pages.
     pub set_apart: bool,
     name: Text<NAME_MAX>,
 }
@@ -43,12 +43,12 @@ impl Resident {
         }
     }
 
-    /// The file, or the kernel's name; empty if it has none.
+    /// Returns the file, or the kernel's name; empty if it has none.
     pub fn name(&self) -> &[u8] {
         self.name.bytes()
     }
 
-    /// Takes what a line below the first one says.
+    /// Stores the value in a line below the first one.
     fn take(&mut self, key: &[u8], value: &[u8]) {
         match key {
             b"Rss" => self.resident = kib(value),
@@ -63,7 +63,7 @@ impl Resident {
     }
 }
 
-/// Visits all mappings in order of their addresses; false if they cannot be read. Needs some 12 KiB
+/// Visits all mappings in order of address. Returns false if they cannot be read. Needs some 12 KiB
 /// of stack.
 pub fn each(mut visit: impl FnMut(&Resident)) -> bool {
     let Some(Ok(fd)) = Path::new(b"/proc/self/smaps\0").map(|p| kernel::open(p, kernel::O_RDONLY))
@@ -82,7 +82,7 @@ pub fn each(mut visit: impl FnMut(&Resident)) -> bool {
             line(&buffer[used..used + length], &mut mapping, &mut visit);
             used += length + 1;
         }
-        // What is longer than the buffer is dropped; the rest of it is a line of no meaning.
+        // A line longer than the buffer is dropped; its rest is a line that means nothing.
         if used == 0 && filled == buffer.len() {
             used = filled;
         }
@@ -96,7 +96,7 @@ pub fn each(mut visit: impl FnMut(&Resident)) -> bool {
     any
 }
 
-/// Takes one line: the first of a mapping, or one with a number of it.
+/// Handles a line: the first of a mapping, or one with a number of it.
 fn line(line: &[u8], mapping: &mut Option<Resident>, visit: &mut impl FnMut(&Resident)) {
     let colon = line.iter().position(|&b| b == b':');
     let key = colon.map(|at| &line[..at]).filter(|key| is_key(key));
@@ -117,13 +117,13 @@ fn line(line: &[u8], mapping: &mut Option<Resident>, visit: &mut impl FnMut(&Res
     }
 }
 
-/// Whether this is the name of a number: the first line of a mapping begins with an address, whose
-/// letters are small, and has blanks.
+/// Returns whether this is the name of a number: the first line of a mapping begins with an
+/// address, whose letters are lower-case, and contains blanks.
 fn is_key(key: &[u8]) -> bool {
     key.first().is_some_and(u8::is_ascii_uppercase) && !key.contains(&b' ')
 }
 
-/// A number of KiB; the largest one if there is no room for it.
+/// Parses a number of KiB; `u32::MAX` if it is too large.
 pub fn kib(value: &[u8]) -> u32 {
     let digits = value.iter().take_while(|b| b.is_ascii_digit());
     digits.fold(0u32, |n, &b| n.saturating_mul(10).saturating_add((b - b'0') as u32))

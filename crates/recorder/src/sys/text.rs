@@ -2,7 +2,7 @@
 
 use crate::sys::kernel::Path;
 
-/// A decimal number; none if it is none or too large.
+/// Parses a decimal number; none if it is not a number or too large.
 pub fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, &b| match b {
         b'0'..=b'9' => n.checked_mul(10)?.checked_add((b - b'0') as u64),
@@ -10,7 +10,8 @@ pub fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Bytes in a fixed buffer that always ends with a zero; what does not fit is noted, not stored.
+/// Bytes in a fixed buffer that always ends with a zero. If something does not fit, only that fact
+/// is stored.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -53,7 +54,7 @@ impl<const N: usize> Text<N> {
         &self.bytes[..self.length]
     }
 
-    /// Whether everything fitted.
+    /// Returns whether everything fitted.
     pub fn is_whole(&self) -> bool {
         !self.cut
     }
@@ -62,7 +63,7 @@ impl<const N: usize> Text<N> {
         self.length == 0
     }
 
-    /// As a path; none if something did not fit.
+    /// Returns it as a path; none if something did not fit.
     pub fn path(&self) -> Option<Path<'_>> {
         if self.cut { None } else { Path::new(&self.bytes) }
     }

@@ -1,4 +1,4 @@
-//! State that a forked child finds empty, whoever forked it and however.
+//! State that a forked child finds zeroed, regardless of how it was forked.
 
 use crate::sys::kernel::{self, Errno};
 use core::cell::UnsafeCell;
@@ -6,14 +6,14 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Statics that are noted. There are 20.
+/// Maximum number of statics that are noted. There are 20.
 const NOTED_MAX: usize = 40;
-/// Address and bytes of each static that children find empty; 0 is none.
+/// Address and size of each static that is zeroed in children; 0 for none.
 static NOTED: [[AtomicUsize; 2]; NOTED_MAX] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; NOTED_MAX];
 
-/// Address and bytes of each static that forked children find empty. One thread at a time calls
-/// [`Wiped::wipe_in_children`], when the recorder starts.
+/// Returns address and size of each static that is zeroed in forked children. One thread at a time
+/// calls [`Wiped::wipe_in_children`], when the recorder starts.
 pub fn noted() -> impl Iterator<Item = (usize, usize)> {
     let both = NOTED.iter().map(|[at, bytes]| (at.load(Relaxed), bytes.load(Relaxed)));
     both.take_while(|(at, _)| *at != 0)
@@ -30,8 +30,9 @@ fn note(start: usize, length: usize) {
 /// A static in pages of its own, which the kernel fills with zeros in a forked child
 /// (MADV_WIPEONFORK) once [`Wiped::wipe_in_children`] was called.
 ///
-/// The value begins `APART` bytes into its first page. What every event reads is kept off the
-/// starts of pages: there it would share sets of the first cache with the starts of others.
+/// The value begins `APART` bytes into its first page. State that every event reads is placed away
+/// from the starts of pages, where it would share sets of the first-level cache with the starts of
+/// others.
 #[repr(C)]
 #[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
 #[cfg_attr(target_arch = "aarch64", repr(align(65536)))]
@@ -40,14 +41,14 @@ pub struct Wiped<T, const APART: usize = 0> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: it hands out shared references only; the value is shared between threads as any other.
+// SAFETY: it only returns shared references; the value is shared between threads like any other.
 unsafe impl<T: Sync, const APART: usize> Sync for Wiped<T, APART> {}
 
 impl<T, const APART: usize> Wiped<T, APART> {
-    /// A value of zeros.
+    /// Creates a value of zeros.
     ///
-    /// # Safety
-    /// Zeros are a valid value of `T`, and the state of a process in which nothing happened yet.
+    /// # Safety All zeros is a valid value of `T`, and the state of a process in which nothing has
+    /// happened yet.
     pub const unsafe fn new() -> Wiped<T, APART> {
         Wiped { apart: [0; APART], value: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
@@ -55,18 +56,19 @@ impl<T, const APART: usize> Wiped<T, APART> {
     /// Returns the value.
     #[inline(always)]
     pub const fn get(&'static self) -> &'static T {
-        // SAFETY: initialised, as zeros are a value (`new`); nobody has a unique reference.
+        // SAFETY: initialised, since all zeros is a valid value (`new`); nothing has a unique
+        // reference.
         unsafe { &*self.value.get().cast() }
     }
 
-    /// Has forked children find zeros.
+    /// Makes forked children find zeros.
     ///
-    /// Errors: the kernel's; one before 4.14 knows no such memory.
+    /// Errors: those of the kernel; kernels before 4.14 do not support such memory.
     pub fn wipe_in_children(&'static self) -> Result<(), Errno> {
         let start: *mut u8 = core::ptr::from_ref(self).cast_mut().cast();
         note(start as usize, size_of::<Self>());
-        // SAFETY: whole pages (by alignment) of anonymous memory, in .bss; they hold the value
-        // alone.
+        // SAFETY: whole pages (by alignment) of anonymous memory, in .bss, which only contain the
+        // value.
         unsafe { kernel::advise(start, size_of::<Self>(), kernel::MADV_WIPEONFORK) }
     }
 }

@@ -69,14 +69,14 @@ pub mod numbers {
     pub const FACCESSAT2: usize = 439;
 }
 
-/// Makes a system call; returns what the kernel does, a negated error number or a result.
+/// Makes a system call. Returns the kernel's return value: a negated error number or a result.
 ///
-/// # Safety
-/// The arguments are valid for the call.
+/// # Safety The arguments are valid for the call.
 #[inline(always)]
 pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
     let r: isize;
-    // SAFETY: the kernel's convention; it changes x0 and memory that the caller answers for.
+    // SAFETY: the kernel's convention; it changes x0 and memory for which the caller is
+    // responsible.
     unsafe {
         asm!("svc #0", in("x8") n, inlateout("x0") a[0] as isize => r, in("x1") a[1],
             in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
@@ -84,11 +84,10 @@ pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
     r
 }
 
-/// `clone` with a stack of its own, on which the child calls `entry(argument)` and exits with the
-/// status that it returns. Returns what the kernel does.
+/// Calls `clone` with a separate stack, on which the child calls `entry(argument)` and exits with
+/// the returned status. Returns the kernel's return value.
 ///
-/// # Safety
-/// That of [`crate::sys::exec_calls::clone`].
+/// # Safety That of [`crate::sys::exec_calls::clone`].
 pub(crate) unsafe fn clone_call(
     flags: usize,
     top: *mut u8,
@@ -96,7 +95,7 @@ pub(crate) unsafe fn clone_call(
     argument: *mut u8,
 ) -> isize {
     let r: isize;
-    // SAFETY: as the caller promises. The child begins behind the call with nothing on its stack,
+    // SAFETY: promised by the caller. The child begins after the call with nothing on its stack,
     // and never leaves this block.
     unsafe {
         asm!("svc #0",
@@ -118,15 +117,15 @@ pub(crate) unsafe fn clone_call(
 /// Calls `run` with the stack pointer at `top`.
 #[inline(never)]
 pub(crate) fn switch_stack(top: *mut u8, run: extern "C" fn(*mut u8), job: *mut u8) {
-    // SAFETY: as the caller's caller promises. x20 is kept by the callee, so the old stack pointer
-    // comes back.
+    // SAFETY: promised by the caller's caller. The callee preserves x20, so the old stack pointer
+    // is restored.
     unsafe {
         asm!("mov x20, sp", "mov sp, {top}", "blr {run}", "mov sp, x20",
             run = in(reg) run, top = in(reg) top, in("x0") job, out("x20") _, clobber_abi("C"));
     }
 }
 
-/// `struct stat`, as far as it is of interest.
+/// `struct stat`; unused fields are private.
 #[repr(C)]
 pub(crate) struct Stat {
     pub device: u64,
@@ -143,10 +142,11 @@ pub(crate) struct Stat {
 
 const _: () = assert!(size_of::<Stat>() == 128);
 
-/// The call that writes whether the thread has a shadow stack, and its first argument.
+/// The number and first argument of the call that writes whether the thread has a shadow stack.
 pub(crate) const SHADOW_STACK_STATUS: (usize, usize) = (numbers::PRCTL, 74);
 
-// Aligned no more than the thread control block: glibc refuses a library that is loaded late then.
+// Not aligned more than the thread control block: otherwise glibc rejects a library that is loaded
+// late.
 global_asm!(
     ".pushsection .tbss.heaptide_tls,\"awT\",%nobits",
     ".hidden heaptide_tls",
@@ -159,7 +159,7 @@ global_asm!(
     ".popsection",
 );
 
-/// The thread's block of `heaptide_tls`.
+/// Returns the thread's block of `heaptide_tls`.
 #[inline(always)]
 pub(crate) fn thread_block() -> *const u8 {
     let block: *const u8;
@@ -175,8 +175,8 @@ pub(crate) fn thread_block() -> *const u8 {
     block
 }
 
-/// The thread pointer: in glibc and musl it points behind the thread control block, which lies
-/// above the thread's stack, in one mapping.
+/// Returns the thread pointer: in glibc and musl it points behind the thread control block, which
+/// lies above the thread's stack, in one mapping.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
     let p: u64;
@@ -187,11 +187,11 @@ pub(crate) fn thread_pointer() -> u64 {
     p
 }
 
-/// The loader's `_r_debug` and `_dl_debug_addr`; null where the symbol does not exist.
+/// Returns the loader's `_r_debug` and `_dl_debug_addr`; null if the symbol does not exist.
 pub(crate) fn debug_symbols() -> (*const usize, *const *const usize) {
     let glibc: *const usize;
     let musl: *const *const usize;
-    // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
+    // SAFETY: reads two weak GOT entries, null if the symbol does not exist.
     unsafe {
         asm!(".weak _r_debug", ".weak _dl_debug_addr",
             "adrp {0}, :got:_r_debug",
@@ -203,51 +203,51 @@ pub(crate) fn debug_symbols() -> (*const usize, *const *const usize) {
     (glibc, musl)
 }
 
-/// Relocations that make a word the address of a function: bound at start, and at first use.
+/// Relocations that store the address of a function in a word: bound at start, and at first use.
 pub(crate) const R_GLOB_DAT: u32 = 1025;
 pub(crate) const R_JUMP_SLOT: u32 = 1026;
 
-/// Bits of the counter that ticks of a trace leave out: a tick is ten nanoseconds or some more with
-/// most processors, and one with the others.
+/// Number of low bits of the counter that are dropped in ticks of a trace: with most processors a
+/// tick is ten or some more nanoseconds, with the others one.
 pub const COUNTER_SHIFT: u32 = 0;
 
-/// The virtual counter. Nobody has forbidden to read it.
+/// Returns the virtual counter. May only be called if reading it is not forbidden.
 #[inline(always)]
 pub fn counter() -> u64 {
     let ticks: u64;
-    // SAFETY: reads a register that Linux lets every process read.
+    // SAFETY: reads a register that Linux allows every process to read.
     unsafe { asm!("mrs {0}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
     ticks
 }
 
-/// Whether the counter runs evenly: the architecture has it so.
+/// Returns whether the counter has a constant rate, which the architecture guarantees.
 pub fn counter_is_steady() -> bool {
     true
 }
 
-/// The kernel's clocks that are this counter, for which all cores agree on it.
+/// The kernel's clocks that use this counter; they imply that it is the same on all cores.
 pub const COUNTER_CLOCKS: [&[u8]; 1] = [b"arch_sys_counter\n"];
 
-/// The return address of the function whose entry passed `sp`: the address of its frame record.
+/// Returns the return address of the function whose entry passed `sp`, the address of its frame
+/// record.
 ///
-/// # Safety
-/// That function has not returned.
+/// # Safety That function has not returned.
 #[inline(always)]
 pub unsafe fn return_address(sp: u64) -> u64 {
     // SAFETY: the second word of the record (`pass_registers`).
     unsafe { *(sp as *const u64).wrapping_add(1) }
 }
 
-/// Bytes of a page at most: kernels are built for 4, 16 or 64 KiB.
+/// Maximum size of a page: kernels are built for 4, 16 or 64 KiB.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Bits of the addresses of a program: kernels give larger ones only where they are asked for.
+/// Bits of the addresses of a program: kernels return larger ones only on request.
 pub const USER_ADDRESS_BITS: u32 = 48;
 
 /// Bytes between the stack pointer that an entry passes and that of its caller.
 pub const ENTRY_BYTES: u64 = 16;
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> u64 {
     let sp: u64;
@@ -256,7 +256,7 @@ pub fn stack_pointer() -> u64 {
     sp
 }
 
-/// The first instructions of an entry: its frame record, which holds the return address.
+/// The first instructions of an entry: they store its frame record, which holds the return address.
 #[macro_export]
 macro_rules! push_record {
     () => {
@@ -265,7 +265,7 @@ macro_rules! push_record {
     };
 }
 
-/// The end of that.
+/// The last instructions of an entry: they remove its frame record.
 #[macro_export]
 macro_rules! pop_record {
     () => {
@@ -274,7 +274,7 @@ macro_rules! pop_record {
 }
 
 /// Instructions of an entry that call `{body}` with the address of a frame record and the caller's
-/// frame pointer behind so many arguments, and return.
+/// frame pointer after this number of arguments, and return.
 #[macro_export]
 macro_rules! pass_registers {
     (1) => {
@@ -296,7 +296,7 @@ macro_rules! pass_registers {
 }
 pub use pass_registers;
 
-/// The address of a symbol that is defined in this program or library.
+/// Returns the address of a symbol that is defined in this program or library.
 #[macro_export]
 macro_rules! address_of_symbol {
     ($symbol:literal) => {{
@@ -311,19 +311,19 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// Bytes of code that [`is_signal_return`] and [`is_trampoline_of_python`] look at, before and
-/// behind the return address.
+/// Bytes of code that [`is_signal_return`] and [`is_trampoline_of_python`] inspect, before and
+/// after the return address.
 pub const CODE_BEFORE: usize = 0;
 pub const CODE_BEHIND: usize = 8;
 
-/// Whether code that a function returns to is that of a signal handler's return.
+/// Returns whether a function returns to the code that ends a signal handler.
 pub fn is_signal_return(behind: &[u8]) -> bool {
     // mov x8, #139; svc #0
     behind.starts_with(&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4])
 }
 
-/// Whether code around a return address is a function of CPython's `-X perf` that keeps no frame
-/// pointer: here they keep it.
+/// Returns whether the code around a return address is a function of CPython's `-X perf` that keeps
+/// no frame pointer. On aarch64 they keep it.
 pub fn is_trampoline_of_python(_: &[u8], _: &[u8]) -> bool {
     false
 }

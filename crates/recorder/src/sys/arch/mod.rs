@@ -1,5 +1,6 @@
-//! What depends on the processor: system calls and their numbers, the registers that a stack starts
-//! from, thread-local storage, clocks, stubs in assembly. Both files define the same items.
+//! Code that depends on the processor: system calls and their numbers, the registers from which
+//! unwinding starts, thread-local storage, clocks, stubs in assembly. Both files define the same
+//! items.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -73,16 +73,15 @@ pub mod numbers {
     pub const FACCESSAT2: usize = 439;
 }
 
-/// Makes a system call; returns what the kernel does, a negated error number or a result.
+/// Makes a system call. Returns the kernel's return value: a negated error number or a result.
 ///
-/// # Safety
-/// The arguments are valid for the call.
+/// # Safety The arguments are valid for the call.
 #[cfg(not(miri))]
 #[inline(always)]
 pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
     let r: isize;
-    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory that the caller answers
-    // for.
+    // SAFETY: the kernel's convention; it changes rax, rcx, r11 and memory for which the caller is
+    // responsible.
     unsafe {
         asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
             in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
@@ -91,11 +90,10 @@ pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
     r
 }
 
-/// `clone` with a stack of its own, on which the child calls `entry(argument)` and exits with the
-/// status that it returns. Returns what the kernel does.
+/// Calls `clone` with a separate stack, on which the child calls `entry(argument)` and exits with
+/// the returned status. Returns the kernel's return value.
 ///
-/// # Safety
-/// That of [`crate::sys::exec_calls::clone`].
+/// # Safety That of [`crate::sys::exec_calls::clone`].
 #[cfg(not(miri))]
 pub(crate) unsafe fn clone_call(
     flags: usize,
@@ -104,7 +102,7 @@ pub(crate) unsafe fn clone_call(
     argument: *mut u8,
 ) -> isize {
     let r: isize;
-    // SAFETY: as the caller promises. The child begins behind the call with nothing on its stack,
+    // SAFETY: promised by the caller. The child begins after the call with nothing on its stack,
     // and never leaves this block.
     unsafe {
         asm!("syscall",
@@ -129,15 +127,15 @@ pub(crate) unsafe fn clone_call(
 /// Calls `run` with the stack pointer at `top`.
 #[inline(never)]
 pub(crate) fn switch_stack(top: *mut u8, run: extern "C" fn(*mut u8), job: *mut u8) {
-    // SAFETY: as the caller's caller promises. r12 is kept by the callee, so the old stack pointer
-    // comes back.
+    // SAFETY: promised by the caller's caller. The callee preserves r12, so the old stack pointer
+    // is restored.
     unsafe {
         asm!("xchg rsp, r12", "call {run}", "mov rsp, r12",
             run = in(reg) run, in("rdi") job, inout("r12") top => _, clobber_abi("C"));
     }
 }
 
-/// `struct stat`, as far as it is of interest.
+/// `struct stat`; unused fields are private.
 #[repr(C)]
 pub(crate) struct Stat {
     pub device: u64,
@@ -154,7 +152,7 @@ pub(crate) struct Stat {
 
 const _: () = assert!(size_of::<Stat>() == 144);
 
-/// The call that writes whether the thread has a shadow stack, and its first argument.
+/// The number and first argument of the call that writes whether the thread has a shadow stack.
 pub(crate) const SHADOW_STACK_STATUS: (usize, usize) = (numbers::ARCH_PRCTL, 0x5005);
 
 global_asm!(
@@ -169,7 +167,7 @@ global_asm!(
     ".popsection",
 );
 
-/// The thread's block of `heaptide_tls`.
+/// Returns the thread's block of `heaptide_tls`.
 #[inline(always)]
 pub(crate) fn thread_block() -> *const u8 {
     let block: *const u8;
@@ -182,8 +180,8 @@ pub(crate) fn thread_block() -> *const u8 {
     block
 }
 
-/// The thread control block's address: in glibc and musl it lies above the thread's stack, in one
-/// mapping.
+/// Returns the thread control block's address: in glibc and musl it lies above the thread's stack,
+/// in one mapping.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
     let p: u64;
@@ -192,11 +190,11 @@ pub(crate) fn thread_pointer() -> u64 {
     p
 }
 
-/// The loader's `_r_debug` and `_dl_debug_addr`; null where the symbol does not exist.
+/// Returns the loader's `_r_debug` and `_dl_debug_addr`; null if the symbol does not exist.
 pub(crate) fn debug_symbols() -> (*const usize, *const *const usize) {
     let glibc: *const usize;
     let musl: *const *const usize;
-    // SAFETY: reads two weak GOT entries, null where the symbol does not exist.
+    // SAFETY: reads two weak GOT entries, null if the symbol does not exist.
     unsafe {
         asm!(".weak _r_debug", ".weak _dl_debug_addr",
             "mov {0}, qword ptr [rip + _r_debug@GOTPCREL]",
@@ -206,42 +204,41 @@ pub(crate) fn debug_symbols() -> (*const usize, *const *const usize) {
     (glibc, musl)
 }
 
-/// Relocations that make a word the address of a function: bound at start, and at first use.
+/// Relocations that store the address of a function in a word: bound at start, and at first use.
 pub(crate) const R_GLOB_DAT: u32 = 6;
 pub(crate) const R_JUMP_SLOT: u32 = 7;
 
-/// Bits of the counter that ticks of a trace leave out: a tick is some ten nanoseconds, so that the
-/// next event is most often less than a byte away.
+/// Number of low bits of the counter that are dropped in ticks of a trace: a tick is some ten
+/// nanoseconds, so that the ticks to the next event usually fit in a byte.
 pub const COUNTER_SHIFT: u32 = 5;
 
-/// The time stamp counter. Nobody has forbidden to read it.
+/// Returns the time stamp counter. May only be called if reading it is not forbidden.
 #[inline(always)]
 pub fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it.
     unsafe { _rdtsc() }
 }
 
-/// Whether the counter runs evenly.
+/// Returns whether the counter has a constant rate.
 pub fn counter_is_steady() -> bool {
     const ADVANCED_POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
     __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0
 }
 
-/// The kernel's clocks that are this counter, for which all cores agree on it.
+/// The kernel's clocks that use this counter; they imply that it is the same on all cores.
 pub const COUNTER_CLOCKS: [&[u8]; 2] = [b"tsc\n", b"kvm-clock\n"];
 
-/// The return address of the function whose entry had the stack pointer `sp`.
+/// Returns the return address of the function whose entry had the stack pointer `sp`.
 ///
-/// # Safety
-/// That function has not returned.
+/// # Safety That function has not returned.
 #[inline(always)]
 pub unsafe fn return_address(sp: u64) -> u64 {
     // SAFETY: at the entry of a function it is on top of the stack.
     unsafe { *(sp as *const u64) }
 }
 
-/// Bytes of a page at most, and at least.
+/// Maximum size of a page, which is the only size.
 pub const PAGE_BYTES_MAX: u64 = 4096;
 
 /// Bits of the addresses of a program.
@@ -250,7 +247,7 @@ pub const USER_ADDRESS_BITS: u32 = 47;
 /// Bytes between the stack pointer that an entry passes and that of its caller.
 pub const ENTRY_BYTES: u64 = 8;
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> u64 {
     let sp: u64;
@@ -259,8 +256,8 @@ pub fn stack_pointer() -> u64 {
     sp
 }
 
-/// Instructions of an entry that go on in `{body}` with the caller's stack pointer and frame
-/// pointer behind so many arguments.
+/// Instructions of an entry that continue in `{body}` with the caller's stack pointer and frame
+/// pointer after this number of arguments.
 #[macro_export]
 macro_rules! pass_registers {
     (1) => {
@@ -272,7 +269,7 @@ macro_rules! pass_registers {
 }
 pub use pass_registers;
 
-/// The address of a symbol that is defined in this program or library.
+/// Returns the address of a symbol that is defined in this program or library.
 #[macro_export]
 macro_rules! address_of_symbol {
     ($symbol:literal) => {{
@@ -286,19 +283,19 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// Bytes of code that [`is_signal_return`] and [`is_trampoline_of_python`] look at, before and
-/// behind the return address.
+/// Bytes of code that [`is_signal_return`] and [`is_trampoline_of_python`] inspect, before and
+/// after the return address.
 pub const CODE_BEFORE: usize = 6;
 pub const CODE_BEHIND: usize = 9;
 
-/// Whether code that a function returns to is that of a signal handler's return.
+/// Returns whether a function returns to the code that ends a signal handler.
 pub fn is_signal_return(behind: &[u8]) -> bool {
     // mov $15, %rax; syscall
     behind.starts_with(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05])
 }
 
-/// Whether code around a return address is a function of CPython's `-X perf`, which keeps no frame
-/// pointer.
+/// Returns whether the code around a return address is a function of CPython's `-X perf`, which
+/// keeps no frame pointer.
 pub fn is_trampoline_of_python(before: &[u8], behind: &[u8]) -> bool {
     // sub $8, %rsp; call *%rcx; add $8, %rsp; ret
     before.ends_with(&[0x48, 0x83, 0xec, 8, 0xff, 0xd1])
