@@ -131,7 +131,7 @@ impl<'a> Ranges<'a> {
             let at = self.range_for(mapping, part, site, first);
             if let Some(range) = self.room.get_mut(at) {
                 range.length += length(part);
-                range.resident_kib = range.resident_kib.saturating_add(pages); // until `share`
+                range.resident_kib = range.resident_kib.saturating_add(pages); // a weight until `share`
             }
             low = part.high;
         }
@@ -141,7 +141,7 @@ impl<'a> Ranges<'a> {
     /// Returns the part of a mapping that begins at `low`, and its site.
     fn part(&mut self, mapping: &Resident, low: u64) -> (Range, SiteId) {
         let known = if self.has_sites { live_mappings::known_beside_locks(low) } else { None };
-        self.has_sites = known.is_some(); // to wait once is enough
+        self.has_sites = known.is_some(); // waiting once is enough
         let (site, mut end) = known.map_or((SiteId::NONE, u64::MAX), |k| (k.site, k.end));
         if site.is_none() && mapping.name().is_empty() {
             end = end.min(modules().end_at(low).unwrap_or(u64::MAX));

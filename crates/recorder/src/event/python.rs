@@ -29,7 +29,7 @@ const MISSES: usize = 2;
 /// it may have instead. Within these, the new stack is joined to the kept one.
 const LEFT_MAX: usize = 16;
 const NEW_MAX: usize = 6;
-/// Bytes of a function's name, and of a file's.
+/// Maximum size of a function's name, and of a file's, in bytes.
 const TEXT_MAX: usize = 4096;
 /// Maximum number of bytes of a line table that are read.
 const TABLE_MAX: u64 = 1 << 24;

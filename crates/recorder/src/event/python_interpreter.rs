@@ -3,8 +3,8 @@
 //!
 //! Only four functions of Python are called: two return the thread's state, two whether the
 //! interpreter is ending or has ended. They neither allocate nor lock. A thread reads only its own
-//! chain of frames, which no other thread changes, regardless of who holds the interpreter's lock,
-//! until the interpreter ends and frees the states of threads that still run.
+//! chain of frames, whether or not it holds the interpreter's lock. No other thread changes that
+//! chain until the interpreter ends and frees the states of threads that still run.
 
 use crate::store::modules::modules;
 use crate::store::shared::{Store, store};
@@ -383,8 +383,8 @@ enum Unread {
 }
 
 /// Returns whether the innermost frame of Python code and its code object match the layout; none if
-/// there is no such frame yet. Memory is read through the kernel only, which fails for what is not
-/// mapped.
+/// there is no such frame yet. Memory is read through the kernel only, which fails for memory that
+/// is not mapped.
 fn is_right(known: &Known, state: u64) -> Result<Option<bool>, Unread> {
     let layout = &known.layout;
     // A read of memory that is mapped shows whether reading is allowed.

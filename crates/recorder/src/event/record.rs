@@ -93,7 +93,7 @@ pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested:
 }
 
 /// Counts an allocation on the fast path that needs its stack, with an allocator whose headers are
-/// trusted. `seen` is what [`stacks::same`] returned for the stack.
+/// trusted. `seen` is the result of [`stacks::same`] for the stack.
 #[inline(never)]
 pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
     allocated_in_stack::<F>(inside, block, requested, seen);

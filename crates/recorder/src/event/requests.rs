@@ -15,7 +15,7 @@ use heaptide_format::{
 };
 
 /// The last request that a thread took.
-// SAFETY: zero is no request.
+// SAFETY: all zeros is a valid value: no request.
 static TAKEN: Wiped<AtomicU32> = unsafe { Wiped::new() };
 
 /// Makes forked children start without a request.

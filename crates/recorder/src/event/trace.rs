@@ -124,7 +124,7 @@ pub fn write_record(lane: &mut LaneState, record: &Record) {
     }
 }
 
-/// Records an event for callers that only know the lane's index, or have none ([`NOBODY`]).
+/// Records an event for callers that only know the lane's index, or have none.
 pub fn write_for(index: u32, record: &Record) {
     let p = process();
     if p.header().trace.get() & TRACE_ON == 0 {

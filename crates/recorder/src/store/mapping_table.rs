@@ -44,7 +44,7 @@ struct Piece {
     entries: [Entry; PER_PIECE],
 }
 
-/// A range that was taken out of the table. It goes back ([`Table::put_back`]) or is forgotten
+/// A range that was taken out of the table. It is put back ([`Table::put_back`]) or is forgotten
 /// ([`Table::forget`]).
 #[derive(Clone, Copy)]
 pub struct Taken {

@@ -79,7 +79,7 @@ struct Names {
 /// Maximum number of attributes whose strings are stored only once.
 const ATTRIBUTES: usize = 32;
 
-// SAFETY: zero is a valid value of every field.
+// SAFETY: all zeros is a valid value.
 static NAMES: Wiped<Names> = unsafe { Wiped::new() };
 
 /// Makes forked children start without names in their profile.

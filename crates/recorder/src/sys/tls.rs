@@ -19,8 +19,8 @@ pub struct Tls {
     /// How often the thread released a lane: once in its exit, more often if destructors allocated
     /// after that.
     pub released: Cell<u32>,
-    /// The entry of a failed operator new[] whose real function is about to call operator new
-    /// again.
+    /// The stack pointer with which the real operator new[], after a failure, is about to call
+    /// operator new again; or 0.
     pub retry_sp: Cell<u64>,
     /// Running measurements (`thread_measure`); null if there never were any.
     pub measures: Cell<*mut u8>,
