@@ -24,7 +24,8 @@ impl Monitors {
 
 /// Registers a monitor. Returns its id, or 0. The calling thread is inside the recorder.
 ///
-/// # Safety `monitor` points to a monitor of the C interface, of this or an older version.
+/// # Safety
+/// `monitor` points to a monitor of the C interface, of this or an older version.
 pub unsafe fn register(lane: &mut LaneState, monitor: *const Monitor) -> u64 {
     let table = &MONITORS;
     // SAFETY: promised by the caller; the first two words are the same in each version.

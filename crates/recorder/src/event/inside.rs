@@ -42,7 +42,8 @@ pub struct Inside {
 impl Inside {
     /// Takes over from an entry that found the thread's lane open and entered it.
     ///
-    /// # Safety The entry did so in this very call, and nothing else has taken over.
+    /// # Safety
+    /// The entry did so in this very call, and nothing else has taken over.
     #[inline(always)]
     pub unsafe fn by_entry(lane: NonNull<LaneState>) -> Inside {
         Inside { lane }

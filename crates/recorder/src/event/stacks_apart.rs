@@ -39,7 +39,8 @@ pub struct Apart {
 
 /// Returns zeroed memory for `count` values; none without memory.
 ///
-/// # Safety All zeros is a valid value of `T`.
+/// # Safety
+/// All zeros is a valid value of `T`.
 unsafe fn zeroed<T>(count: usize) -> Option<&'static mut [T]> {
     let memory = memory::take(count * size_of::<T>(), InChild::Nothing) as *mut T;
     // SAFETY: fresh memory of that many values, which may be zero as the caller promises.

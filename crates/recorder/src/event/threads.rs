@@ -296,7 +296,8 @@ fn create_first_sites(p: &Process, place: &mut Place) {
 
 /// Prepares a lane for the calling thread.
 ///
-/// # Safety `lane` is unused and the lock of lanes is held.
+/// # Safety
+/// `lane` is unused and the lock of lanes is held.
 unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u64) {
     let t = tls();
     // SAFETY: the caller promises that no other thread uses the lane.

@@ -11,7 +11,8 @@ use heaptide_format::{
 
 /// A record of the profile. Fields that change after the commit are atomic.
 ///
-/// # Safety Any bytes are a valid value of the type, and no part of it is a pointer.
+/// # Safety
+/// Any bytes are a valid value of the type, and no part of it is a pointer.
 pub unsafe trait Record: 'static {}
 
 // SAFETY: numbers that do not change.

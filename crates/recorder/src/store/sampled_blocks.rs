@@ -61,7 +61,8 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 
 /// Returns whether a block may be sampled; false for most blocks that are not.
 ///
-/// # Safety `filter` was returned by [`SampledBlocks::filter`] and is not null.
+/// # Safety
+/// `filter` was returned by [`SampledBlocks::filter`] and is not null.
 #[inline(always)]
 pub unsafe fn may_hold(filter: *const AtomicU8, block: u64) -> bool {
     // SAFETY: the filter has a count for each value of these bits.

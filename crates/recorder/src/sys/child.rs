@@ -38,7 +38,8 @@ impl Command<'_> {
     /// Runs the program to its end. Returns its exit status; none if it could not be started, or
     /// was killed. The calling thread must have all signals blocked.
     ///
-    /// # Safety Both lists are as described.
+    /// # Safety
+    /// Both lists are as described.
     pub unsafe fn run(&self) -> Option<i32> {
         let memory = kernel::map_private(2 * STACK_BYTES);
         if memory.is_null() {

@@ -19,9 +19,10 @@ pub const SIGCHLD: usize = 17;
 /// Starts a child process that runs `entry(argument)` on the stack that ends at `top`, and exits
 /// with the returned status. Returns the child's id.
 ///
-/// # Safety `top` is 16-aligned. The memory below it suffices for `entry`, and nothing else uses it
-/// until the child has ended or executes a program. With [`CLONE_VM`], `entry` uses nothing that
-/// depends on the thread.
+/// # Safety
+/// `top` is 16-aligned. The memory below it suffices for `entry`, and nothing else uses it until
+/// the child has ended or executes a program. With [`CLONE_VM`], `entry` uses nothing that depends
+/// on the thread.
 #[cfg(not(miri))]
 pub unsafe fn clone(
     flags: usize,
@@ -112,7 +113,8 @@ pub fn close_from(first: usize) {
 
 /// Executes another program; returns only if that fails, with the error.
 ///
-/// # Safety Both lists consist of zero-terminated strings, and end with null.
+/// # Safety
+/// Both lists consist of zero-terminated strings, and end with null.
 pub unsafe fn execute(
     path: Path<'_>,
     arguments: *const *const u8,

@@ -69,8 +69,9 @@ pub(super) fn result_of(r: isize) -> Result<usize, Errno> {
 
 /// Makes a system call.
 ///
-/// # Safety The arguments are valid for the call: pointers that it reads or writes are valid as
-/// long as it requires.
+/// # Safety
+/// The arguments are valid for the call: pointers that it reads or writes are valid as long as it
+/// requires.
 #[cfg(not(miri))]
 #[inline(always)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
@@ -80,7 +81,8 @@ pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
 
 /// Replaces the kernel under miri, which has no system calls: only mapping memory succeeds.
 ///
-/// # Safety As above.
+/// # Safety
+/// As above.
 #[cfg(miri)]
 pub(super) unsafe fn call(n: usize, a: [usize; 6]) -> Result<usize, Errno> {
     const PAGE_BYTES: usize = PAGE as usize;
@@ -339,7 +341,8 @@ pub fn map_at(address: u64, bytes: usize) -> Option<*mut u8> {
 
 /// Changes the protection of memory. Returns false on failure.
 ///
-/// # Safety Whole pages, of which nothing is used in a way that is forbidden afterwards.
+/// # Safety
+/// Whole pages, of which nothing is used in a way that is forbidden afterwards.
 pub unsafe fn protect(start: u64, bytes: usize, protection: usize) -> bool {
     // SAFETY: promised by the caller.
     unsafe { call(MPROTECT, [start as usize, bytes, protection, 0, 0, 0]) }.is_ok()
@@ -358,7 +361,8 @@ pub fn has_shadow_stack() -> bool {
 
 /// Unmaps memory.
 ///
-/// # Safety `start..start + bytes` is a mapping of the recorder that nothing uses any more.
+/// # Safety
+/// `start..start + bytes` is a mapping of the recorder that nothing uses any more.
 pub unsafe fn unmap(start: *mut u8, bytes: usize) {
     // SAFETY: promised by the caller.
     let _ = unsafe { call(MUNMAP, [start as usize, bytes, 0, 0, 0, 0]) };
@@ -366,8 +370,9 @@ pub unsafe fn unmap(start: *mut u8, bytes: usize) {
 
 /// Gives the kernel advice about memory.
 ///
-/// # Safety The range is a mapping of the recorder, and `advice` keeps its contents if the caller
-/// needs them.
+/// # Safety
+/// The range is a mapping of the recorder, and `advice` keeps its contents if the caller needs
+/// them.
 pub unsafe fn advise(start: *mut u8, bytes: usize, advice: usize) -> Result<(), Errno> {
     // SAFETY: promised by the caller.
     unsafe { call(MADVISE, [start as usize, bytes, advice, 0, 0, 0]) }.map(|_| ())

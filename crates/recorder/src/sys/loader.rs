@@ -253,7 +253,8 @@ fn tables(map: &LinkMap) -> Option<Tables> {
 
 /// Finds a name in the GNU hash table.
 ///
-/// # Safety `t` is of a loaded object that has a GNU hash table.
+/// # Safety
+/// `t` is of a loaded object that has a GNU hash table.
 unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     let text = &name[..name.len() - 1];
     let hash = text.iter().fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
@@ -284,7 +285,8 @@ unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
 
 /// Finds a name in the System V hash table.
 ///
-/// # Safety `t` is of a loaded object that has a System V hash table.
+/// # Safety
+/// `t` is of a loaded object that has a System V hash table.
 unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
     let hash = name[..name.len() - 1].iter().fold(0u32, |h, &b| {
         let h = (h << 4).wrapping_add(b as u32);
@@ -310,7 +312,8 @@ unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
 
 /// Returns whether symbol `i` is a defined, default-version function with this name.
 ///
-/// # Safety `i` is within the symbol table of `t`.
+/// # Safety
+/// `i` is within the symbol table of `t`.
 unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
     const VERSION_HIDDEN: u16 = 0x8000;
     // SAFETY: promised by the caller; strings end with a zero byte, as `name` does.

@@ -259,8 +259,8 @@ pub fn take_apart(bytes: usize, child: InChild) -> *mut u8 {
 
 /// Releases memory. Address space of an arena stays in use.
 ///
-/// # Safety `take` or `take_apart` returned this piece for the same arguments, and nothing uses it
-/// any more.
+/// # Safety
+/// `take` or `take_apart` returned this piece for the same arguments, and nothing uses it any more.
 pub unsafe fn release(piece: *mut u8, bytes: usize, child: InChild) {
     let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);
     let arena = arena(child);

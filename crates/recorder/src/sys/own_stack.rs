@@ -32,7 +32,8 @@ pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// Calls `work` on the stack that ends at `top`. If the program has forbidden itself system calls,
 /// its signals cannot be blocked: then `work` runs on the program's stack.
 ///
-/// # Safety `top` is 16-aligned, and there is enough memory below it that nothing else uses.
+/// # Safety
+/// `top` is 16-aligned, and there is enough memory below it that nothing else uses.
 #[cold]
 #[inline(never)]
 pub unsafe fn call_at<R>(top: *mut u8, work: impl FnOnce() -> R) -> Option<R> {

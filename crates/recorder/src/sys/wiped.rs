@@ -47,8 +47,9 @@ unsafe impl<T: Sync, const APART: usize> Sync for Wiped<T, APART> {}
 impl<T, const APART: usize> Wiped<T, APART> {
     /// Creates a value of zeros.
     ///
-    /// # Safety All zeros is a valid value of `T`, and the state of a process in which nothing has
-    /// happened yet.
+    /// # Safety
+    /// All zeros is a valid value of `T`, and the state of a process in which nothing has happened
+    /// yet.
     pub const unsafe fn new() -> Wiped<T, APART> {
         Wiped { apart: [0; APART], value: UnsafeCell::new(MaybeUninit::zeroed()) }
     }

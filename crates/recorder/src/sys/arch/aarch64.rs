@@ -71,7 +71,8 @@ pub mod numbers {
 
 /// Makes a system call. Returns the kernel's return value: a negated error number or a result.
 ///
-/// # Safety The arguments are valid for the call.
+/// # Safety
+/// The arguments are valid for the call.
 #[inline(always)]
 pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
     let r: isize;
@@ -87,7 +88,8 @@ pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
 /// Calls `clone` with a separate stack, on which the child calls `entry(argument)` and exits with
 /// the returned status. Returns the kernel's return value.
 ///
-/// # Safety That of [`crate::sys::exec_calls::clone`].
+/// # Safety
+/// That of [`crate::sys::exec_calls::clone`].
 pub(crate) unsafe fn clone_call(
     flags: usize,
     top: *mut u8,
@@ -231,7 +233,8 @@ pub const COUNTER_CLOCKS: [&[u8]; 1] = [b"arch_sys_counter\n"];
 /// Returns the return address of the function whose entry passed `sp`, the address of its frame
 /// record.
 ///
-/// # Safety That function has not returned.
+/// # Safety
+/// That function has not returned.
 #[inline(always)]
 pub unsafe fn return_address(sp: u64) -> u64 {
     // SAFETY: the second word of the record (`pass_registers`).

@@ -75,7 +75,8 @@ pub mod numbers {
 
 /// Makes a system call. Returns the kernel's return value: a negated error number or a result.
 ///
-/// # Safety The arguments are valid for the call.
+/// # Safety
+/// The arguments are valid for the call.
 #[cfg(not(miri))]
 #[inline(always)]
 pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
@@ -93,7 +94,8 @@ pub(crate) unsafe fn system_call(n: usize, a: [usize; 6]) -> isize {
 /// Calls `clone` with a separate stack, on which the child calls `entry(argument)` and exits with
 /// the returned status. Returns the kernel's return value.
 ///
-/// # Safety That of [`crate::sys::exec_calls::clone`].
+/// # Safety
+/// That of [`crate::sys::exec_calls::clone`].
 #[cfg(not(miri))]
 pub(crate) unsafe fn clone_call(
     flags: usize,
@@ -231,7 +233,8 @@ pub const COUNTER_CLOCKS: [&[u8]; 2] = [b"tsc\n", b"kvm-clock\n"];
 
 /// Returns the return address of the function whose entry had the stack pointer `sp`.
 ///
-/// # Safety That function has not returned.
+/// # Safety
+/// That function has not returned.
 #[inline(always)]
 pub unsafe fn return_address(sp: u64) -> u64 {
     // SAFETY: at the entry of a function it is on top of the stack.
