@@ -1,5 +1,4 @@
-//! Measurements: the events of one thread between two points of its program. They nest to any
-//! depth.
+//! Measurements: the events of one thread between two points of its program. They nest.
 //!
 //! They are kept in a stack of the thread; the program only holds its depth. So a measurement that
 //! was left by a jump or an exception is closed by the next outer one.
