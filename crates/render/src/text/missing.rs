@@ -135,7 +135,7 @@ fn profile_limits(recording: &Recording) -> Option<String> {
     let sum = |of: fn(&Process) -> u64| limited.iter().map(|p| of(p)).fold(0, u64::saturating_add);
     let (unstored, all) = (sum(unstored_allocations), sum(|process| process.totals.allocations));
     let what = match unstored {
-        0 => "new names, marks and modules".to_owned(), // programs with few stacks reach the limit with these
+        0 => "new names, marks and modules".to_owned(), // growth with few stacks
         _ => format!("the stacks of {} of the allocations", percent(unstored, all)),
     };
     let (limit, after) = (bytes(limit), duration(reached_ns));

@@ -158,7 +158,7 @@ impl Printer<'_> {
             smaller.value = combine.of(smaller.value, value(node));
         }
         if self.view.order == BranchOrder::First {
-            children.sort_unstable(); // nodes are numbered in the order in which stacks were first seen
+            children.sort_unstable(); // numbered by when stacks were first seen
         }
         let count = children.len();
         for (i, &node) in children.iter().enumerate().rev() {
