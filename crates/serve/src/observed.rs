@@ -64,7 +64,7 @@ pub(crate) struct Observed {
 impl Observed {
     /// Opens the profile of an image without reading it.
     ///
-    /// Errors: the profile cannot be opened.
+    /// Errors: the profile cannot be read.
     pub(crate) fn open(image: &Image) -> Result<Observed, Error> {
         let sums = LiveSums::open(&image.running.file)?;
         let file = image.summary.program.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-// Trees for the flame graph. Parents precede their children; `item` is what a node represents,
+// Trees for the flame graph. Parents precede their children; `item` identifies what a node shows,
 // `own(m)` and `sum(m)` are its own and inclusive value in a metric.
 
 /** The item of a root. A node that merges n branches too small to see has the item ROOT − n. */
