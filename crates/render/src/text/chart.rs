@@ -28,7 +28,7 @@ pub(crate) fn area(values: &[f64], height: usize, most: f64) -> Vec<String> {
 pub(crate) struct Piece {
     /// Its first column.
     pub(crate) column: usize,
-    /// Its characters, one a column.
+    /// Its characters, one per column.
     pub(crate) text: Vec<char>,
 }
 
