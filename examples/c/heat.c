@@ -136,7 +136,7 @@ int main(void)
 {
     struct plate plate;
     static char output[BUFSIZ];
-    // Use a static buffer, so that output does not allocate.
+    // A static buffer, so that output does not allocate.
     setvbuf(stdout, output, _IOFBF, sizeof output);
     set_up(&plate);
     heaptide_mark_now("set up");

@@ -7,7 +7,7 @@ use heaptide_fuzz::{TARGETS, corpus, directory, mutated, seeds};
 /// errors.
 const CHANGED: usize = 100;
 const CHANGED_READ: usize = 2;
-/// The minimal number of inputs of a corpus, and of all corpora.
+/// The minimum number of inputs of a corpus, and of all corpora.
 const INPUTS: usize = 2;
 const INPUTS_OF_ALL: usize = 27;
 /// The most bytes of a corpus.

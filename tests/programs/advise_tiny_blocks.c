@@ -19,6 +19,6 @@ int main(void)
         nodes[i] = add_node();
     for (int i = 0; i < NODES; i++)
         free(nodes[i]);
-    usleep(60000); // the account of resident memory, which knows the allocator, is taken at the end
+    usleep(60000); // the account that identifies the allocator is taken at the end
     return 0;
 }

@@ -1,5 +1,5 @@
 //! Every function of the C interface, in programs linked in every way: without the recorder each
-//! does nothing and returns that.
+//! does nothing and returns the documented value.
 //
 // expect leaf:block allocations=1
 #include "api_guest.h"

@@ -1,4 +1,4 @@
-//! Limits of statements in C: some are kept; with an argument, one is exceeded, which aborts.
+//! Limits of statements in C: some are kept; with an argument, one is exceeded, which calls abort.
 //
 // expect function:frugal allocations=2 frees=2
 // expect function:wasteful allocations=0

@@ -92,7 +92,7 @@ private:
     int &destroyed_;
 };
 
-// As many as can be registered, and one more.
+// As many monitors as can be registered, and one more.
 static void table_full()
 {
     int destroyed = 0;

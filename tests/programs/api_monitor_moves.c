@@ -98,7 +98,7 @@ int main(void)
         pthread_join(threads[i], NULL);
     KNOWN(heaptide_deregister(id));
     CHECK(twice == 0);
-    // A few older blocks of threads that end.
+    // A few older blocks of threads that have ended are freed.
     CHECK(unknown < 100);
     say("moved\n");
     return 0;

@@ -1,7 +1,7 @@
 //! A program writes its own report in every format while it runs, without visible effects: no
 //! child, no signal, no open file, no change of errno.
 //
-// Known, of "json" and the others: leaf:block has 3 allocations of 100, 200 and 300 bytes, of which
+// Known in "json" and the others: leaf:block has 3 allocations of 100, 200 and 300 bytes, of which
 // the first is freed; two are in scope region=load, one in region=load > region=grid.
 //
 // expect leaf:block allocations=4 frees=1 requested_bytes=1000
@@ -31,7 +31,7 @@ static int open_files(void)
     return count;
 }
 
-// Whether a file is there, and not empty.
+// Returns whether a file exists and is not empty.
 static int is_there(const char *path)
 {
     char first;
@@ -59,7 +59,7 @@ static void formats(void)
         CHECK(errno == 77);
         KNOWN(is_there(all[i][0]));
     }
-    // A second time the file is replaced.
+    // The second call replaces the file.
     KNOWN(heaptide_write("out.txt", "text --by scope") == 1);
     KNOWN(heaptide_write("copy.heaptide", "snapshot") == 1);
     KNOWN(is_there("copy.heaptide/recording.json"));
@@ -121,7 +121,7 @@ int main(void)
     sigprocmask(SIG_BLOCK, NULL, &after);
     CHECK(memcmp(&mask, &after, sizeof mask) == 0);
     CHECK(children == 0 && waitpid(-1, &status, WNOHANG) == -1 && errno == ECHILD);
-    // Also where children are not to be waited for.
+    // Also if the program ignores SIGCHLD, so that children cannot be waited for.
     action.sa_handler = SIG_IGN;
     sigaction(SIGCHLD, &action, NULL);
     KNOWN(heaptide_write("ignored.txt", "text") == 1 && is_there("ignored.txt"));

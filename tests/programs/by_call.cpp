@@ -49,7 +49,7 @@ static void by_new()
     ::operator delete(keep(::operator new(139, alignment, std::nothrow)), alignment);
 }
 
-// The calls before must not change that the block counts as one of malloc.
+// Despite the calls before, the block counts as one of malloc.
 static NOINLINE void after() { free(keep(malloc(109))); }
 
 static void by_failure()

@@ -1,10 +1,10 @@
 //! Performs one step for each letter on standard input, and echoes the letter when it is done.
 //
 // a: small allocates 10 blocks of 100 bytes. b: large allocates 5 blocks of 5000 bytes. f: release
-// frees all of them. t: touch allocates and frees one byte. u: USR2 comes. s: it takes a snapshot
-// of itself. 1, 0: it turns its recording on, off. w: scope `work` allocates 60 bytes and frees
-// what small allocated last. l: label `cache` is put on what was allocated last. m: 300 scopes
-// `part 0` to `part 299` inside `many`, each with one block of 100 bytes. q, or the end: exits.
+// frees all of them. t: touch allocates and frees one byte. u: raises USR2. s: takes a snapshot of
+// itself. 1, 0: turns its recording on, off. w: scope `work` allocates 60 bytes and frees the last
+// kept block. l: puts label `cache` on the last kept block. m: 300 scopes `part 0` to
+// `part 299` inside `many`, each with one block of 100 bytes. q, or end of input: exits.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <signal.h>

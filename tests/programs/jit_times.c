@@ -1,5 +1,5 @@
-//! The program of the test of names by time: it creates functions in executable memory, one after
-//! another at the same address, and writes `jit-PID.dump` to its directory, like a JIT compiler.
+//! Tests names by time: the program creates functions in executable memory, one after another at
+//! the same address, and writes `jit-PID.dump` to its directory, like a JIT compiler.
 //!
 //! `first` allocates 1000 bytes, called from `before`. `second` replaces it and allocates 2000
 //! bytes, called from `after`. `moved`, which allocates 500 bytes, is moved to another page, and

@@ -1,4 +1,4 @@
-//! It limits its address space and data while it runs: the available memory, the limits that it
+//! The program limits its address space and data while it runs: the available memory, the limits it
 //! reads, and those that its children inherit are the same as without the recorder.
 //
 // losses: allowed

@@ -26,7 +26,7 @@ static NOINLINE void touch(char *memory, size_t bytes)
     stay();
 }
 
-// 32768 blocks of `bytes` each, touched; then only every `kept`-th one stays.
+// Allocates 32768 blocks of `bytes` each and touches them; keeps only every `kept`-th one.
 static NOINLINE void heap(size_t bytes, int kept)
 {
     for (int i = 0; i < BLOCKS; i++)
@@ -92,7 +92,7 @@ static void neighbours(void)
     blocks[1] = keep(malloc((size_t)64 * MIB));
 }
 
-// 16 MiB directly after the program's zero-initialized data.
+// Maps 16 MiB directly after the program's zero-initialized data.
 static void behind(void)
 {
     extern char _end[];
@@ -114,7 +114,7 @@ static void forked(void)
         CHECK(waitpid(child, NULL, 0) == child);
 }
 
-// 2 MiB of the heap and 1 MiB mapped every 10 ms, for 200 ms.
+// Allocates 2 MiB of the heap and maps 1 MiB every 10 ms, for 200 ms.
 static void growing(void)
 {
     for (int i = 0; i < 20; i++) {
@@ -139,7 +139,7 @@ static void refuse_open(void)
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-// 60 MiB, and 16 MiB that are mapped later; then it prints a line and waits.
+// Uses 60 MiB, and 16 MiB that are mapped later; then prints a line and waits.
 static void waits(void)
 {
     growing();

@@ -1,4 +1,4 @@
-//! Scopes of a numeric attribute, more scopes than a page has rows, and scopes that allocate
+//! Scopes with a numeric attribute, more scopes than a page has rows, and scopes that allocate
 //! nothing: `heaptide tree --scopes` shows or counts all of them.
 //
 // `loop` has 100 iterations; in each, `solve` allocates a block of 1000 bytes and frees it. `wait`

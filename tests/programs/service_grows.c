@@ -1,12 +1,12 @@
-//! Does one thing again and again, each time with something new: what it grows by is its argument.
+//! Repeats one operation, each time with something new; its argument selects what grows.
 //
-// Each time it allocates one block of 100 bytes, keeps the last 16 of them, and does, by argument:
-// stacks: it allocates on a stack of its own. scopes: in a scope of a value of its own. labels:
-// with a label of its own. names: in a thread of a name of its own, one after the other. marks: it
-// sets a mark of a name of its own. windows: in a window of a name of its own. modules: it loads a
-// library (the third argument) and unloads it. mappings: it maps and unmaps a page on a stack of
-// its own. random: it reallocates one of these blocks to a random size, too. nothing: no more. The
-// second argument is how often.
+// Each time it allocates one block of 100 bytes, keeps the last 16 of them, and, by argument:
+// stacks: allocates on a new stack. scopes: allocates in a scope with a new value. labels: with a
+// new label. names: in a thread with a new name, one thread at a time. marks: sets a mark with a
+// new name. windows: allocates in a window with a new name. modules: loads a library (the third
+// argument) and unloads it. mappings: maps and unmaps a page on a new stack. random: also
+// reallocates one of these blocks to a random size. nothing: does nothing else. The second argument
+// is the number of repetitions.
 #include "../../include/heaptide.h"
 #include "guest.h"
 #include <dlfcn.h>
@@ -60,7 +60,7 @@ int main(int count, char **words)
     unsigned times = (unsigned)atoi(words[2]);
     char name[NAME];
     for (unsigned i = 0; i < times; i++) {
-        snprintf(name, sizeof name, "%s-%u", kind, i); // a thread's has 15 characters
+        snprintf(name, sizeof name, "%s-%u", kind, i); // thread names have at most 15 characters
         if (strcmp(kind, "stacks") == 0) {
             put(i, branch(i, 16, 100));
         } else if (strcmp(kind, "scopes") == 0) {

@@ -1,8 +1,8 @@
-//! Does one step for each letter on standard input, and answers with the letter when it is done.
+//! Performs one step for each letter on standard input, and echoes the letter when it is done.
 //
-// m: grows allocates a block of 1 MiB that it touches. d: it frees the one that it allocated last.
-// c: forks a child that does the steps up to the next `q` or `x`, answering itself; the parent
-// waits for it. x: exits with status 3. k: kills itself. q, or the end: exits with status 0.
+// m: grows allocates a block of 1 MiB and touches it. d: frees the last allocated block. c: forks a
+// child that performs the steps up to the next `q` or `x` and echoes them; the parent waits for it.
+// x: exits with status 3. k: kills itself. q, or end of input: exits with status 0.
 #include "guest.h"
 #include <signal.h>
 #include <string.h>

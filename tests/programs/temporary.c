@@ -1,5 +1,5 @@
-//! Temporary blocks, freed by their thread with no allocation between, and five cases that are
-//! none.
+//! Temporary blocks, freed by their thread with no allocation between, and five cases that are not
+//! temporary.
 //
 // expect function:brief allocations=1000 frees=1000 temporary=1000
 // expect function:zeroed_brief allocations=10 frees=10 temporary=10

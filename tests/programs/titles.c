@@ -1,5 +1,5 @@
 //! The environment block is emptied and overwritten, like by setproctitle, before the program
-//! forks: its children are recorded even so.
+//! forks: its children are recorded nevertheless.
 //
 // expect recording processes=3 lost_events=0
 // expect function:in_parent allocations=1 requested_bytes=1000

@@ -1,5 +1,5 @@
 //! Labels and pools in a trace: a block that gets a label, another one, and loses it; memory that
-//! is no block; pool blocks that grow; chunks that are freed with blocks in them.
+//! is not a block; pool blocks that grow; chunks that are freed with blocks in them.
 //
 //   rows      malloc(800) ×3 as rows; the second becomes columns, the third unlabelled; all freed
 //   temp      a labelled temporary in each of 10 rounds

@@ -1,5 +1,5 @@
-//! It only checks whether it could confine itself, as libraries do: the recorder keeps making
-//! system calls, and a profile that grows by megabytes loses nothing.
+//! The program only checks whether it could confine itself, like libraries: the recorder keeps
+//! making system calls, and a profile that grows by megabytes loses nothing.
 //
 // expect recording lost_events=0
 // expect function:main allocations=30000 requested_bytes=1200000

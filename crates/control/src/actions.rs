@@ -1,4 +1,4 @@
-//! What a running program can be asked for, and what became of that, for a person.
+//! Actions on a running program, and their outcome as text.
 
 use heaptide_analysis::recording::snapshot::Origin;
 use heaptide_analysis::text::of_path;
@@ -8,41 +8,42 @@ use crate::control::{Answer, Control, Threshold, Wait};
 use crate::error::Error;
 use crate::status;
 
-/// What a running program can be asked for.
+/// A request to a running program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Enable recording.
     On,
     /// Disable recording.
     Off,
-    /// Take a snapshot of this name, which may be empty.
+    /// Take a snapshot with this name, which may be empty.
     Snapshot(String),
-    /// Add a mark of this name to the timeline.
+    /// Add a mark with this name to the timeline.
     Mark(String),
-    /// Record stacks only for some requests.
+    /// Record stacks only for requests above or below a size.
     Threshold(Threshold),
-    /// Count from now on.
+    /// Reset the counters, so that they count from now on.
     Reset,
-    /// Publish what threads hold back.
+    /// Publish counters that threads have not published yet.
     Flush,
     /// Describe the state of the recording.
     Status,
 }
 
-/// What became of an action. One of both is empty.
+/// The outcome of an action. One of the fields is empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Lines about what was done.
+    /// Lines about completed actions.
     pub done: String,
-    /// What is still to come.
+    /// A line about a pending action.
     pub later: Option<String>,
 }
 
 impl Control {
-    /// Asks the program for something, and waits some seconds where the program has to answer.
+    /// Requests an action from the program. If the program has to answer, waits up to a few
+    /// seconds.
     ///
-    /// Errors: the profile cannot be changed, the program ended, or has not answered an earlier
-    /// request yet.
+    /// Errors: the profile cannot be modified, the program has ended, or an earlier request is
+    /// unanswered.
     pub fn perform(&self, action: &Action) -> Result<Outcome, Error> {
         let pid = self.running().pid;
         let ask = |kind, value, text: &str, what: &'static str, done: &str| {
@@ -56,8 +57,8 @@ impl Control {
                 Ok(Outcome { done: format!("pid {pid}: recording {is}\n"), later: None })
             }
             Action::Snapshot(name) => {
-                // The copy has its name and time in it. The program only adds its mark, when it
-                // likes.
+                // The copy contains its name and time, so only the mark of the program can come
+                // later.
                 let (number, file, _) = self.snapshot(name, Wait::Briefly, Origin::Requested)?;
                 let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
                 Ok(Outcome { done, later: None })
@@ -77,7 +78,7 @@ impl Control {
     }
 }
 
-/// What became of a request.
+/// Describes the outcome of a request.
 fn outcome(pid: u32, answer: Answer, what: &'static str, done: String) -> Result<Outcome, Error> {
     match answer {
         Answer::Done => Ok(Outcome { done, later: None }),

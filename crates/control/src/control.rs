@@ -1,10 +1,11 @@
-//! The words in the head of a live profile by which a running program is controlled from outside.
+//! The control words in the header of a live profile, by which a running program is controlled from
+//! outside.
 //!
-//! They are written into the file, which the program has mapped: the program only has to keep
-//! running. Commands take turns by a lock of the file. A request is written fields first, then its
-//! number, then the byte that has the program look at it: wherever a command is killed, the program
-//! sees a whole request or none. No word is read, changed and written back: the program may change
-//! it in between.
+//! They are written into the file, which the program has mapped; the program need not cooperate
+//! except by running. A lock on the file serializes commands. A request is written in this order:
+//! its fields, its number, the byte that makes the program check for it. So the program sees a
+//! complete request or none, even if the command is killed. No word is modified by reading it and
+//! writing it back, because the program may change it in between.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -22,15 +23,15 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Error;
 
-/// How long an answer is waited for: a program that allocates at all does so sooner.
+/// How long to wait for an answer. A program that allocates at all answers sooner.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long an answer is waited for that nobody needs: a busy program has given it by then.
+/// How long to wait for an answer that the command does not need. A busy program answers sooner.
 const BRIEF_PATIENCE: Duration = Duration::from_millis(20);
-/// How long another command is waited for: longer than it waits for its answer.
+/// How long to wait for another command, longer than that waits for its answer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// How often is looked.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(2);
-/// The first version with these words.
+/// The first version of the format with control words.
 const FIRST_VERSION: u32 = 2;
 
 /// A live profile.
@@ -41,30 +42,30 @@ pub struct Control {
     start_ns: u64,
 }
 
-/// What the program made of a request.
+/// How the program responded to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It was done.
+    /// The request was handled.
     Done,
-    /// It will be done at the program's next allocation.
+    /// The request will be handled at the program's next allocation.
     Waits,
-    /// An earlier request still waits for that, so this one was not made.
+    /// An earlier request is still pending, so this one was not made.
     Behind,
-    /// The program ended before.
+    /// The program ended before it handled the request.
     Ended,
 }
 
-/// Which requests get a stack.
+/// Sizes of requests whose stacks are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Threshold {
-    /// Those of at least this many bytes.
+    /// Requests of at least this many bytes.
     From(u64),
-    /// Those of fewer bytes than this.
+    /// Requests of fewer bytes than this.
     Below(u64),
 }
 
 impl Threshold {
-    /// The value of a [`Request::Threshold`].
+    /// Encodes it as the value of a [`Request::Threshold`].
     pub fn to_value(self) -> u64 {
         match self {
             Threshold::From(bytes) => bytes,
@@ -73,14 +74,14 @@ impl Threshold {
     }
 }
 
-/// Whether an answer is waited for.
+/// How long to wait for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Some seconds.
     Patiently,
-    /// As long as a program that allocates at all may take.
+    /// As long as a busy program takes at most.
     Briefly,
-    /// No.
+    /// Not at all.
     No,
 }
 
@@ -94,11 +95,11 @@ impl Wait {
     }
 }
 
-/// Holds the lock of the file.
+/// A held lock on the file.
 struct Locked<'a>(&'a Control);
 
 impl Control {
-    /// Opens the profile that a process writes to.
+    /// Opens the profile of a running process.
     pub fn open(running: &Running) -> Result<Control, Error> {
         let running = running.clone();
         let file = input::open_to_change(&running.file);
@@ -111,7 +112,7 @@ impl Control {
         let header = control.header()?;
         let version = header.version;
         if header.magic != MAGIC {
-            // Its process writes the magic number last.
+            // The process writes the magic number last.
             return Err(Error::NoHeader { path });
         }
         if version < FIRST_VERSION {
@@ -124,7 +125,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The head, as it is now.
+    /// Reads the current header.
     pub fn header(&self) -> Result<FileHeader, Error> {
         let mut bytes = [0; size_of::<FileHeader>()];
         let none = || Error::NoHeader { path: self.running.file.clone() };
@@ -135,18 +136,18 @@ impl Control {
         FileHeader::read_from_bytes(&bytes).map_err(|_| none())
     }
 
-    /// Whose profile it is.
+    /// Returns the process that writes the profile.
     pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// Turns recording on or off; it takes effect at the program's next allocation.
+    /// Enables or disables recording, effective at the program's next allocation.
     pub fn turn(&self, on: bool) -> Result<(), Error> {
         let locked = self.lock()?;
         locked.set(offset_of!(FileHeader, command_off), !on)
     }
 
-    /// Asks the program for something.
+    /// Sends a request to the program.
     pub fn request(
         &self,
         kind: Request,
@@ -157,7 +158,8 @@ impl Control {
         self.lock()?.request(kind, value, text, self.now_ns(), wait)
     }
 
-    /// Takes a snapshot, and asks the program to put it on its timeline: number, file, answer.
+    /// Takes a snapshot, and requests the program to add it to its timeline. Returns its number,
+    /// its file and the answer.
     pub fn snapshot(
         &self,
         name: &str,
@@ -171,15 +173,15 @@ impl Control {
         Ok((number, file, answer))
     }
 
-    /// Whether the program has answered all requests. If so it need not look for one at each of its
-    /// allocations any more, and is told.
+    /// Returns whether the program has answered all requests. If so, clears the byte that makes it
+    /// check for one at each allocation.
     pub fn is_settled(&self) -> Result<bool, Error> {
         let locked = self.lock()?;
         let number = locked.word(offset_of!(FileHeader, request))?;
         Ok(locked.answer(number, Wait::No)? != Answer::Waits)
     }
 
-    /// Nanoseconds from the start of the recording.
+    /// Returns the nanoseconds since the start of the recording.
     fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.start_ns)
     }
@@ -206,7 +208,7 @@ impl Control {
     }
 }
 
-/// The clock of profiles, in nanoseconds.
+/// Returns the clock that profiles use, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -229,7 +231,7 @@ impl Locked<'_> {
     ) -> Result<Answer, Error> {
         let before = self.word(offset_of!(FileHeader, request))?;
         if before != self.word(offset_of!(FileHeader, answered))? {
-            // Its command may have been killed before it set the byte.
+            // The earlier command may have been killed before it set the byte.
             self.set_waiting(true)?;
         }
         match self.answer(before, wait)? {
@@ -238,7 +240,7 @@ impl Locked<'_> {
             other => return Ok(other),
         }
         let text = snapshot::cut(text, REQUEST_TEXT);
-        // The fields between the two numbers and the end of the text lie together.
+        // The fields from the kind to the end of the text are contiguous.
         let mut fields = Vec::with_capacity(24 + REQUEST_TEXT);
         fields.extend((kind as u32).to_le_bytes());
         fields.extend((text.len() as u32).to_le_bytes());
@@ -252,8 +254,8 @@ impl Locked<'_> {
         self.answer(number, wait)
     }
 
-    /// What became of the request of this number. Once it is answered, or can never be, none waits
-    /// any more, so that the program need not look any more.
+    /// Waits for the answer to the request with this number. If it is answered or can no longer be,
+    /// clears the byte that makes the program check for requests.
     fn answer(&self, number: u32, wait: Wait) -> Result<Answer, Error> {
         let start = Instant::now();
         let answered = || Ok::<_, Error>(self.word(offset_of!(FileHeader, answered))? == number);
@@ -274,12 +276,12 @@ impl Locked<'_> {
         Ok(answer)
     }
 
-    /// Whether the program is to look for a request.
+    /// Sets whether the program checks for a request.
     fn set_waiting(&self, waiting: bool) -> Result<(), Error> {
         self.set(offset_of!(FileHeader, command_request), waiting)
     }
 
-    /// Stores a whole byte.
+    /// Stores a byte.
     fn set(&self, at: usize, on: bool) -> Result<(), Error> {
         self.write(at, &[u8::from(on)])
     }
@@ -296,7 +298,7 @@ impl Locked<'_> {
     }
 }
 
-// What `request` writes at once lies in one piece.
+// `request` writes these fields with one call, so they have to be contiguous.
 const _: () = assert!(
     offset_of!(FileHeader, request_length) == offset_of!(FileHeader, request_kind) + 4
         && offset_of!(FileHeader, request_time_ns) == offset_of!(FileHeader, request_kind) + 8

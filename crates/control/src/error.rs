@@ -1,4 +1,4 @@
-//! Why a running recording cannot be controlled or observed.
+//! Errors of controlling or observing a running recording.
 
 use std::fmt;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use heaptide_analysis::quantity;
 
-/// What failed, on what, and why.
+/// The failed operation, its object, and the cause.
 #[derive(Debug)]
 pub enum Error {
-    /// Something could not be done with a live profile.
+    /// An operation on a live profile failed.
     Profile {
         /// Its file.
         path: PathBuf,
-        /// What could not be done, in the infinitive.
+        /// The failed operation, in the infinitive.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A live profile without a header.
@@ -32,60 +32,60 @@ pub enum Error {
         /// The first version that can be controlled.
         first: u32,
     },
-    /// A live profile of a later version.
+    /// A live profile of a later version than this library supports.
     Newer {
         /// Its file.
         path: PathBuf,
         /// Its version.
         version: u32,
-        /// The last version that this library knows.
+        /// The last version that this library supports.
         known: u32,
     },
-    /// A recording that no process writes to.
+    /// No process writes to the recording.
     NoneRunning {
         /// Its path.
         recording: PathBuf,
     },
-    /// A recording that other processes write to.
+    /// The selected process does not write to the recording, but others do.
     NotRunning {
         /// Its path.
         recording: PathBuf,
         /// The selected process id.
         pid: u32,
-        /// Those of the processes that write to it.
+        /// The ids of the processes that write to it.
         running: Vec<u32>,
     },
-    /// An earlier request has no answer yet, so another one was not made.
+    /// An earlier request is unanswered, so the next one was not made.
     Busy {
         /// The process id.
         pid: u32,
-        /// What was requested.
+        /// The earlier request.
         what: &'static str,
     },
-    /// A program that ended before it handled a request.
+    /// A program ended before it handled a request.
     Ended {
         /// Its process id.
         pid: u32,
         /// What was requested.
         what: &'static str,
     },
-    /// A recording takes more than its limit, and nothing of it may be removed.
+    /// A recording exceeds its limit, and nothing of it may be removed.
     NoRoom {
-        /// Bytes that it takes on disk.
+        /// Its size on disk in bytes.
         bytes: u64,
-        /// Those that it may take.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// There can be no thread.
+    /// A thread cannot be started.
     NoThread {
-        /// Which thread.
+        /// The name of the thread.
         which: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A thread panicked.
     Panicked {
-        /// Which thread.
+        /// The name of the thread.
         which: &'static str,
     },
     /// A recording cannot be read or written.
@@ -142,7 +142,7 @@ impl fmt::Display for Error {
             }
             Error::NoThread { which, source } => write!(f, "cannot start {which}: {source}"),
             Error::Panicked { which } => write!(f, "internal error: {which} panicked"),
-            // Its line already contains its causes.
+            // Its message already contains its causes.
             Error::Recording(error) => error.fmt(f),
         }
     }

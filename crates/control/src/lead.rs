@@ -1,5 +1,5 @@
-//! Which of several commands that write to one recording does what only one of them may do: move
-//! events, take snapshots.
+//! The lead among commands that write to the same recording. Only the command with the lead moves
+//! events and takes snapshots.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,29 +7,30 @@ use std::sync::{Mutex, PoisonError};
 
 use heaptide_analysis::recording::members;
 
-/// The lead of a recording. The first member of a launch has it; when that ends or is killed,
-/// another gets it.
+/// The lead of a recording. The first member of a launch takes it; when that member ends or is
+/// killed, another one takes over.
 #[derive(Debug)]
 pub struct Lead {
-    /// None if no other command writes to the recording.
+    /// The shared recording; `None` if no other command writes to it.
     shared: Option<PathBuf>,
-    /// The file whose lock is the lead, once it is ours.
+    /// The locked file, once this command has the lead.
     held: Mutex<Option<File>>,
 }
 
 impl Lead {
-    /// Of a recording that one command writes to.
+    /// Creates the lead of a recording that a single command writes to.
     pub fn alone() -> Lead {
         Lead { shared: None, held: Mutex::new(None) }
     }
 
-    /// Of a recording that the members of a launch write to.
+    /// Creates the lead of a recording that the members of a launch write to.
     pub fn among(recording: &Path) -> Lead {
         Lead { shared: Some(recording.to_owned()), held: Mutex::new(None) }
     }
 
-    /// Whether this command has the lead; takes it if no other has it. It is ours then until this
-    /// is dropped. Where the file system has no locks, it is nobody's: sealing moves the events.
+    /// Returns whether this command has the lead; takes it if no other command has it, and keeps it
+    /// until this is dropped. On a file system without locks, no command has it; then sealing moves
+    /// the events.
     pub fn is_ours(&self) -> bool {
         let Some(recording) = &self.shared else { return true };
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Controls and observes running recordings: requests to programs, snapshots at an interval and by
-//! triggers, and the events of traces, which move out of live profiles.
+//! Controls and observes running recordings: sends requests to programs, takes snapshots at an
+//! interval and by triggers, and moves trace events out of live profiles.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! `heaptide run --mode trace`: moves events out of the live profiles of a recording into their
-//! trace files, while the programs run and when they are over.
+//! For `heaptide run --mode trace`: moves events out of the live profiles of a recording into trace
+//! files, while the programs run and after they have ended.
 //!
-//! A program writes its events into extents of its profile and goes on in another one when one is
-//! full. What was moved is its to write again, so the profile stays small. Without anybody who
-//! moves them nothing is lost: the profile grows.
+//! A program writes events into extents of its profile, and continues with the next extent when one
+//! is full. Moved extents are reused, so the profile stays small. If nothing moves them, no events
+//! are lost, but the profile grows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::error::Error;
 use crate::lead::Lead;
 use crate::profiles::{Ends, Listing, Writer};
 
-/// Events that do not compress take this part of their bytes more once they are moved, for their
-/// extent's head and the compressor's: some 100 bytes for 16 KiB at least.
+/// Incompressible events grow by this fraction when they are moved, because of the headers of the
+/// extent and the compressor: about 100 bytes per 16 KiB at least.
 const HEADS_PART: u64 = 128;
-/// The same of a file's own head and of its last extent.
+/// The same for the header and last extent of a file, in bytes.
 const HEADS_LEAST: u64 = 1024;
-/// Profiles are looked at so often while there is much to move, and while there is nothing.
+/// Polling intervals of profiles: the shortest while many events arrive, the longest while none do.
 const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_millis(100);
-/// Whether a process is over is asked so often at most.
+/// Interval of checks for ended processes.
 const ENDS: Duration = Duration::from_millis(500);
 
-/// The thread that moves events, in messages.
+/// Name of the thread in messages.
 const THREAD: &str = "the thread that moves events";
 
-/// Moves events until it is stopped.
+/// Moves events until it is finished.
 #[derive(Debug)]
 pub struct Mover {
     stop: Sender<()>,
@@ -41,10 +41,10 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Starts a thread that moves the events of all processes of a recording, while this command
-    /// has the lead, and drops those of each that are not kept.
+    /// Starts a thread that moves the events of all processes of a recording while this command has
+    /// the lead, and drops old events as `keep` specifies.
     ///
-    /// Errors: there can be no thread.
+    /// Errors: the thread cannot be started.
     pub fn start(recording: &Path, keep: KeepTrace, lead: Arc<Lead>) -> Result<Mover, Error> {
         let mut moving = Moving::new(recording, keep);
         let (stop, stopped) = channel();
@@ -61,9 +61,9 @@ impl Mover {
         Ok(Mover { stop, thread: thread.map_err(failed)? })
     }
 
-    /// Moves what is left of processes that are over, and ends.
+    /// Moves the remaining events of ended processes, and ends the thread.
     ///
-    /// Errors: the first thing that could not be moved, and so still is in its profile.
+    /// Errors: the first failed move; its events are still in the profile.
     pub fn finish(self) -> Result<(), Error> {
         drop(self.stop);
         let died = |_| Err(Error::Panicked { which: THREAD });
@@ -71,13 +71,14 @@ impl Mover {
     }
 }
 
-/// A profile that is written to.
+/// A live profile.
 struct Source {
     events: Box<Events>,
     writer: Writer,
     /// Bytes of its extents of events.
     live_bytes: u64,
-    /// The bound that it keeps to, or 0; and what it was told of others.
+    /// The limit of the recording's traces that the process observes, or 0, and the bytes of other
+    /// traces that it was last notified of.
     limit: u64,
     told: u64,
 }
@@ -86,13 +87,13 @@ struct Moving {
     keep: KeepTrace,
     listing: Listing,
     sources: Vec<Source>,
-    /// Bytes of the trace files of processes that are over.
+    /// Bytes of the trace files of ended processes.
     finished_bytes: u64,
     next_ends: Instant,
     ends: Ends,
-    /// What could not be moved the last time; it will be tried again.
+    /// Last failed move, which is retried.
     refused: Option<Error>,
-    /// What could not be moved of a process that is over.
+    /// First failed move of an ended process, which is not retried.
     left: Option<Error>,
 }
 
@@ -149,8 +150,8 @@ impl Moving {
         });
     }
 
-    /// Moves what is full of all profiles; returns how much that was. At the bound nothing more is
-    /// moved: a process gets no room to write to and ends its trace.
+    /// Moves full extents of all profiles. Returns how many were moved. At the limit nothing is
+    /// moved, so that a process runs out of extents and ends its trace.
     fn move_full(&mut self) -> usize {
         let mut moved = 0;
         let mut all = self.bytes();
@@ -175,8 +176,8 @@ impl Moving {
         moved
     }
 
-    /// Tells each process what all others have written, and what the heads of extents will take
-    /// that are still to be moved.
+    /// Notifies each process of the size of all other traces, including the headers of extents that
+    /// are still to be moved.
     fn tell_elsewhere(&mut self) {
         let live: u64 = self.sources.iter().map(|source| source.live_bytes).sum();
         let all = self.bytes() + live / HEADS_PART + HEADS_LEAST;
@@ -188,13 +189,13 @@ impl Moving {
         }
     }
 
-    /// Bytes of all traces of the recording.
+    /// Returns the bytes of all traces of the recording.
     fn bytes(&self) -> u64 {
         let of = |source: &Source| source.live_bytes + source.events.moved_bytes();
         self.finished_bytes + self.sources.iter().map(of).sum::<u64>()
     }
 
-    /// Moves the rest of processes that are over.
+    /// Moves the remaining events of ended processes.
     fn finish_those_over(&mut self) {
         let all = std::mem::take(&mut self.sources);
         let (over, on) = self.ends.divide(all, |source| &source.writer);
@@ -220,7 +221,7 @@ impl Moving {
 }
 
 impl Source {
-    /// None if the header cannot be read.
+    /// Returns `None` if the header cannot be read.
     fn new(events: Box<Events>) -> Option<Source> {
         let header = events.header().ok()?;
         let writer = Writer::of(events.profile(), header.pid);

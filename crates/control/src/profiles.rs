@@ -1,4 +1,4 @@
-//! The profiles of a recording: which are new, and which have no writer any more.
+//! The profiles of a recording: finds new ones, and those without a writer.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant, SystemTime};
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_format::PROFILE_SUFFIX;
 
-/// A directory that changed so lately may have changed again within the clock's step.
+/// After a change this recent, the directory may have changed again within the clock resolution.
 const JUST_NOW: Duration = Duration::from_millis(50);
-/// Looking through all processes takes one part in so many of the time at most.
+/// A search of all processes takes at most this fraction of the time.
 const SEARCH_PART: u32 = 50;
 
-/// The profiles of a recording that were seen.
+/// The known profiles of a recording.
 #[derive(Debug)]
 pub(crate) struct Listing {
     recording: PathBuf,
-    /// When the directory was last read, and its time of change then.
+    /// When the directory was last read, and its modification time then.
     listed: Option<(SystemTime, SystemTime)>,
-    /// Profiles that need not be opened any more, by file name.
+    /// File names of profiles that need not be opened again.
     known: HashSet<OsString>,
 }
 
 impl Listing {
-    /// Of a recording in which no profile was seen yet.
+    /// Creates a listing without known profiles.
     pub(crate) fn new(recording: &Path) -> Listing {
         Listing { recording: recording.to_owned(), listed: None, known: HashSet::new() }
     }
 
-    /// Opens profiles that are new in the recording. One for which `open` returns none is tried
-    /// again the next time.
+    /// Opens profiles that are new in the recording. Those for which `open` returns `None` are
+    /// retried next time.
     pub(crate) fn look_for_more(&mut self, mut open: impl FnMut(&Path) -> Option<()>) {
         let Ok(changed) = fs::metadata(&self.recording).and_then(|m| m.modified()) else {
-            return; // it was moved or removed
+            return; // moved or removed
         };
         if self.listed.is_some_and(|(at, then)| then == changed && at > changed + JUST_NOW) {
             return;
@@ -59,29 +59,29 @@ impl Listing {
     }
 }
 
-/// A program that writes to a profile.
+/// The process that writes a profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     pub(crate) running: Running,
-    /// Whether the pid is one that the process has here: seen writing to this file.
+    /// Whether the pid is valid here, because the process was seen to write to this file.
     pub(crate) pid_is_known: bool,
 }
 
 impl Writer {
-    /// The writer of a profile whose header has this pid.
+    /// Returns the writer of a profile whose header has this pid.
     pub(crate) fn of(profile: &Path, pid: u32) -> Writer {
         let running = Running { pid, file: profile.to_owned() };
         Writer { pid_is_known: running.is_there(), running }
     }
 
-    /// Whether a process of this pid is there that may not be looked at.
+    /// Returns whether a process with this pid exists but may not be inspected.
     fn is_hidden(&self) -> bool {
         let maps = fs::File::open(format!("/proc/{}/maps", self.running.pid));
         maps.is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
     }
 }
 
-/// Finds out which programs of a recording have ended.
+/// Detects which programs of a recording have ended.
 #[derive(Debug)]
 pub(crate) struct Ends {
     recording: PathBuf,
@@ -89,17 +89,17 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Of a recording.
+    /// Creates the detector of a recording.
     pub(crate) fn new(recording: &Path) -> Ends {
         Ends { recording: recording.to_owned(), next_search: Instant::now() }
     }
 
-    /// Searches again the next time, however lately that was done.
+    /// Makes the next search run immediately, regardless of the last one.
     pub(crate) fn search_again(&mut self) {
         self.next_search = Instant::now();
     }
 
-    /// Divides what belongs to writers into that of those that have ended, and the rest.
+    /// Splits items into those whose writers have ended, and the rest.
     pub(crate) fn divide<T>(
         &mut self,
         all: Vec<T>,
@@ -107,7 +107,8 @@ impl Ends {
     ) -> (Vec<T>, Vec<T>) {
         let is_quiet = |one: &T| !writer(one).running.is_there();
         let (quiet, mut on): (Vec<_>, Vec<_>) = all.into_iter().partition(is_quiet);
-        // A pid may be another one here than in the process's container: who writes is searched.
+        // The pid in a container can differ from the one here, so all processes are searched for
+        // writers.
         let unsure = quiet.iter().any(|one| !writer(one).pid_is_known);
         let writers = if unsure { self.search() } else { None };
         let is_over = |one: &T| {
@@ -123,7 +124,8 @@ impl Ends {
         (ended, on)
     }
 
-    /// Who writes to profiles of the recording; none if it is too early to ask again.
+    /// Searches the processes that write to profiles of the recording. Returns `None` if it is too
+    /// early for another search.
     pub(crate) fn search(&mut self) -> Option<Vec<Running>> {
         let begin = Instant::now();
         if begin < self.next_search {

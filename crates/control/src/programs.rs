@@ -1,4 +1,4 @@
-//! The programs of a recording that run, each with what its snapshots depend on.
+//! The running programs of a recording, with the state of their snapshot triggers.
 
 use std::fs;
 use std::io::ErrorKind::PermissionDenied;
@@ -15,46 +15,46 @@ use crate::error::Error;
 use crate::profiles::{Ends, Listing, Writer};
 use crate::triggers::{Alarm, GroupId, Groups, Growth, Level, Trigger, When, is_pressing_on};
 
-/// Whether programs have ended is asked so often at most.
+/// Interval of checks for ended programs.
 const ENDS: Duration = Duration::from_millis(500);
 
-/// The programs of a recording.
+/// The running programs of a recording.
 #[derive(Debug)]
 pub(crate) struct Programs {
     recording: PathBuf,
-    /// Only programs of this process are looked at, if any is given.
+    /// Restricts it to programs of this process.
     only: Option<u32>,
     triggers: Vec<Trigger>,
     listing: Listing,
     running: Vec<Program>,
     ends: Ends,
     next_ends: Instant,
-    /// What ended before now is none of this command's business: it was recorded by others.
+    /// Whether programs that ended before now are ignored, because other commands recorded them.
     ignores_ended: bool,
     /// Control groups, if a trigger needs them.
     groups: Option<Groups>,
-    /// Process and whether it failed, where the command that started it knows.
+    /// A process and whether it failed, as known by the command that started it.
     known_end: Option<(u32, bool)>,
-    /// Snapshots that were taken.
+    /// Number of snapshots taken.
     taken: u64,
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 struct Program {
     control: Control,
     writer: Writer,
     group: GroupId,
-    /// For each trigger that compares values, what it has seen.
+    /// For each trigger that compares values, its state.
     seen: Vec<Option<Seen>>,
-    /// Whether it may not have put its last snapshot on its timeline yet.
+    /// Whether the program may not yet have added its last snapshot to its timeline.
     is_asked: bool,
 }
 
-/// Who writes to profiles of a recording, searched once where that is needed.
+/// The processes that write to profiles of a recording, searched at most once.
 enum Writers {
     NotSearched,
-    /// None if it is too early to search again.
+    /// `None` if it was too early for another search.
     Searched(Option<Vec<Running>>),
 }
 
@@ -70,7 +70,7 @@ impl Writers {
     }
 }
 
-/// What a trigger has seen of a program.
+/// The state of a trigger of a program.
 #[derive(Debug)]
 enum Seen {
     Live(Level),
@@ -79,11 +79,12 @@ enum Seen {
     Oom(Alarm),
 }
 
-/// Where errors go.
+/// Receives errors.
 pub(crate) type Report<'a> = &'a mut dyn FnMut(Error);
 
 impl Programs {
-    /// Those of a recording, or of one process of it. `is_own`: this command has begun it.
+    /// Creates the programs of a recording, or of one of its processes. `is_own`: this command has
+    /// started the recording.
     pub(crate) fn new(
         recording: &Path,
         only: Option<u32>,
@@ -106,33 +107,33 @@ impl Programs {
         }
     }
 
-    /// How many snapshots were taken.
+    /// Returns the number of snapshots taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether triggers compare values of programs that run.
+    /// Returns whether triggers compare values of running programs.
     pub(crate) fn are_watched(&self) -> bool {
         self.triggers.iter().any(|trigger| Seen::of(trigger).is_some())
     }
 
-    /// Whether ends of programs are worth anything.
+    /// Returns whether a trigger depends on failures of programs.
     pub(crate) fn has_failures(&self) -> bool {
         self.triggers.iter().any(|trigger| trigger.when == When::Failure)
     }
 
-    /// How a process ended that the command has started.
+    /// Notes how a process ended that the command started.
     pub(crate) fn note_end(&mut self, pid: u32, has_failed: bool) {
         self.known_end = Some((pid, has_failed));
     }
 
-    /// The command ends: what programs have become is found out now, however lately it was.
+    /// Makes the next checks run immediately, because the command ends.
     pub(crate) fn search_again(&mut self) {
         self.ends.search_again();
         self.next_ends = Instant::now();
     }
 
-    /// Looks for programs that are new in the recording.
+    /// Adds programs that are new in the recording.
     pub(crate) fn look_for_more(&mut self) {
         let Programs { triggers, running, ends, groups, only, ignores_ended, .. } = self;
         let mut writers = Writers::NotSearched;
@@ -140,14 +141,14 @@ impl Programs {
             let pid = match pid_in(profile) {
                 Ok(pid) => pid,
                 Err(Error::Profile { source, .. }) if source.kind() != PermissionDenied => {
-                    return None; // there is no descriptor left, perhaps
+                    return None; // no free file descriptor, for example
                 }
-                // Its header is not written yet, unless that was long ago.
+                // The header is not written yet, unless the file is old.
                 Err(_) => return (!is_young(profile)).then_some(()),
             };
             let mut writer = Writer::of(profile, pid);
             if !writer.pid_is_known {
-                // In a container it has another pid; one that has ended has none any more.
+                // The pid in a container differs from the one here; an ended process has none.
                 let found = writers.search(ends)?.iter().find(|other| other.file == profile);
                 if found.is_none() && *ignores_ended {
                     return Some(());
@@ -167,8 +168,8 @@ impl Programs {
         self.ignores_ended = false;
     }
 
-    /// Takes a snapshot of each program for which a trigger is due, at a time since some start.
-    /// Whether there were any.
+    /// Takes a snapshot of each program for which a trigger is due, at a time since a fixed start.
+    /// Returns whether any was taken.
     pub(crate) fn look(&mut self, now: Duration, report: Report<'_>) -> bool {
         let mut has_taken = false;
         let pressed = self.groups.as_mut().map_or(&[][..], |groups| groups.look(now));
@@ -188,15 +189,15 @@ impl Programs {
         has_taken
     }
 
-    /// Takes a snapshot of every program that runs.
+    /// Takes a snapshot of each running program.
     pub(crate) fn take_all(&mut self, name: &str, report: Report<'_>) {
         for program in &mut self.running {
             self.taken += u64::from(program.take(name, report));
         }
     }
 
-    /// Lets programs that have put the last snapshot on their timeline know that this was all.
-    /// Whether some have not.
+    /// Notifies programs that have added the last snapshot to their timeline that no request is
+    /// left. Returns whether some have not added it yet.
     pub(crate) fn settle(&mut self) -> bool {
         let mut waiting = false;
         for program in self.running.iter_mut().filter(|program| program.is_asked) {
@@ -206,7 +207,7 @@ impl Programs {
         waiting
     }
 
-    /// Forgets programs that have ended, and keeps the last state of those that failed.
+    /// Removes programs that have ended, and keeps the last state of those that failed.
     pub(crate) fn look_at_ends(&mut self, report: Report<'_>) {
         if self.next_ends > Instant::now() {
             return;
@@ -232,9 +233,9 @@ impl Programs {
         }
     }
 
-    /// Whether a program that has ended has failed.
+    /// Returns whether an ended program failed.
     fn has_failed(&self, header: &FileHeader) -> bool {
-        // What was executed in its place has a profile of its own, or has none.
+        // A program executed in its place has a profile of its own, or none.
         let next = format!("{}-{}{PROFILE_SUFFIX}", header.pid, header.image.saturating_add(1));
         let is_last = !self.recording.join(next).exists();
         if let Some((pid, has_failed)) = self.known_end
@@ -251,7 +252,7 @@ impl Programs {
 }
 
 impl Program {
-    /// Whether each trigger is due.
+    /// Returns for each trigger whether it is due.
     fn due(
         &mut self,
         header: &FileHeader,
@@ -269,7 +270,7 @@ impl Program {
         })
     }
 
-    /// Takes a snapshot. Whether that was possible.
+    /// Takes a snapshot. Returns whether this succeeded.
     fn take(&mut self, name: &str, report: Report<'_>) -> bool {
         match self.control.snapshot(name, Wait::No, Origin::Automatic) {
             Ok(_) => self.is_asked = true,
@@ -277,14 +278,14 @@ impl Program {
                 report(error);
                 return false;
             }
-            Err(_) => return false, // it ended meanwhile
+            Err(_) => return false, // it has ended meanwhile
         }
         true
     }
 }
 
 impl Seen {
-    /// None of a trigger that compares no values.
+    /// Returns `None` for a trigger that does not compare values.
     fn of(trigger: &Trigger) -> Option<Seen> {
         match trigger.when {
             When::Live(bytes) => Some(Seen::Live(Level::new(bytes))),
@@ -296,7 +297,7 @@ impl Seen {
     }
 }
 
-/// Resident bytes of a process.
+/// Returns the resident bytes of a process.
 fn resident(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -304,13 +305,13 @@ fn resident(pid: u32) -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// The process that a live profile is of, as it calls itself.
+/// Returns the id of the process that writes a profile, as seen by the process.
 fn pid_in(profile: &Path) -> Result<u32, Error> {
     let running = Running { pid: 0, file: profile.to_owned() };
     Ok(Control::open(&running)?.header()?.pid)
 }
 
-/// Whether a file was made so lately that its header may not be written yet.
+/// Returns whether a file is so new that its header may not have been written yet.
 fn is_young(file: &Path) -> bool {
     const YOUNG: Duration = Duration::from_secs(1);
     let modified = fs::metadata(file).and_then(|metadata| metadata.modified());

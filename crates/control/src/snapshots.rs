@@ -1,5 +1,5 @@
-//! Snapshots of the programs of a recording: at an interval, by triggers, on request; and the ring
-//! that keeps the newest of them.
+//! Snapshots of the programs of a recording: at an interval, by triggers, on request; and removal
+//! of old ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,19 +15,20 @@ use crate::lead::Lead;
 use crate::programs::Programs;
 use crate::triggers::Trigger;
 
-/// Programs are looked after first so soon, and last so seldom: an idle one may never answer.
+/// Shortest and longest interval of checks whether programs have added their snapshots. An idle
+/// program may never do so.
 const SETTLE_FIRST: Duration = Duration::from_millis(5);
 const SETTLE_LAST: Duration = Duration::from_secs(5);
-/// Values of programs are looked at so often, and for one part in so many of the time at most.
+/// Polling interval of values for triggers; polling takes at most one part in `LOOK_PART` of the
+/// time.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_PART: u32 = 50;
-/// Whether programs have ended is asked so often at least where it matters.
+/// Longest interval of checks for ended programs if a trigger depends on failures.
 const ENDS: Duration = Duration::from_millis(500);
-/// Whether there are too many snapshots, or too old ones, is asked so often: programs take some
-/// themselves.
+/// Interval of checks for too many or too old snapshots; programs also take some themselves.
 const TIDY: Duration = Duration::from_secs(30);
 
-/// Whether a recording with a limit takes too much is asked so often.
+/// Interval of checks of a limited recording's size.
 const ROOM: Duration = Duration::from_secs(1);
 
 /// When snapshots are taken, and which are kept.
@@ -35,21 +36,21 @@ const ROOM: Duration = Duration::from_secs(1);
 pub struct Plan {
     /// The interval, if any.
     pub every: Option<Duration>,
-    /// Reasons to take one.
+    /// Conditions that cause a snapshot.
     pub triggers: Vec<Trigger>,
-    /// Which are kept.
+    /// Which snapshots are kept.
     pub keep: Keep,
-    /// The process whose programs are looked at; all of the recording if none is given.
+    /// Restricts it to the programs of this process; otherwise all programs of the recording.
     pub only: Option<u32>,
-    /// The bytes on disk that the recording may take, if that is limited.
+    /// The maximum size of the recording on disk in bytes, if limited.
     pub max_recording: Option<u64>,
-    /// The process that this command has started or attached to, as it calls itself: its profile
-    /// stays whatever the limit is.
+    /// The id, as seen by the process, of the process that this command started or attached to. Its
+    /// profile is kept regardless of the limit.
     pub started: Option<u32>,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.every.is_none()
             && self.triggers.is_empty()
@@ -66,29 +67,29 @@ pub struct Snapshots {
     thread: Option<JoinHandle<Count>>,
 }
 
-/// What was done.
+/// Numbers of snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// Snapshots that were taken.
+    /// Snapshots taken.
     pub taken: u64,
-    /// Snapshots that were removed.
+    /// Snapshots removed.
     pub removed: u64,
 }
 
-/// What the thread is asked for.
+/// A message to the thread.
 enum Order {
-    /// A snapshot of this name of every program.
+    /// Take a snapshot with this name of each program.
     Take(String),
-    /// How a process ended: whether it failed.
+    /// A process ended; the flag is whether it failed.
     Ended(u32, bool),
 }
 
 impl Snapshots {
-    /// Starts a thread that takes snapshots of the programs of a recording, and removes those that
-    /// are not kept, while this command has the lead. The first snapshot that cannot be taken, and
-    /// the first that cannot be removed, are reported.
+    /// Starts a thread that takes snapshots of the programs of a recording and removes those that
+    /// are not kept, while this command has the lead. Reports the first snapshot that cannot be
+    /// taken, and the first that cannot be removed.
     ///
-    /// Errors: there can be no thread.
+    /// Errors: the thread cannot be started.
     pub fn start(
         recording: &Path,
         plan: Plan,
@@ -106,27 +107,28 @@ impl Snapshots {
         Ok(Snapshots { orders: Some(orders), thread: Some(thread) })
     }
 
-    /// Takes a snapshot of this name of every program that runs.
+    /// Takes a snapshot with this name of each running program.
     pub fn take(&self, name: &str) {
         self.order(Order::Take(name.to_owned()));
     }
 
-    /// A function that does the same as [`Snapshots::take`], wherever it is called.
+    /// Returns a function that does the same as [`Snapshots::take`] and can be called from any
+    /// thread.
     pub fn taker(&self, name: &str) -> impl Fn() + Send + 'static {
         let (orders, name) = (self.orders.clone(), name.to_owned());
         move || {
             if let Some(orders) = &orders {
-                let _ = orders.send(Order::Take(name.clone())); // not once all has ended
+                let _ = orders.send(Order::Take(name.clone())); // fails after the end
             }
         }
     }
 
-    /// Notes how the process ended that this command has started, before the end.
+    /// Notes how the process ended that this command started; call it before [`Snapshots::finish`].
     pub fn note_end(&self, pid: u32, has_failed: bool) {
         self.order(Order::Ended(pid, has_failed));
     }
 
-    /// Keeps the last state of programs that failed, and ends.
+    /// Keeps the last state of programs that failed, and ends the thread.
     pub fn finish(mut self) -> Count {
         self.orders.take();
         let count = self.thread.take().map(JoinHandle::join);
@@ -149,27 +151,27 @@ impl Drop for Snapshots {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Taking {
     programs: Programs,
     ring: Ring,
     room: Option<Room>,
     max_recording: u64,
-    /// How often is asked whether something is to be removed; none if nothing ever is.
+    /// Interval of checks for snapshots to remove; `None` if none are ever removed.
     tidy: Option<Duration>,
     every: Option<Duration>,
-    /// When the next one is due by the interval.
+    /// When the next snapshot by interval is due.
     next: Option<Instant>,
     begun: Instant,
     next_look: Instant,
     next_tidy: Instant,
-    /// How long to wait for programs that have not put a snapshot on their timeline.
+    /// Delay until the next check of programs that have not added a snapshot to their timeline.
     settle: Option<Duration>,
     removed: u64,
     reports: Reports,
 }
 
-/// Errors, of which the first of each kind is reported: standard error is the program's.
+/// Reports only the first error of each kind, because the program shares standard error.
 struct Reports {
     report: Box<dyn Fn(Error) + Send>,
     has_taken: bool,
@@ -236,7 +238,7 @@ impl Taking {
         }
     }
 
-    /// Until something is due.
+    /// Returns the time until something is due.
     fn pause(&self) -> Duration {
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
@@ -247,7 +249,7 @@ impl Taking {
         all.into_iter().flatten().min().unwrap_or(SETTLE_LAST)
     }
 
-    /// Nothing is done while another command has the lead.
+    /// Skips work while another command has the lead.
     fn pass(&mut self) {
         self.next_look = Instant::now() + LOOK;
         self.next_tidy = Instant::now() + TIDY;
@@ -271,7 +273,7 @@ impl Taking {
         self.tidy();
     }
 
-    /// Does what is due.
+    /// Does all work that is due.
     fn work(&mut self) {
         let now = Instant::now();
         if self.next.is_some_and(|next| next <= now) {
@@ -290,7 +292,7 @@ impl Taking {
         }
     }
 
-    /// Looks at programs: which there are, and what their triggers compare.
+    /// Updates the list of programs, and compares values with triggers.
     fn look(&mut self, now: Instant) {
         let reports = &mut self.reports;
         self.programs.look_for_more();
@@ -306,7 +308,7 @@ impl Taking {
         self.next_look = Instant::now() + LOOK.max(now.elapsed() * LOOK_PART);
     }
 
-    /// Intervals count from the start: one whose time is past by the end of a copy is left out.
+    /// Intervals count from the start; those that have passed during a copy are skipped.
     fn set_next(&mut self) {
         if let (Some(next), Some(every)) = (&mut self.next, self.every) {
             while *next <= Instant::now() {

@@ -14,10 +14,10 @@ use heaptide_render::shared::quantity::bytes;
 use crate::control::Control;
 use crate::error::Error;
 
-/// Snapshots and marks that are shown, the newest: a screen.
+/// Maximum number of snapshots and marks that are shown; the newest are kept.
 const SHOWN: usize = 20;
 
-/// On or off, and by whom.
+/// Describes whether recording is on, and what turned it off.
 pub fn on_or_off(header: &FileHeader) -> String {
     let pauses = header.control / CONTROL_PAUSE;
     let mut why = Vec::new();
@@ -33,7 +33,7 @@ pub fn on_or_off(header: &FileHeader) -> String {
     if why.is_empty() { "on".to_owned() } else { format!("off, {}", why.join(", ")) }
 }
 
-/// Which requests get a stack.
+/// Describes the threshold for stacks.
 fn threshold(header: &FileHeader) -> String {
     let bytes = header.threshold_bytes;
     match header.control {
@@ -45,7 +45,7 @@ fn threshold(header: &FileHeader) -> String {
     }
 }
 
-/// Where its events are.
+/// Describes where the trace is stored.
 fn trace(header: &FileHeader, profile: &Path) -> String {
     let moved = std::fs::metadata(path_of(profile)).map_or(0, |file| file.len());
     let here = bytes(header.trace_bytes);
@@ -56,7 +56,7 @@ fn trace(header: &FileHeader, profile: &Path) -> String {
     format!("{is}; {} moved to the trace file, {here} reserved in the profile", bytes(moved))
 }
 
-/// Describes a recording, as lines.
+/// Describes a recording in lines of text.
 pub fn describe(control: &Control) -> Result<String, Error> {
     let header = control.header()?;
     let running = control.running();
@@ -98,12 +98,12 @@ pub fn describe(control: &Control) -> Result<String, Error> {
     Ok(out)
 }
 
-/// How many there are, and how many of them are shown.
+/// Describes a count, and how many of these are shown.
 fn newest(count: usize) -> String {
     if count > SHOWN { format!("{count}, the last {SHOWN}:") } else { count.to_string() }
 }
 
-/// Number, time and name of a snapshot.
+/// Formats number, time and name of a snapshot.
 pub fn line(snapshot: &Snapshot) -> String {
     let number = snapshot.number;
     match &snapshot.damaged {
@@ -115,7 +115,7 @@ pub fn line(snapshot: &Snapshot) -> String {
     }
 }
 
-/// A time from the start of a recording.
+/// Formats a time since the start of a recording.
 fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! The running programs that are controlled: those of a recording, or one by its process id.
+//! The running programs to control: those of a recording, or one by its process id.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +9,8 @@ use heaptide_analysis::recording::running::{self, Running};
 use crate::control::Control;
 use crate::error::Error;
 
-/// Finds the recorded programs that a target stands for, a recording or a process id; at least one.
-/// Of a recording, `pid` selects one process.
+/// Finds the running programs of a target, which is a recording or a process id; returns at least
+/// one. `pid` selects one process of a recording.
 pub fn find(target: &Path, pid: Option<u32>) -> Result<Vec<Running>, Error> {
     if let Some(found) = running::by_id(target)? {
         return Ok(vec![found]);
@@ -32,7 +32,7 @@ pub fn find(target: &Path, pid: Option<u32>) -> Result<Vec<Running>, Error> {
     }
 }
 
-/// Controls these programs at the same time: each may take its time to answer. The results are in
+/// Controls these programs concurrently, because each may take time to answer. The results are in
 /// the order of the programs.
 pub fn control_all<T: Send>(
     running: &[Running],

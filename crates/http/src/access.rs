@@ -1,8 +1,8 @@
-//! The origin of requests, and tokens.
+//! Checks of the origin of requests, and tokens.
 //!
-//! A page of another site can have a browser send requests here: its name may lead to this machine
-//! (DNS rebinding), which the `Host` header shows; or it names this server, which `Origin` and
-//! `Sec-Fetch-Site` show.
+//! A page of another site can make a browser send requests here. Its name may resolve to this
+//! machine (DNS rebinding), which the `Host` header reveals; or it uses the name of this server,
+//! which `Origin` and `Sec-Fetch-Site` reveal.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,23 +20,23 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What responses allow a page, beside what a nonce allows: nothing of other servers.
+/// What responses permit a page, in addition to elements with a nonce: nothing from other servers.
 const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src 'self' data: blob:; \
     worker-src blob:; style-src-attr 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// Names of a server in the header `Host`.
+/// Accepted values of the header `Host`.
 #[derive(Clone, Debug)]
 pub enum Hosts {
     /// These names with their ports, and no other.
     Exactly(Vec<String>),
-    /// Any address, `localhost` and these names, with any port. A name that an attacker chose is
-    /// none of them.
+    /// Any address, `localhost` and these names, with any port. A name chosen by an attacker does
+    /// not match.
     AddressesAnd(Vec<String>),
 }
 
 impl Hosts {
-    /// The names of a server on a loopback address, which browsers on this machine use.
+    /// Returns the names of a server on a loopback address, as browsers on this machine use them.
     pub fn of_loopback(address: SocketAddr) -> Hosts {
         let port = address.port();
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
@@ -52,7 +52,8 @@ impl Hosts {
         Hosts::Exactly(hosts)
     }
 
-    /// Checks that a request comes from a page of this server, from a person or from a program.
+    /// Checks that a request comes from a page of this server, from direct navigation, or from a
+    /// program.
     ///
     /// Errors: the refusal, which names the header.
     pub fn check_site<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
@@ -91,7 +92,7 @@ impl Hosts {
     }
 }
 
-/// A host of a header without its port.
+/// Returns the host of a header without its port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -99,7 +100,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether a host is an address of IPv4, or one of IPv6 in brackets.
+/// Returns whether a host is an IPv4 address, or an IPv6 address in brackets.
 fn is_address(name: &str) -> bool {
     match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
@@ -107,7 +108,8 @@ fn is_address(name: &str) -> bool {
     }
 }
 
-/// Whether a person follows a link to the page from another one, such as a terminal in a browser.
+/// Returns whether the request is navigation to the page by a link elsewhere, such as in a terminal
+/// in the browser.
 fn is_followed_link<B>(request: &Request<B>) -> bool {
     let is = |name: HeaderName, value: &str| {
         let mut all = request.headers().get_all(name).iter().map(text);
@@ -121,7 +123,7 @@ fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or_default()
 }
 
-/// Whether two tokens are the same, in a time that does not depend on where they differ.
+/// Compares two tokens in constant time.
 ///
 /// ```
 /// use heaptide_http::access::is_same;
@@ -131,9 +133,9 @@ pub fn is_same(given: &str, own: &str) -> bool {
     given.as_bytes().ct_eq(own.as_bytes()).into()
 }
 
-/// A random text of hexadecimal digits.
+/// Returns random hexadecimal digits.
 ///
-/// Errors: the system has no random numbers.
+/// Errors: the system provides no random numbers.
 ///
 /// ```
 /// assert_eq!(heaptide_http::access::random().unwrap().len(), 48);
@@ -144,7 +146,8 @@ pub fn random() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds to a response what keeps it from other pages, from caches, and from loading anything.
+/// Adds headers that protect a response from other pages and caches, and forbid it to load
+/// anything.
 pub fn protect<B>(response: &mut Response<B>) {
     let headers: &mut HeaderMap = response.headers_mut();
     let fixed = [
@@ -162,7 +165,7 @@ pub fn protect<B>(response: &mut Response<B>) {
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
 }
 
-/// The policy of a page whose scripts and styles have a nonce.
+/// Returns the policy for a page whose scripts and styles have a nonce.
 pub fn policy_of_page(nonce: &str) -> String {
     format!("{POLICY}; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'")
 }

@@ -1,4 +1,4 @@
-//! The connections: a bounded number, each with a bounded time for its requests.
+//! Connections: a limited number, each with time limits for its requests.
 
 use std::future::Future;
 use std::io;
@@ -14,29 +14,29 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
-/// Bytes of the head of a request.
+/// Maximum size of a request's header in bytes.
 const HEAD_MAX: usize = 64 << 10;
-/// How long the last answer of a connection that is to end may take.
+/// Time limit for the last response of a connection that is being closed.
 const LAST: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after the system had no room for a connection.
+/// Delay before accepting again after the system could not provide a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time; more wait.
+    /// Maximum number of concurrent connections; more have to wait.
     pub connections: u32,
-    /// How long a client may take to send the head of a request, and to be idle before it.
+    /// Time limit for a client to send the header of a request, including idle time before it.
     pub head: Duration,
-    /// How long a connection may last; none if that has no limit.
+    /// Maximum lifetime of a connection; unlimited if `None`.
     pub life: Option<Duration>,
-    /// How long requests that are being answered may take once the server ends.
+    /// Time limit for requests that are being answered when the server ends.
     pub grace: Duration,
 }
 
-/// Listens on an address; port 0 is any that is free. Returns the address with its port.
+/// Listens on an address; port 0 selects any free port. Returns the address with its port.
 ///
-/// Errors: the system does not allow it, or the port is in use.
+/// Errors: binding is not permitted, or the port is in use.
 ///
 /// ```
 /// let (_, address) = heaptide_http::connections::listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -49,7 +49,7 @@ pub fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Answers requests until `end` is ready, and returns its result.
+/// Answers requests until `end` completes, and returns its result.
 ///
 /// Errors: the listener cannot be used, or that of `end`.
 pub async fn serve(
@@ -66,7 +66,7 @@ pub async fn serve(
         result = end => result,
     };
     drop(ends);
-    // All places are free once every connection has ended.
+    // All permits are available once all connections have ended.
     let _ = tokio::time::timeout(limits.grace, room.acquire_many(limits.connections)).await;
     ended_by
 }
@@ -93,10 +93,10 @@ async fn accept(
     }
 }
 
-/// Answers the requests of a connection. After the end of the server, or of its own life, it
-/// answers only the request that has begun.
+/// Answers the requests of a connection. When the server ends, or the connection's lifetime is
+/// over, answers only the current request.
 async fn answer(stream: TcpStream, routes: Router, limits: Limits, mut ended: watch::Receiver<()>) {
-    let _ = stream.set_nodelay(true); // an answer is late otherwise, and the same
+    let _ = stream.set_nodelay(true); // on failure, responses are only delayed
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -104,7 +104,7 @@ async fn answer(stream: TcpStream, routes: Router, limits: Limits, mut ended: wa
             .max_buf_size(HEAD_MAX)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
     );
-    // In either case the result is that the client sent nonsense, or left.
+    // An error means that the client sent invalid data or disconnected.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = ended.changed() => {}
@@ -114,7 +114,7 @@ async fn answer(stream: TcpStream, routes: Router, limits: Limits, mut ended: wa
     let _ = tokio::time::timeout(LAST, connection).await;
 }
 
-/// Is ready when the life of a connection is over.
+/// Completes when the lifetime of a connection is over.
 async fn end_of(life: Option<Duration>) {
     match life {
         Some(life) => tokio::time::sleep(life).await,

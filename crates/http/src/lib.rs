@@ -1,9 +1,9 @@
-//! The common parts of the HTTP servers of `heaptide view` and `heaptide serve`: a bounded number
-//! of connections with bounded times, the check of where a request comes from, tokens, requests
-//! that are refused, and answers that are made once for all who ask.
+//! Common parts of the HTTP servers of `heaptide view` and `heaptide serve`: connections with
+//! limits, checks of the origin of requests, tokens, rejected requests, and cached responses that
+//! concurrent requests share.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // `println!` panics if writing fails
 
 pub mod access;
 pub mod cache;

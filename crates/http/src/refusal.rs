@@ -29,7 +29,7 @@ impl Refusal {
         Refusal { status: StatusCode::FORBIDDEN, line: line.to_string() }
     }
 
-    /// The requested thing does not exist.
+    /// The requested resource does not exist.
     pub fn missing(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::NOT_FOUND, line: line.to_string() }
     }
@@ -39,17 +39,17 @@ impl Refusal {
         Refusal { status: StatusCode::CONFLICT, line: line.to_string() }
     }
 
-    /// The server is not able to answer now.
+    /// The server cannot answer now.
     pub fn busy(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::SERVICE_UNAVAILABLE, line: line.to_string() }
     }
 
-    /// A token is missing, or another one is needed.
+    /// A token is missing or wrong.
     pub fn unauthorized(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::UNAUTHORIZED, line: line.to_string() }
     }
 
-    /// A file cannot be read, or the server has an error.
+    /// A file cannot be read, or the server has an internal error.
     pub fn failed(line: impl Display) -> Refusal {
         Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, line: line.to_string() }
     }

@@ -1,8 +1,8 @@
-//! Output formats: tables in, text, JSON or pictures out. A folder for each audience, and what they
-//! share in `shared`.
+//! Output formats: tables are written as text, JSON or pictures. Each audience has a folder;
+//! `shared` holds their common parts.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // `println!` panics if writing fails
 
 pub mod chart;
 pub mod export;

@@ -1,5 +1,5 @@
-//! A made-up recording with names as C++ has them, one of 30,000 characters: folded lines against
-//! the tables, and pages that stay as narrow as ever.
+//! A synthetic recording with long C++ names, one of 30,000 characters: folded lines agree with the
+//! tables, and pages keep their width.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use heaptide_synthetic::{DEPTH, Plan, write};
 
 const STACKS: u32 = 500;
 
-/// Characters of a line of a page: a function, one it allocates through, its file and module.
+/// Characters of a line of a page: a function, its helper, its file and module.
 const WIDTH: usize = 180;
 
 static RECORDING: LazyLock<Recording> = LazyLock::new(|| {

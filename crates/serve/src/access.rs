@@ -1,5 +1,5 @@
-//! Access control: requests of programs and of pages of this server, with the token if there is
-//! one.
+//! Access control: accepts requests of programs and of pages of this server, with the token if one
+//! is required.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,14 +9,15 @@ use axum::http::header::AUTHORIZATION;
 use heaptide_http::Refusal;
 use heaptide_http::access::{Hosts, is_same};
 
-/// The rules by which requests are answered or refused.
+/// The rules for accepting requests.
 pub(crate) struct Access {
     hosts: Hosts,
     token: Option<String>,
 }
 
 impl Access {
-    /// At an address, by names beside addresses, and with a token if there is one.
+    /// Creates the rules for a server at an address, with additional host names, and a token if
+    /// required.
     pub(crate) fn new(
         address: SocketAddr,
         mut names: Vec<String>,

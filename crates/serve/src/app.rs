@@ -1,10 +1,10 @@
-//! All that answers need.
+//! The state that request handlers share.
 
 use crate::access::Access;
 use crate::profiles::Profiles;
 use crate::readings::Readings;
 
-/// All that answers need.
+/// The state that request handlers share.
 pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) readings: Readings,

@@ -1,4 +1,4 @@
-//! Reads all processes, and makes the families of metrics from what was read.
+//! Reads all processes, and creates the metric families.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use crate::places::Places;
 use crate::target::Target;
 use crate::watch::{Image, Watch};
 
-/// Processes that are read; each has an open file.
+/// Maximum number of observed processes; each has an open file.
 const PROCESSES_MAX: usize = 500;
-/// Series that are there in any case: those of the server, and of losses.
+/// Series that always exist: those of the server, and of losses.
 const FIXED_SERIES: usize = 50;
-/// The least bound of series.
+/// Minimum for the maximum number of series.
 pub const SERIES_MIN: usize = 200;
 
 const LOSS: Definition = Definition::counter(
@@ -33,41 +33,41 @@ const LOSS: Definition = Definition::counter(
     "Events that the recorder lost, by kind, in all processes read since this server started.",
 );
 
-/// A process of a reading.
+/// A process in a reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) pid: Arc<str>,
-    /// The name of its file.
+    /// Name of its executable file.
     pub(crate) program: Arc<str>,
-    /// None for the row of all processes without series of their own.
+    /// `None` for the row that sums up all processes without series of their own.
     pub(crate) image: Option<Arc<Image>>,
 }
 
-/// All processes, as they were read at one time.
+/// The state of all processes at one time.
 pub(crate) struct Reading {
     pub(crate) families: Vec<Family>,
-    /// The processes that points name.
+    /// The processes to which points refer.
     pub(crate) processes: Vec<Listed>,
-    /// All that run, the largest first.
+    /// All running processes, largest first.
     pub(crate) running: Vec<Listed>,
-    /// Reasons why something cannot be read, a line each.
+    /// Messages about anything that cannot be read.
     pub(crate) failures: Vec<String>,
     pub(crate) read_at: Instant,
-    /// The processor time that it took.
+    /// Processor time of the reading.
     pub(crate) cost: Duration,
 }
 
-/// Reads all processes again and again.
+/// Reads all processes repeatedly.
 pub(crate) struct Collector {
     watch: Watch,
     observed: Vec<Observed>,
-    /// Images that run and have not been opened yet.
+    /// Running images that have not been opened yet.
     waiting: Vec<Image>,
     scratch: Scratch,
-    /// How long a process that has ended is kept.
+    /// How long an ended process is kept.
     linger: Duration,
     processes: Places<u64>,
-    /// By number of the process, and index of the group.
+    /// By process number and index of the group.
     groups: Places<(u64, usize)>,
     /// Counters of processes without places, since the start of the server.
     other: [u64; COUNTERS.len()],
@@ -78,7 +78,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Of these targets, with at most `series` series.
+    /// Creates a collector of these targets with at most `series` series.
     pub(crate) fn new(
         targets: Vec<Target>,
         series: usize,
@@ -86,7 +86,7 @@ impl Collector {
         version: &'static str,
     ) -> Collector {
         let room = series.max(SERIES_MIN) - FIXED_SERIES;
-        // Each has a rest of scopes and one of labels.
+        // Each process also has one sum of remaining scopes and one of remaining labels.
         let of_process = SERIES_OF_PROCESS + 2 * SERIES_OF_GROUP;
         let processes = (room / 2 / of_process).max(1);
         let groups = room.saturating_sub((processes + 1) * of_process) / SERIES_OF_GROUP;
@@ -106,7 +106,7 @@ impl Collector {
         }
     }
 
-    /// Reads what there is now.
+    /// Reads the current state.
     pub(crate) fn read(&mut self) -> Reading {
         let (read_at, begin) = (Instant::now(), own::processor_time());
         let mut failures = self.read_processes(read_at);
@@ -137,7 +137,7 @@ impl Collector {
         Reading { families, processes, running, failures, read_at, cost }
     }
 
-    /// Reads the processes; returns what could not be read.
+    /// Reads the processes. Returns messages about those that cannot be read.
     fn read_processes(&mut self, now: Instant) -> Vec<String> {
         let changes = self.watch.look();
         let mut failures = Vec::new();
@@ -172,7 +172,7 @@ impl Collector {
         failures
     }
 
-    /// Of images of one process with the same program, the last one has the series.
+    /// If several images of a process have the same program, only the last one has series.
     fn keep_one_of_each_name(&mut self) {
         let mut names = FxHashSet::default();
         let mut is_last: Vec<bool> = Vec::with_capacity(self.observed.len());
@@ -183,7 +183,7 @@ impl Collector {
         self.observed.retain(|_| is_last.next().unwrap_or(true));
     }
 
-    /// Decides which processes and groups have series of their own; the others are added up.
+    /// Decides which processes and groups have series of their own; the others are summed up.
     fn give_places(&mut self, now: Instant) {
         let size = |observed: &Observed| observed.numbers.gauges[0].unwrap_or(0);
         let sizes: Vec<(u64, u64)> =
@@ -227,7 +227,7 @@ impl Collector {
         self.observed.iter().map(of_process).sum()
     }
 
-    /// The processes with series of their own, and last the row of all others.
+    /// Returns the processes with series of their own, and last the row that sums up all others.
     fn shown(&self) -> (Vec<Listed>, Vec<&Observed>) {
         let with_place = self.observed.iter().filter(|observed| self.has_place(observed));
         let observed: Vec<&Observed> = with_place.collect();
@@ -308,7 +308,8 @@ fn info(process: usize, observed: &Observed) -> Point {
     Point { process: Some(process), labels, value: Value::Whole(1) }
 }
 
-/// A definition of scopes, the one of labels, and a number of a group.
+/// The definition for scopes, the one for labels, and the function that returns the value of a
+/// group.
 struct OfGroups {
     scope: &'static Definition,
     label: &'static Definition,

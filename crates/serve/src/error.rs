@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 /// An error that prevents the server from starting.
 #[derive(Debug)]
 pub enum Error {
-    /// Nothing can listen at the address.
+    /// Listening on the address failed.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The error of the system.
+        /// The cause.
         source: io::Error,
     },
     /// The server cannot be started.

@@ -1,15 +1,15 @@
-//! Families of metrics and their points, as both the text of Prometheus and OTLP have them.
+//! Metric families and their points, in the common model of Prometheus and OTLP.
 
 use std::sync::Arc;
 
 /// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// It only grows. Its name is followed by `_total`.
+    /// It only increases. Its name gets the suffix `_total`.
     Counter,
-    /// It goes up and down.
+    /// It can increase and decrease.
     Gauge,
-    /// Its labels describe something; its value is 1. Its name is followed by `_info`.
+    /// Its labels are information; its value is 1. Its name gets the suffix `_info`.
     Info,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct Definition {
     /// Without `_total` and `_info`.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The unit at the end of the name; empty if it is none but a number of something.
+    /// The unit at the end of the name; empty for plain counts.
     pub(crate) unit: &'static str,
-    /// A sentence that explains it.
+    /// A sentence that describes it.
     pub(crate) help: &'static str,
 }
 
@@ -54,18 +54,18 @@ pub(crate) enum Value {
     Real(f64),
 }
 
-/// One value with its labels.
+/// A value with its labels.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// The process that it is of, an index into those of the reading; none if it is of all.
+    /// Index of its process in the reading; `None` if it covers all.
     pub(crate) process: Option<usize>,
-    /// Names and values beside those of the process.
+    /// Names and values in addition to those of the process.
     pub(crate) labels: Vec<(&'static str, Arc<str>)>,
     pub(crate) value: Value,
 }
 
 impl Point {
-    /// A value without labels.
+    /// Returns a value without labels.
     pub(crate) fn plain(value: Value) -> Point {
         Point { process: None, labels: Vec::new(), value }
     }

@@ -1,4 +1,4 @@
-//! The metrics: of a process, of a scope or label in it, and of the server.
+//! The metrics of a process, of its scopes and labels, and of the server.
 
 use heaptide_analysis::model::Measures;
 use heaptide_analysis::recording::live_sums::LiveSums;
@@ -32,7 +32,7 @@ pub(crate) const COUNTERS: [Definition; 10] = [
     ),
 ];
 
-/// Gauges of a process, and whether those of several processes add up.
+/// Gauges of a process, and whether they can be summed over processes.
 pub(crate) const GAUGES: [(Definition, bool); 10] = [
     (
         Definition::gauge("heaptide_live_bytes", "bytes", "Usable bytes allocated and not freed."),
@@ -98,30 +98,30 @@ pub(crate) const GAUGES: [(Definition, bool); 10] = [
     ),
 ];
 
-/// When the process started.
+/// Start time of the process.
 pub(crate) const START_TIME: Definition = Definition::gauge(
     "heaptide_process_start_time_seconds",
     "seconds",
     "Start of the recorded program, in seconds since 1970-01-01 UTC.",
 );
 
-/// Labels that describe the process.
+/// Information about the process.
 pub(crate) const PROCESS_INFO: Definition =
     Definition::info("heaptide_process", "The recorded program and its recording.");
 
-/// Series of a process beside those of its scopes and labels.
+/// Number of series of a process, excluding its scopes and labels.
 pub(crate) const SERIES_OF_PROCESS: usize = COUNTERS.len() + GAUGES.len() + 2;
 
 /// The values of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) counters: [u64; COUNTERS.len()],
-    /// None where it is not known, or has no meaning any more.
+    /// `None` if it is unknown or no longer meaningful.
     pub(crate) gauges: [Option<u64>; GAUGES.len()],
 }
 
 impl Numbers {
-    /// Of a process that runs and has this resident memory.
+    /// Returns the values of a running process with this resident memory.
     pub(crate) fn of(sums: &LiveSums, resident: Option<u64>) -> Numbers {
         let (header, totals) = (sums.header(), sums.totals());
         let losses = header.losses.iter().fold(0, |a: u64, &b| a.saturating_add(b));
@@ -153,7 +153,7 @@ impl Numbers {
         }
     }
 
-    /// The values that a process has after its end: counters and the peaks.
+    /// Returns the values after the end of a process: counters and peaks.
     pub(crate) fn after_end(&self) -> Numbers {
         let [_, _, peak, _, mapped_peak, ..] = self.gauges;
         let none = None;
@@ -162,7 +162,7 @@ impl Numbers {
     }
 }
 
-/// Whether allocations are recorded.
+/// Returns whether allocations are recorded.
 fn is_on(header: &FileHeader) -> bool {
     header.command_off == 0 && header.control & CONTROL_OFF == 0 && header.control < CONTROL_PAUSE
 }
@@ -227,7 +227,7 @@ pub(crate) const LABEL_GAUGES: [Definition; 2] = [
     Definition::gauge("heaptide_label_live_blocks", "", "Blocks live that have the label."),
 ];
 
-/// Series of a scope or label.
+/// Number of series of a scope or label.
 pub(crate) const SERIES_OF_GROUP: usize = SCOPE_COUNTERS.len() + SCOPE_GAUGES.len();
 
 /// The values of a scope or label.
@@ -246,8 +246,8 @@ impl GroupNumbers {
     }
 }
 
-/// Raises counters to what was read now, and returns by how much they grew: a reading while the
-/// program counts may be lower than one before.
+/// Raises counters to new values, and returns the increases. Counters never decrease, because a
+/// reading of a running program can be lower than the previous one.
 pub(crate) fn raise<const N: usize>(counters: &mut [u64; N], now: &[u64; N]) -> [u64; N] {
     let mut grown = [0; N];
     for ((counter, &now), grown) in counters.iter_mut().zip(now).zip(&mut grown) {
@@ -257,7 +257,7 @@ pub(crate) fn raise<const N: usize>(counters: &mut [u64; N], now: &[u64; N]) -> 
     grown
 }
 
-/// Adds by how much counters grew.
+/// Adds increases to counters.
 pub(crate) fn add<const N: usize>(counters: &mut [u64; N], grown: &[u64; N]) {
     counters.iter_mut().zip(grown).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
 }

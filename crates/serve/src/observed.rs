@@ -1,4 +1,4 @@
-//! A process image: the values that were read last, of itself and of its scopes and labels.
+//! A process image: the last values of itself, its scopes and labels.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use heaptide_render::shared::names::printable;
 use crate::numbers::{COUNTERS, GroupNumbers, Numbers, SCOPE_COUNTERS, add, raise};
 use crate::watch::Image;
 
-/// The name of the group that adds up all groups without a place. A scope or label of this name is
+/// Name of the group that sums up all groups without a place. A scope or label with this name is
 /// added to it, too.
 pub(crate) const OTHER: &str = "(other)";
 
@@ -27,12 +27,12 @@ pub(crate) enum GroupKind {
 /// A scope path or label of a process.
 pub(crate) struct Counted {
     pub(crate) kind: GroupKind,
-    /// The path, or the label.
+    /// The scope path, or the name of the label.
     pub(crate) name: Arc<str>,
-    /// The kind of memory that has a label.
+    /// The kind of memory with this label.
     pub(crate) memory: SiteKind,
     pub(crate) numbers: GroupNumbers,
-    /// By how much its counters grew at the last reading.
+    /// Increases of its counters at the last reading.
     grown: [u64; SCOPE_COUNTERS.len()],
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Rest {
     pub(crate) is_used: bool,
 }
 
-/// A process image that runs, or has ended a short time ago.
+/// A process image that is running or has ended recently.
 pub(crate) struct Observed {
     pub(crate) image: Image,
     pub(crate) pid: Arc<str>,
-    /// The name of its file.
+    /// Name of its executable file.
     pub(crate) program: Arc<str>,
-    /// None after the end.
+    /// `None` after the end.
     sums: Option<LiveSums>,
     pub(crate) numbers: Numbers,
     pub(crate) grown: [u64; COUNTERS.len()],
@@ -62,9 +62,9 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Opens the profile of an image; nothing is read yet.
+    /// Opens the profile of an image without reading it.
     ///
-    /// Errors: it cannot be read.
+    /// Errors: the profile cannot be read.
     pub(crate) fn open(image: &Image) -> Result<Observed, Error> {
         let sums = LiveSums::open(&image.running.file)?;
         let file = image.summary.program.rsplit('/').next().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Observed {
         })
     }
 
-    /// Reads its counters.
+    /// Reads the current counters.
     ///
     /// Errors: its profile cannot be read.
     pub(crate) fn read(&mut self, scratch: &mut Scratch) -> Result<(), Error> {
@@ -109,7 +109,7 @@ impl Observed {
         Ok(())
     }
 
-    /// Adds what groups without places counted to the rest.
+    /// Adds the values of groups without places to the rest.
     pub(crate) fn add_rest(&mut self, has_place: impl Fn(usize) -> bool) {
         self.rest.iter_mut().for_each(|rest| rest.numbers.gauges = Default::default());
         for (index, group) in self.groups.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Observed {
         }
     }
 
-    /// Notes its end, after the last reading.
+    /// Marks the process as ended; call it after the last reading.
     pub(crate) fn end(&mut self, now: Instant) {
         self.sums = None;
         self.ended = Some(now);
@@ -151,12 +151,12 @@ impl Counted {
         }
     }
 
-    /// Whether it is always in the rest.
+    /// Returns whether the group always belongs to the rest.
     pub(crate) fn is_rest(&self) -> bool {
         &*self.name == OTHER
     }
 
-    /// Whether it never counted anything.
+    /// Returns whether the group has never counted anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.numbers.counters[0] == 0
     }

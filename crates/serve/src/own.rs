@@ -64,7 +64,7 @@ pub(crate) struct State {
     pub(crate) cost: Duration,
 }
 
-/// The families of the server.
+/// Returns the metric families of the server.
 pub(crate) fn families(state: &State) -> Vec<Family> {
     let version = Point {
         process: None,
@@ -97,12 +97,12 @@ fn family(definition: &'static Definition, value: Option<Value>) -> Family {
     Family { definition, points: value.map(Point::plain).into_iter().collect() }
 }
 
-/// Processor time of the whole server: names are looked up by several threads.
+/// Returns the processor time of the whole server, because several threads look up names.
 pub(crate) fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// When the server started, seconds since 1970-01-01 UTC.
+/// Returns when the server started, in seconds since 1970-01-01 UTC.
 fn start_time() -> Option<f64> {
     let ticks = running::start_ticks(std::process::id())? as f64;
     let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).ok()?;
@@ -110,5 +110,5 @@ fn start_time() -> Option<f64> {
     Some((now.as_secs_f64() - since_boot.as_secs_f64() + ticks / TICKS_PER_SECOND).round())
 }
 
-/// Clock ticks of `/proc` in a second, the same on every Linux.
+/// Clock ticks per second in `/proc`, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;

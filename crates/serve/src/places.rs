@@ -1,38 +1,38 @@
-//! The choice of processes, scopes and labels that have series of their own: a bounded number of
-//! the largest. The choice changes slowly: a series that comes and goes has no rate, and Prometheus
-//! keeps it in its index for hours.
+//! Selects the processes, scopes and labels that have series of their own: a limited number of the
+//! largest. The selection changes slowly, because a series that comes and goes has no rate, and
+//! Prometheus keeps it in its index for hours.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-/// A place is kept at least so long.
+/// Minimum time for which a place is kept.
 const KEPT: Duration = Duration::from_secs(600);
-/// After that a place goes to another one only if that is so many times as large.
+/// After that time, a place is replaced only by a key whose size is larger by this factor.
 const LARGER: u64 = 2;
-/// Places that change hands at one reading.
+/// Maximum number of replacements per reading.
 const CHANGES: usize = 4;
 
-/// A bounded number of places.
+/// A limited number of places.
 pub(crate) struct Places<K> {
     most: usize,
-    /// Since when each has its place.
+    /// Since when each key has had its place.
     held: FxHashMap<K, Instant>,
 }
 
 impl<K: Copy + Eq + Ord + Hash> Places<K> {
-    /// So many places, all free.
+    /// Creates this many free places.
     pub(crate) fn new(most: usize) -> Places<K> {
         Places { most, held: FxHashMap::default() }
     }
 
-    /// Whether one has a place.
+    /// Returns whether a key has a place.
     pub(crate) fn has(&self, key: &K) -> bool {
         self.held.contains_key(key)
     }
 
-    /// Gives places to the largest. A key that is not in `all` loses its place.
+    /// Assigns places to the largest keys. A key that is not in `all` loses its place.
     pub(crate) fn update(&mut self, all: &[(K, u64)], now: Instant) {
         let sizes: FxHashMap<K, u64> = all.iter().copied().collect();
         self.held.retain(|key, _| sizes.contains_key(key));
@@ -80,7 +80,7 @@ mod tests {
         let (mut places, start) = (Places::new(2), Instant::now());
         places.update(&[(1, 10), (2, 30), (3, 20)], start);
         assert_eq!(held(&places), [2, 3]);
-        // As large as it may be, it comes too early.
+        // A replacement before `KEPT` has passed is not possible, however large the key is.
         places.update(&[(1, 1000), (2, 30), (3, 20)], start + KEPT / 2);
         assert_eq!(held(&places), [2, 3]);
         places.update(&[(1, 40), (2, 30), (3, 20)], start + KEPT);

@@ -1,4 +1,4 @@
-//! Profiles, as `net/http/pprof` of Go answers: paths, parameters and headers are those.
+//! Profiles with the paths, parameters and headers of Go's `net/http/pprof`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::collector::{Listed, Reading};
 use crate::profiles::{Form, SECONDS_MAX, Which};
 
-/// Parameters; others, such as `gc`, change nothing.
+/// Query parameters; others, such as `gc`, are ignored.
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     seconds: Option<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     debug: Option<String>,
 }
 
-/// The profile in which live memory comes first.
+/// Returns the profile whose default column is live memory.
 pub(crate) async fn heap(
     State(app): State<Arc<App>>,
     Query(asked): Query<Asked>,
@@ -30,7 +30,7 @@ pub(crate) async fn heap(
     profile(&app, Which::Heap, &asked).await
 }
 
-/// The profile in which allocations come first.
+/// Returns the profile whose default column is allocations.
 pub(crate) async fn allocations(
     State(app): State<Arc<App>>,
     Query(asked): Query<Asked>,
@@ -74,7 +74,7 @@ async fn profile(app: &App, which: Which, asked: &Asked) -> Result<Response, Ref
     Ok((headers, bytes).into_response())
 }
 
-/// The process with an id, or all that run.
+/// Returns the process with an id, or all running processes.
 fn chosen(reading: &Reading, pid: Option<&str>) -> Result<Vec<Listed>, Refusal> {
     let Some(pid) = pid else {
         if reading.running.is_empty() {
@@ -89,7 +89,7 @@ fn chosen(reading: &Reading, pid: Option<&str>) -> Result<Vec<Listed>, Refusal> 
     found.map(|found| vec![found.clone()]).ok_or_else(missing)
 }
 
-/// The list of profiles.
+/// Returns the list of profiles as a page.
 pub(crate) async fn index(State(app): State<Arc<App>>) -> Result<Html<String>, Refusal> {
     let reading = app.readings.now().await?;
     let mut page = String::from(
@@ -109,7 +109,7 @@ pub(crate) async fn index(State(app): State<Arc<App>>) -> Result<Html<String>, R
     Ok(Html(page))
 }
 
-/// A text in a page.
+/// Escapes a text for a page.
 fn html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,4 @@
-//! Profiles of processes for pprof and OTLP. Requests at the same time share a profile.
+//! Profiles of processes for pprof and OTLP. Concurrent requests share a profile.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,30 +22,30 @@ use crate::collector::Listed;
 use crate::own::processor_time;
 use crate::watch::Image;
 
-/// Profiles that are kept.
+/// Capacity of the cache of profiles.
 const PROFILES: Room = Room { most: 8, least: 2, bytes: 64 << 20 };
-/// A profile is made again after this many times the processor time that it took: at most 2 % of a
-/// core for each of those that are asked for again and again.
+/// Minimum age of a profile before it is renewed, as a multiple of its processor time: at most 2 %
+/// of a core for each profile that is requested continuously.
 const REST: u32 = 50;
-/// It is made again no sooner than this.
+/// Lower bound of this age.
 const REST_MIN: Duration = Duration::from_millis(500);
-/// It is made again at the latest after this.
+/// Upper bound of this age.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// Processes whose names are kept once they were looked up.
+/// Maximum number of processes whose looked-up names are cached.
 const READERS_MAX: usize = 16;
-/// Bytes of a profile as text.
+/// Maximum size of a profile as text in bytes.
 const TEXT_MAX: usize = 8 << 20;
-/// Processes in one profile: the largest.
+/// Maximum number of processes in a profile; the largest are kept.
 const PROCESSES_MAX: usize = 64;
-/// Differences that are taken at the same time.
+/// Maximum number of concurrent differences.
 const DIFFERENCES_MAX: usize = 8;
-/// The longest time of a difference.
+/// Maximum duration of a difference.
 pub(crate) const SECONDS_MAX: u64 = 600;
 
-/// Selects what is shown of a process, and how.
+/// Applies the selection of the command line to a process.
 pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
 
-/// Which profile of a process is asked for: both have the same columns.
+/// A kind of profile; both kinds have the same columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
     /// Live memory is the default column.
@@ -63,25 +63,25 @@ impl Which {
     }
 }
 
-/// The form in which a profile is sent.
+/// The format of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// The messages of pprof.
+    /// The protocol buffers of pprof.
     Binary,
-    /// Lines for people.
+    /// Readable text.
     Text,
 }
 
-/// The key of a profile that is kept.
+/// The key of a cached profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Key {
     which: Which,
     form: Form,
-    /// Their numbers.
+    /// Numbers of the images.
     images: Vec<u64>,
 }
 
-/// A profile as it is sent.
+/// A profile in the form that is sent.
 pub(crate) struct Profile {
     pub(crate) bytes: Bytes,
     made_at: Instant,
@@ -100,7 +100,7 @@ impl Weight for Profile {
     }
 }
 
-/// Makes profiles.
+/// Creates and caches profiles.
 pub(crate) struct Profiles {
     maker: Arc<Maker>,
     cache: Cache<Key, Profile>,
@@ -109,18 +109,18 @@ pub(crate) struct Profiles {
 
 struct Maker {
     prepare: Prepare,
-    /// Locked while a profile is made: tables of large processes take much memory.
+    /// Locked while a profile is created, because the tables of large processes need much memory.
     readers: Mutex<Readers>,
 }
 
-/// Readers that keep the names that they looked up, in order of their last use.
+/// Readers with their cached names, least recently used first.
 #[derive(Default)]
 struct Readers {
     /// By number of the image.
     readers: Vec<(u64, LiveTables)>,
 }
 
-/// The counters of a process at an earlier time, by the ids of its sites.
+/// The counters of a process at an earlier time, by site id.
 #[derive(Default)]
 struct Earlier {
     counts: FxHashMap<u32, Counts>,
@@ -129,20 +129,21 @@ struct Earlier {
 /// The counters of processes when profiles were last sent by OTLP.
 #[derive(Default)]
 pub(crate) struct Allocated {
-    /// By number of the image, and when that was, nanoseconds since 1970-01-01 UTC.
+    /// By number of the image, with the time in nanoseconds since 1970-01-01 UTC.
     known: FxHashMap<u64, (Arc<Earlier>, u64)>,
-    /// The same of profiles that have been made and are not accepted yet.
+    /// The counters of profiles that have been created but not accepted yet.
     next: FxHashMap<u64, (Arc<Earlier>, u64)>,
 }
 
 impl Allocated {
-    /// The counters after the profiles that were made have been accepted, or not.
+    /// Returns the counters to compare with next, depending on whether the collector accepted the
+    /// profiles.
     pub(crate) fn after(self, was_accepted: bool) -> Allocated {
         let known = if was_accepted { self.next } else { self.known };
         Allocated { known, next: FxHashMap::default() }
     }
 
-    /// Keeps the counters of images that run and have no new profile.
+    /// Keeps the counters of running images without a new profile.
     fn keep(&mut self, running: impl Iterator<Item = u64>) {
         for number in running {
             if let Some(known) = self.known.get(&number) {
@@ -153,7 +154,7 @@ impl Allocated {
 }
 
 impl Profiles {
-    /// Nothing has been made yet.
+    /// Creates an empty cache.
     pub(crate) fn new(prepare: Prepare) -> Profiles {
         Profiles {
             maker: Arc::new(Maker { prepare, readers: Mutex::default() }),
@@ -162,9 +163,9 @@ impl Profiles {
         }
     }
 
-    /// A profile of processes, as they were a short time ago.
+    /// Returns a profile of processes, at most a short time old.
     ///
-    /// Errors: one cannot be read.
+    /// Errors: a process cannot be read.
     pub(crate) async fn now(
         &self,
         (which, form): (Which, Form),
@@ -181,9 +182,9 @@ impl Profiles {
         self.cache.get(key, Profile::is_fresh, make).await
     }
 
-    /// A profile of the allocations and frees in a time from now on.
+    /// Returns a profile of the allocations and frees during a time from now on.
     ///
-    /// Errors: one cannot be read, or too many differences are being taken.
+    /// Errors: a process cannot be read, or too many differences are in progress.
     pub(crate) async fn difference(
         &self,
         which: Which,
@@ -198,7 +199,7 @@ impl Profiles {
         let wanted = wanted(processes);
         let begin = Instant::now();
         let files: Vec<PathBuf> = wanted.iter().map(|image| image.running.file.clone()).collect();
-        // A process that has ended meanwhile is left out.
+        // Processes that end meanwhile are omitted.
         let read = move || Ok(files.iter().map(|file| Earlier::read(file).ok()).collect());
         let earlier: Vec<Option<Earlier>> = blocking(read).await?;
         tokio::time::sleep(time).await;
@@ -206,9 +207,9 @@ impl Profiles {
         blocking(move || maker.make(which, &wanted, Some(&earlier), begin.elapsed())).await
     }
 
-    /// Profiles of processes for OTLP: live memory, and allocations since the last profiles that
-    /// the collector accepted. Each process has a resource. A process that cannot be read is left
-    /// out.
+    /// Returns profiles of processes for OTLP: live memory, and allocations since the last profiles
+    /// that the collector accepted. Each process has a resource. Processes that cannot be read are
+    /// omitted.
     pub(crate) async fn otlp(
         &self,
         processes: &[Listed],
@@ -223,7 +224,7 @@ impl Profiles {
             let mut all = otlp_profiles::Profiles::new(version);
             for (image, resource) in images.iter().zip(&resources).take(PROCESSES_MAX) {
                 if let Some(image) = image {
-                    // It has ended meanwhile, or the state of the server has the reason.
+                    // The process has ended, or the state of the server contains the reason.
                     let _ = maker.add_otlp(&mut all, &mut allocated, image, resource);
                 }
             }
@@ -234,7 +235,7 @@ impl Profiles {
     }
 }
 
-/// The images of the largest processes, in an order that does not change with their sizes.
+/// Returns the images of the largest processes, in an order that does not depend on their sizes.
 fn wanted(processes: &[Listed]) -> Vec<Arc<Image>> {
     let images = processes.iter().filter_map(|listed| listed.image.clone());
     let mut wanted: Vec<Arc<Image>> = images.take(PROCESSES_MAX).collect();
@@ -256,7 +257,7 @@ impl Earlier {
         Ok(Earlier { counts: used.collect() })
     }
 
-    /// The same by row of tables that were read later.
+    /// Returns these counters by row of tables that were read later.
     fn by_row(&self, process: &Process) -> Vec<Measures> {
         let mut rows = vec![Counts::default(); process.tables.sites.len()];
         let site_rows = process.time.site_rows.as_ref();
@@ -293,7 +294,7 @@ impl Maker {
         let (made_at, begin) = (Instant::now(), processor_time());
         let columns = if earlier.is_some() { Columns::Differences } else { Columns::All };
         let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        // Estimates of sampled processes are scaled, so that each byte counts as one.
+        // Estimates of sampled processes are already scaled, so the period is 1.
         let time = Time { time_ns: now_ns(), duration_ns, period_bytes: 1 };
         let mut bytes = Vec::new();
         let failed = |error: io::Error| Refusal::failed(error);
@@ -324,7 +325,7 @@ impl Maker {
         Ok(Profile { bytes: bytes.into(), made_at, cost })
     }
 
-    /// The stacks with most, as `heaptide export --format stacks` writes them.
+    /// Returns the largest stacks in the format of `heaptide export --format stacks`.
     fn make_text(&self, which: Which, wanted: &[Arc<Image>]) -> Result<Profile, Refusal> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let (made_at, begin) = (Instant::now(), processor_time());
@@ -349,7 +350,8 @@ impl Maker {
     ) -> Result<(), Refusal> {
         let (file, start_ns) = (&*image.running.file, image.summary.start_realtime_ns);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the tables, which may have later ones: those are in the next profiles.
+        // Counters are read before the tables, which may be newer; the excess appears in the next
+        // profiles.
         let (now, now_ns) = (Arc::new(Earlier::read(file)?), now_ns());
         let process = self.prepared(readers.read(image)?);
         let mut rows = now.by_row(&process);
@@ -368,7 +370,7 @@ impl Maker {
     }
 }
 
-/// Text up to [`TEXT_MAX`] bytes; more is an error.
+/// Text up to [`TEXT_MAX`] bytes; writing more is an error.
 struct Bounded {
     bytes: Vec<u8>,
 }
@@ -387,14 +389,14 @@ impl Write for Bounded {
     }
 }
 
-/// Nanoseconds since 1970-01-01 UTC.
+/// Returns the nanoseconds since 1970-01-01 UTC.
 pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Readers {
-    /// The tables of a process as they are now.
+    /// Reads the current tables of a process.
     fn read(&mut self, image: &Image) -> Result<Process, Refusal> {
         let (number, readers) = (image.number, &mut self.readers);
         let known = readers.iter().position(|(own, _)| *own == number);

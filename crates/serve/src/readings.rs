@@ -1,4 +1,4 @@
-//! Readings of all processes, one for all requests that come within a short time.
+//! Readings of all processes, shared by all requests within a short time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use heaptide_http::cache::{Cache, Room, Weight};
 
 use crate::collector::{Collector, Reading};
 
-/// One reading is kept.
+/// One reading is cached.
 const READINGS: Room = Room { most: 1, least: 1, bytes: usize::MAX };
-/// All is read again after this many times the processor time that it took: at most 2 % of a core,
-/// however many ask.
+/// Minimum age of a reading before the next one, as a multiple of its processor time: at most 2 %
+/// of a core, regardless of the number of requests.
 const REST: u32 = 50;
-/// It is read again no sooner than this.
+/// Lower bound of this age.
 const REST_MIN: Duration = Duration::from_millis(100);
-/// It is read again at the latest after this.
+/// Upper bound of this age.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 impl Reading {
@@ -26,11 +26,11 @@ impl Reading {
 
 impl Weight for Reading {
     fn bytes(&self) -> usize {
-        0 // bounded by the number of series
+        0 // limited by the number of series
     }
 }
 
-/// Readings, as they are asked for.
+/// Provides readings on request.
 pub(crate) struct Readings {
     collector: Arc<Mutex<Collector>>,
     cache: Cache<(), Reading>,
@@ -41,9 +41,9 @@ impl Readings {
         Readings { collector: Arc::new(Mutex::new(collector)), cache: Cache::new(READINGS) }
     }
 
-    /// A reading that is new or a short time old.
+    /// Returns a reading that is new or a short time old.
     ///
-    /// Errors: the server has a fault.
+    /// Errors: an internal error of the server.
     pub(crate) async fn now(&self) -> Result<Arc<Reading>, Refusal> {
         let collector = self.collector.clone();
         let read = move || Ok(collector.lock().unwrap_or_else(PoisonError::into_inner).read());

@@ -1,4 +1,4 @@
-//! The routes of the server, and the check that each request passes.
+//! The routes of the server, and the check of each request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::pprof;
 use crate::text::{self, Format};
 
-/// Reasons in an answer.
+/// Maximum number of reasons in a response.
 const REASONS_MAX: usize = 20;
 
 /// The routes.
@@ -38,7 +38,7 @@ async fn nothing() -> Refusal {
     Refusal::missing("no such page; there are /metrics, /debug/pprof/ and /healthz")
 }
 
-/// Refuses requests of other sites or without the token.
+/// Rejects requests from other sites or without the token.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match app.access.check(&request) {
         Ok(()) => next.run(request).await,
@@ -68,7 +68,7 @@ async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Resp
     Ok(([(CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
-/// Whether all can be read, and if not, why.
+/// Returns whether everything can be read, and if not, why.
 async fn health(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let reading = app.readings.now().await?;
     if reading.failures.is_empty() {

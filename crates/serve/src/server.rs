@@ -1,4 +1,4 @@
-//! The server: what it is started with, and its life.
+//! The server: its options, start and end.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,39 +19,39 @@ use crate::readings::Readings;
 use crate::routes;
 use crate::target::Target;
 
-/// Limits for clients. The longest answer is a difference.
+/// Limits for clients. Requests of differences take longest.
 const LIMITS: Limits = Limits {
     connections: 64,
     head: Duration::from_secs(20),
     life: Some(Duration::from_secs(SECONDS_MAX + 60)),
     grace: Duration::from_secs(2),
 };
-/// Threads that read recordings.
+/// The number of threads that read recordings.
 const READERS: usize = 4;
 
 /// The options of the server.
 pub struct Options {
     /// Programs whose metrics and profiles are served.
     pub targets: Vec<Target>,
-    /// The address to listen on; port 0 is any that is free.
+    /// The address to listen on; port 0 selects any free port.
     pub address: SocketAddr,
-    /// Names in the header `Host` that are answered beside addresses.
+    /// Values of the header `Host` that are accepted in addition to addresses.
     pub names: Vec<String>,
-    /// The token that requests need; none if they need none.
+    /// The token that requests need; `None` if none is required.
     pub token: Option<String>,
-    /// Series of `/metrics`, at most.
+    /// Maximum number of series of `/metrics`.
     pub series: usize,
-    /// How long processes that have ended are kept.
+    /// How long ended processes are kept.
     pub linger: Duration,
     /// Applies the selection of the command line to processes in profiles.
     pub prepare: Prepare,
-    /// The collector that gets metrics and profiles, if there is one.
+    /// Options of sending metrics and profiles to a collector, if there is one.
     pub otlp: Option<Otlp>,
     /// The version of the command.
     pub version: &'static str,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -61,9 +61,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; nothing is read yet.
+    /// Starts to listen, without reading anything.
     ///
-    /// Errors: nothing can listen at the address.
+    /// Errors: listening on the address failed.
     pub fn start(options: Options) -> Result<Server, Error> {
         let Options { targets, address, names, token, series, linger, .. } = options;
         let Options { prepare, otlp, version, .. } = options;
@@ -81,14 +81,14 @@ impl Server {
         Ok(Server { listener, address, app, pusher, runtime: runtime.map_err(Error::Start)? })
     }
 
-    /// The address that it listens on.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until SIGTERM or Ctrl-C.
+    /// Serves requests until SIGTERM or Ctrl-C.
     ///
-    /// Errors: there can be no server.
+    /// Errors: the server cannot be started.
     pub fn run(self) -> Result<(), Error> {
         let Server { listener, app, pusher, runtime, .. } = self;
         let routes = routes::routes(app);
@@ -96,13 +96,13 @@ impl Server {
             runtime.spawn(pusher.run());
         }
         let served = runtime.block_on(connections::serve(listener, routes, LIMITS, end()));
-        // What is being read is of no use to anybody.
+        // Running reads are no longer needed.
         runtime.shutdown_background();
         served.map_err(Error::Start)
     }
 }
 
-/// Is ready when a signal ends the server.
+/// Completes when a signal ends the server.
 async fn end() -> io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {

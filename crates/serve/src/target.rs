@@ -1,4 +1,4 @@
-//! Targets of the command line: recordings, directories of them, processes.
+//! Targets on the command line: recordings, directories of recordings, processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use heaptide_analysis::Error;
 use heaptide_analysis::files::file_names::{METADATA_FILE, RECORDING_SUFFIX};
 use heaptide_analysis::recording::{profiles_in, recordings_in, running};
 
-/// Recordings of a directory that are looked at; names that sort later are left out.
+/// Maximum number of recordings read from a directory; names that sort later are ignored.
 const RECORDINGS_MAX: usize = 1000;
 
 /// Programs whose metrics are served.
@@ -17,21 +17,21 @@ pub enum Target {
     Recording(PathBuf),
     /// The process image of a profile.
     Profile(PathBuf),
-    /// A process, also after it became another program by exec.
+    /// A process, including the programs that it becomes by exec.
     Process {
-        /// The process, as it is called here.
+        /// Its id in this pid namespace.
         pid: u32,
-        /// The recording that it writes to.
+        /// The recording to which it writes.
         recording: PathBuf,
     },
-    /// All recordings that lie in a directory, also those that come later.
+    /// All recordings in a directory, including later ones.
     Directory(PathBuf),
 }
 
 impl Target {
-    /// The target of a word of the command line: a path, or the id of a recorded process.
+    /// Parses a target on the command line: a path, or the id of a recorded process.
     ///
-    /// Errors: there is no such thing, or the process is not recorded.
+    /// Errors: it does not exist, or the process is not recorded.
     ///
     /// ```
     /// use heaptide_serve::Target;
@@ -55,7 +55,7 @@ impl Target {
         })
     }
 
-    /// The recordings in which its processes are.
+    /// Returns the recordings that contain its processes.
     ///
     /// Errors: the directory cannot be read.
     pub(crate) fn recordings(&self) -> Result<Vec<PathBuf>, Error> {
@@ -72,12 +72,12 @@ impl Target {
         }
     }
 
-    /// Whether it is one recording or a part of it, which is expected to be there.
+    /// Returns whether it is one recording or part of one, which is expected to exist.
     pub(crate) fn is_one(&self) -> bool {
         !matches!(self, Target::Directory(_))
     }
 
-    /// Whether a profile of one of its recordings is of it.
+    /// Returns whether a profile in one of its recordings belongs to it.
     pub(crate) fn has(&self, file: &Path, pid: u32) -> bool {
         match self {
             Target::Recording(path) => file.parent() == Some(path),
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// Whether a directory is a recording, which may have no profile yet.
+/// Returns whether a directory is a recording, which may not have profiles yet.
 fn is_recording(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(RECORDING_SUFFIX)
@@ -98,7 +98,7 @@ fn is_recording(directory: &Path) -> bool {
         || profiles_in(directory).is_ok()
 }
 
-/// The directory that a profile lies in.
+/// Returns the directory that contains a profile.
 pub(crate) fn directory_of(file: &Path) -> &Path {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))

@@ -1,4 +1,4 @@
-//! Families of metrics as text: OpenMetrics 1.0, or the format of Prometheus before it (0.0.4).
+//! Metric families as text: OpenMetrics 1.0, or the older format of Prometheus (0.0.4).
 //!
 //! Specifications: github.com/prometheus/OpenMetrics, `specification/OpenMetrics.md`, and
 //! prometheus.io/docs/instrumenting/exposition_formats.
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use crate::collector::Reading;
 use crate::family::{Family, Kind, Point, Value};
 
-/// A format of text.
+/// A text format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     OpenMetrics,
@@ -17,7 +17,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a client accepts, by its header `Accept`.
+    /// Selects the format that a client accepts by its `Accept` header.
     pub(crate) fn accepted(accept: &str) -> Format {
         let is_open = |part: &str| {
             let mut fields = part.split(';').map(str::trim);
@@ -36,7 +36,7 @@ impl Format {
         if accept.split(',').any(is_open) { Format::OpenMetrics } else { Format::Prometheus }
     }
 
-    /// The content type of an answer.
+    /// Returns the content type of a response.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// A reading as text.
+/// Formats a reading.
 pub(crate) fn text(reading: &Reading, format: Format) -> String {
     let mut text = String::new();
     for family in &reading.families {
@@ -105,7 +105,7 @@ fn write_labels(text: &mut String, reading: &Reading, point: &Point) {
     }
 }
 
-/// A value of a label as both formats escape it.
+/// Escapes the value of a label, as required by both formats.
 fn escaped(value: &str) -> Cow<'_, str> {
     if !value.contains(['\\', '"', '\n']) {
         return Cow::Borrowed(value);
@@ -116,7 +116,7 @@ fn escaped(value: &str) -> Cow<'_, str> {
 fn escaped_help(help: &str, format: Format) -> Cow<'_, str> {
     match format {
         Format::OpenMetrics => escaped(help),
-        Format::Prometheus => Cow::Borrowed(help), // none has a backslash or a line break
+        Format::Prometheus => Cow::Borrowed(help), // help texts contain no backslash or line break
     }
 }
 

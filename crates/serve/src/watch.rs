@@ -1,4 +1,4 @@
-//! Finds process images when a directory has changed, and observes them until they have ended.
+//! Finds process images when a directory changes, and observes them until they end.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,18 +15,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::target::{Target, directory_of};
 
-/// The maps of all processes of the machine are searched for profiles so often at most: their
-/// processes have other ids here, as in containers, or none any more.
+/// Minimum interval of searches through the memory maps of all processes. They find processes whose
+/// ids differ here, as in containers.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
-/// A directory is listed again as long as it has changed within this time.
+/// A directory is listed again while its last change is more recent than this.
 const RECENT: Duration = Duration::from_secs(2);
-/// A profile that nobody writes to for so long is taken for that of a killed process.
+/// A profile without a writer for this long is treated as that of a killed process.
 const OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// A process image that writes to its profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// A number that no other has.
+    /// A unique number.
     pub(crate) number: u64,
     pub(crate) running: Running,
     pub(crate) summary: ImageSummary,
@@ -34,27 +34,28 @@ pub(crate) struct Image {
     pub(crate) recording: PathBuf,
 }
 
-/// Images that began or ended since the last look.
+/// Images that began or ended since the last poll.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Images that are running and were not known.
+    /// Running images that were not known.
     pub(crate) began: Vec<Image>,
     /// The numbers of images that have ended.
     pub(crate) ended: Vec<u64>,
 }
 
-/// Looks for process images again and again.
+/// Polls for process images.
 pub(crate) struct Watch {
     targets: Vec<Target>,
     recordings: FxHashMap<PathBuf, Stamp>,
     profiles: FxHashMap<PathBuf, Profile>,
     next_number: u64,
     searched: Option<Instant>,
-    /// Why targets cannot be read, as found by the last look.
+    /// Messages about unreadable targets at the last poll.
     failures: Vec<String>,
 }
 
-/// Changes when files of a directory come or go, or it is replaced.
+/// Identifies the state of a directory; it changes when files are added or removed, or the
+/// directory is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     inode: u64,
@@ -63,24 +64,24 @@ struct Stamp {
 
 struct Profile {
     inode: u64,
-    /// When it was seen first.
+    /// When it was first seen.
     found: Instant,
-    /// When its image started, nanoseconds since 1970-01-01 UTC; none if it has not been seen
+    /// When its image started, in nanoseconds since 1970-01-01 UTC; `None` if it has not been seen
     /// running.
     start_realtime_ns: Option<u64>,
     state: State,
 }
 
 enum State {
-    /// Nobody is known to write to it yet.
+    /// No writer is known yet.
     New,
-    /// The number of its image.
+    /// Its image's number, and the process.
     Running(u64, Running),
     Over,
 }
 
 impl Watch {
-    /// Of these targets; nothing is looked at yet.
+    /// Creates a watch of these targets without polling.
     pub(crate) fn new(targets: Vec<Target>) -> Watch {
         Watch {
             targets,
@@ -92,17 +93,17 @@ impl Watch {
         }
     }
 
-    /// Why some of the targets cannot be read, a line each; empty if all can.
+    /// Returns messages about targets that cannot be read; empty if all can.
     pub(crate) fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// How many recordings there are.
+    /// Returns the number of recordings.
     pub(crate) fn recordings(&self) -> usize {
         self.recordings.len()
     }
 
-    /// Looks for images that began or ended.
+    /// Finds images that began or ended.
     pub(crate) fn look(&mut self) -> Changes {
         let mut changes = Changes::default();
         self.list();
@@ -112,7 +113,7 @@ impl Watch {
         changes
     }
 
-    /// Finds the recordings and, of those that have changed, the profiles.
+    /// Finds the recordings, and the profiles of those that have changed.
     fn list(&mut self) {
         self.failures.clear();
         let mut there = FxHashSet::default();
@@ -134,7 +135,8 @@ impl Watch {
             }
         }
         self.recordings.retain(|path, _| there.contains(path));
-        // Images that run are followed to their end by what was opened of them.
+        // Running images are observed to their end through open files, even if their directory is
+        // gone.
         self.profiles.retain(|file, profile| {
             matches!(profile.state, State::Running(..))
                 || file.parent().is_some_and(|parent| there.contains(parent))
@@ -148,11 +150,12 @@ impl Watch {
         }
     }
 
-    /// Finds the profiles of a recording; whether they need no other look until it changes.
+    /// Finds the profiles of a recording. Returns whether these need no further check until it
+    /// changes.
     fn list_profiles(&mut self, recording: &Path) -> bool {
         let files = match profiles_in(recording) {
             Ok(files) => files,
-            Err(Error::NoProfiles { .. } | Error::Missing { .. }) => Vec::new(), // not yet
+            Err(Error::NoProfiles { .. } | Error::Missing { .. }) => Vec::new(), // none yet
             Err(error) => {
                 self.failures.push(error.to_string());
                 return false;
@@ -169,7 +172,7 @@ impl Watch {
             let Some(inode) = inode(&file) else { continue };
             match self.profiles.get_mut(&file) {
                 Some(known) if known.inode == inode => {}
-                // It is looked at again once the image that was known has ended.
+                // The new profile is checked after the known image has ended.
                 Some(Profile { state: State::Running(..), .. }) => is_settled = false,
                 Some(known) if known.is_packed_now(&file) => known.inode = inode,
                 _ => {
@@ -182,7 +185,7 @@ impl Watch {
         is_settled
     }
 
-    /// Notes images whose process writes to them no more.
+    /// Marks images as ended whose process no longer writes to them.
     fn end(&mut self, changes: &mut Changes) {
         for (file, profile) in &mut self.profiles {
             if let State::Running(number, running) = &profile.state
@@ -190,7 +193,7 @@ impl Watch {
             {
                 changes.ended.push(*number);
                 profile.state = State::Over;
-                // Another profile may have taken its place.
+                // Another profile may have replaced it, so the directory is listed again.
                 if let Some(stamp) = self.recordings.get_mut(directory_of(file)) {
                     *stamp = Stamp::NONE;
                 }
@@ -198,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// Finds the processes of profiles that are new.
+    /// Finds the processes of new profiles.
     fn begin(&mut self, changes: &mut Changes) {
         let new = self.profiles.iter().filter(|(_, profile)| matches!(profile.state, State::New));
         let mut new: Vec<PathBuf> = new.map(|(file, _)| file.clone()).collect();
@@ -260,7 +263,8 @@ impl Watch {
         changes.began.push(Image { number, running, summary, recording });
     }
 
-    /// Whether a target names a profile; without a process, whether that of any could be named.
+    /// Returns whether a profile belongs to a target. Without a process id, returns whether it may
+    /// belong to one.
     fn is_of_a_target(&self, file: &Path, pid: Option<u32>) -> bool {
         self.targets.iter().any(|target| match (target, pid) {
             (Target::Process { pid, .. }, None) => target.has(file, *pid),
@@ -268,8 +272,8 @@ impl Watch {
         })
     }
 
-    /// Notes a profile that cannot be opened. A profile whose header has not been written yet is no
-    /// failure.
+    /// Notes a profile that cannot be opened. A profile whose header has not been written yet is
+    /// not a failure.
     fn note_unreadable(&mut self, file: &Path) {
         let opened = input::open(file);
         if let Some(error) = opened.err().filter(|error| error.kind() != ErrorKind::NotFound) {
@@ -287,7 +291,7 @@ impl Watch {
         }
     }
 
-    /// A process that was named and has ended is a failure: it does not come again.
+    /// Notes as failures target processes that have ended, because they do not come back.
     fn note_ended_processes(&mut self) {
         let running: FxHashSet<u32> = self
             .profiles
@@ -308,11 +312,11 @@ impl Watch {
 }
 
 impl Stamp {
-    /// That of no directory.
+    /// The stamp of no directory.
     const NONE: Stamp = Stamp { inode: 0, modified: (0, 0) };
 
-    /// Whether the directory may change without a change of the stamp, as clocks of file systems
-    /// are coarse.
+    /// Returns whether the directory may change without a change of the stamp, because timestamps
+    /// of file systems are coarse.
     fn is_recent(&self) -> bool {
         let modified = UNIX_EPOCH + Duration::from_secs(self.modified.0.max(0) as u64);
         modified.elapsed().is_ok_and(|since| since < RECENT)
@@ -320,7 +324,7 @@ impl Stamp {
 }
 
 impl Profile {
-    /// Whether a file has the image that was known, which sealing has packed after its end.
+    /// Returns whether a file contains the known image, packed by sealing after its end.
     fn is_packed_now(&self, file: &Path) -> bool {
         let Some(start_realtime_ns) = self.start_realtime_ns else { return false };
         let now = images::of_profile(file.to_owned());

@@ -8,7 +8,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would panic
+#![deny(clippy::print_stdout)] // `println!` panics if writing fails
 
 mod access;
 mod app;

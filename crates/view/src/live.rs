@@ -22,7 +22,7 @@ pub(crate) struct Live {
     start_ns: u64,
     /// Its counters at the last poll.
     pub(crate) state: State,
-    /// When they last changed; `None` since the first poll.
+    /// When they last changed; `None` if they have not changed since the first poll.
     changed: Option<Instant>,
     /// Whether it has been polled.
     is_known: bool,

@@ -16,13 +16,13 @@ use crate::error::Error;
 use crate::routes;
 use crate::store::{Store, Words};
 
-/// What clients may take. Requests that wait for changes never end by themselves.
+/// Limits for clients. Requests that wait for changes never end by themselves.
 const LIMITS: Limits =
     Limits { connections: 512, head: Duration::from_secs(10), life: None, grace: Duration::ZERO };
 /// The number of threads that read recordings.
 const READERS: usize = 4;
 
-/// What to serve, and where.
+/// The options of the server.
 pub struct Options {
     /// The recordings.
     pub recordings: Vec<Opened>,

@@ -20,7 +20,7 @@ use heaptide_http::Refusal;
 const FILE_MAX: u64 = 16 << 20;
 /// The default number of lines before and after the frame's line.
 const AROUND: u32 = 20;
-/// The maximal number of such lines.
+/// The maximum number of such lines.
 const AROUND_MAX: u32 = 500;
 /// The most bytes of a line to show.
 const LINE_MAX: usize = 2000;

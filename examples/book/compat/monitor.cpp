@@ -1,8 +1,8 @@
-//! A program with a monitor of AllocMonitor: it prints the most that was allocated at one time.
+//! A program with a monitor of AllocMonitor: it prints the maximum of allocated bytes.
 //
 //     g++ -g -O2 -o monitor monitor.cpp $(pkg-config --cflags heaptide-compat)
 //
-// Blocks of 5,000 and 1,000 bytes at first, then four of 1,000, one after the other.
+// Blocks of 5,000 and 1,000 bytes at first, then four of 1,000, one at a time.
 
 #include "PerfTools/AllocMonitor/interface/AllocMonitorBase.h"
 #include "PerfTools/AllocMonitor/interface/AllocMonitorRegistry.h"

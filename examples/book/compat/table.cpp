@@ -1,4 +1,4 @@
-//! A program with MallocProfiler: it fills a hash table between two dumps.
+//! A program with MallocProfiler that fills a hash table between two dumps.
 //
 //     g++ -g -O2 -o table table.cpp $(pkg-config --cflags heaptide-compat)
 //     ./table             # the table grows as it is filled

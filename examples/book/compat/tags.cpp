@@ -1,4 +1,4 @@
-//! A program with scopes of malloc-tag: it loads ten documents, and parses each.
+//! A program with scopes of malloc-tag that loads ten documents and parses each.
 //
 //     g++ -g -O2 -o tags tags.cpp $(pkg-config --cflags heaptide-compat)
 

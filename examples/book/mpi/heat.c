@@ -19,7 +19,7 @@ static double *allocate(size_t count)
     return cells;
 }
 
-/// Each rank's part has a cell of the neighbour at either end.
+/// Each rank's part includes a cell of the neighbour at either end.
 static double *make_part(int rank)
 {
     double *part = allocate(CELLS + 2);
@@ -46,7 +46,7 @@ static void diffuse(double *part)
     free(next);
 }
 
-/// The whole rod on rank 0, kept for a film; on other ranks null.
+/// Returns the whole rod on rank 0, which keeps it for an animation; null on other ranks.
 static double *collect(double *part, int rank, int ranks)
 {
     double *rod = rank == 0 ? allocate((size_t)CELLS * ranks) : NULL;

@@ -1,4 +1,4 @@
-//! A task of a job without MPI: it needs as many MiB as the number of its rank, and one.
+//! A task of a job without MPI. The task of rank N needs N + 1 MiB.
 //
 //     cc -g -O2 -o task task.c
 //     SLURM_PROCID=3 ./task

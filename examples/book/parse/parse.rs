@@ -1,8 +1,8 @@
-//! Parses a table that it makes first, and keeps a string for each cell of it.
+//! Generates a table, parses it, and keeps a string for each cell.
 //!
 //!     rustc -g -O parse.rs
 
-/// A table of 2,000 rows with five cells.
+/// Returns a table of 2,000 rows with five cells.
 fn make() -> String {
     (0..2000).map(|row| format!("{row},{},{},name {row},value\n", row * 2, row * 3)).collect()
 }

@@ -1,12 +1,12 @@
-//! A small HTTP service with two faults: it keeps a record of each request for ever, and it does
-//! not delete the order of a request that fails.
+//! A small HTTP service with two faults: it keeps a record of each request forever, and it does not
+//! delete the order of a request that fails.
 //
 //     g++ -g -O2 -o service service.cpp
 //     ./service service.sock                       # a socket in the file system, or a port
 //     curl --unix-socket service.sock http://localhost/orders/7
 //     kill %1                                      # it ends with status 0
 //
-// An order whose number is divisible by 10 is unknown, and the answer is 404. With -DFIXED the
+// An order whose number is divisible by 10 is unknown, so the response is 404. With -DFIXED the
 // service has neither fault.
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ struct Record {
     int status;
 };
 
-/// What was requested, for a page that nobody ever opened.
+/// Records of requests, for a page that no user has ever opened.
 std::deque<std::unique_ptr<Record>> history;
 
 void remember(const std::string &request, int status)
@@ -65,7 +65,7 @@ std::string render(const Order &order)
     return text + "\n";
 }
 
-/// The body of the answer; empty if there is no such order.
+/// Returns the body of the response; empty if there is no such order.
 std::string answer(const std::string &path)
 {
     Order *order = load_order(std::strtoul(path.c_str() + path.rfind('/') + 1, nullptr, 10));
@@ -94,7 +94,7 @@ void serve(int connection)
         std::perror("service: write");
 }
 
-/// A socket that listens at a port, or at a path in the file system.
+/// Returns a socket that listens on a port, or on a path in the file system.
 int listen_at(const char *where)
 {
     const int port = std::atoi(where);

@@ -1,12 +1,12 @@
-//! Counts the words of a text that it makes first, and allocates as programs do that nobody has
-//! looked at yet: a copy of the text, a temporary string for each word, and an index that is never
+//! Generates a text and counts its words. It allocates like a program that has never been
+//! profiled: a copy of the text, a temporary string for each word, and an index that is never
 //! deleted.
 //
 //     g++ -g -O2 -o words words.cpp
 //     ./words
 //
-// With -DANNOTATED and the headers of Heaptide its phases and data have names. With -DFIXED it
-// needs no copy of the text and no temporary strings, and deletes the index.
+// With -DANNOTATED and Heaptide's headers, its phases and data have names. With -DFIXED, it needs
+// no copy of the text and no temporary strings, and deletes the index.
 
 #include <cstdio>
 #include <map>
@@ -50,7 +50,7 @@ std::string next_word(const std::string &line, std::size_t &at)
     const std::size_t start = line.find_first_not_of(' ', at);
     const std::size_t end = line.find(' ', start);
     at = end;
-    // Long enough for a block of its own.
+    // Longer than the small-string buffer, so it is allocated.
     return "the word is " + line.substr(start, end - start);
 }
 #endif

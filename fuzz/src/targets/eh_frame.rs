@@ -1,4 +1,4 @@
-//! Any bytes as `.eh_frame_hdr` and `.eh_frame`: there is a step or none, and each step can be
+//! Any bytes as `.eh_frame_hdr` and `.eh_frame`: the result is a step or none, and each step can be
 //! packed.
 //!
 //! An input consists of the header's length in two bytes, the header, and the frames.

@@ -1,29 +1,29 @@
-//! When a value that is observed again and again is worth a snapshot. A value that stays, or moves
-//! a little around its limit, is worth one once.
+//! Decides when a polled value triggers a snapshot. A value that stays near its limit triggers only
+//! one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Below its limit by this part, a value is off it.
+/// A value is off its limit if it is below it by this fraction.
 const OFF_PART: u64 = 10;
-/// A value that is higher by this part than at the last snapshot is worth another one.
+/// A value that has risen by this fraction since the last snapshot triggers another one.
 const HIGHER_PART: u64 = 4;
-/// A value that comes back to its limit is worth another one so long after the last one.
+/// Least time after a snapshot before a value that returns to its limit triggers another one.
 const DISTANCE: Duration = Duration::from_secs(10);
-/// Without any sign of it for so long, pressure is over.
+/// Pressure is over after this time without a sign of it.
 const CALM: Duration = Duration::from_secs(60);
-/// Growth is measured in so many parts of its time.
+/// The span of a growth is divided into this many parts.
 const PARTS: u32 = 64;
 
-/// A value with a limit.
+/// A limit on a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Level {
     limit: u64,
     /// Whether the value was off its limit since the last snapshot.
     was_off: bool,
-    /// The value that is worth a snapshot in any case.
+    /// Values from this on always trigger a snapshot.
     next: u64,
-    /// When the last one was.
+    /// Time of the last snapshot.
     last: Option<Duration>,
 }
 
@@ -32,9 +32,9 @@ impl Level {
         Level { limit, was_off: true, next: limit, last: None }
     }
 
-    /// Takes in the value at a time since some start. Whether it is worth a snapshot: it has
-    /// reached its limit for the first time, or after it was off it and some time after the last
-    /// snapshot, or it is higher by a part than at the last one.
+    /// Observes the value at a time since a fixed start. Returns whether to take a snapshot: if the
+    /// value reaches its limit for the first time, or again after it was off it and some time after
+    /// the last snapshot, or if it has risen by a fraction since the last one.
     pub(crate) fn see(&mut self, value: u64, now: Duration) -> bool {
         if value < self.limit - self.limit / OFF_PART {
             self.was_off = true;
@@ -48,18 +48,18 @@ impl Level {
     }
 }
 
-/// The least value that is worth a snapshot after one of this value.
+/// Returns the least value that triggers a snapshot after one at this value.
 fn higher(value: u64) -> u64 {
     value.saturating_add(value / HIGHER_PART).max(value.saturating_add(1))
 }
 
-/// A value that may grow by so much in some time.
+/// A limit on the growth of a value within a time span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Growth {
     bytes: u64,
     span: Duration,
-    /// The parts of time since the last snapshot in which the value was seen, by their number, and
-    /// the lowest value of each.
+    /// The lowest value in each part of the span since the last snapshot, by the number of the
+    /// part.
     lowest: VecDeque<(u64, u64)>,
 }
 
@@ -68,8 +68,8 @@ impl Growth {
         Growth { bytes, span, lowest: VecDeque::new() }
     }
 
-    /// Takes in the value at a time since some start. Whether it is worth a snapshot: it is above
-    /// the lowest of the last span, or since the last snapshot, by the growth.
+    /// Observes the value at a time since a fixed start. Returns whether to take a snapshot: if the
+    /// value exceeds the lowest one of the span, or since the last snapshot, by the growth.
     pub(crate) fn see(&mut self, value: u64, now: Duration) -> bool {
         let part = (self.span / PARTS).max(Duration::from_nanos(1));
         let part = u64::try_from(now.as_nanos() / part.as_nanos()).unwrap_or(u64::MAX);
@@ -90,19 +90,19 @@ impl Growth {
     }
 }
 
-/// Signs of pressure on a program that holds some memory.
+/// An alarm on memory pressure, for one program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Alarm {
-    /// When the last sign was.
+    /// Time of the last sign.
     last: Option<Duration>,
-    /// Live bytes that are worth a snapshot while the pressure lasts.
+    /// Live bytes from which another snapshot is taken while the pressure lasts.
     next: u64,
 }
 
 impl Alarm {
-    /// Takes in a sign of pressure at a time since some start. Whether it is worth a snapshot: it
-    /// is the first one, or the first one for a while, or more is live by a part than at the last
-    /// one.
+    /// Observes a sign of pressure at a time since a fixed start. Returns whether to take a
+    /// snapshot: at the first sign, at the first one after a calm period, or if live bytes have
+    /// risen by a fraction since the last snapshot.
     pub(crate) fn sound(&mut self, live: u64, now: Duration) -> bool {
         let is_new = self.last.is_none_or(|last| now.saturating_sub(last) >= CALM);
         self.last = Some(now);
@@ -122,7 +122,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// The values at which a level takes snapshots, a second between any two.
+    /// Returns the values at which a level triggers snapshots; values are one second apart.
     fn taken(limit: u64, values: &[u64]) -> Vec<u64> {
         let mut level = Level::new(limit);
         let seen = values.iter().zip(0..).filter(|&(&value, at)| level.see(value, seconds(at)));
@@ -156,9 +156,9 @@ mod tests {
         let mut growth = Growth::new(100, seconds(64));
         assert!(!growth.see(50, seconds(0)) && !growth.see(20, seconds(10)));
         assert!(!growth.see(119, seconds(20)) && growth.see(120, seconds(21)));
-        // Then from there on.
+        // Afterwards, growth is measured from that value.
         assert!(!growth.see(219, seconds(22)) && growth.see(220, seconds(23)));
-        // A value that falls is a new lowest.
+        // A lower value becomes the new base.
         assert!(!growth.see(5, seconds(24)) && growth.see(105, seconds(25)));
     }
 

@@ -1,4 +1,4 @@
-//! Triggers: what a running program has to do for a snapshot of it to be taken.
+//! Triggers: conditions of a running program that cause a snapshot of it.
 
 use std::time::Duration;
 
@@ -8,27 +8,28 @@ mod pressure;
 pub(crate) use levels::{Alarm, Growth, Level};
 pub(crate) use pressure::{GroupId, Groups, is_pressing_on};
 
-/// A reason to take a snapshot.
+/// A condition that causes a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trigger {
-    /// The name that its snapshots get, such as `live=500M`.
+    /// The name of its snapshots, such as `live=500M`.
     pub name: String,
-    /// When one is taken.
+    /// The condition.
     pub when: When,
 }
 
-/// When a trigger takes a snapshot.
+/// The condition of a trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Live bytes reach a limit.
     Live(u64),
     /// The resident memory of the process reaches a limit, in bytes.
     Resident(u64),
-    /// Live bytes have grown by `bytes` within `span`: those of now, less the lowest of that time.
+    /// Live bytes have grown by `bytes` within `span`, compared with their lowest value in that
+    /// time.
     Growth {
-        /// How much.
+        /// The growth in bytes.
         bytes: u64,
-        /// In which time.
+        /// The time span.
         span: Duration,
     },
     /// Memory is short: the kernel reports pressure, or a control group is close to its limit.

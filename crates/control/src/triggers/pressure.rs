@@ -1,8 +1,8 @@
-//! Whether memory is short, seen from outside: pressure that the kernel measures (PSI), and control
-//! groups that are close to their limits.
+//! Detects memory pressure from outside of programs: pressure that the kernel measures (PSI), and
+//! control groups close to their limits.
 //!
-//! A file below is read again and again, so that a limit that changes counts at once. Where the
-//! kernel lets it, PSI notifies; else its totals are read.
+//! Files are read at every poll, so changed limits apply immediately. The kernel notifies of PSI if
+//! permitted; otherwise its totals are read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -12,20 +12,21 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// What a control group uses without the page cache is close to its limit from this part on: nine
-/// tenths.
+/// A control group is close to its limit if its memory without the page cache reaches this fraction
+/// of it: nine tenths.
 const CLOSE: [u64; 2] = [9, 10];
-/// That the kernel held a group back or reclaimed memory counts from this part of its limit on:
-/// three quarters. Below it that was the page cache alone. The cache is only looked at from there.
+/// Throttling and reclaim of a group count only from this fraction of its limit on: three quarters.
+/// Below it, they are caused by the page cache alone. The cache is read only from there on.
 const USED: [u64; 2] = [3, 4];
-/// Without PSI: memory is short when this part of it is available, a twentieth.
+/// Without PSI, memory is short if at most this fraction of it is available: a twentieth.
 const AVAILABLE_PART: u64 = 20;
-/// Control groups that are looked at, and those around each.
+/// Maximum number of observed control groups, and of ancestors of each.
 const GROUPS_MAX: usize = 64;
 const DEPTH_MAX: usize = 32;
-/// Some task waits for memory for 150 ms in a second; where only root may ask that, 300 ms in two.
+/// PSI triggers: some task waits for memory for 150 ms within 1 s; where that requires privileges,
+/// 300 ms within 2 s.
 const PSI_TRIGGERS: [&[u8]; 2] = [b"some 150000 1000000\0", b"some 300000 2000000\0"];
-/// The same part by totals, and how far apart these are.
+/// The same fraction based on totals, and the interval at which these are read.
 const PSI_PART: [u32; 2] = [15, 100];
 const PSI_SPAN: Duration = Duration::from_secs(1);
 
@@ -34,22 +35,22 @@ const PSI_SPAN: Duration = Duration::from_secs(1);
 pub(crate) struct Groups {
     machine: Machine,
     groups: Vec<Group>,
-    /// Where the kernel shows groups.
+    /// Mount points of control groups.
     mounts: Vec<Mount>,
-    /// The first sign that was seen in the last look, by its group; none for the machine.
+    /// Where the last poll found pressure: indices of groups, or `None` for the machine.
     pressed: Vec<Option<usize>>,
 }
 
-/// The number of a group of [`Groups`]; none if there are too many, or a process has none.
+/// Index of a group of [`Groups`]; `None` if there are too many groups, or the process is in none.
 pub(crate) type GroupId = Option<usize>;
 
-/// Whether a look at all groups found pressure on the processes of one.
+/// Returns whether a poll found pressure on the processes of a group.
 pub(crate) fn is_pressing_on(pressed: &[Option<usize>], group: GroupId) -> bool {
     pressed.iter().any(|&place| place.is_none() || place == group)
 }
 
 impl Groups {
-    /// Of this machine.
+    /// Opens the groups of this machine.
     pub(crate) fn new() -> Groups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Groups {
@@ -60,7 +61,7 @@ impl Groups {
         }
     }
 
-    /// The group that a process is in.
+    /// Returns the group of a process.
     pub(crate) fn of_process(&mut self, pid: u32) -> GroupId {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let place = self.mounts.iter().find_map(|mount| mount.place(&text))?;
@@ -75,8 +76,8 @@ impl Groups {
         Some(self.groups.len() - 1)
     }
 
-    /// Looks at all of them at a time since some start. Returns where there is pressure: the number
-    /// of a group, or none for the machine.
+    /// Polls all groups at a time since a fixed start. Returns where there is pressure: indices of
+    /// groups, or `None` for the machine.
     pub(crate) fn look(&mut self, now: Duration) -> &[Option<usize>] {
         self.pressed.clear();
         if self.machine.is_short(now) {
@@ -91,24 +92,25 @@ impl Groups {
     }
 }
 
-/// The layout of a control group's files.
+/// The version of control groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Version {
     V1,
     V2,
 }
 
-/// Where groups that count memory are mounted.
+/// A mount point of groups with memory accounting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Mount {
     version: Version,
-    /// The group that is mounted there, as processes name it.
+    /// The group that is mounted there, as named in `/proc/PID/cgroup`.
     root: PathBuf,
     at: PathBuf,
 }
 
 impl Mount {
-    /// The mount of a line of `/proc/PID/mountinfo`, if it is one of groups that count memory.
+    /// Parses a line of `/proc/PID/mountinfo`; returns `None` if it is not a mount of groups with
+    /// memory accounting.
     fn of(line: &str) -> Option<Mount> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = file_system.split(' ');
@@ -122,8 +124,8 @@ impl Mount {
         Some(Mount { version, root, at })
     }
 
-    /// The directory of the group of a process with this `/proc/PID/cgroup`, if it is mounted here
-    /// and counts memory.
+    /// Returns the directory of a process's group, given its `/proc/PID/cgroup`, if the group is
+    /// mounted here and has memory accounting.
     fn place(&self, of_process: &str) -> Option<PathBuf> {
         let group = of_process.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
@@ -134,7 +136,7 @@ impl Mount {
             };
             is_it.then(|| Path::new(path))
         })?;
-        // One that is out of sight begins with `..`.
+        // Groups outside of the namespace begin with `..`.
         let below = group.strip_prefix(&self.root).ok()?;
         let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
         let place = self.at.join(below);
@@ -147,26 +149,26 @@ impl Mount {
 #[derive(Debug)]
 struct Group {
     place: PathBuf,
-    /// It and those around it: a limit may be that of any.
+    /// The group and its ancestors, each of which can have a limit.
     levels: Vec<Nested>,
     pressure: Option<Psi>,
 }
 
-/// A control group, or one around it.
+/// A control group or an ancestor.
 #[derive(Debug)]
 struct Nested {
     place: PathBuf,
     version: Version,
-    /// How often memory was short so far; none before the first look.
+    /// Events of memory shortage so far; `None` before the first poll.
     events: Option<Events>,
 }
 
-/// What a group has counted.
+/// The counted events of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Events {
-    /// It was held back at `memory.high`, or reclaimed memory at its limit.
+    /// Throttling at `memory.high`, or reclaim at the limit.
     limited: u64,
-    /// Reclaiming did not help.
+    /// Allocations that failed after reclaim.
     oom: u64,
 }
 
@@ -183,7 +185,8 @@ impl Group {
     }
 
     fn is_short(&mut self, now: Duration) -> bool {
-        // Each is looked at: what one has counted is compared the next time.
+        // All levels are polled, without short circuit, because each poll updates the counts that
+        // the next one compares.
         let levels = self.levels.iter_mut().filter_map(|level| level.is_short().then_some(()));
         let has_short_level = levels.count() > 0;
         self.pressure.as_mut().is_some_and(|psi| psi.is_short(now)) || has_short_level
@@ -206,19 +209,19 @@ impl Nested {
         is_part(used, limit, CLOSE) || (was_limited && is_part(used, limit, USED))
     }
 
-    /// What the group uses, and the lowest of its limits; none if it has no limit.
+    /// Returns the used bytes and the lowest limit; `None` without a limit.
     fn current_and_limit(&self) -> Option<(u64, u64)> {
         let (current, limits): (_, &[&str]) = match self.version {
             Version::V2 => ("memory.current", &["memory.high", "memory.max"]),
             Version::V1 => ("memory.usage_in_bytes", &["memory.limit_in_bytes"]),
         };
         let limits = limits.iter().filter_map(|file| self.number(file));
-        // The root of version 1 has a limit that is none: the largest multiple of a page.
+        // In version 1, the root has a limit close to 2^63, which means none.
         let limit = limits.min().filter(|&limit| limit > 0 && limit < 1 << 62)?;
         Some((self.number(current)?, limit))
     }
 
-    /// Bytes of files that the kernel drops when memory is short.
+    /// Returns the bytes of file pages, which the kernel can drop when memory is short.
     fn cache(&self) -> u64 {
         let text = self.read("memory.stat");
         let of = |name| field(&text, name).unwrap_or(0);
@@ -243,24 +246,24 @@ impl Nested {
         fs::read_to_string(self.place.join(file)).unwrap_or_default()
     }
 
-    /// None for a file that is not there, and for `max`.
+    /// Returns `None` if the file does not exist or contains `max`.
     fn number(&self, file: &str) -> Option<u64> {
         self.read(file).trim().parse().ok()
     }
 }
 
-/// Whether a number is at least this part of another.
+/// Returns whether a number is at least this fraction of another.
 fn is_part(number: u64, of: u64, [part, parts]: [u64; 2]) -> bool {
     u128::from(number) * u128::from(parts) >= u128::from(of) * u128::from(part)
 }
 
-/// The number behind a name, in lines of a name and a number.
+/// Returns the number after a name, in lines of a name and a number.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut fields = text.lines().filter_map(|line| line.split_once(' '));
     fields.find(|(known, _)| *known == name)?.1.trim().parse().ok()
 }
 
-/// All memory.
+/// The memory of the machine.
 #[derive(Debug)]
 struct Machine {
     pressure: Option<Psi>,
@@ -268,7 +271,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// As `/proc`, or a directory like that, shows it.
+    /// Opens the memory of the machine, based on `/proc` or a directory like it.
     fn new(proc: &Path) -> Machine {
         let pressure = Psi::open(&proc.join("pressure/memory"));
         Machine { pressure, meminfo: proc.join("meminfo") }
@@ -288,24 +291,24 @@ impl Machine {
     }
 }
 
-/// Pressure as the kernel measures it.
+/// The source of pressure measurements.
 #[derive(Debug)]
 enum Psi {
     /// The kernel notifies.
     Notified(File),
-    /// What it has measured is read.
+    /// The totals are polled.
     Read {
         path: PathBuf,
-        /// When it was read last, and microseconds of waiting until then.
+        /// Time of the last poll, and total waiting time in microseconds then.
         last: Option<(Duration, u64)>,
     },
 }
 
 impl Psi {
-    /// None if there is no such file, or it cannot be read: a kernel without PSI.
+    /// Returns `None` if there is no such file or it cannot be read, as in a kernel without PSI.
     fn open(path: &Path) -> Option<Psi> {
         waited_us(path)?;
-        // A descriptor has one trigger; what only looks like such a file has none.
+        // Each descriptor can have one trigger. Only files of the kernel support triggers.
         let notified = PSI_TRIGGERS.iter().find_map(|trigger| {
             let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
             let is_of_kernel = nix::sys::statfs::fstatfs(&file).is_ok_and(|system| {
@@ -323,7 +326,7 @@ impl Psi {
             Psi::Notified(file) => {
                 let mut all = [PollFd::new(file.as_fd(), PollFlags::POLLPRI)];
                 let ready = poll(&mut all, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-                // POLLERR: the group is gone.
+                // POLLERR: the group was removed.
                 let seen = all[0].revents().unwrap_or(PollFlags::empty());
                 ready && seen.contains(PollFlags::POLLPRI) && !seen.contains(PollFlags::POLLERR)
             }
@@ -345,7 +348,7 @@ impl Psi {
     }
 }
 
-/// Microseconds in which some task waited for memory.
+/// Returns the total time in microseconds in which some task waited for memory.
 fn waited_us(path: &Path) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -360,7 +363,7 @@ mod tests {
 
     const MEBIBYTE: u64 = 1 << 20;
 
-    /// Writes files of a directory that looks like a control group.
+    /// Writes files of a directory that imitates a control group.
     fn write(place: &Path, files: &[(&str, String)]) {
         for (name, content) in files {
             fs::write(place.join(name), content).expect("a file");
@@ -396,7 +399,7 @@ mod tests {
             use_memory(&place, mebibytes, cache);
             group.is_short(NOW)
         };
-        // (used, of which page cache, whether that is close to 100 MiB)
+        // (used MiB, of which page cache, whether this is close to the limit of 100 MiB)
         for (mebibytes, cache, is_short) in
             [(50, 0, false), (89, 0, false), (90, 0, true), (99, 10, false), (99, 9, true)]
         {

@@ -1,4 +1,4 @@
-//! Blocks by size: a bar for each class of sizes, its part that is live in a darker colour.
+//! Chart of blocks by size: a bar for each class of sizes, with its live part in a darker colour.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use super::{Area, BAR, Chart, Failure, Format, INK, LIVE, MARGIN, ROW, SOFT, TEX
 use crate::shared::command_line::command_line;
 use crate::shared::quantity::{bytes, count, counted, percent, size_range};
 
-/// Pixels of the sizes left of the bars, and of the numbers right of them.
+/// Width of the sizes left of the bars, and of the numbers right of them, in pixels.
 const SIZES: i32 = 150;
 const NUMBERS: i32 = 250;
-/// Pixels of a bar.
+/// Height of a bar in pixels.
 const BAR_HEIGHT: i32 = 15;
 
-/// Writes the chart of one process, so many pixels wide.
+/// Writes the chart of one process with a width of `width` pixels.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, format: Format, width: u32) -> io::Result<()> {

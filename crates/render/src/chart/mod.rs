@@ -11,21 +11,21 @@ pub mod histogram;
 mod scale;
 pub mod timeline;
 
-/// What a chart is written as.
+/// File format of a chart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// Lines and text, which a viewer draws in its own font.
+    /// Vector graphics; the viewer draws text in its own font.
     Svg,
-    /// Pixels.
+    /// An image of pixels.
     Png,
 }
 
 /// Default width of a chart in pixels.
 pub const WIDTH: u32 = 1200;
-/// The least and most pixels of the width.
+/// Minimum and maximum width in pixels.
 pub const WIDTHS: (u32, u32) = (400, 10_000);
 
-// Those of the HTML page.
+// Colours of the HTML page.
 const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 const INK: RGBColor = RGBColor(0x1b, 0x24, 0x30);
 const SOFT: RGBColor = RGBColor(0x5c, 0x68, 0x78);
@@ -37,18 +37,18 @@ const PEAK: RGBColor = RGBColor(0xd1, 0x43, 0x1f);
 const WINDOW: RGBColor = RGBColor(0xf2, 0xb1, 0x34);
 const BAR: RGBColor = RGBColor(0xcf, 0xe2, 0xfb);
 
-/// Pixels of a line of text, its size and the margin around the chart.
+/// Height of a line of text, font size, and margin around the chart, in pixels.
 const ROW: i32 = 19;
 const TEXT: i32 = 13;
 const MARGIN: i32 = 20;
 
 type Area<'a, DB> = DrawingArea<DB, Shift>;
-/// Why nothing could be drawn.
+/// An error of drawing.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A picture of known size.
+/// A picture with a known size.
 trait Chart {
-    /// Pixels, across and down.
+    /// Returns width and height in pixels.
     fn size(&self) -> (u32, u32);
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<'_, DB>) -> Result<(), Failure>
@@ -91,17 +91,17 @@ where
     drawn.and_then(|()| area.present().map_err(Failure::from)).map_err(io::Error::other)
 }
 
-/// Pictures of pixels need a font, and a machine that records may have none.
+/// Registers the built-in font for PNG, because a machine that records may have no fonts.
 fn use_own_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let font = epaint_default_fonts::HACK_REGULAR;
-        // It fails for what is no font.
+        // This fails only for invalid fonts.
         let _ = register_font("sans-serif", FontStyle::Normal, font);
     });
 }
 
-/// Text of a size and colour.
+/// Returns the text style of a size and colour.
 fn font(size: i32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: colour.to_backend_color(), ..("sans-serif", size).into_font().into() }
 }

@@ -1,22 +1,22 @@
-//! Axes in readable units: a round number of MiB is not a round number of bytes.
+//! Axes in readable units. A round number of MiB is not a round number of bytes.
 
-/// A unit for values up to the largest of an axis.
+/// A unit for the values of an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Unit {
-    /// So many of the smallest unit.
+    /// Its size in the smallest unit.
     pub(super) size: f64,
     name: &'static str,
 }
 
 impl Unit {
-    /// For bytes.
+    /// Returns the unit for bytes.
     pub(super) fn of_bytes(most: f64) -> Unit {
         let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         let sizes = (0..).map(|power| 1024f64.powi(power));
         Unit::largest(most, sizes.zip(names))
     }
 
-    /// For nanoseconds.
+    /// Returns the unit for nanoseconds.
     pub(super) fn of_time(most: f64) -> Unit {
         const SECOND: f64 = 1e9;
         let units = [
@@ -28,11 +28,11 @@ impl Unit {
             (3600.0 * SECOND, "h"),
             (86400.0 * SECOND, "d"),
         ];
-        // Two of them at least: 90 s, not 1.5 min.
+        // A unit is used from two of it on: 90 s, not 1.5 min.
         Unit::largest(most / 2.0, units.into_iter())
     }
 
-    /// For counts.
+    /// Returns the unit for counts.
     pub(super) fn of_count(most: f64) -> Unit {
         Unit::largest(most, [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")].into_iter())
     }
@@ -43,7 +43,7 @@ impl Unit {
         Unit { size, name }
     }
 
-    /// A number of it as a label of an axis.
+    /// Formats a number in this unit as a label of an axis.
     pub(super) fn label(self, value: f64) -> String {
         if value == 0.0 {
             return "0".to_owned();

@@ -1,5 +1,5 @@
-//! A process over time: live bytes and resident memory with the peak, windows, marks and snapshots,
-//! and below them the rate of allocations.
+//! Chart of a process over time: live bytes and resident memory with the peak, windows, marks and
+//! snapshots, and the rate of allocations below.
 
 use std::io::{self, Write};
 
@@ -25,17 +25,17 @@ use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, duration};
 use crate::shared::views::Moment;
 
-/// Pixels of the chart of bytes and of that of rates.
+/// Height of the chart of bytes and of the chart of rates, in pixels.
 const HIGH: i32 = 340;
 const LOW: i32 = 130;
-/// Pixels of the numbers left of the charts and below them.
+/// Width of the labels left of the charts and height of those below, in pixels.
 const LABELS: (i32, i32) = (90, 26);
 /// Characters of a name.
 const NAME: usize = 60;
-/// Pixels of a character in the widest font.
+/// Pixels per character in the widest font.
 const LETTER: f64 = 8.0;
 
-/// Writes the chart of one process, so many pixels wide. `snapshots` are its own.
+/// Writes the chart of one process with a width of `width` pixels. `snapshots` are its own.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -80,13 +80,13 @@ pub fn write_site(
     super::write(out, format, &Picture { process, timeline, snapshots, subtitle, letters, width })
 }
 
-/// What is drawn.
+/// The data to draw.
 struct Picture<'a> {
     process: &'a Process,
     timeline: Timeline,
     snapshots: Vec<u64>,
     subtitle: String,
-    /// Whether windows and marks are drawn, with a letter each.
+    /// Whether windows and marks are drawn, each with a letter.
     letters: bool,
     width: u32,
 }
@@ -131,7 +131,7 @@ impl Chart for Picture<'_> {
 }
 
 impl Picture<'_> {
-    /// What the colours mean, at the right of the second line.
+    /// Draws the meaning of the colours at the right of the second line.
     fn keys<DB: DrawingBackend>(&self, area: &Area<'_, DB>, across: i32) -> Result<(), Failure>
     where
         DB::ErrorType: 'static,
@@ -215,7 +215,8 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// A chart from the start to the end and from 0 to the most, and the unit of its time.
+    /// Draws the axes, from the start to the end and from 0 to the maximum. Returns the chart and
+    /// its unit of time.
     fn axes<'a, DB: DrawingBackend + 'a>(
         &self,
         area: &Area<'a, DB>,
@@ -247,14 +248,14 @@ impl Picture<'_> {
         Ok((chart, time))
     }
 
-    /// A point for each pixel across.
+    /// Returns a point for each horizontal pixel.
     fn points(&self, time: Unit, value: impl Fn(u64, u64) -> f64) -> Vec<(f64, f64)> {
         let columns = self.timeline.columns(self.width as usize - LABELS.0 as usize);
         let point = |(from, to)| ((from as f64 + to as f64) / 2.0 / time.size, value(from, to));
         columns.into_iter().map(point).collect()
     }
 
-    /// A triangle below the axis for each snapshot.
+    /// Draws a triangle below the axis for each snapshot.
     fn snapshots<DB: DrawingBackend>(
         &self,
         chart: &Context<'_, DB>,
@@ -282,7 +283,7 @@ impl Picture<'_> {
         marks_shown(self.process).filter(|_| self.letters)
     }
 
-    /// What the letters stand for.
+    /// Returns the meaning of the letters.
     fn legend(&self) -> Vec<String> {
         let window = |(letter, window): (char, &Window)| {
             let (begin, peak) = (duration(window.begin_time_ns), bytes(window.peak_bytes));

@@ -1,9 +1,9 @@
-//! callgrind's format, for callgrind_annotate and KCachegrind: costs by function and line, and the
-//! inclusive cost of calls.
+//! Export in callgrind's format, for callgrind_annotate and KCachegrind: costs by function and
+//! line, and the inclusive cost of calls.
 //!
-//! Both readers take the sum of the calls to a function for its inclusive cost. So that it is not
-//! more than there was, a stack counts for the first call to each of its functions and not for
-//! those that recur; and what starts a stack is called by `ALL`.
+//! Both readers compute the inclusive cost of a function as the sum of the calls to it. So that
+//! this sum does not exceed the total, a stack counts once per function, for the outermost call,
+//! and not for recursive calls. The pseudo-function `ALL` calls the outermost functions.
 
 use std::io::{self, Write};
 
@@ -16,12 +16,13 @@ use crate::shared::command_line::command_line;
 use crate::shared::heading::counts_say;
 use crate::shared::names::printable;
 
-/// What calls the outermost functions, and allocates what is without a stack.
+/// Name of the pseudo-function that calls the outermost functions and owns allocations without a
+/// stack.
 const ALL: &str = "[all]";
-/// What the readers call a file they do not know.
+/// Name that the readers use for an unknown file.
 const UNKNOWN: &str = "???";
 
-/// The events, in the order of columns after the measure that was asked for.
+/// The events, in the order of columns, after the requested metric.
 const EVENTS: [Measure; 8] = [
     Measure::AtPeakBytes,
     Measure::LiveBytes,
@@ -33,7 +34,7 @@ const EVENTS: [Measure; 8] = [
     Measure::Temporary,
 ];
 
-/// Writes the costs of a process; the measure is the first event, by which the readers sort.
+/// Writes the costs of a process. `measure` is the first event, by which the readers sort.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
@@ -47,10 +48,10 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     writer.body(&costs)
 }
 
-/// What the readers take for one function: a name in a file. 0 is [`ALL`].
+/// The functions as the readers identify them: by name and file. Index 0 is [`ALL`].
 struct Procedures<'a> {
     of_frame: Vec<u32>,
-    /// By number; none for 0.
+    /// By procedure; `None` for 0.
     first_frame: Vec<Option<FrameId>>,
     process: &'a Process,
 }
@@ -74,7 +75,7 @@ impl<'a> Procedures<'a> {
         Procedures { of_frame, first_frame, process }
     }
 
-    /// The procedure of a stack's innermost frame, and the line of the call there.
+    /// Returns the procedure of a stack's innermost frame, and the source line there.
     fn at(&self, stack: u32) -> (u32, u32) {
         if stack == 0 {
             return (0, 0);
@@ -84,7 +85,7 @@ impl<'a> Procedures<'a> {
     }
 }
 
-/// The values of the events; the last is of a measure that is not in [`EVENTS`].
+/// The values of the events. The last element is used only if the metric is not in [`EVENTS`].
 type Cost = [u64; EVENTS.len() + 1];
 
 fn cost(events: &[Measure], of: &Measures) -> Cost {
@@ -97,28 +98,28 @@ fn add(sum: &mut Cost, cost: &Cost) {
     sum.iter_mut().zip(cost).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
 }
 
-/// A line of a procedure, and what it calls there.
+/// Procedure, line, and the procedure that is called there, if any.
 type Place = (u32, u32, Option<u32>);
 
 struct Costs {
-    /// In the order they are written: procedures, own costs and calls by line.
+    /// Sorted as they are written: by procedure, line and called procedure.
     places: Vec<(Place, Cost)>,
     total: Cost,
 }
 
-/// A way through the tree of stacks that sums up what is below each.
+/// A traversal of the tree of stacks that sums up inclusive costs.
 struct Walk<'a> {
     procedures: &'a Procedures<'a>,
-    /// Stacks by their caller, and where those of each start.
+    /// Stacks sorted by caller, and the index at which those of each caller start.
     called: Vec<u32>,
     starts: Vec<u32>,
     own: Vec<(StackId, Cost)>,
-    /// How often each procedure is on the way to here.
+    /// How often each procedure occurs on the current path.
     on_way: Vec<u32>,
     places: FxHashMap<Place, Cost>,
 }
 
-/// A stack that is being walked through.
+/// A stack on the current path.
 struct Step {
     stack: u32,
     next: u32,
@@ -196,7 +197,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Which names have been written, after which their number is enough.
+/// The names written so far. Later references write only the number.
 #[derive(Default)]
 struct Written<'a> {
     files: FxHashMap<&'a str, usize>,
@@ -249,7 +250,7 @@ impl<'a> Writer<'a, '_> {
             }
             if let Some(called) = calls {
                 self.name(["cob", "cfi", "cfn"], *called, Some(*procedure))?;
-                // A call that never was would be no caller.
+                // The readers ignore a call with count 0.
                 let count = allocations.map_or(1, |event| cost[event].max(1));
                 writeln!(self.out, "calls={count} 0")?;
             }
@@ -258,7 +259,8 @@ impl<'a> Writer<'a, '_> {
         self.cost("totals:", &costs.total)
     }
 
-    /// Names a procedure by these keys; of a call, object and file only where they are others.
+    /// Writes the object, file and name of a procedure under these keys. For a call, omits object
+    /// and file if they equal those of the caller `inside`.
     fn name(&mut self, keys: [&str; 3], of: u32, inside: Option<u32>) -> io::Result<()> {
         let [object, file] = self.whereabouts(of);
         let around = inside.map(|procedure| self.whereabouts(procedure));
@@ -279,7 +281,7 @@ impl<'a> Writer<'a, '_> {
         self.numbered(keys[2], number, (number > known).then_some(label))
     }
 
-    /// The object and the source file of a procedure.
+    /// Returns the object and the source file of a procedure.
     fn whereabouts(&self, procedure: u32) -> [&'a str; 2] {
         let process = self.process;
         let frame = self.procedures.first_frame[procedure as usize];

@@ -1,8 +1,8 @@
 //! Trace events, for Perfetto and chrome://tracing: live and resident bytes and the rate of
 //! allocations over time, windows, marks, and when each process image ran.
 //!
-//! Times are microseconds from the start of the first process image; a process and its own row are
-//! called by its pid, and its lanes are threads with the numbers after.
+//! Times are microseconds from the start of the first process image. The pid is the id of a process
+//! and of its own row; its lanes are threads with the ids after it.
 
 use std::io::{self, Write};
 
@@ -30,14 +30,14 @@ pub fn write(out: &mut dyn Write, recording: &Recording, pid: Option<u32>) -> io
     let mut events = Events { out, written: 0 };
     for process in chosen() {
         let origin = (process.lifetime.start_realtime_ns - start) as i128;
-        // Joined images have no pid, and Perfetto takes 0 for the idle of the machine.
+        // Joined images have no pid, and Perfetto treats pid 0 as the idle process.
         let pid = u64::from(process.identity.pid.max(1));
         Image { process, pid, origin }.write(&mut events)?;
     }
     events.out.write_all(b"\n]}\n")
 }
 
-/// The list of events as it grows.
+/// The JSON list of events, written incrementally.
 struct Events<'o> {
     out: &'o mut dyn Write,
     written: u64,
@@ -53,9 +53,9 @@ impl Events<'_> {
 
 struct Image<'a> {
     process: &'a Process,
-    /// Also the number of its own row.
+    /// Also the thread id of the process's own row.
     pid: u64,
-    /// Its start, nanoseconds after the first image's.
+    /// Start of this image, in nanoseconds after the start of the first image.
     origin: i128,
 }
 
@@ -70,7 +70,7 @@ impl Image<'_> {
         self.process.time.marks.iter().try_for_each(|mark| events.add(&self.mark(mark)))
     }
 
-    /// Microseconds, of nanoseconds from the start of the image.
+    /// Converts nanoseconds from the start of the image to microseconds of the output.
     fn time(&self, ns: u64) -> f64 {
         (self.origin + i128::from(ns)) as f64 / 1000.0
     }
@@ -90,7 +90,7 @@ impl Image<'_> {
         })
     }
 
-    /// When the image ran, with its totals.
+    /// Adds the interval in which the image ran, with its totals.
     fn run(&self, events: &mut Events) -> io::Result<()> {
         let Process { totals, .. } = self.process;
         events.add(&json!({
@@ -132,8 +132,8 @@ impl Image<'_> {
         }
     }
 
-    /// Windows may begin inside each other and end outside, which events with a begin and an end
-    /// of their own can have.
+    /// Adds a window. Windows can overlap without nesting, which only asynchronous begin and end
+    /// events can express.
     fn window(&self, events: &mut Events, window: &Window, index: u64) -> io::Result<()> {
         let end = if window.open { self.process.lifetime.duration_ns } else { window.end_time_ns };
         let id = format!("{}-{}-{index}", self.pid, self.process.identity.image);
@@ -162,7 +162,7 @@ impl Image<'_> {
     }
 }
 
-/// Allocations a second between two samples; none if no time passed.
+/// Returns the allocations per second between two samples, or `None` if no time passed.
 fn rate(from: &Sample, until: &Sample) -> Option<f64> {
     let ns = until.time_ns.checked_sub(from.time_ns).filter(|&ns| ns > 0)?;
     let made = until.allocations.saturating_sub(from.allocations);

@@ -1,5 +1,5 @@
-//! A table of sites as CSV (RFC 4180): a row for each stack, scope path, label and lane, with every
-//! measure; for pandas, DuckDB and spreadsheets, which are given no formulas.
+//! Export of sites as CSV (RFC 4180): a row for each stack, scope path, label and lane, with all
+//! metrics. For pandas, DuckDB and spreadsheets; no cell can be a formula.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use heaptide_analysis::model::{FrameId, Measure, Process, Site};
 use crate::shared::frames::module_path;
 use crate::shared::names::printable;
 
-/// Columns before the measures.
+/// Columns before the metrics.
 const COLUMNS: [&str; 18] = [
     "pid",
     "image",
@@ -30,16 +30,17 @@ const COLUMNS: [&str; 18] = [
     "owner_line",
     "depth",
 ];
-/// Columns after them.
+/// Columns after the metrics.
 const MOVED: [&str; 4] =
     ["moved_blocks", "moved_usable_bytes", "moved_requested_bytes", "lent_bytes"];
 
-/// Writes the sites of a process, below a line of the columns' names.
+/// Writes the sites of a process after a line of column names.
 ///
-/// `stack` and `scope` are outermost first, parts with `;` between. `function`, `file`, `line` and
-/// `module` are of the innermost frame, `allocator` and its place of the innermost one that does
-/// more than hand allocations on. Sums over the rows of the kinds `heap` and `pool_chunk` are the
-/// totals, once `moved_blocks` and `moved_…_bytes` are taken off allocations, frees and bytes.
+/// `stack` and `scope` are outermost first, with `;` between parts. `function`, `file`, `line` and
+/// `module` describe the innermost frame; `allocator` and its place describe the innermost frame
+/// that does more than forward allocations. The sums over the rows of the kinds `heap` and
+/// `pool_chunk` are the totals, after `moved_blocks` and `moved_…_bytes` are subtracted from
+/// allocations, frees and bytes.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
@@ -61,12 +62,12 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     rows.flush()
 }
 
-/// Only totals have a peak.
+/// Returns all metrics except the peak, which only totals have.
 fn measures() -> impl Iterator<Item = Measure> {
     Measure::all().iter().copied().filter(|measure| *measure == measure.of_sites())
 }
 
-/// The columns from the lane to the depth.
+/// Returns the columns from the lane to the depth.
 fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 15] {
     let path = process.path_of(site.stack);
     let stack = path.iter().map(|&frame| part(&process.label(frame))).collect::<Vec<_>>();
@@ -96,7 +97,7 @@ fn texts(process: &Process, owners: &Owners, site: &Site) -> [String; 15] {
     ]
 }
 
-/// Function, file and line; nothing where there is none.
+/// Returns function, file and line; empty texts if unknown.
 fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
     let Some(id) = frame else {
         return [const { String::new() }; 3];
@@ -107,7 +108,7 @@ fn place(process: &Process, frame: Option<FrameId>) -> [String; 3] {
     [process.label(id).into_owned(), file, line.unwrap_or_default()]
 }
 
-/// A text in one line that spreadsheets take for a text: behind `'` where it would be a formula.
+/// Returns a text in one line. Prefixes it with `'` if spreadsheets would read it as a formula.
 ///
 /// ```
 /// use heaptide_render::export::csv::cell;
@@ -118,7 +119,7 @@ pub fn cell(text: &str) -> String {
     if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.into_owned() }
 }
 
-/// A part of a path.
+/// Escapes a part of a path.
 fn part(text: &str) -> String {
     text.replace(';', ":")
 }

@@ -1,4 +1,5 @@
-//! A difference as a flame graph: widths are the values of one recording, colours what changed.
+//! Export of a difference as a flame graph: widths show the values of one recording, colours the
+//! change.
 
 use std::io::{self, Write};
 
@@ -14,35 +15,37 @@ use crate::shared::difference::{Rows, View, process};
 use crate::shared::names::{elide_middle, shorten};
 use crate::shared::quantity::amount;
 
-/// Up to this total values are drawn as they are, so that no sum of them overflows, …
+/// Up to this total, values are drawn unscaled; no sum of them overflows.
 const TOTAL: u64 = 1 << 53;
-/// … and beyond it, or where they do not add up, as this at most.
+/// If the total is larger, or values do not add up, each value is capped at this.
 const MOST: u64 = 1 << 40;
 
-/// What of the first recording is compared.
+/// Scaling of the first recording's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scale {
-    /// Its values.
+    /// Values are compared unscaled.
     #[default]
     AsIs,
-    /// Its values times what makes its total that of the second: what grew more than the rest.
+    /// Values are scaled to the total of the second recording, to show what grew more than the
+    /// rest.
     Normalized,
 }
 
 /// How a difference is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drawing {
-    /// Whose values the widths are; what only the other has cannot be seen.
+    /// The side whose values determine the widths. Paths that only the other side has are
+    /// invisible.
     pub widths: Side,
-    /// What of the first is compared.
+    /// Scaling of the first recording's values.
     pub scale: Scale,
 }
 
-/// Draws a difference by functions or scopes. A box is red if what it allocates itself grew, blue
-/// if it shrank.
+/// Draws a difference by functions or scopes. A box is red if its own allocations grew, blue if
+/// they shrank.
 ///
-/// Errors: those of `out`; the process that gives the widths has no value of the measure
-/// (`InvalidInput`).
+/// Errors: those of `out`; `InvalidInput` if the process that determines the widths has no value of
+/// the metric.
 pub fn write(
     out: &mut dyn Write,
     difference: &Difference,
@@ -95,8 +98,8 @@ fn subtitle(difference: &Difference, view: &View, drawing: Drawing) -> String {
     )
 }
 
-/// Lines `outermost;…;innermost OTHER WIDTH`, each path after the one that it is below: so a box
-/// has the change of what ends in it. Empty if there is nothing to draw.
+/// Returns lines `outermost;…;innermost OTHER WIDTH`, each path after its parent, so that the
+/// colour of a box shows the change of its own value. Empty if there is nothing to draw.
 fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
     let combine = difference.measure.of_sites().combine();
     let paths = &difference.paths;
@@ -141,7 +144,7 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
     for index in in_order(paths, &names, is_drawn) {
         let (other, of_width) = values(own[index]);
         let numbers = effective.get(index).copied().unwrap_or_default();
-        // What may be an error of estimates has no colour.
+        // A change within the error of the estimates gets no colour.
         let is_certain = difference.is_certain(own[index], numbers);
         let other = if is_certain { other } else { of_width };
         if (other, of_width) != (0, 0) {
@@ -159,7 +162,7 @@ fn path(paths: &Paths, names: &[String], path: PathId) -> String {
     if path.is_empty() { "(no stack)".to_owned() } else { path.join(";") }
 }
 
-/// How many are above each other up to each path.
+/// Returns the depth of each path.
 fn levels(paths: &Paths) -> Vec<usize> {
     let mut levels = vec![0];
     for node in &paths.nodes[1..] {
@@ -168,12 +171,12 @@ fn levels(paths: &Paths) -> Vec<usize> {
     levels
 }
 
-/// The drawn paths, with what is below a path right after it, in order of names.
+/// Returns the drawn paths in depth-first order, siblings sorted by name.
 fn in_order(paths: &Paths, names: &[String], is_drawn: impl Fn(usize) -> bool) -> Vec<usize> {
     let nodes = &paths.nodes;
     let name = |index: usize| names[nodes[index].name as usize].as_str();
     let mut drawn: Vec<usize> = (1..nodes.len()).filter(|&index| is_drawn(index)).collect();
-    // Last first: they are put on a stack.
+    // In reverse order, because they are pushed onto a stack.
     drawn.sort_by(|&a, &b| (nodes[a].parent, name(b), b).cmp(&(nodes[b].parent, name(a), a)));
     let children = |parent: usize| {
         let start = drawn.partition_point(|&index| (nodes[index].parent.0 as usize) < parent);

@@ -1,5 +1,5 @@
-//! The tree of calls or of scopes for Graphviz: boxes shaded and sized by what they allocate
-//! themselves, edges with the share that goes through them.
+//! Export of the tree of calls or scopes for Graphviz: boxes are shaded and sized by their own
+//! allocations, edges show the share that passes through them.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -20,48 +20,48 @@ use crate::shared::scope_path::scope_path;
 use crate::shared::threads::threads;
 use crate::shared::views::Idle;
 
-/// Of calls, a branch below this part of the whole is put together with its like unless another
-/// limit is given; of scopes too many for a picture, one below a tenth of it.
+/// Without an explicit limit, branches of calls below the whole divided by this are merged. Scopes
+/// are merged only if there are too many to draw, at first those below a tenth of that share.
 const PARTS: u64 = 200;
-/// Boxes of a picture of calls that can still be read.
+/// Boxes of calls that are still legible in a picture.
 const BOXES: usize = 160;
-/// Scopes of a picture: Graphviz needs a second for so many.
+/// Scopes in a picture; Graphviz takes about a second for this many.
 const SCOPES: usize = 500;
-/// Characters of a name in a box, and of that in its tooltip.
+/// Characters of a name in a box, and in its tooltip.
 const NAME: usize = 44;
 const TOOLTIP: usize = 2000;
-/// Functions above a box that only call the next, of which this many are named in it.
+/// A box names at most this many of the callers above it that only call the next function.
 const CHAIN: usize = 3;
 
-/// What is drawn.
+/// Options of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawing {
-    /// The measure of shares, shades and sizes.
+    /// The metric of shares, shades and sizes.
     pub measure: Measure,
-    /// What the boxes are.
+    /// The kind of boxes.
     pub tree: Tree,
-    /// A tree for each lane, or one.
+    /// A tree for each lane, or one for all.
     pub lanes: Lanes,
-    /// Boxes below this share of the whole, in percent, are put together; none for a limit that
-    /// suits the tree.
+    /// Boxes below this share of the whole, in percent, are merged; without it, the limit depends
+    /// on the tree.
     pub min_percent: Option<f64>,
     /// Whether scopes that allocate and free nothing have boxes.
     pub idle: Idle,
 }
 
-/// What the boxes are.
+/// The kind of boxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tree {
     /// Functions below their callers.
     Calls,
-    /// Scopes below those around them, so many levels.
+    /// Scopes below their parents.
     Scopes {
-        /// Deeper ones count for the last of them.
+        /// Maximum depth; deeper scopes count for their ancestor at this level.
         levels: usize,
     },
 }
 
-/// The measures of a box, by their place.
+/// Indices of the metrics of a box.
 const VALUE: usize = 0;
 const BLOCKS: usize = 1;
 const ALLOCATED: usize = 2;
@@ -73,11 +73,11 @@ const MEASURES: usize = 7;
 
 type Node = Branch<MEASURES>;
 
-/// Something of a lane, or of all as one.
+/// A value of a lane, or of all lanes if `None`.
 type OfLane<T> = (Option<LaneId>, T);
 
-/// Writes the graph of a process. Scopes or functions of one name at different paths are boxes of
-/// their own.
+/// Writes the graph of a process. Functions or scopes with the same name at different paths are
+/// separate boxes.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::Result<()> {
@@ -103,13 +103,13 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     writeln!(out, "{}{}}}", graph.text, graph.edges)
 }
 
-/// A tree, and of scopes which of its branches have something to show.
+/// A tree before small branches are merged. For scopes, `used` marks those to show.
 struct Whole {
     branches: Branches<MEASURES>,
     used: Vec<bool>,
 }
 
-/// The whole trees of the lanes that have something to show, or of all as one.
+/// Returns the trees of the lanes that have something to show, or one tree of all lanes.
 fn trees(process: &Process, measure: Measure, drawing: &Drawing) -> Vec<OfLane<Whole>> {
     let functions = Functions::of(process);
     let [freed, frees] = match drawing.tree {
@@ -150,7 +150,8 @@ fn trees(process: &Process, measure: Measure, drawing: &Drawing) -> Vec<OfLane<W
     trees
 }
 
-/// What of the trees can be read together, and the least value that a box then has.
+/// Merges small branches until the picture is legible. Returns the smallest value of a box, and the
+/// trees.
 fn legible(
     trees: &[OfLane<Whole>],
     whole: u64,
@@ -185,11 +186,11 @@ fn legible(
     }
 }
 
-/// The scopes that have something to show, those below a value put together with what is in them.
+/// Returns the scopes to show; those below `least` are merged, with their descendants.
 fn cut_scopes(tree: &Whole, least: u64) -> Vec<Node> {
     let Branches { all, measures } = &tree.branches;
     let mut cut = vec![all[0]];
-    // Of each scope: where it came to be, or the one around it that did, and whether it did itself.
+    // For each scope: its new index, or that of its nearest kept ancestor, and whether it was kept.
     let mut kept = vec![(0u32, true)];
     let mut smaller: Vec<(u32, Node)> = Vec::new();
     let mut smaller_of: FxHashMap<u32, usize> = FxHashMap::default();
@@ -227,7 +228,7 @@ fn cut_scopes(tree: &Whole, least: u64) -> Vec<Node> {
     cut
 }
 
-/// The blocks that the bytes of a measure are of.
+/// Returns the count of blocks that corresponds to a metric of bytes.
 fn blocks_of(measure: Measure) -> Measure {
     match measure {
         Measure::AtPeakBytes => Measure::AtPeakBlocks,
@@ -242,17 +243,17 @@ struct Graph<'a> {
     process: &'a Process,
     measure: Measure,
     whole: u64,
-    /// Of a box.
+    /// Smallest value of a box.
     least: u64,
     tree: Tree,
-    /// How many boxes there are, of all lanes.
+    /// Boxes so far, over all lanes.
     boxes: usize,
     text: String,
     edges: String,
 }
 
 impl Graph<'_> {
-    /// The title, the looks, and the box of the process.
+    /// Writes the title, the style, and the box of the process.
     fn head(&mut self, trees: &[OfLane<Vec<Node>>]) {
         let (name, total) = (self.measure.name(), amount(self.measure, self.whole));
         let command = command_line(self.process, 70);
@@ -280,7 +281,7 @@ impl Graph<'_> {
         );
     }
 
-    /// What has no box of its own, in words; none if everything has one.
+    /// Describes the branches without a box of their own; `None` if each has one.
     fn left_out(&self, trees: &[OfLane<Vec<Node>>]) -> Option<String> {
         let (mut together, mut omitted, mut value) = (0u64, 0u64, 0u64);
         for branch in trees.iter().flat_map(|(_, branches)| branches) {
@@ -310,7 +311,7 @@ impl Graph<'_> {
         (!parts.is_empty()).then(|| format!("below {least}: {}", parts.join(", ")))
     }
 
-    /// The boxes of a tree and the edges to them.
+    /// Writes the boxes of a tree and collects the edges to them.
     fn branches(&mut self, branches: &[Node], lane: Option<LaneId>) {
         let entered = scopes::entered(self.process, lane);
         let least = self.least;
@@ -342,13 +343,14 @@ impl Graph<'_> {
             let share = value as f64 / self.whole.max(1) as f64;
             let (weight, width) = (share * 100.0, 0.6 + 5.0 * share);
             let weight = format!("label=\"w={weight:.2}%\", penwidth={width:.2}");
-            // Out of the clusters, or the process would be in one of them.
+            // Edges are written outside of the clusters; otherwise the process would become part of
+            // one.
             let _ = writeln!(self.edges, "  {from} -> {id} [{weight}];");
         }
         self.boxes += branches.len();
     }
 
-    /// The lines in a box.
+    /// Returns the lines in a box.
     fn label(&self, branch: &Node, chain: &[What], entered: &[u64]) -> Vec<String> {
         let value = |value: u64| {
             format!("{} ({})", amount(self.measure, value), percent(value, self.whole))
@@ -392,12 +394,12 @@ impl Graph<'_> {
         lines
     }
 
-    /// Whether the measure is of all blocks allocated, which have a line of their own.
+    /// Returns whether the metric is about all allocated blocks, which have a line of their own.
     fn is_of_allocations(&self) -> bool {
         blocks_of(self.measure) == Measure::Allocations
     }
 
-    /// A name that fits a box.
+    /// Returns a name that fits into a box.
     fn name(&self, what: What) -> String {
         match what {
             What::Call(frame) => {
@@ -431,7 +433,7 @@ impl Graph<'_> {
     }
 }
 
-/// The lines of what was allocated and freed in a box itself.
+/// Returns the lines about the allocations and frees of a box itself.
 fn events(branch: &Node) -> Vec<String> {
     let own = &branch.own;
     let mut lines = Vec::new();
@@ -450,7 +452,7 @@ fn events(branch: &Node) -> Vec<String> {
     lines
 }
 
-/// Lines of a process: when it ran, and its memory as far as it is known.
+/// Returns the lines about a process: when it ran, and its memory as far as known.
 fn of_process(process: &Process) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(counts_say(process));
@@ -473,13 +475,13 @@ fn of_process(process: &Process) -> Vec<String> {
     lines
 }
 
-/// Whether branches are too small to see even together.
+/// Returns whether a merged branch is too small to draw.
 fn is_crumb(branch: &Node, least: u64) -> bool {
     matches!(branch.what, What::Smaller(_)) && branch.inclusive[VALUE] < least
 }
 
-/// Of each branch, whether it is a function that allocates nothing itself and calls but one other,
-/// in whose box it is named.
+/// For each branch, returns whether it is a function that allocates nothing itself and calls only
+/// one other function. It is then named in the box of that function.
 fn passed(branches: &[Node], tree: Tree, least: u64) -> Vec<bool> {
     if tree != Tree::Calls {
         return vec![false; branches.len()];
@@ -504,7 +506,7 @@ fn times_in_words(times: u64) -> String {
     }
 }
 
-/// Shade and size of a box by its own share: from white to dark red, from small to large.
+/// Returns the style of a box: shade from white to dark red, and font size, by its own share.
 fn looks(branch: &Node, whole: u64) -> String {
     if let What::Smaller(_) = branch.what {
         return "style=\"rounded,dashed\", color=\"#9a9a9a\", fontcolor=\"#555555\", fontsize=9"
@@ -520,7 +522,7 @@ fn looks(branch: &Node, whole: u64) -> String {
     )
 }
 
-/// Lines as a string of the language; whatever is in them, they stay text.
+/// Returns lines as a quoted string of the DOT language, with all special characters escaped.
 fn quoted(lines: &[String]) -> String {
     let line = |line: &String| {
         let line = printable(line).replace('&', "&amp;");

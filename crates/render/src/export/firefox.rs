@@ -1,9 +1,9 @@
-//! The Firefox Profiler's processed format, for profiler.firefox.com: lanes are threads, and each
-//! has its allocations as native allocations.
+//! Export in the processed format of the Firefox Profiler, for profiler.firefox.com: lanes are
+//! threads, their allocations are native allocations.
 //!
-//! What is of no thread is in tables that threads share; these are ours, column by column. Version
-//! 63 of the format is the last that has been described in full; newer ones are made of it when
-//! it is opened. See docs-developer/CHANGELOG-formats.md of the profiler's sources.
+//! Tables that do not belong to a thread are shared by all threads, and correspond to Heaptide's
+//! tables column by column. Version 63 is the newest one that is fully documented; the profiler
+//! upgrades it when it opens the file. See docs-developer/CHANGELOG-formats.md of its sources.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -27,13 +27,13 @@ use crate::shared::sequence::seq;
 
 /// The version of the format.
 const VERSION: u32 = 63;
-/// The kind of resource that a library is.
+/// Type of a resource that is a library.
 const LIBRARY: u32 = 1;
-/// Threads that are shown without being asked for.
+/// Number of threads that are initially visible.
 const SHOWN: usize = 12;
 
-/// Writes the profile of a process. The measure is what the call tree shows as samples; allocated,
-/// retained and freed bytes are there as native allocations, whatever it is.
+/// Writes the profile of a process. The call tree shows `measure` as samples. Native allocations
+/// always contain allocated, retained and freed bytes.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
@@ -43,7 +43,7 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     out.write_all(b"\n")
 }
 
-/// Texts, each once.
+/// Interned strings.
 #[derive(Default)]
 struct Strings<'a> {
     ids: FxHashMap<Cow<'a, str>, u32>,
@@ -61,14 +61,14 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// A function as the profiler has it.
+/// A row of the profiler's table of functions.
 struct Function {
     name: u32,
     resource: i64,
     source: Option<u32>,
 }
 
-/// What the shared tables refer to by number.
+/// The contents of the shared tables, which refer to each other by index.
 struct Tables<'a> {
     strings: Strings<'a>,
     functions: Functions,
@@ -168,7 +168,7 @@ impl Profile<'_> {
         })
     }
 
-    /// What is told of the profile as a whole.
+    /// Returns the description of the profile as a whole.
     fn extra(&self) -> Value {
         let process = self.process;
         let entry = |label: &str, format: &str, value: Value| json!({"label": label, "format": format, "value": value});
@@ -199,8 +199,8 @@ fn library(module: &Module) -> Value {
     })
 }
 
-/// The first half of a build-id as the GUID that symbol servers know a file by; its numbers are
-/// little-endian.
+/// Returns the first half of a build-id as the GUID under which symbol servers store a file. The
+/// numbers in it are little-endian.
 fn breakpad_id(build_id: &[u8]) -> String {
     let mut guid = [0u8; 16];
     guid.iter_mut().zip(build_id).for_each(|(to, &from)| *to = from);
@@ -208,7 +208,7 @@ fn breakpad_id(build_id: &[u8]) -> String {
     hex(&guid).to_uppercase() + "0"
 }
 
-/// The tables that threads share.
+/// The tables that threads share, serialized.
 struct Shared<'a> {
     process: &'a Process,
     tables: &'a Tables<'a>,
@@ -248,7 +248,7 @@ impl Serialize for Shared<'_> {
     }
 }
 
-/// Our stacks without their root.
+/// Heaptide's stacks without their root.
 struct StackTable<'a>(&'a Process);
 
 impl Serialize for StackTable<'_> {
@@ -262,7 +262,7 @@ impl Serialize for StackTable<'_> {
     }
 }
 
-/// Where a stack is in their table; the root is in none.
+/// Returns the index of a stack in the profiler's table, which has no root.
 fn stack_index(stack: StackId) -> Option<u32> {
     stack.0.checked_sub(1)
 }
@@ -309,16 +309,16 @@ impl Serialize for FunctionTable<'_> {
     }
 }
 
-/// What a lane allocated on one stack, whatever it was called.
+/// The allocations of a lane on one stack, summed over scopes and labels.
 struct Row {
     stack: StackId,
-    /// The value of the measure.
+    /// Value of the metric.
     value: u64,
     usable_bytes: u64,
     live_bytes: u64,
 }
 
-/// The rows of each lane, in order of stack.
+/// Returns the rows of each lane, ordered by stack.
 fn rows_of_lanes(process: &Process, measure: Measure) -> Vec<Vec<Row>> {
     let mut rows: Vec<Vec<Row>> = process.tables.lanes.iter().map(|_| Vec::new()).collect();
     let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
@@ -333,7 +333,7 @@ fn rows_of_lanes(process: &Process, measure: Measure) -> Vec<Vec<Row>> {
     rows
 }
 
-/// A lane. The first has what the process as a whole says.
+/// A lane. The first one also has the windows of the process, and marks from outside.
 struct Thread<'a> {
     profile: &'a Profile<'a>,
     id: LaneId,
@@ -366,7 +366,7 @@ impl Serialize for Thread<'_> {
     }
 }
 
-/// The measure, as samples with a weight, at the time that it is of.
+/// The metric as weighted samples, at the time to which it refers.
 struct Samples<'a>(&'a Thread<'a>);
 
 impl Serialize for Samples<'_> {
@@ -389,8 +389,8 @@ impl Serialize for Samples<'_> {
     }
 }
 
-/// What was allocated and what was freed, at a time that is not known and said to be the start.
-/// An address stands for the bytes of a row that were freed, and another for those that were not.
+/// Allocations and frees, all at time 0 because their times are unknown. Each row has two synthetic
+/// addresses: one for its freed bytes, one for its live bytes.
 struct Allocations<'a>(&'a Thread<'a>);
 
 impl Serialize for Allocations<'_> {

@@ -1,5 +1,4 @@
-//! What the Firefox Profiler shows over time: counters from the timeline, windows and marks as
-//! markers.
+//! The tracks of the Firefox Profiler: counters from the timeline; windows and marks as markers.
 
 use heaptide_analysis::model::{LaneId, Mark, Process, Sample};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use crate::shared::live_over_time;
 const INSTANT: u32 = 0;
 const INTERVAL: u32 = 1;
 
-/// What the fields of markers mean.
+/// Returns the descriptions of the markers' fields.
 pub(crate) fn schemas() -> Value {
     let field = |key: &str, format: &str| json!({"key": key, "label": key.replace('_', " "), "format": format});
     let schema = |name: &str, fields: Vec<Value>| {
@@ -26,8 +25,8 @@ pub(crate) fn schemas() -> Value {
     json!([schema("Window", of_window), schema("Mark", vec![field("live_bytes", "bytes")])])
 }
 
-/// The markers of a lane: marks set on it; of the first also windows, and marks from outside.
-/// Names are indices into the profile's texts.
+/// Returns the markers of a lane: marks set by it. The first lane also has windows, and marks from
+/// outside. Names are indices into the profile's strings.
 pub(crate) fn markers(process: &Process, lane: LaneId, windows: &[u32], marks: &[u32]) -> Value {
     let first = lane == LaneId(0);
     let end_ms = |ns: u64| json!(milliseconds(ns));
@@ -62,7 +61,7 @@ pub(crate) fn markers(process: &Process, lane: LaneId, windows: &[u32], marks: &
     })
 }
 
-/// Live and resident bytes, and allocations, each as changes between samples.
+/// Returns counters of live bytes, resident bytes and allocations, each as changes between samples.
 pub(crate) fn counters(process: &Process) -> Value {
     if process.tables.lanes.is_empty() {
         return json!([]);
@@ -84,7 +83,8 @@ pub(crate) fn counters(process: &Process) -> Value {
     Value::Array(counters)
 }
 
-/// One counter, its values starting from 0; `[source, unit, graph]` say how it is shown.
+/// Returns a counter whose values start from 0. `[source, unit, graph]` describe how it is
+/// displayed.
 fn counter(
     process: &Process,
     name: &str,

@@ -1,18 +1,18 @@
-//! How flame graphs look: as the HTML page, outermost at the top.
+//! The common style of flame graphs: colours of the HTML page, outermost at the top.
 
 use std::io::{self, Write};
 
 use inferno::flamegraph::color::{BackgroundColor, Color};
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
-// The colours of the page: ground, ink, and what a search found.
+// Colours of the page: background, text, and search matches.
 const GROUND: Color = Color { r: 0xf4, g: 0xf6, b: 0xf9 };
 const INK: Color = Color { r: 0x1b, g: 0x24, b: 0x30 };
 const FOUND: &str = "#f2992e";
-/// That of boxes for several branches.
+/// Colour of boxes that merge several branches.
 pub(super) const REST: Color = Color { r: 0xc9, g: 0xd0, b: 0xd8 };
 
-/// Added to the style of the picture: it can be dark, and the search can be seen.
+/// Additional CSS of the picture: a dark theme, and a visible search button.
 const STYLE: &str = "
 #search { opacity:0.6; }
 @media (prefers-color-scheme: dark) {
@@ -22,7 +22,7 @@ const STYLE: &str = "
 }
 ";
 
-/// Options of all flame graphs.
+/// Returns the options that all flame graphs share.
 pub(super) fn options() -> Options<'static> {
     let mut options = Options::default();
     options.direction = Direction::Inverted;
@@ -35,7 +35,7 @@ pub(super) fn options() -> Options<'static> {
 
 /// Draws folded lines.
 ///
-/// Errors: those of `out`; no line has a value (`InvalidData`).
+/// Errors: those of `out`; `InvalidData` if no line has a value.
 pub(super) fn draw(
     out: &mut dyn Write,
     mut options: Options<'_>,

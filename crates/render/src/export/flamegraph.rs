@@ -1,5 +1,5 @@
-//! Flame graphs as SVG, drawn by inferno: widths are a measure; icicles or flames, of calls,
-//! callers or scopes.
+//! Export of flame graphs as SVG, drawn by inferno: widths show a metric; as icicles or flames, of
+//! calls, callers or scopes.
 
 use std::io::{self, Write};
 
@@ -18,64 +18,64 @@ use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// Boxes below this share of the whole are merged, in percent.
 pub const LEAST_PERCENT: f64 = 0.1;
-/// Levels of boxes; what is deeper is merged.
+/// Maximum levels of boxes; deeper ones are merged.
 pub const LEVELS: usize = 60;
 
-/// Which functions carry which.
+/// Direction of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// Callers carry what they call.
+    /// Callers contain their callees.
     #[default]
     Calls,
-    /// Functions that allocate carry their callers.
+    /// Allocating functions contain their callers.
     Callers,
 }
 
-/// Where the outermost boxes are.
+/// Position of the outermost boxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Outermost {
-    /// At the top, as icicles hang: a viewer opens on them.
+    /// At the top, as in an icicle graph; the part that a viewer shows first.
     #[default]
     Top,
-    /// At the bottom, as flames rise.
+    /// At the bottom, as in a flame graph.
     Bottom,
 }
 
-/// How recursive functions are drawn.
+/// Treatment of recursive calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recursion {
-    /// A function that calls itself is one box.
+    /// A recursive function is one box.
     #[default]
     Folded,
     /// Each call is a box.
     Drawn,
 }
 
-/// What is drawn, and how.
+/// Options of a flame graph.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drawing {
-    /// What gives the boxes their width.
+    /// Metric of the widths.
     pub measure: Measure,
-    /// Which carry which.
+    /// Direction of the tree.
     pub order: Order,
-    /// A box for each lane that carries all of it.
+    /// Whether each lane has a box around its calls.
     pub lanes: Lanes,
-    /// Where the outermost are.
+    /// Position of the outermost boxes.
     pub outermost: Outermost,
-    /// Whether calls of a function by itself are boxes.
+    /// Treatment of recursive calls.
     pub recursion: Recursion,
-    /// Levels of boxes; deeper ones are merged.
+    /// Maximum levels of boxes; deeper ones are merged.
     pub levels: usize,
-    /// Boxes with less than this share of the whole are merged.
+    /// Boxes below this share of the whole, in percent, are merged.
     pub least_percent: f64,
-    /// Pixels; as wide as its window without.
+    /// Width in pixels; by default, that of the viewer's window.
     pub width: Option<u32>,
-    /// The line above it; command and measure without.
+    /// The title; by default, the command and the metric.
     pub title: Option<String>,
 }
 
 impl Drawing {
-    /// The usual one of a measure.
+    /// Returns the default options for a metric.
     pub fn of(measure: Measure) -> Drawing {
         Drawing {
             measure,
@@ -93,7 +93,7 @@ impl Drawing {
 
 /// Writes the flame graph of a process.
 ///
-/// Errors: those of `out`; the process has no value of the measure (`InvalidInput`).
+/// Errors: those of `out`; `InvalidInput` if the process has no value of the metric.
 pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::Result<()> {
     let measure = drawing.measure.of_sites();
     let lines = lines(process, drawing);
@@ -118,10 +118,10 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     flame_style::draw(out, options, &lines)
 }
 
-/// A colour for each name: a hue for each module, a shade for each function, as on the HTML page.
+/// Assigns a colour to each name: the hue by module, the shade by function, as on the HTML page.
 fn colours(process: &Process, lines: &[String]) -> PaletteMap {
     let mut colours = PaletteMap::default();
-    // The box of everything, which inferno names `all`.
+    // The outermost box, which inferno labels `all`.
     colours.insert("", REST);
     for frame in &process.tables.frames {
         let name = plain(&frames::label(process, frame, NAME));
@@ -130,7 +130,7 @@ fn colours(process: &Process, lines: &[String]) -> PaletteMap {
             colours.insert(name, colour);
         }
     }
-    // Threads, and boxes for several branches.
+    // Threads, and boxes that merge several branches.
     for name in
         lines.iter().filter_map(|line| line.rsplit_once(' ')).flat_map(|(path, _)| path.split(';'))
     {
@@ -143,7 +143,7 @@ fn colours(process: &Process, lines: &[String]) -> PaletteMap {
 }
 
 fn colour_of(name: &str, module: &str) -> Color {
-    // FNV-1a, as a share of 1.
+    // FNV-1a, scaled to the range from 0 to 1.
     let hash = |text: &str| {
         let add = |value: u32, byte: u8| (value ^ u32::from(byte)).wrapping_mul(16_777_619);
         f64::from(text.bytes().fold(2_166_136_261, add) >> 8) / 16_777_216.0
@@ -154,7 +154,7 @@ fn colour_of(name: &str, module: &str) -> Color {
     from_hsl(hue, 0.62, light)
 }
 
-/// A colour by hue in degrees, saturation and lightness, after the definition of CSS Color 4.
+/// Returns a colour by hue in degrees, saturation and lightness, as defined in CSS Color 4.
 fn from_hsl(hue: f64, saturation: f64, light: f64) -> Color {
     let part = |n: f64| {
         let k = (n + hue / 30.0).rem_euclid(12.0);
@@ -165,7 +165,7 @@ fn from_hsl(hue: f64, saturation: f64, light: f64) -> Color {
     Color { r: part(0.0), g: part(8.0), b: part(4.0) }
 }
 
-/// Lines `outermost;…;innermost value`, sorted.
+/// Returns lines `outermost;…;innermost value`, sorted.
 fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
     let mut lines = match drawing.lanes {
         Lanes::Merged => folded(process, drawing, None),
@@ -183,7 +183,7 @@ fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
     lines
 }
 
-/// Lines of functions.
+/// Returns the lines of functions.
 fn folded(process: &Process, drawing: &Drawing, lane: Option<LaneId>) -> Vec<String> {
     let owners = Owners::of(process);
     let functions = &owners.functions;
@@ -205,7 +205,7 @@ fn folded(process: &Process, drawing: &Drawing, lane: Option<LaneId>) -> Vec<Str
             plain(&frames::label(process, &process.tables.frames[id.0 as usize], NAME))
         })
         .collect();
-    // The way to each branch, and its level.
+    // The path to each branch, and its level.
     let mut paths: Vec<(String, usize)> = vec![(String::new(), 0)];
     let mut lines = Vec::new();
     for branch in &tree.all {

@@ -1,9 +1,9 @@
-//! Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line for each, outermost
-//! function first, and its value.
+//! Export of folded stacks, for flamegraph.pl, inferno and speedscope: a line for each stack,
+//! outermost function first, followed by its value.
 //!
-//! Of millions of stacks the text is thousands of times the tables. Lines come in the order of the
-//! tree, so that a line is the one before it with its end changed; two threads make them, a third
-//! hands them on in order.
+//! For millions of stacks, the text is thousands of times as large as the tables. Lines are written
+//! in depth-first order, so that each differs from the previous one only at its end. Two threads
+//! format lines; the calling thread writes them in order.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,27 +18,28 @@ use crate::shared::branches::{Branch, Branches, What, lanes_by};
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted};
 
-/// Threads that make lines.
+/// Threads that format lines.
 const MAKERS: usize = 2;
-/// Branches that a maker takes at a time.
+/// Branches that a thread formats per turn.
 const TURN: usize = 2048;
-/// Bytes that are handed on at a time; two makers' fit into a cache.
+/// Bytes per piece of output; the pieces of two threads fit into a cache.
 const PIECE: usize = 256 << 10;
-/// Pieces that a maker may be ahead.
+/// Pieces that a thread can be ahead of the writer.
 const AHEAD: usize = 4;
 
-/// What each line says besides its value.
+/// Annotation of each line, besides its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Notes {
-    /// Nothing.
+    /// No annotation.
     #[default]
     None,
-    /// As an innermost frame, how many blocks and of what size: `[12 allocations, 341 B each]`.
+    /// The number and average size of the blocks, as an innermost frame:
+    /// `[12 allocations, 341 B each]`.
     Counts,
 }
 
-/// Writes the stacks of a process that have a value of the measure. Names are whole and printable;
-/// semicolons in them are colons. With lanes apart, their names are outermost frames.
+/// Writes the stacks of a process with a value of the metric. Names are complete and printable;
+/// semicolons in them become colons. With lanes apart, the names of lanes are outermost frames.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -74,7 +75,8 @@ pub fn write(
     Ok(())
 }
 
-/// The blocks that a measure is of, what one of them is called, and their bytes.
+/// Returns the count of blocks that corresponds to a metric, the word for one of them, and the
+/// metric of their bytes.
 fn counts(measure: Measure) -> (Measure, &'static str, Measure) {
     match measure.of_sites() {
         Measure::AtPeakBytes | Measure::AtPeakBlocks => {
@@ -99,7 +101,7 @@ fn note(blocks: u64, word: &str, sum: u64) -> String {
     }
 }
 
-/// A process whose stacks are written.
+/// Data that all threads share.
 struct Folding<'a> {
     process: &'a Process,
     functions: Functions,
@@ -108,7 +110,7 @@ struct Folding<'a> {
 }
 
 impl Folding<'_> {
-    /// Writes the stacks of a lane, or of all, the name in front of each if there is one.
+    /// Writes the stacks of a lane, or of all lanes, after `name` if it is not empty.
     fn write<const N: usize>(
         &self,
         out: &mut dyn Write,
@@ -134,13 +136,13 @@ impl Folding<'_> {
     }
 }
 
-/// The branches in an order in which all that grows from one follows it.
+/// Returns the branches in depth-first order: descendants directly follow their ancestor.
 fn before_what_is_inside<const N: usize>(tree: &[Branch<N>]) -> Vec<u32> {
     let mut sizes = vec![1u32; tree.len()];
     for index in (1..tree.len()).rev() {
         sizes[tree[index].parent as usize] += sizes[index];
     }
-    // Of each branch, where the next one that grows from it comes.
+    // For each branch, the position of its next child.
     let mut next = vec![1u32; tree.len()];
     let mut order = vec![0u32; tree.len()];
     for (index, branch) in tree.iter().enumerate().skip(1) {
@@ -153,10 +155,10 @@ fn before_what_is_inside<const N: usize>(tree: &[Branch<N>]) -> Vec<u32> {
     order
 }
 
-/// Lines, or the end of a maker's turn.
+/// A part of the output, or `None` at the end of a turn.
 type Piece = Option<Vec<u8>>;
 
-/// Writes the pieces in order of the turns. Makers end once nobody takes their pieces.
+/// Writes the pieces in order of the turns. The threads end when their receivers are dropped.
 fn hand_on(out: &mut dyn Write, makers: &[Receiver<Piece>], turns: usize) -> io::Result<()> {
     for maker in (0..turns).map(|turn| &makers[turn % makers.len()]) {
         while let Ok(Some(piece)) = maker.recv() {
@@ -166,7 +168,7 @@ fn hand_on(out: &mut dyn Write, makers: &[Receiver<Piece>], turns: usize) -> io:
     Ok(())
 }
 
-/// A maker of lines.
+/// State of a thread that formats lines.
 struct Lines<'a, const N: usize, F> {
     folding: &'a Folding<'a>,
     tree: &'a [Branch<N>],
@@ -176,17 +178,17 @@ struct Lines<'a, const N: usize, F> {
     open: Option<Path>,
 }
 
-/// The branches that the last line went through.
+/// The branches on the path of the last line.
 struct Path {
-    /// Each with the bytes of the line up to it.
+    /// Branches, each with the length of `text` up to it.
     branches: Vec<(u32, usize)>,
     text: Vec<u8>,
-    /// Those that it is to go on to, the next one last.
+    /// Branches still to be entered, the next one last.
     way: Vec<u32>,
 }
 
 impl<const N: usize, F: Fn(&[u64; N]) -> String> Lines<'_, N, F> {
-    /// Makes the lines of every turn that is this maker's, until nobody wants them.
+    /// Formats the lines of this thread's turns, until the receiver is dropped.
     fn make(&mut self, order: &[u32], number: usize) {
         let turns = order.chunks(TURN).skip(number).step_by(MAKERS);
         for turn in turns {
@@ -223,10 +225,11 @@ impl<const N: usize, F: Fn(&[u64; N]) -> String> Lines<'_, N, F> {
         Path { branches: vec![(0, text.len())], text, way: Vec::new() }
     }
 
-    /// Goes back to where the way to a branch parted, and on to the branch.
+    /// Moves the path to a branch: up to the common ancestor, then down.
     fn go_to(&self, path: &mut Path, branch: u32) {
         let mut at = branch;
-        // What is on the path was made before what is not, in every tree.
+        // In every tree, branches on the path have lower indices than branches that are not yet on
+        // it.
         loop {
             while path.branches.last().is_some_and(|open| open.0 > at) {
                 path.branches.pop();
@@ -254,16 +257,16 @@ impl<const N: usize, F: Fn(&[u64; N]) -> String> Lines<'_, N, F> {
             push_after(piece, start, "(no stack)");
         }
         push_after(piece, start, &(self.note)(values));
-        let _ = writeln!(piece, " {}", values[0]); // a Vec takes all
+        let _ = writeln!(piece, " {}", values[0]); // writing to a Vec cannot fail
     }
 }
 
-/// Adds a frame to a line.
+/// Appends a frame to a line.
 fn push(line: &mut Vec<u8>, frame: &str) {
     push_after(line, 0, frame);
 }
 
-/// Adds a frame, if it is one, to a line that starts there.
+/// Appends a frame to the line that begins at `start`; does nothing if the frame is empty.
 fn push_after(text: &mut Vec<u8>, start: usize, frame: &str) {
     if frame.is_empty() {
         return;

@@ -1,12 +1,13 @@
-//! Names in folded lines, and what is too small for a flame graph.
+//! Names in folded lines, and the smallest width of a box in a flame graph.
 
-/// Characters of a name; a box rarely has room for more, and its tooltip shows all of these.
+/// Characters of a name. A box rarely has room for more, and its tooltip shows all of them.
 pub(crate) const NAME: usize = 160;
-/// Boxes narrower than a tenth of a pixel, this share of the whole, are merged into the one below.
+/// Boxes narrower than a tenth of a pixel, this fraction of the whole, are merged into their
+/// parent.
 pub(crate) const LEAST_PARTS: u64 = 12_000;
 
-/// A name that can be part of a line: a semicolon separates frames, and a number after a space is
-/// a value, also one before the last.
+/// Returns a name that can be part of a line. Semicolons separate frames, and a number after the
+/// last space would be read as a value, even in a frame that is not the last.
 pub(crate) fn plain(name: &str) -> String {
     let name = name.trim().replace(';', ":");
     match name.rsplit_once(' ') {

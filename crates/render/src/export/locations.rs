@@ -1,38 +1,39 @@
-//! Locations of stacks, as pprof and OTLP have them: frames at one address, inlined into each
-//! other, are one.
+//! Locations of stacks, in the sense of pprof and OTLP: frames at one address that are inlined into
+//! each other form one location.
 
 use heaptide_analysis::model::{FrameId, Process, StackNode};
 use rustc_hash::FxHashMap;
 
-/// Functions in one location, at most: each is written with all that it is inlined into.
+/// Maximum number of functions in a location, because each inlined function is stored with all that
+/// it is inlined into.
 const NESTED_MAX: u32 = 64;
 
-/// The locations of a process, by ids from 1.
+/// The locations of a process, with ids from 1.
 pub(super) struct Locations {
     known: Vec<Location>,
     /// By stack node.
     calls: Vec<Call>,
 }
 
-/// Of a stack node, its location and the node that called it.
+/// The location of a stack node, and the node that called it.
 #[derive(Clone, Copy, Default)]
 struct Call {
     location: u64,
     caller: u32,
 }
 
-/// A location, which is of frames at one address, inlined into each other.
+/// A location: the innermost frame and the location of the frames it is inlined into.
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 struct Location {
     innermost: FrameId,
-    /// The location of the other frames; 0 if there are none.
+    /// The location of the remaining frames; 0 if there are none.
     around: u64,
-    /// How many the others are.
+    /// Number of the remaining frames.
     depth: u32,
 }
 
 impl Locations {
-    /// Those of all stacks.
+    /// Builds the locations of all stacks.
     pub(super) fn of(process: &Process) -> Locations {
         let mut ids: FxHashMap<Location, u64> = FxHashMap::default();
         let mut known: Vec<Location> = Vec::new();
@@ -58,19 +59,19 @@ impl Locations {
         Locations { known, calls }
     }
 
-    /// How many there are.
+    /// Returns the number of locations.
     pub(super) fn count(&self) -> u64 {
         self.known.len() as u64
     }
 
-    /// The frames of a location, the innermost first.
+    /// Returns the frames of a location, innermost first.
     pub(super) fn frames(&self, id: u64) -> impl Iterator<Item = FrameId> {
         let at = |id: u64| self.known.get(usize::try_from(id.checked_sub(1)?).ok()?);
         let locations = std::iter::successors(at(id), move |location| at(location.around));
         locations.map(|location| location.innermost)
     }
 
-    /// The locations of a stack, the innermost first.
+    /// Returns the locations of a stack, innermost first.
     pub(super) fn stack(&self, node: u32) -> Vec<u64> {
         let at = |node: u32| (node != 0).then(|| self.calls[node as usize]);
         let calls = std::iter::successors(at(node), |call| at(call.caller));
@@ -78,7 +79,7 @@ impl Locations {
     }
 }
 
-/// Whether a node's frame was inlined into its caller's: they are at one address.
+/// Returns whether the frame of a node was inlined into that of its caller, at the same address.
 fn is_inside(process: &Process, node: &StackNode) -> bool {
     let frame = &process.tables.frames[node.frame.0 as usize];
     let around = process.tables.stacks[node.parent.0 as usize].frame;

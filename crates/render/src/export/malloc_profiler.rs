@@ -1,11 +1,11 @@
-//! The stacks of a process in the formats of MallocProfiler: the summary, histograms and lines that
-//! it prints at exit, the lines alone, or each stack function by function.
+//! Export of stacks in the formats of MallocProfiler: the summary, histograms and lines that it
+//! prints at exit, the lines alone, or each stack function by function.
 //!
-//! Its numbers are of requested bytes, of which Heaptide keeps the sum of what was allocated. A
-//! trace has what is live and the highest of it exactly. Without one, what is live is exact where
-//! the blocks of a stack are all live or all freed, or have one size; else it is of usable bytes.
-//! The last number is then what is live now or was at peak usage of the process, whichever is more.
-//! What the formats cannot hold: frees, scopes, labels.
+//! MallocProfiler counts requested bytes, of which Heaptide's counters hold only the allocated sum.
+//! A trace provides live bytes and their maximum exactly. Without a trace, live bytes are exact if
+//! the blocks of a stack are all live, all freed, or of one size; otherwise they are usable bytes.
+//! The last number is then the larger of live bytes now and live bytes at peak usage of the
+//! process. The formats cannot represent frees, scopes and labels.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,18 +17,18 @@ use heaptide_analysis::views::highest::{
     Highest, is_in_sums, live_requested_of_allocator, one_size,
 };
 
-/// What is written.
+/// The formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Summary, histograms and a line for each stack.
     Final,
-    /// The lines.
+    /// The lines alone.
     Dump,
     /// Each stack with a line for each function.
     Details,
 }
 
-/// By what stacks are sorted, the largest last.
+/// Order of stacks; the largest come last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SortBy {
     Calls,
@@ -37,7 +37,7 @@ enum SortBy {
     Max,
 }
 
-/// How it is written: words `NAME=VALUE`, of which `from=` takes the rest of the text.
+/// Options of the formats: words `NAME=VALUE`; `from=` takes the rest of the text.
 ///
 /// ```
 /// use heaptide_render::export::malloc_profiler::Choice;
@@ -46,16 +46,16 @@ enum SortBy {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Between the numbers of a line.
+    /// Separator between the numbers of a line.
     separator: char,
     sort: SortBy,
-    /// Only what this thread allocated.
+    /// Only allocations of this thread.
     thread: Option<u32>,
     /// Only stacks with live blocks.
     live_only: bool,
-    /// The blocks without a stack are the large ones.
+    /// Whether blocks without a stack are the large ones.
     is_reverse: bool,
-    /// Only stacks with a function whose name has this in it; they end there.
+    /// Only stacks with a function whose name contains this text; they are cut off there.
     from: String,
 }
 
@@ -100,7 +100,7 @@ impl FromStr for Choice {
     }
 }
 
-/// The numbers of a stack.
+/// The numbers of a stack: allocations, requested bytes, live bytes and maximum of live bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Stat {
     calls: u64,
@@ -110,7 +110,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// The numbers of a stack's sites. What is live is exact where the counters know it.
+    /// Sums up the sites of a stack. Live bytes are exact where the counters determine them.
     fn of(sites: &[&Site]) -> Stat {
         let sum = Sum::over(sites.iter().copied());
         let live = sites.iter().copied().map(live_of);
@@ -136,19 +136,19 @@ impl Stat {
         }
     }
 
-    /// The numbers with something before each.
+    /// Writes the numbers, each preceded by `before`.
     fn write(self, out: &mut dyn Write, before: char) -> io::Result<()> {
         let Stat { calls, total, live, max } = self;
         writeln!(out, "{before}{calls}{before}{total}{before}{live}{before}{max}")
     }
 }
 
-/// What is live of a site, in requested bytes if they are known.
+/// Returns the live bytes of a site, in requested bytes if these are known.
 fn live_of(site: &Site) -> u64 {
     live_requested_of_allocator(site).unwrap_or(site.measures.live_bytes)
 }
 
-/// The same at peak usage of the process.
+/// Returns the bytes of a site at peak usage of the process, in requested bytes if these are known.
 fn at_peak_of(site: &Site) -> u64 {
     let measures = &site.measures;
     let blocks = measures.at_peak_blocks;
@@ -160,7 +160,7 @@ fn at_peak_of(site: &Site) -> u64 {
     }
 }
 
-/// Writes the stacks of a process, with what its trace says if that was replayed.
+/// Writes the stacks of a process, with exact values if its trace was replayed.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -191,7 +191,7 @@ pub fn write(
     without.write(out, choice.separator)
 }
 
-/// The numbers of each stack in the order in which they are written, and of blocks without one.
+/// Returns the numbers of each stack in output order, and those of blocks without a stack.
 fn stats(
     process: &Process,
     choice: &Choice,
@@ -210,7 +210,8 @@ fn stats(
             continue;
         }
         let mut stat = Stat::of(&counted);
-        // What several threads had of a stack is not what each had.
+        // The trace has one value per stack for all threads, which does not apply to a single
+        // thread.
         let live = highest.and_then(|of| of.stacks.get(stack as usize));
         if let Some(live) = live.filter(|_| counted.len() == sites.len()) {
             let live_bytes = Sum::over(counted).live_bytes;
@@ -229,7 +230,7 @@ fn stats(
     (stacks, without)
 }
 
-/// The summary of the process, and how many blocks there were of each power of two.
+/// Writes the summary of the process, and the number of blocks in each power of two.
 fn head(
     out: &mut dyn Write,
     process: &Process,
@@ -260,7 +261,7 @@ fn head(
     Ok(())
 }
 
-/// Each stack function by function, innermost first.
+/// Writes each stack function by function, innermost first.
 fn details(
     out: &mut dyn Write,
     process: &Process,
@@ -288,7 +289,7 @@ fn details(
     Ok(())
 }
 
-/// A name without what separates names.
+/// Returns a name without the character that separates names.
 fn plain(name: &str) -> String {
     printable(name).replace(';', ":")
 }

@@ -1,8 +1,8 @@
-//! The scopes of each thread in the formats of malloc-tag: its JSON, its picture for Graphviz, its
-//! tree for people, and its map of statistics, a line each.
+//! Export of the scopes of each thread in the formats of malloc-tag: its JSON, its graph for
+//! Graphviz, its tree as text, and its map of statistics as lines.
 //!
-//! Of a reallocation malloc-tag adds the whole new block and frees nothing; here the old block is
-//! freed, as elsewhere in Heaptide. What it cannot hold: stacks, labels, what is live, peaks.
+//! For a reallocation, malloc-tag counts the whole new block and no free; Heaptide counts a free of
+//! the old block here, too. The formats cannot represent stacks, labels, live blocks and peaks.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,20 +17,20 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::shared::branches::{Branches, LEVELS, What};
 use crate::shared::json_text;
 
-/// What is written.
+/// The formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// JSON, for malloc-tag's own tools.
     Json,
     /// A graph for Graphviz.
     Dot,
-    /// A tree of text.
+    /// A tree as text.
     Tree,
-    /// `KEY=NUMBER` lines, the content of its `MallocTagStatMap_t`.
+    /// `KEY=NUMBER` lines, with the contents of malloc-tag's `MallocTagStatMap_t`.
     Map,
 }
 
-/// What a program that uses malloc-tag's interface knows and a recording does not: words
+/// State that a program with malloc-tag's interface knows and a recording does not contain: words
 /// `NAME=NUMBER,NUMBER,…`.
 ///
 /// ```
@@ -40,16 +40,16 @@ pub enum Form {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
-    /// When profiling began, seconds since 1970; 0 for the start of the process.
+    /// Start of profiling, in seconds since 1970; 0 for the start of the process.
     start: u64,
-    /// The most nodes that a tree may have.
+    /// Maximum number of nodes in a tree.
     nodes_max: u64,
-    /// What the main thread had done before: bytes allocated and freed, allocations, reallocations
-    /// and frees.
+    /// Counters of the main thread before profiling began: bytes allocated and freed, allocations,
+    /// reallocations and frees.
     before: [u64; VALUES],
-    /// Bytes that all threads had allocated before.
+    /// Bytes that all threads had allocated before profiling began.
     bytes_before: u64,
-    /// Of threads, by their id: nodes in use, levels, failures to enter a scope, virtual memory.
+    /// By thread id: nodes in use, levels, failures to enter a scope, virtual memory.
     threads: BTreeMap<u32, [u64; 4]>,
 }
 
@@ -92,7 +92,7 @@ impl FromStr for State {
     }
 }
 
-/// The values of a node, by their place.
+/// Indices of the values of a node.
 const ALLOCATED: usize = 0;
 const FREED: usize = 1;
 const ALLOCATIONS: usize = 2;
@@ -108,7 +108,7 @@ const MEASURES: [Measure; VALUES] = [
     Measure::FreesHere,
 ];
 
-/// A thread's scopes.
+/// The scopes of a thread.
 struct Tree {
     tid: u32,
     name: String,
@@ -116,7 +116,7 @@ struct Tree {
     nodes_in_use: u64,
     failures: u64,
     virtual_bytes: u64,
-    /// Those that were used, behind the one that they are in; the first is the thread itself.
+    /// Scopes that were used, each after its parent; the first node is the thread itself.
     nodes: Vec<Node>,
 }
 
@@ -125,16 +125,16 @@ struct Node {
     level: u64,
     children: Vec<usize>,
     own: [u64; VALUES],
-    /// Allocated and freed, with what is inside.
+    /// Allocated and freed bytes, including descendants.
     total: [u64; 2],
     entered: u64,
-    /// Calls of calloc and realloc, in recordings by call.
+    /// Calls of calloc and realloc; only in recordings by call.
     by_call: Option<[u64; 2]>,
 }
 
 impl Node {
-    /// Calls of malloc, realloc, calloc and free. What is none of them counts as malloc; so does
-    /// calloc in recordings that are not by call.
+    /// Returns the calls of malloc, realloc, calloc and free. Other allocations count as malloc,
+    /// and so does calloc in recordings that are not by call.
     fn calls(&self) -> [(&'static str, u64); 4] {
         let reallocations = self.own[REALLOCATIONS];
         let [zeroed, resized] = self.by_call.unwrap_or([0, reallocations]);
@@ -151,7 +151,7 @@ impl Node {
     }
 }
 
-/// Everything that is written.
+/// All data of the output.
 struct Snapshot<'a> {
     process: &'a Process,
     trees: Vec<Tree>,
@@ -216,12 +216,12 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// A share of what all threads allocated, in percent.
+    /// Returns a share of what all threads allocated, in percent.
     fn weight(&self, bytes: u64) -> f64 {
         if self.allocated == 0 { 0.0 } else { 100.0 * bytes as f64 / self.allocated as f64 }
     }
 
-    /// The same, with two decimal places.
+    /// Returns the same share, rounded to two decimal places.
     fn rounded_weight(&self, bytes: u64) -> f64 {
         (self.weight(bytes) * 100.0).round() / 100.0
     }
@@ -233,12 +233,12 @@ fn date(nanoseconds: u64) -> String {
     format!("{} UTC", text.trim_end_matches('Z').replace('T', " @ "))
 }
 
-/// A tree for each thread; rows of one thread, which it has by several names, are one tree of the
+/// Returns a tree for each thread. Rows of a thread that had several names form one tree with the
 /// last name.
 fn trees(process: &Process, state: &State) -> Vec<Tree> {
     let mut rows: Vec<(u32, Vec<LaneId>)> = Vec::new();
     for (lane, id) in process.tables.lanes.iter().zip(0..) {
-        // Old recordings have no ids of threads that have ended.
+        // Old recordings lack the ids of threads that have ended.
         let known = lane.last_tid();
         let tid = if known == 0 { id } else { known };
         match rows.iter_mut().find(|(of, _)| *of == tid && known != 0) {
@@ -288,7 +288,7 @@ impl Tree {
         tree
     }
 
-    /// The nodes that were used or that contain one that was.
+    /// Adds the nodes that were used or have a used descendant.
     fn add_nodes(
         &mut self,
         process: &Process,
@@ -338,8 +338,8 @@ impl Tree {
     }
 }
 
-/// Of each branch of scopes, how often these lanes called calloc and realloc in it; empty if the
-/// process was not recorded by call.
+/// Returns, for each branch of scopes, how often these lanes called calloc and realloc in it; empty
+/// if the process was not recorded by call.
 fn by_call(process: &Process, lanes: &[LaneId]) -> Vec<[u64; 2]> {
     if process.tables.sites.iter().all(|site| site.call.is_none()) {
         return Vec::new();
@@ -351,7 +351,7 @@ fn by_call(process: &Process, lanes: &[LaneId]) -> Vec<[u64; 2]> {
     zeroed.iter().zip(resized).map(|(zeroed, resized)| [zeroed.own[0], resized.own[0]]).collect()
 }
 
-/// The name of a scope: its value, with its attribute if that is not the default one.
+/// Returns the value of a scope, with its attribute if that is not the default one.
 fn scope_name(process: &Process, ScopeId(id): ScopeId) -> String {
     let scope = &process.tables.scopes[id as usize];
     match &*scope.attribute {
@@ -444,7 +444,7 @@ impl Serialize for Nested<'_> {
     }
 }
 
-/// The statistics of a node that are not calls.
+/// Returns the statistics of a node other than calls.
 fn statistics(node: &Node) -> [(&'static str, u64); 5] {
     [
         ("nBytesTotalAllocated", node.total[ALLOCATED]),
@@ -455,18 +455,18 @@ fn statistics(node: &Node) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// `KEY=NUMBER` lines.
+/// Writes `KEY=NUMBER` lines.
 fn map(out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
     writeln!(out, ".nTrees={}", snapshot.trees.len())?;
     for tree in &snapshot.trees {
         let mut paths = vec![format!("tid{}:{}", tree.tid, tree.name)];
         for (at, node) in tree.nodes.iter().enumerate() {
-            // Parents come first.
+            // Parents precede their children, so the path of a parent is known.
             paths.resize(tree.nodes.len(), String::new());
             for &child in &node.children {
                 paths[child] = format!("{}.{}", paths[at], tree.nodes[child].name);
             }
-            // A name with a line break would be taken for a line.
+            // A line break in a name would end the line.
             let path = paths[at].replace(['\n', '\r'], " ");
             for (name, value) in statistics(node) {
                 writeln!(out, "{path}.{name}={value}")?;
@@ -488,7 +488,7 @@ fn map(out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes in units of 1000, cut.
+/// Formats bytes in units of 1000, truncated.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes}B"),
@@ -498,7 +498,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// A tree of text.
+/// Writes the tree as text.
 fn tree(out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
     writeln!(out, "Started profiling on {}", snapshot.start)?;
     writeln!(out, "This snapshot done on {}", snapshot.now)?;
@@ -519,9 +519,9 @@ fn tree(out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
     Ok(())
 }
 
-/// A node and those in it, in order of their first use.
+/// Writes a node and its descendants, in order of their first use.
 fn branch(out: &mut dyn Write, snapshot: &Snapshot, tree: &Tree, at: usize) -> io::Result<()> {
-    /// Smaller ones are only named.
+    /// Only the names of smaller nodes are written.
     const LEAST_BYTES: u64 = 1024;
     const LEAST_WEIGHT: f64 = 1.0;
     const HOT_WEIGHT: f64 = 70.0;
@@ -554,7 +554,8 @@ fn branch(out: &mut dyn Write, snapshot: &Snapshot, tree: &Tree, at: usize) -> i
     node.children.iter().try_for_each(|&child| branch(out, snapshot, tree, child))
 }
 
-/// A graph with a cluster for each thread; scopes of one name at two paths are two boxes.
+/// Writes a graph with a cluster for each thread. Scopes with the same name at two paths are two
+/// boxes.
 fn dot(out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
     let pid = snapshot.process.identity.pid;
     writeln!(out, "digraph AllMallocTrees {{\n node [colorscheme=reds9 style=filled]")?;
@@ -625,7 +626,7 @@ fn cluster(out: &mut dyn Write, snapshot: &Snapshot, tree: &Tree) -> io::Result<
     writeln!(out, " }}")
 }
 
-/// The shade and the size of letters of a box with this share of its own.
+/// Returns the shade and font size of a box by its own share.
 fn emphasis(weight: f64) -> (u32, u32) {
     const STEPS: [(f64, u32, u32); 6] =
         [(5.0, 1, 9), (10.0, 2, 10), (20.0, 3, 12), (40.0, 4, 14), (60.0, 5, 16), (80.0, 6, 18)];
@@ -633,7 +634,7 @@ fn emphasis(weight: f64) -> (u32, u32) {
     step.map_or((7, 20), |&(_, colour, points)| (colour, points))
 }
 
-/// The name of a box in the graph: of its own for each path.
+/// Returns the id of a box in the graph, unique for each path.
 fn id(tree: &Tree, at: usize) -> String {
     format!("\"{}_{at}_{}\"", tree.tid, escaped(&tree.nodes[at].name))
 }

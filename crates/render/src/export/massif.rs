@@ -1,5 +1,5 @@
-//! massif's format, for ms_print and massif-visualizer: live bytes over time, and the trees of what
-//! was live at the peak and is at the end.
+//! Export in massif's format, for ms_print and massif-visualizer: live bytes over time, and trees
+//! of live bytes at the peak and at the end.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use crate::shared::heading::counts_say;
 use crate::shared::live_over_time;
 use crate::shared::names::printable;
 
-/// Snapshots between start and end; massif itself keeps no more.
+/// Snapshots between start and end; massif itself keeps at most this many.
 const SNAPSHOTS: u64 = 100;
-/// What has less than this share of the whole is put together, in percent.
+/// Branches below this share of the whole, in percent, are merged.
 const THRESHOLD: u64 = 1;
-/// Levels of a tree, as massif has them.
+/// Maximum depth of a tree, the same as massif's default.
 const DEPTH: usize = 30;
 
-/// Writes what was live over time, in usable bytes: the rest of massif's sum is 0.
+/// Writes live bytes over time as usable bytes; massif's extra and stack bytes are 0.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
@@ -48,14 +48,14 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     Ok(())
 }
 
-/// The process at a time.
+/// State of the process at one time.
 struct Moment {
     time_ns: u64,
     live_bytes: u64,
     tree: Option<Detail>,
 }
 
-/// Of which moments there is a tree.
+/// The moments that have a tree.
 #[derive(Clone, Copy)]
 enum Detail {
     Peak,
@@ -78,8 +78,8 @@ impl Detail {
     }
 }
 
-/// The start, the highest sample of each slice of time, the peak, and the end. Samples of more than
-/// the totals are of are left out.
+/// Returns the start, the highest sample of each time slice, the peak, and the end. Samples are
+/// omitted if they cover more than the totals.
 fn moments(process: &Process) -> Vec<Moment> {
     let end = process.lifetime.duration_ns;
     let slice = (end / SNAPSHOTS).max(1);
@@ -98,7 +98,7 @@ fn moments(process: &Process) -> Vec<Moment> {
     if totals.peak_bytes > 0 {
         moments.push(Moment {
             time_ns: process.peak_time_ns.min(end),
-            // A tree that is larger than its snapshot is an error to ms_print.
+            // ms_print rejects a tree that is larger than its snapshot.
             live_bytes: totals.peak_bytes.max(totals.at_peak_bytes),
             tree: Some(Detail::Peak),
         });
@@ -109,7 +109,7 @@ fn moments(process: &Process) -> Vec<Moment> {
     moments
 }
 
-/// Ways from where allocations are put down to, up to the callers.
+/// Paths from the frames to which allocations are attributed, up to their callers.
 struct Trunk<'a> {
     process: &'a Process,
     ways: Vec<Way>,
@@ -122,7 +122,7 @@ struct Way {
     bytes: u64,
 }
 
-/// Ways through one frame.
+/// The paths through one frame.
 struct Branch {
     frame: FrameId,
     bytes: u64,
@@ -178,7 +178,7 @@ impl<'a> Trunk<'a> {
         writeln!(out, "{:level$}n0: {bytes} in {places} massif's threshold ({THRESHOLD}.00%)", "")
     }
 
-    /// Ways by the frame they are at, the largest first; those that are at their end are in none.
+    /// Groups paths by their current frame, largest first. Paths that have ended are in no group.
     fn branches(&self, ways: &mut [Way]) -> Vec<Branch> {
         let frame = |way: &Way| match way.at {
             StackId(0) => None,
@@ -199,7 +199,7 @@ impl<'a> Trunk<'a> {
         branches
     }
 
-    /// `0x401136: main (app.c:12)`.
+    /// Formats a frame as `0x401136: main (app.c:12)`.
     fn details(&self, frame: FrameId) -> String {
         let Frame { function, module, offset, file, line, .. } =
             &self.process.tables.frames[frame.0 as usize];

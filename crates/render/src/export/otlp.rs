@@ -8,7 +8,7 @@ use crate::export::protobuf::Message;
 /// A value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// A text.
+    /// Text.
     Text(String),
     /// A number.
     Number(u64),
@@ -26,7 +26,7 @@ impl From<u64> for Value {
     }
 }
 
-/// The source of metrics or profiles: attributes by the names of the semantic conventions.
+/// The source of metrics or profiles, with attributes named by the semantic conventions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resource {
     /// Names and values.
@@ -34,7 +34,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Its message.
+    /// Returns the message of the resource.
     pub fn message(&self) -> Message {
         let mut resource = Message::new();
         for (key, value) in &self.attributes {
@@ -44,14 +44,14 @@ impl Resource {
     }
 }
 
-/// A `KeyValue`.
+/// Returns a `KeyValue`.
 pub fn attribute(key: &str, value: &Value) -> Message {
     let mut attribute = Message::new();
     attribute.bytes(1, key.as_bytes()).message(2, &any(value));
     attribute
 }
 
-/// An `AnyValue`.
+/// Returns an `AnyValue`.
 pub(crate) fn any(value: &Value) -> Message {
     let mut any = Message::new();
     match value {
@@ -61,7 +61,7 @@ pub(crate) fn any(value: &Value) -> Message {
     any
 }
 
-/// An `InstrumentationScope`: what has counted.
+/// Returns the `InstrumentationScope`, which names Heaptide and its version.
 pub fn scope(version: &str) -> Message {
     let mut scope = Message::new();
     scope.bytes(1, b"heaptide").bytes(2, version.as_bytes());

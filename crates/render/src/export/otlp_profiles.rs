@@ -1,8 +1,8 @@
-//! Profiles of OTLP, as its protocol stands: version 1.11, `profiles/v1development` (alpha).
+//! Profiles of OTLP, as defined in version 1.11, `profiles/v1development` (alpha).
 //!
-//! A profile has one column, so a process has four, over one dictionary of stacks. What is live is
-//! of one time; what was allocated is of the time since the last profiles. Not in the format:
-//! blocks and bytes at peak.
+//! A profile has one column, so each process has four profiles, which share one dictionary of
+//! stacks. Live values refer to one time, allocations to the interval since the previous profiles.
+//! The format has no blocks and bytes at peak.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{FrameId, Measure, Measures, Process, ScopeId, Site, Sum};
@@ -15,7 +15,7 @@ use crate::shared::hex::hex;
 use crate::shared::names::printable;
 use crate::shared::scope_path::scope_path;
 
-/// The columns, as Go's heap profiles call theirs, and whether each is of a span of time.
+/// The columns, named as in Go's heap profiles, and whether each covers an interval.
 const COLUMNS: [(&str, Measure, bool); 4] = [
     ("alloc_objects", Measure::Allocations, true),
     ("alloc_space", Measure::UsableBytes, true),
@@ -34,16 +34,16 @@ mod dictionary {
     pub const STACKS: u32 = 7;
 }
 
-/// When profiles were taken.
+/// The interval of the profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Since when allocations are counted, nanoseconds since 1970-01-01 UTC.
+    /// Start of the interval for allocations, in nanoseconds since 1970-01-01 UTC.
     pub from_ns: u64,
-    /// Until when, and when the others were live.
+    /// End of the interval, and time of the live values.
     pub to_ns: u64,
 }
 
-/// A table of the dictionary: its messages, and how many there are.
+/// A table of the dictionary: its messages and their number.
 #[derive(Default)]
 struct Table {
     messages: Message,
@@ -51,7 +51,7 @@ struct Table {
 }
 
 impl Table {
-    /// A table with the zero element that each has.
+    /// Returns a table with the required zero element.
     fn new(field: u32) -> Table {
         let mut table = Table::default();
         table.add(field, &Message::new());
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-/// Profiles of processes in the making.
+/// Profiles under construction.
 pub struct Profiles {
     version: &'static str,
     resources: Message,
@@ -84,7 +84,7 @@ pub struct Profiles {
 type Identity = (u64, Vec<u64>);
 
 impl Profiles {
-    /// Begins without profiles; `version` is that of the command.
+    /// Returns an empty set of profiles; `version` is the version of the command.
     pub fn new(version: &'static str) -> Profiles {
         let mut strings = Table::default();
         strings.messages.bytes(dictionary::STRINGS, b"");
@@ -103,8 +103,8 @@ impl Profiles {
         }
     }
 
-    /// Adds the profiles of a process. `allocated` has what each row of its sites allocated in the
-    /// span.
+    /// Adds the profiles of a process. `allocated` holds what each row of its sites allocated in
+    /// the interval.
     pub fn add(
         &mut self,
         process: &Process,
@@ -137,7 +137,7 @@ impl Profiles {
         self.resources.message(1, &of_resource);
     }
 
-    /// An `ExportProfilesServiceRequest`.
+    /// Returns an `ExportProfilesServiceRequest`.
     pub fn finish(self) -> Vec<u8> {
         let mut links = Message::new();
         let mut link = Message::new();
@@ -158,7 +158,7 @@ impl Profiles {
         request.finished()
     }
 
-    /// The samples of a process, each with its values by column, in order of stacks.
+    /// Returns the samples of a process, each with its values by column, in order of stacks.
     fn samples(
         &mut self,
         process: &Process,
@@ -239,7 +239,7 @@ impl Profiles {
         index
     }
 
-    /// Writes files, functions and locations; the id before those of the locations.
+    /// Writes mappings, functions and locations. Returns the id before that of the first location.
     fn write_locations(&mut self, process: &Process, locations: &Locations) -> u64 {
         let mut mappings = Vec::new();
         for module in &process.tables.modules {
@@ -274,7 +274,7 @@ impl Profiles {
         before
     }
 
-    /// Writes functions; of each frame, its function.
+    /// Writes functions. Returns the function of each frame.
     fn write_functions(&mut self, process: &Process) -> Vec<u64> {
         let mut known: FxHashMap<(u64, u64), u64> = FxHashMap::default();
         let mut of_frame = Vec::with_capacity(process.tables.frames.len());

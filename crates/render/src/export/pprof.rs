@@ -1,4 +1,5 @@
-//! pprof's format, for `go tool pprof`, Parca and Pyroscope: profile.proto in gzip, streamed.
+//! Export in pprof's format, for `go tool pprof`, Parca and Pyroscope: profile.proto in gzip,
+//! streamed.
 //!
 //! Fields are numbered as in github.com/google/pprof/blob/main/proto/profile.proto.
 
@@ -21,7 +22,7 @@ use crate::shared::hex::hex;
 use crate::shared::names::printable;
 use crate::shared::scope_path::scope_path;
 
-/// The columns, as Go's heap profiles call theirs.
+/// The columns, named as in Go's heap profiles.
 const COLUMNS: [(&str, Measure); 6] = [
     ("alloc_objects", Measure::Allocations),
     ("alloc_space", Measure::UsableBytes),
@@ -47,8 +48,8 @@ mod profile {
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// Writes the profile of a process. The six columns of `COLUMNS` are always there; a measure that
-/// is none of them is one more, and the one that is shown first.
+/// Writes the profile of a process. The six columns of `COLUMNS` are always present. Another metric
+/// becomes an additional column. The column of `measure` is displayed first.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Result<()> {
@@ -60,52 +61,52 @@ pub fn write(out: &mut dyn Write, process: &Process, measure: Measure) -> io::Re
     writer.finish()
 }
 
-/// What is counted.
+/// Selection of columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Columns {
-    /// Allocations, what is live, and what was at peak.
+    /// Allocations, live values, and values at the peak.
     All,
-    /// Those whose difference between two times has a meaning: not the peak.
+    /// Columns whose difference between two times is meaningful; excludes the peak.
     Differences,
 }
 
-/// When a profile was taken.
+/// The time of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Time {
     /// Nanoseconds since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// Nanoseconds that it is about.
+    /// Covered duration in nanoseconds.
     pub duration_ns: u64,
-    /// Bytes for each of which one block is sampled on average; 1 if all blocks are recorded.
+    /// Average number of bytes per sampled block; 1 if all blocks are recorded.
     pub period_bytes: u64,
 }
 
-/// Writes the profiles of processes one after the other, each with tables of its own.
+/// Writes the profiles of several processes, each with its own tables.
 pub struct Writer<W: Write> {
     out: GzEncoder<W>,
     strings: FxHashMap<String, u64>,
     columns: Vec<(&'static str, Measure)>,
-    /// Ids that were given away.
+    /// Last assigned ids.
     mappings: u64,
     locations: u64,
     functions: u64,
 }
 
-/// What of a process is written.
+/// The data of a process for its samples.
 struct Part<'a> {
     process: &'a Process,
     owners: Owners,
     locations: Locations,
-    /// The ids before those of its locations.
+    /// Id before that of the first location.
     first: u64,
-    /// By row, what is subtracted.
+    /// Values to subtract, by row.
     before: Option<&'a [Measures]>,
-    /// The process, where samples have it.
+    /// The value of the label `pid`, if samples have it.
     pid: Option<u32>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a profile whose first column is the one of `measure`.
+    /// Begins a profile in which the column of `measure` is displayed first.
     ///
     /// Errors: those of `out`.
     pub fn new(out: W, columns: Columns, measure: Measure, time: Time) -> io::Result<Writer<W>> {
@@ -123,15 +124,15 @@ impl<W: Write> Writer<W> {
             locations: 0,
             functions: 0,
         };
-        // The first string is the empty one.
+        // The format requires that string 0 is empty.
         writer.string("")?;
         writer.columns(measure.of_sites())?;
         writer.head(time)?;
         Ok(writer)
     }
 
-    /// Adds a process. `before` has what is subtracted from each row of its sites; its samples have
-    /// the label `pid` if there is one.
+    /// Adds a process. `before` holds the values to subtract from each row of its sites. Samples
+    /// get the label `pid` if it is given.
     ///
     /// Errors: those of `out`.
     pub fn add(
@@ -162,7 +163,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&message.as_field(field))
     }
 
-    /// The number of a text, which is written when it is first needed.
+    /// Returns the index of a string, which is written on first use.
     fn string<'a>(&mut self, text: impl Into<Cow<'a, str>>) -> io::Result<u64> {
         let text = text.into();
         let text = printable(&text);
@@ -177,7 +178,7 @@ impl<W: Write> Writer<W> {
         Ok(number)
     }
 
-    /// What is counted, and what of it is to be shown first.
+    /// Writes the columns, and which of them is displayed first.
     fn columns(&mut self, first: Measure) -> io::Result<()> {
         if self.columns.iter().all(|column| column.1 != first) {
             self.columns.push((first.name(), first));
@@ -201,7 +202,7 @@ impl<W: Write> Writer<W> {
         Ok(of)
     }
 
-    /// When, and the bytes that a sampled block stands for.
+    /// Writes the time, and the bytes that a sampled block represents.
     fn head(&mut self, time: Time) -> io::Result<()> {
         let period = self.value_type("space", "bytes")?;
         let mut head = Message::new();
@@ -212,7 +213,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&head.finished())
     }
 
-    /// What a profile is of.
+    /// Writes comments that describe a process.
     fn comments(&mut self, process: &Process) -> io::Result<()> {
         let mut comments = vec![
             format!("command: {}", command_line(process, usize::MAX)),
@@ -228,8 +229,8 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&all.finished())
     }
 
-    /// Writes the files, and returns the number of ids before theirs. The first is taken for the
-    /// program, so it is that.
+    /// Writes the mappings. Returns the id before that of the first mapping. Readers treat the
+    /// first mapping as the program, so the program is written first.
     fn write_mappings(&mut self, process: &Process) -> io::Result<u64> {
         let before = self.mappings;
         let mut modules: Vec<_> = process.tables.modules.iter().zip(before + 1..).collect();
@@ -243,7 +244,8 @@ impl<W: Write> Writer<W> {
                 .number(3, module.end)
                 .number(5, self.string(&module.path)?)
                 .number(6, self.string(hex(&module.build_id))?);
-            // Names, files, lines and inlined functions: what is not there nobody else finds.
+            // Names, files, lines and inlined functions: readers need not symbolize the mapping
+            // again.
             (7..=10).for_each(|field| {
                 mapping.number(field, true);
             });
@@ -252,7 +254,8 @@ impl<W: Write> Writer<W> {
         Ok(before)
     }
 
-    /// Writes functions and locations; there are so many `mappings` before those of the process.
+    /// Writes functions and locations; `mappings` is the id before that of the process's first
+    /// mapping.
     fn write_locations(
         &mut self,
         process: &Process,
@@ -281,7 +284,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the functions; of each frame, its function.
+    /// Writes the functions. Returns the function of each frame.
     fn write_functions(&mut self, process: &Process) -> io::Result<Vec<u64>> {
         let before = self.functions;
         let mut ids = FxHashMap::default();
@@ -306,7 +309,7 @@ impl<W: Write> Writer<W> {
         let site = &part.process.tables.sites[row];
         let measures = Sum::over([site]);
         let before = part.before.map_or(Measures::default(), |before| before[row]);
-        // Numbers of this format have a sign.
+        // The numbers of the format are signed.
         let value =
             |&(_, measure): &(_, Measure)| measure.of(&measures).wrapping_sub(measure.of(&before));
         let values: Vec<u64> = self.columns.iter().map(value).collect();
@@ -357,7 +360,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The address of a frame in the process.
+/// Returns the address of a frame in the process.
 fn address(process: &Process, frame: &Frame) -> u64 {
     let module = frame.module.map(|module| &process.tables.modules[module.0 as usize]);
     module.map_or(0, |module| module.bias).wrapping_add(frame.offset)

@@ -1,25 +1,25 @@
-//! Protocol buffers as they are written: numbers, texts and messages in messages, nothing read.
+//! Encoder for protocol buffers: numbers, texts and nested messages. It does not decode.
 
-/// A message in the making.
+/// A message under construction.
 #[derive(Clone, Default)]
 pub struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    /// One without fields.
+    /// Returns a message without fields.
     pub fn new() -> Message {
         Message::default()
     }
 
-    /// The message as a field of one that is streamed.
+    /// Returns the message encoded as a field of an outer message that is streamed.
     pub fn as_field(&self, field: u32) -> Vec<u8> {
         let mut around = Message::new();
         around.bytes(field, &self.bytes);
         around.bytes
     }
 
-    /// A number, or a truth as 0 or 1. What is 0 is left out, as it is what a reader assumes.
+    /// Adds a number or boolean. Omits 0, which is the default of readers.
     pub fn number(&mut self, field: u32, value: impl Into<u64>) -> &mut Message {
         let value = value.into();
         if value != 0 {
@@ -29,39 +29,38 @@ impl Message {
         self
     }
 
-    /// A number that is written if it is 0, too: one of several fields of which one has to be
-    /// there.
+    /// Adds a number even if it is 0, for a field of a `oneof`.
     pub fn chosen_number(&mut self, field: u32, value: u64) -> &mut Message {
         self.varint(u64::from(field) << 3);
         self.varint(value);
         self
     }
 
-    /// Numbers side by side, zeros too.
+    /// Adds packed numbers, including zeros.
     pub fn numbers(&mut self, field: u32, values: &[u64]) -> &mut Message {
         let mut packed = Message::new();
         values.iter().for_each(|&value| packed.varint(value));
         self.bytes(field, &packed.bytes)
     }
 
-    /// A message in this one.
+    /// Adds a nested message.
     pub fn message(&mut self, field: u32, inner: &Message) -> &mut Message {
         self.bytes(field, &inner.bytes)
     }
 
-    /// A number of eight bytes, also 0: of the types `fixed64` and `sfixed64`.
+    /// Adds a `fixed64` or `sfixed64`, even if it is 0.
     pub fn fixed(&mut self, field: u32, value: u64) -> &mut Message {
         self.varint(u64::from(field) << 3 | 1);
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// A number of the type `double`, also 0.
+    /// Adds a `double`, even if it is 0.
     pub fn double(&mut self, field: u32, value: f64) -> &mut Message {
         self.fixed(field, value.to_bits())
     }
 
-    /// A text, or anything else that has a length.
+    /// Adds a text or another field with a length.
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Message {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
@@ -69,7 +68,7 @@ impl Message {
         self
     }
 
-    /// Its bytes.
+    /// Returns the encoded message.
     pub fn finished(self) -> Vec<u8> {
         self.bytes
     }
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!(message.finished(), expected);
     }
 
-    /// The examples of the encoding's own documentation.
+    /// Examples from the documentation of the encoding.
     #[test]
     fn as_the_documentation_has_it() {
         let mut message = Message::new();

@@ -1,6 +1,6 @@
-//! Findings as SARIF 2.1.0, which tools of code review and editors show beside the code.
+//! Export of findings as SARIF 2.1.0, which code review tools and editors show beside the code.
 //!
-//! SARIF has no place for what a change saves: that is in the message, and as numbers in the
+//! SARIF has no field for the savings of a change. They are in the message, and as numbers in the
 //! properties of a result.
 
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use crate::shared::names::printable;
 const VERSION: &str = "2.1.0";
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-/// Bytes of a path that are not as they are in a URI.
+/// Bytes of a path that are escaped in a URI.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -40,8 +40,8 @@ const ESCAPED: &AsciiSet = &CONTROLS
 /// Characters of the name of a function.
 const NAME: usize = 200;
 
-/// Writes the findings of a process; at most `top` of them. Paths of sources below `root` are
-/// relative to it, as tools expect of a repository.
+/// Writes at most `top` findings of a process. Source paths below `root` are relative to it, as
+/// tools expect for a repository.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -61,7 +61,7 @@ pub fn write(
     let run = Run {
         tool: Tool { driver },
         results: results.collect(),
-        // Lines only: no column is counted.
+        // Required; only lines are reported, no columns.
         column_kind: "unicodeCodePoints",
     };
     json_text::write(out, &Log { schema: SCHEMA, version: VERSION, runs: [run] })?;
@@ -252,7 +252,7 @@ impl Location {
     }
 }
 
-/// The URI of a source file: relative to the root if it is below it.
+/// Returns the URI of a source file, relative to the root if the file is below it.
 fn uri(file: &str, root: &Path) -> String {
     let escaped = |path: &Path| utf8_percent_encode(&path.to_string_lossy(), ESCAPED).to_string();
     let path = without_detours(Path::new(file));
@@ -263,7 +263,7 @@ fn uri(file: &str, root: &Path) -> String {
     }
 }
 
-/// A path without `.` and without `..` behind the name of a directory, as compilers write them.
+/// Returns a path without `.` and without `..` after a directory name, as compilers emit them.
 fn without_detours(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

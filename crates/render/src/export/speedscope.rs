@@ -1,4 +1,4 @@
-//! For speedscope.app: its JSON with a profile for each measure, or for each lane.
+//! Export for speedscope.app: its JSON, with a profile for each metric, or for each lane.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::shared::command_line::command_line;
 use crate::shared::json_text;
 use crate::shared::names::{elide_middle, printable};
 
-/// The measures that have a profile of their own.
+/// Metrics that have a profile of their own.
 const MEASURES: [Measure; 6] = [
     Measure::AtPeakBytes,
     Measure::LiveBytes,
@@ -22,15 +22,16 @@ const MEASURES: [Measure; 6] = [
     Measure::Temporary,
     Measure::LiveBlocks,
 ];
-/// A sample repeats its whole stack: what is below this part of the whole is told as of its caller.
+/// Each sample repeats its whole stack, so values below this fraction of the whole are attributed
+/// to the caller.
 const PARTS: u64 = 50_000;
-/// Samples of a profile.
+/// Maximum number of samples in a profile.
 const SAMPLES: usize = 100_000;
 /// Characters of a name; some have tens of thousands.
 const NAME: usize = 2000;
 
-/// Writes the profiles of a process: one for each measure that has a value, that of `measure`
-/// chosen; or one for each lane, of `measure`.
+/// Writes the profiles of a process: one for each metric that has a value, with that of `measure`
+/// selected; or one for each lane, of `measure`.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -116,7 +117,7 @@ struct Profile {
     weights: Vec<u64>,
 }
 
-/// The frames that all profiles share: one a function.
+/// The frames that all profiles share: one per function.
 struct Frames<'a> {
     process: &'a Process,
     functions: &'a Functions,
@@ -125,7 +126,7 @@ struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// The profile of a tree of calls; none where it has no value.
+    /// Returns the profile of a tree of calls, or `None` if it has no value.
     fn profile(&mut self, name: String, calls: &Branches<1>) -> Option<Profile> {
         let [measure] = calls.measures;
         let cut = calls.cut(PARTS, SAMPLES);
@@ -147,7 +148,7 @@ impl Frames<'_> {
         (profile.end_value > 0).then_some(profile)
     }
 
-    /// The way to a branch, outermost first.
+    /// Returns the path to a branch, outermost first.
     fn sample(&mut self, tree: &[Branch<1>], index: u32) -> Vec<u32> {
         let mut sample = Vec::new();
         let mut at = &tree[index as usize];

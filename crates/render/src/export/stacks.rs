@@ -1,7 +1,7 @@
-//! Every stack with exact values of all metrics, function by function with file and line: a dump
-//! for grep, awk and eyes.
+//! Export of all stacks with exact values of all metrics, function by function with file and line,
+//! for reading and for grep and awk.
 //!
-//! What it does not have: threads, scopes and labels, over which a stack is summed up.
+//! Threads, scopes and labels are not included: a stack is the sum over them.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::shared::command_line::command_line;
 use crate::shared::names::printable;
 use crate::shared::quantity::counted;
 
-/// The metrics of a stack. Frees that were made in a scope have no stack.
+/// Returns the metrics of a stack. Frees attributed to a scope have no stack.
 fn metrics() -> impl Iterator<Item = Measure> {
     let of_scopes = [Measure::FreesHere, Measure::FreedHereBytes];
     Measure::of_parts().filter(move |measure| !of_scopes.contains(measure))
 }
 
-/// Writes the stacks that have a value of the measure, those with most first; what each had live at
-/// most, if the trace was replayed.
+/// Writes the stacks that have a value of the metric, largest first; with the maximum of live bytes
+/// of each if the trace was replayed.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -35,7 +35,7 @@ pub fn write(
     order.sort_by_key(|&index| sites[index as usize].stack);
     let sum = |of_stack: &[u32]| Sum::over(of_stack.iter().map(|&index| &sites[index as usize]));
     let site = |index: u32| -> &Site { &sites[index as usize] };
-    // Sums are made twice: all of them at once would take more memory than the sites.
+    // Sums are computed twice, because holding all of them would take more memory than the sites.
     let by_stack = order.chunk_by(|&a, &b| site(a).stack == site(b).stack);
     let mut stacks: Vec<(u64, &[u32])> =
         by_stack.map(|of_stack| (measure.of(&sum(of_stack)), of_stack)).collect();
@@ -65,7 +65,7 @@ pub fn write(
     Ok(())
 }
 
-/// The functions of a stack, innermost first.
+/// Writes the functions of a stack, innermost first.
 fn frames(out: &mut dyn Write, process: &Process, stack: StackId) -> io::Result<()> {
     if stack == StackId(0) {
         return writeln!(out, "(no stack)");

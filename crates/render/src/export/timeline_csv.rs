@@ -1,4 +1,4 @@
-//! The process over time as CSV: its samples, its resident memory, or what matches a site.
+//! Export of a process over time as CSV: its samples, its resident memory, or a selected site.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use heaptide_analysis::views::memory::{Memory, parts};
 use crate::shared::quantity::seconds;
 use crate::shared::views::Moment;
 
-/// Writes the samples of a process as lines of comma-separated values, after a line of names.
+/// Writes the samples of a process as comma-separated values, after a line of column names.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
@@ -33,8 +33,8 @@ pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the accounts of resident memory of a process as lines of comma-separated values, after a
-/// line of names: bytes of each part, which add up to the resident ones.
+/// Writes the resident memory of a process over time as comma-separated values, after a line of
+/// column names: the bytes of each part, which add up to the resident bytes.
 ///
 /// Errors: those of `out`.
 pub fn write_accounts(out: &mut dyn Write, process: &Process) -> io::Result<()> {
@@ -52,7 +52,7 @@ pub fn write_accounts(out: &mut dyn Write, process: &Process) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes the moments as lines of comma-separated values, after a line of names.
+/// Writes the moments as comma-separated values, after a line of column names.
 ///
 /// Errors: those of `out`.
 pub fn write_site(out: &mut dyn Write, moments: &[Moment]) -> io::Result<()> {

@@ -4,7 +4,7 @@ const isBytes = (metric) => metric.endsWith("bytes");
 const all = data.by === "process" ? "processes" : `${data.by}s`;
 const element = (id) => document.getElementById(id);
 
-/** A size or count, rounded. */
+/** Formats a size or count, rounded. */
 function amount(metric, value) {
   if (!isBytes(metric)) return Math.round(value).toLocaleString("en");
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -15,7 +15,7 @@ function amount(metric, value) {
   return `${value < 0 ? "-" : ""}${size.toFixed(digits)} ${units[unit]}`;
 }
 
-/** Rows of the map: the places as a whole, then their owners. */
+/** Returns the rows of the map: the places as a whole, then their owners. */
 function rows() {
   const whole = data.spreads[0];
   const values = data.places.map((place) => place[data.metric]);
@@ -31,7 +31,7 @@ const GAP = 10;
 const HEAD = 18;
 const map = { rows: rows(), order: data.places.map((_, at) => at), row: 0, column: 0 };
 
-/** Where a value is between far below the median (-1) and far above it (1). */
+/** Returns the deviation of a value from the median, from -1 (far below) to 1 (far above). */
 function beside(row, value) {
   if (row.median === 0) return value === 0 ? 0 : 1;
   if (value === 0) return -1;
@@ -59,7 +59,8 @@ function colourOf(row, value, colours) {
   return mix(colours.none, side < 0 ? colours.less : colours.more, Math.abs(side));
 }
 
-/** Columns of the map: several places share one where there are more than pixels. */
+/** Computes the columns of the map. Several places share a column if there are more places than
+ * pixels. */
 function layout() {
   const canvas = element("map");
   const width = canvas.parentElement.clientWidth;
@@ -69,7 +70,7 @@ function layout() {
   return { width, left: left + GAP, room, share, columns: Math.ceil(map.order.length / share) };
 }
 
-/** The place of a column whose value is furthest from the median. */
+/** Returns the place of a column whose value deviates most from the median. */
 function placeAt(row, column, share) {
   const places = map.order.slice(column * share, (column + 1) * share);
   const away = (at) => Math.abs(beside(row, row.values[at]));
@@ -109,7 +110,7 @@ function draw() {
   context.strokeRect(x, HEAD + map.row * ROW, Math.max(across, 3), ROW);
 }
 
-/** Names of places above the map, as many as fit. */
+/** Draws as many names of places above the map as fit. */
 function labels(context, { left, across, columns, share }, colour) {
   context.fillStyle = colour;
   let free = -Infinity;
@@ -124,7 +125,7 @@ function labels(context, { left, across, columns, share }, colour) {
   }
 }
 
-/** A name that fits, cut in the middle. */
+/** Returns a name that fits, shortened in the middle. */
 function cut(context, name, room) {
   if (context.measureText(name).width <= room) return name;
   let [low, high] = [1, name.length];
@@ -136,7 +137,7 @@ function cut(context, name, room) {
   return short(low);
 }
 
-/** Says what the cell under the pointer is. */
+/** Describes the cell under the pointer. */
 function tell() {
   const row = map.rows[map.row];
   const at = map.order[map.column];

@@ -1,5 +1,5 @@
-//! A page with a heat map of ranks and owners: what each rank has of each owner, beside the median
-//! of all ranks. It loads nothing from anywhere.
+//! A page with a heat map of ranks and owners: the value of each owner in each rank, compared with
+//! the median of all ranks. The page is self-contained.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use crate::json;
 use crate::page::STYLE;
 use crate::shared::ranks::Ranks;
 
-/// The page, with names in braces where the parts go.
+/// The page, with placeholders in double braces.
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("heat_map.js");
 const OWN_STYLE: &str = include_str!("heat_map.css");
-/// Owners unless another number is requested: rows of the map.
+/// Default number of owners, which are rows of the map.
 const OWNERS: usize = 40;
 
 /// Writes the page, with at most `top` owners.

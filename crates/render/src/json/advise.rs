@@ -12,7 +12,7 @@ use crate::json::sites::FrameNumbers;
 use crate::shared::advice::subject;
 use crate::shared::sequence::seq;
 
-/// Writes the findings of a process as JSON; at most `top` of them.
+/// Writes at most `top` findings of a process as JSON.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -39,7 +39,7 @@ struct RuleEntry {
     name: &'static str,
     title: &'static str,
     about: &'static str,
-    /// What the recording lacks for it; null if it was judged.
+    /// What the recording lacks to evaluate the rule; null if it was evaluated.
     needs: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! The part of the JSON report that has names: scopes, labels, windows, marks.
+//! Annotations in the JSON report: scopes, labels, windows, marks.
 
 use heaptide_analysis::model::{
     Label, Mark, Measures, Process, Scope, ScopeId, Shape, Site, SiteKind, Window,
@@ -13,11 +13,12 @@ use crate::shared::annotations::{lent, mark_kind};
 use crate::shared::quantity::seconds;
 use crate::shared::sequence::seq;
 
-/// Scopes that a site names, the innermost: in a program 10 000 scopes deep every site would repeat
-/// 10 000 names. The list of scopes has all paths whole; the site says where its own is.
+/// Maximum number of innermost scopes that a site lists. In a program with scopes 10 000 deep,
+/// every site would repeat 10 000 names. The list of scopes has all complete paths; the site holds
+/// the index of its own.
 pub(crate) const SCOPES: usize = 100;
 
-/// The lists of a process.
+/// Writes the lists of annotations of a process.
 pub(crate) fn serialize_lists<M: SerializeMap>(
     process: &Process,
     map: &mut M,
@@ -48,7 +49,7 @@ pub(crate) fn serialize_lists<M: SerializeMap>(
     map.serialize_entry("marks", &seq(process.time.marks.iter().map(|m| MarkEntry::of(process, m))))
 }
 
-/// What a site has beside stack, lane and measures.
+/// Writes the fields of a site other than stack, lane and metrics.
 pub(crate) fn serialize_site<M: SerializeMap>(
     process: &Process,
     site: &Site,
@@ -78,7 +79,7 @@ pub(crate) fn serialize_site<M: SerializeMap>(
     Ok(())
 }
 
-/// The innermost scopes of a path, outermost of them first.
+/// Writes the innermost scopes of a path, outermost first.
 pub(crate) fn serialize_scope<M: SerializeMap>(
     process: &Process,
     scope: ScopeId,
@@ -108,7 +109,7 @@ impl NameEntry<'_> {
     }
 }
 
-/// A scope path. Its parent is an index into this list; the first entry is no scope.
+/// A scope path. Its parent is an index into this list; the first entry represents no scope.
 struct ScopeEntry<'a> {
     scope: &'a Scope,
     sums: &'a ScopeSums,
@@ -132,7 +133,7 @@ impl Serialize for ScopeEntry<'_> {
     }
 }
 
-/// A label and what memory it names: a row for each kind.
+/// A label and the kind of memory it names: one row for each kind.
 struct LabelEntry<'a> {
     label: &'a Label,
     shapes: &'a [&'a Shape],

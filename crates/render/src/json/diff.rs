@@ -1,4 +1,4 @@
-//! A difference as JSON, streamed: totals by every measure, and every row that changed.
+//! A difference as JSON, streamed: totals in all metrics, and all rows that changed.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use crate::shared::losses::lost_events;
 use crate::shared::quantity::{rfc3339, seconds};
 use crate::shared::sequence::seq;
 
-/// Version of the contract; it changes when a key changes its meaning or goes.
+/// Version of the schema; incremented when the meaning of a key changes or a key is removed.
 const SCHEMA: u32 = 1;
 
 /// Writes the difference as one JSON object and a newline.
@@ -72,7 +72,7 @@ impl Serialize for Whole<'_> {
     }
 }
 
-/// What a recording is called, and its process.
+/// The name of a recording, and its process.
 struct Compared<'a>(&'a str, &'a Process);
 
 impl Serialize for Compared<'_> {
@@ -113,7 +113,7 @@ impl Serialize for Totals<'_> {
     }
 }
 
-/// How many rows are left out, if estimates are compared.
+/// Writes the number of rows that are omitted as uncertain, if estimates are compared.
 fn serialize_uncertain<M: SerializeMap>(
     difference: &Difference,
     rows: usize,
@@ -126,7 +126,7 @@ fn serialize_uncertain<M: SerializeMap>(
     map.serialize_entry("uncertain_rows", &rows)
 }
 
-/// A change: both values, and the one less the other; of estimates the 95 % limits of that, too.
+/// A change: both values and their difference; for estimates also its 95 % limits.
 struct Values(Change, Option<Limits>);
 
 impl Serialize for Values {
@@ -143,8 +143,8 @@ impl Serialize for Values {
     }
 }
 
-/// A function: its name and module; in place of the name, the address of a call in a module of one
-/// build, or nothing for all functions without names of a module.
+/// A function: its name and module. Instead of a name it has the address of a call in the module of
+/// one build, or null for all nameless functions of a module.
 struct FunctionEntry<'a>(&'a Name);
 
 impl FunctionEntry<'_> {

@@ -1,4 +1,4 @@
-//! What the JSON of every view has in common: the recording, and of which process the rest is.
+//! Common parts of the JSON of all views: the recording, and the process of each entry.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::json::entries::{EndEntry, SCHEMA, SamplingEntry};
 use crate::shared::json_text;
 use crate::shared::quantity::seconds;
 
-/// Writes a view of the chosen processes as one JSON object and a newline.
+/// Writes a view of the selected processes as one JSON object and a newline.
 ///
 /// Errors: those of `out`.
 pub(crate) fn write<'a, V: Serialize>(
@@ -23,7 +23,7 @@ pub(crate) fn write<'a, V: Serialize>(
     document(out, recording, parts.collect())
 }
 
-/// The same of one process.
+/// Writes a view of one process as one JSON object and a newline.
 ///
 /// Errors: those of `out`.
 pub(crate) fn write_one<V: Serialize>(
@@ -66,7 +66,7 @@ struct Part<'a, V> {
     view: V,
 }
 
-/// Which process it is.
+/// Identification of a process.
 #[derive(serde::Serialize)]
 struct About<'a> {
     pid: u32,

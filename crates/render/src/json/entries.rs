@@ -1,11 +1,11 @@
-//! Parts of the JSON contract that several views have: metrics, samples, modes, ends.
+//! Parts of the JSON schema that several views share: metrics, samples, modes, ends.
 
 use heaptide_analysis::model::{End, Interval, Measure, Measures, Mode, Process, Sample, Sampling};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::shared::quantity::seconds;
 
-/// Version of the contract; it changes when a key changes its meaning or goes.
+/// Version of the schema; incremented when the meaning of a key changes or a key is removed.
 pub(crate) const SCHEMA: u32 = 1;
 
 #[derive(serde::Serialize)]
@@ -55,14 +55,15 @@ impl EndEntry {
     }
 }
 
-/// The value of a measure; none if it is not recorded. Counters cannot tell the blocks at the peak.
+/// Returns the value of a metric, or `None` if it is not recorded. Mode `counters` does not record
+/// values at peak.
 pub(crate) fn value(measure: Measure, measures: &Measures, mode: Mode) -> Option<u64> {
     let is_at_peak = matches!(measure, Measure::AtPeakBlocks | Measure::AtPeakBytes);
     (mode != Mode::Counters || !is_at_peak).then(|| measure.of(measures))
 }
 
-/// The measures of a row that is a part of a process: a part has no peak of its own. Estimates have
-/// the limits of their 95 % interval, too.
+/// Writes the metrics of a part of a process, which has no peak of its own. Estimates also have the
+/// limits of their 95 % interval.
 pub(crate) fn serialize_part<M: SerializeMap>(
     measures: &Measures,
     process: &Process,
@@ -88,7 +89,7 @@ fn serialize_measures<M: SerializeMap>(
     Ok(())
 }
 
-/// The limits of the 95 % interval of a measure, `…_low` and `…_high`; nothing if it has none.
+/// Writes the limits of the 95 % interval of a metric, `…_low` and `…_high`, if it has one.
 pub(crate) fn serialize_interval<M: SerializeMap>(
     measure: Measure,
     measures: &Measures,
@@ -102,7 +103,7 @@ pub(crate) fn serialize_interval<M: SerializeMap>(
     map.serialize_entry(&format!("{measure}_high"), &high)
 }
 
-/// Measures of a part of a process, by their names.
+/// The metrics of a part of a process, by name.
 pub(crate) struct MeasuresEntry<'a>(pub(crate) Measures, pub(crate) &'a Process);
 
 impl Serialize for MeasuresEntry<'_> {
@@ -113,7 +114,7 @@ impl Serialize for MeasuresEntry<'_> {
     }
 }
 
-/// Measures of parts of several processes, by their names.
+/// The metrics of parts of several processes, by name.
 pub(crate) struct SumsEntry(pub(crate) Measures);
 
 impl Serialize for SumsEntry {
@@ -124,7 +125,7 @@ impl Serialize for SumsEntry {
     }
 }
 
-/// How blocks were sampled.
+/// The parameters of sampling.
 #[derive(serde::Serialize)]
 pub(crate) struct SamplingEntry {
     mean_bytes: u64,

@@ -10,7 +10,7 @@ use crate::json::document;
 use crate::json::entries::MeasuresEntry;
 use crate::shared::views::HistogramView;
 
-/// Writes the histograms of the chosen processes as JSON.
+/// Writes the histograms of the selected processes as JSON.
 ///
 /// Errors: those of `out`.
 pub fn write(

@@ -1,4 +1,4 @@
-//! What was never freed, as JSON.
+//! Blocks that were never freed, as JSON.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::json::sites::FrameNumbers;
 use crate::shared::sequence::seq;
 use crate::shared::views::LeaksView;
 
-/// Writes the leaks of the chosen processes as JSON.
+/// Writes the leaks of the selected processes as JSON.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, recording: &Recording, view: &LeaksView) -> io::Result<()> {

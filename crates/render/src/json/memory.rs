@@ -9,7 +9,7 @@ use crate::json::document;
 use crate::shared::accounts::{absence, free_from};
 use crate::shared::quantity::seconds;
 
-/// Writes the account of each chosen process as JSON.
+/// Writes the resident memory of each selected process as JSON.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -101,7 +101,7 @@ impl AccountEntry {
         }
     }
 
-    /// The accounts of a process, in order of time, without the children of rows.
+    /// Returns the accounts of a process in order of time, without the children of rows.
     pub(crate) fn over_time(process: &Process) -> Vec<AccountEntry> {
         let entry = |memory: Memory| {
             let mut entry = AccountEntry::of(&memory);

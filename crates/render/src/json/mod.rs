@@ -1,4 +1,4 @@
-//! JSON for scripts: a contract, see docs/recording.md.
+//! JSON for scripts, with a stable schema: see docs/recording.md.
 
 pub mod advise;
 mod annotations;

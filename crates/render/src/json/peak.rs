@@ -1,4 +1,4 @@
-//! What was live at the peak, as JSON.
+//! Memory live at peak, as JSON.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::shared::hotspots::{Charges, Hotspot};
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
 use crate::shared::quantity::seconds;
 
-/// Writes the peaks of the chosen processes as JSON; of each at most `top` sites and functions.
+/// Writes the peaks of the selected processes as JSON, with at most `top` sites and functions each.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -69,7 +69,7 @@ struct KindEntry {
 }
 
 impl PeakEntry<'_> {
-    /// Who held it.
+    /// Writes what held the memory: sites, functions, scopes, labels and lanes.
     fn serialize_rows<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let (process, top) = (self.process, self.top.unwrap_or(usize::MAX));
         let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
@@ -108,7 +108,7 @@ impl PeakEntry<'_> {
     }
 }
 
-/// The limits of the 95 % interval of bytes at the peak; nothing where they are exact.
+/// The limits of the 95 % interval of bytes at peak; omitted if the bytes are exact.
 #[derive(serde::Serialize)]
 struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]

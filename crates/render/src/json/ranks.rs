@@ -1,4 +1,4 @@
-//! Ranks beside each other, as JSON.
+//! A comparison of ranks, as JSON.
 
 use std::io::{self, Write};
 
@@ -9,8 +9,8 @@ use crate::json::entries::{SCHEMA, SumsEntry};
 use crate::shared::json_text;
 use crate::shared::ranks::Ranks;
 
-/// Writes the places, how they spread, and their owners as one JSON object and a newline; of owners
-/// at most `top`.
+/// Writes the places, the distribution of their values, and at most `top` owners as one JSON object
+/// and a newline.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, ranks: &Ranks, top: Option<usize>) -> io::Result<()> {
@@ -80,7 +80,7 @@ struct SpreadEntry<'a> {
     spread: Values<'a>,
 }
 
-/// Of places the names.
+/// A distribution of values over places, which are given by name.
 #[derive(serde::Serialize)]
 struct Values<'a> {
     median: f64,

@@ -1,4 +1,4 @@
-//! The JSON report: a contract for scripts, every site and every measure, streamed.
+//! The JSON report, with a stable schema for scripts: all sites and all metrics, streamed.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -21,14 +21,14 @@ use crate::shared::losses::lost_events;
 use crate::shared::quantity::{rfc3339, seconds};
 use crate::shared::sequence::seq;
 
-/// What the report holds.
+/// Options of the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Sites come in falling order of this measure.
+    /// Metric by which sites are sorted, largest first.
     pub sort: Measure,
-    /// At most this many sites a process, and the frames they use; all without.
+    /// Maximum number of sites per process, with only the frames that these use; all by default.
     pub top: Option<usize>,
-    /// Only the images of this process.
+    /// Restricts the report to the images of this process.
     pub process: Option<u32>,
 }
 
@@ -118,7 +118,7 @@ impl Serialize for Image<'_> {
     }
 }
 
-/// What the contract does not promise but a script may use.
+/// Writes details that are not part of the stable schema.
 fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("file", &process.identity.file.to_string_lossy())?;
     map.serialize_entry("host", &process.identity.host)?;
@@ -180,7 +180,7 @@ impl ProfileLimitEntry {
     }
 }
 
-/// What a process mapped in all, whatever is selected.
+/// All mappings of a process, regardless of the selection.
 #[derive(serde::Serialize)]
 struct MappedEntry {
     peak_bytes: u64,
@@ -194,7 +194,7 @@ struct MappedEntry {
     classes: Vec<ClassEntry>,
 }
 
-/// The part of one class.
+/// The mappings of one class.
 #[derive(serde::Serialize)]
 struct ClassEntry {
     class: &'static str,
@@ -348,7 +348,7 @@ struct Visits {
     entered: u64,
 }
 
-/// How often each lane entered the scope paths that it entered, in order of the paths.
+/// For each lane, returns the scope paths it entered and how often, in order of the paths.
 fn visits(process: &Process) -> Vec<Vec<Visits>> {
     let mut visits: Vec<Vec<Visits>> = Vec::new();
     visits.resize_with(process.tables.lanes.len(), Vec::new);
@@ -385,7 +385,7 @@ fn chosen_sites<'a>(process: &'a Process, choice: &Choice) -> Vec<(&'a Site, Opt
     sites
 }
 
-/// All frames as they are; those of the sites only if the sites were cut.
+/// Returns the numbers of all frames, or, if the sites are limited, of the frames they use.
 fn frame_numbers(
     process: &Process,
     sites: &[(&Site, Option<u64>)],

@@ -1,4 +1,4 @@
-//! Sites and frames as JSON: a site lists its frames by their numbers.
+//! Sites and frames as JSON; a site lists the numbers of its frames.
 
 use heaptide_analysis::attribution::{Owners, is_own};
 use heaptide_analysis::model::{CodeKind, Frame, FrameId, Process, Site, StackId};
@@ -35,7 +35,7 @@ pub(crate) struct SiteEntry<'a> {
     pub(crate) site: &'a Site,
     pub(crate) numbers: &'a FrameNumbers,
     pub(crate) owners: &'a Owners,
-    /// Requested bytes that are live, if that is known.
+    /// Live requested bytes, if known.
     pub(crate) live_requested: Option<u64>,
 }
 
@@ -56,20 +56,20 @@ impl Serialize for SiteEntry<'_> {
     }
 }
 
-/// Which frames are written, and the number each gets by being written.
+/// The frames to write, and the number of each in the output.
 pub(crate) struct FrameNumbers {
     shown: Vec<u32>,
     number: Vec<u32>,
 }
 
 impl FrameNumbers {
-    /// All frames as they are.
+    /// Numbers all frames in their order.
     pub(crate) fn of_all(process: &Process) -> FrameNumbers {
         let all = process.tables.frames.len() as u32;
         FrameNumbers { shown: (0..all).collect(), number: (0..all).collect() }
     }
 
-    /// Those that stacks use.
+    /// Numbers the frames that the stacks use.
     pub(crate) fn of_stacks(
         process: &Process,
         stacks: impl Iterator<Item = StackId>,
@@ -86,18 +86,18 @@ impl FrameNumbers {
         numbers
     }
 
-    /// The frames as they are written.
+    /// Returns the entries of the frames to write.
     pub(crate) fn entries<'a>(&self, process: &'a Process) -> Vec<FrameEntry<'a>> {
         let entry = |&i: &u32| FrameEntry { process, frame: &process.tables.frames[i as usize] };
         self.shown.iter().map(entry).collect()
     }
 
-    /// The number of a frame that is written.
+    /// Returns the number of a frame, which has to be one of those to write.
     pub(crate) fn of(&self, frame: FrameId) -> u32 {
         self.number[frame.0 as usize]
     }
 
-    /// The numbers of a stack's frames, outermost first.
+    /// Returns the numbers of a stack's frames, outermost first.
     pub(crate) fn stack(&self, process: &Process, stack: StackId) -> Vec<u32> {
         let path = process.path_of(stack);
         path.into_iter().map(|frame| self.of(frame)).collect()

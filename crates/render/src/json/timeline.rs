@@ -12,7 +12,7 @@ use crate::json::memory::AccountEntry;
 use crate::shared::quantity::seconds;
 use crate::shared::views::{Moment, of_process};
 
-/// Writes the samples of the chosen processes as JSON; `snapshots` are those of all processes.
+/// Writes the samples of the selected processes as JSON. `snapshots` are those of all processes.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -64,7 +64,7 @@ impl SnapshotEntry<'_> {
     }
 }
 
-/// Writes what matches `site`, at the moments at which it is known, as JSON.
+/// Writes the values of what matches `site` at all times at which they are known, as JSON.
 ///
 /// Errors: those of `out`.
 pub fn write_site(

@@ -1,21 +1,20 @@
-// What the chart over time shows as areas on top of each other: live bytes by owner, or resident
-// memory by its kinds.
+// Stacked areas in the chart over time: live bytes by owner, or resident memory by kind.
 
 const areaColours = ["#1f6feb", "#7fb0f7", "#9fd4c4", "#5b8a8f", "#f2b134", "#d98324", "#8a63d2",
   "#c3a6ee", "#d1431f", "#0f9d7a", "#8d99a8", "#c9d0d8", "#6b4e00"];
 
-/** What there is to choose: a word of the address, a title and a meaning. */
+/** The kinds of areas: a value of the address, a title and a description. */
 const areaKinds = [
   ["none", "Sum", "one line of all live bytes"],
   ["owners", "Owners", "live bytes by the owners with most"],
   ["kinds", "Kinds of memory", "resident memory by what it consists of"],
 ];
 
-/** The times and parts of a kind of areas; null if the recording does not have them. */
+/** Returns the times and parts of a kind of areas; null if the recording does not have them. */
 function areasOf(kind) {
   const { owners, memory } = shown.model.head;
   if (kind === "owners" && owners) {
-    // The last one is of all others.
+    // The last one represents all others.
     const colour = (i) => (i === owners.owners.length - 1 ? "var(--rest)" : areaColours[i % 13]);
     return { times: owners.time_ns, parts: owners.owners.map((one, i) => ({ ...one, colour: colour(i) })) };
   }
@@ -27,14 +26,14 @@ function areasOf(kind) {
   return null;
 }
 
-/** The kind of areas that is chosen. */
+/** Returns the selected kind of areas, or a default if the recording does not have it. */
 function areaKind() {
   const has = (kind) => areasOf(kind) !== null;
   if (state.areas === "none" || has(state.areas)) return state.areas;
   return has("owners") ? "owners" : "none";
 }
 
-/** For each part the sums up to it, with what lies below. */
+/** Adds to each part its lower and upper edge: the sums of the parts below it, without and with it. */
 function stacked({ times, parts }) {
   let below = times.map(() => 0);
   return parts.map((part) => {
@@ -44,7 +43,7 @@ function stacked({ times, parts }) {
   });
 }
 
-/** The areas that are shown, as layers; null if there are none. */
+/** Returns the areas to draw, as layers; null if there are none. */
 function areasShown() {
   const areas = areasOf(areaKind());
   return areas && areas.parts.length > 0 ? { ...areas, layers: stacked(areas) } : null;
@@ -61,7 +60,8 @@ function drawnAreas(areas, x, y) {
   });
 }
 
-/** The buttons that choose the areas, and a function that shows the choice and the names of parts. */
+/** Returns the buttons that select the areas, and a function that shows the selection and the names
+ * of parts. */
 function areaChoices() {
   const usable = areaKinds.filter(([kind]) => kind === "none" || areasOf(kind) !== null);
   const buttons = usable.map(([kind, title, meaning]) => choice(title,
@@ -80,7 +80,7 @@ function areaChoices() {
   return { group, show };
 }
 
-/** The parts at a time, the largest first. */
+/** Returns the parts at a time, largest first. */
 function areasAt(time) {
   const areas = areasOf(areaKind());
   if (!areas || areas.times.length === 0) return [];

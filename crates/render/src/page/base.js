@@ -1,6 +1,7 @@
-// What all parts of the page share: numbers as people read them, elements, the tooltip.
+// Common parts of the page: formats of numbers, elements, the tooltip.
 
-/** An element; attributes that are functions are listeners, children are elements or text. */
+/** Returns an element; attributes that are functions become listeners, children are elements or
+ * text. */
 function element(tag, attributes = {}, ...children) {
   const made = tag === "svg" || element.drawn.has(tag)
     ? document.createElementNS("http://www.w3.org/2000/svg", tag)
@@ -18,7 +19,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** Three significant digits. */
+/** Formats a number with three significant digits. */
 function digits(value) {
   const decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
   return value.toFixed(decimals);
@@ -44,7 +45,7 @@ function count(n) {
   return n.toLocaleString("en-US");
 }
 
-/** A count and its noun. */
+/** Formats a count and its noun. */
 function counted(n, noun) {
   return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
@@ -74,7 +75,8 @@ function percent(part, whole) {
   return share >= 99.95 ? ">99.9%" : `${share.toFixed(1)}%`;
 }
 
-/** A test of names for what somebody typed: a regular expression, or the text as it is. */
+/** Returns a test of names for a search text: a regular expression, or literal text if it is not a
+ * valid one. */
 function testFor(text) {
   if (text === "") return null;
   const low = text.toLowerCase();
@@ -98,7 +100,7 @@ function showTip(event, ...children) {
   moveTip(event);
 }
 
-/** Moves the tooltip to the pointer, as it is. */
+/** Moves the tooltip to the pointer without changing its contents. */
 function moveTip(event) {
   const { width, height } = showTip.size;
   const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
@@ -111,7 +113,7 @@ function hideTip() {
   tip.hidden = true;
 }
 
-/** A button of several, of which one is pressed. */
+/** Returns a button of a group, of which one is pressed. */
 function choice(text, attributes, choose) {
   return element("button", { type: "button", click: choose, ...attributes }, text);
 }

@@ -1,14 +1,15 @@
-// The boxes of the flame graph: where they are, their colours, and how they are painted. A pane is a
-// picture; a comparison side by side has two, of one scale.
+// The boxes of the flame graph: layout, colours, painting. A pane shows one picture; a comparison
+// side by side has two, at the same scale.
 
-/** How wide nodes are in a pane, and what the root of the zoom has in the widest of all panes. */
+/** Returns the widths of nodes in a pane, and the largest width of the zoomed root in any pane. */
 function widths(tree, m, side) {
   if (side === "merged") return [tree.width(m), tree.width(m)[flame.root]];
   const [now, before] = [tree.sum(m), tree.sumBefore(m)];
   return [side === "now" ? now : before, Math.max(now[flame.root], before[flame.root])];
 }
 
-/** The boxes there is room for: those above the root of the zoom, and what grows from it. */
+/** Returns the boxes that are wide enough to draw: the ancestors of the zoomed root, and its
+ * descendants. */
 function layOut(tree, m, width, side) {
   const [wide, whole] = widths(tree, m, side);
   const above = [];
@@ -26,7 +27,7 @@ function layOut(tree, m, width, side) {
     const level = box.level + 1;
     let { x } = box;
     let i = 0;
-    // The order is that of the merged picture, in which a child may be wider.
+    // Children are sorted by their width in the merged picture, where they can be wider.
     const narrow = [];
     for (; i < children.length && order[children[i]] * scale >= flame.least; i += 1) {
       const room = wide[children[i]] * scale;
@@ -43,7 +44,7 @@ function layOut(tree, m, width, side) {
   return boxes;
 }
 
-/** One box for children that are too narrow to draw. */
+/** Returns one box for children that are too narrow to draw. */
 function smallerBox(tree, wide, children, narrow, scale) {
   let [value, branches] = [0, 0];
   const add = (node) => {
@@ -55,19 +56,20 @@ function smallerBox(tree, wide, children, narrow, scale) {
   return { node: -1, branches, value, width: value * scale, above: false };
 }
 
-/** A number between 0 and 1 for a text. */
+/** Hashes a text to a number between 0 and 1. */
 function hash(text) {
   let value = 2166136261;
   for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
   return (value >>> 8) / 16777216;
 }
 
-/** A hue for each module, a shade for each function; own code has a hue of its own. */
+/** Returns the colour of an item: the hue by module, the shade by function; own code has its own
+ * hue. */
 function colourOf(number, dark) {
   return (coloursOf(dark)[number] ??= colourOfItem(shown.model.item(number), dark));
 }
 
-/** The colours that are known by item. */
+/** Returns the cached colours, by item. */
 function coloursOf(dark) {
   return shown.model.once(dark ? "dark colours" : "light colours", () => []);
 }
@@ -76,12 +78,12 @@ function colourOfItem(item, dark) {
   const part = hash(item.short);
   const hue = item.own ? 32 + 16 * part
     : 165 + 140 * hash(item.module || item.kind) + 30 * (part - 0.5);
-  // Dark enough, or light enough, for the contrast of text that WCAG AA asks for.
+  // Lightness that gives text the contrast required by WCAG AA.
   const light = (dark ? (item.own ? 22 : 26) : 73) + (dark ? 8 : 11) * (hash(`${item.short}.`) - 0.5);
   return hex(Math.round(hue), item.own ? 75 : dark ? 36 : 48, Math.round(light));
 }
 
-/** A colour of hue, saturation and lightness as the canvas reads it fastest. */
+/** Returns a colour by hue, saturation and lightness in the form that a canvas parses fastest. */
 function hex(hue, saturation, light) {
   const most = (saturation / 100) * Math.min(light / 100, 1 - light / 100);
   const part = (n) => {
@@ -92,7 +94,7 @@ function hex(hue, saturation, light) {
   return `#${part(0)}${part(8)}${part(4)}`;
 }
 
-/** The colour of a difference: the more of the whole it is, the stronger. */
+/** Returns the colour of a difference, more intense for a larger share of the whole. */
 function differenceColour(tree, node, m, dark) {
   const [now, before] = [tree.sum(m), tree.sumBefore(m)];
   const difference = now[node] - before[node];
@@ -108,14 +110,14 @@ function isDark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** The colours and the font of the page. */
+/** Returns the colours and the font of the page. */
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const [ink, rest, mono] = ["--ink", "--rest", "--mono"].map((name) => style.getPropertyValue(name));
   return { dark: isDark(), ink, rest, font: `12px ${mono}`, letter: 0 };
 }
 
-/** Lays out a pane, unless that has been done for the same. */
+/** Computes the layout of a pane, unless it is up to date. */
 function layOutPane(pane) {
   const { tree, root } = flame;
   const [m, { width, side }] = [measureShown(), pane];
@@ -130,14 +132,14 @@ function layOutPane(pane) {
   pane.sheet.style.height = `${pane.levels.length * flame.row}px`;
 }
 
-/** The box of a node in a pane. */
+/** Returns the box of a node in a pane. */
 function boxOf(pane, node) {
   pane.places ??= new Map(pane.boxes.filter((box) => box.node >= 0).map((box) => [box.node, box]));
   return pane.places.get(node);
 }
 
-/** Paints the rows of a pane that are in view: the canvas is no higher than that, whatever the depth
- * of the stacks is. */
+/** Paints the visible rows of a pane. The canvas is only as high as these, regardless of the depth
+ * of stacks. */
 function drawPane(pane) {
   const { canvas, stage } = pane;
   if (!flame.tree || !canvas.isConnected) return;
@@ -156,13 +158,14 @@ function drawPane(pane) {
   drawOutlines(pane);
 }
 
-/** The canvas in this size, empty. */
+/** Returns the context of an empty canvas of this size. */
 function prepared(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
   const to = canvas.getContext("2d");
   if (canvas.width !== wide || canvas.height !== high) {
-    // This empties it, and takes memory for it. A font is looked up for each time that it is set.
+    // Setting the size clears the canvas and reallocates it. Setting the font looks it up each
+    // time.
     canvas.width = wide;
     canvas.height = high;
     canvas.style.height = `${height}px`;
@@ -176,7 +179,7 @@ function prepared(canvas, width, height) {
   return to;
 }
 
-/** What all boxes of a picture share. */
+/** Returns the drawing properties that all boxes of a pane share. */
 function lookOfBoxes(pane) {
   const look = flame.theme ??= theme();
   look.letter ||= pane.canvas.getContext("2d").measureText("m").width;
@@ -205,8 +208,8 @@ function drawBox(to, box, { colour, searched, ink, rest, letter }) {
   to.fillText(text.length <= room ? text : `${text.slice(0, room - 1)}…`, box.x + 4, y + flame.row / 2);
 }
 
-/** Puts frames around the box under the pointer and the one that keys have chosen: elements above the
- * canvas, so that nothing is painted again. */
+/** Outlines the hovered box and the one selected by keys. The outlines are elements above the
+ * canvas, so nothing is repainted. */
 function drawOutlines(pane) {
   const place = (outline, node) => {
     const box = node === null ? undefined : boxOf(pane, node);
@@ -219,7 +222,7 @@ function drawOutlines(pane) {
   place(pane.mark, flame.chosen);
 }
 
-/** The text of a box. */
+/** Returns the text of a box. */
 function itemText(number) {
   if (number === ROOT) return "everything";
   if (number >= 0) return shown.model.item(number).short;

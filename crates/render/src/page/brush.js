@@ -1,9 +1,9 @@
-// The chart over time by pointer and keys: the numbers of a moment, and the choice of a range.
+// Pointer and keys in the chart over time: the values at a time, and the selection of a range.
 
-/** Where the chart shows a moment, and from where keys extend a range: indices of samples. */
+/** Indices of the sample under the cursor, and of the one from which keys extend a range. */
 const cursor = { at: null, from: null };
 
-/** Listens for the pointer and keys on what has just been drawn. */
+/** Adds listeners for pointer and keys to the chart that was just drawn. */
 function listenToChart(svg, view) {
   const shows = cursorOf(svg, view);
   hoverChart(svg, view, shows);
@@ -13,11 +13,11 @@ function listenToChart(svg, view) {
     Object.assign(cursor, { at: null, from: null });
     shows.hide();
   };
-  // What is drawn again while keys are used keeps their place.
+  // A redraw while keys are used keeps the cursor.
   if (cursor.at !== null && document.activeElement === svg) shows.place(cursor.at, cursor.from);
 }
 
-/** A line at a moment, a dot for each line of the chart, and the range up to there. */
+/** Adds the cursor: a line at a sample, a dot on each line of the chart, and the range up to it. */
 function cursorOf(svg, { x, y, lines, height, times }) {
   const line = element("line", { y1: chart.top, y2: height - 18, stroke: "var(--ink)",
     "stroke-opacity": 0.5 });
@@ -40,14 +40,14 @@ function cursorOf(svg, { x, y, lines, height, times }) {
   return { place, hide: () => all.setAttribute("visibility", "hidden") };
 }
 
-/** The time at the pointer. */
+/** Returns the time at the pointer. */
 function timeAt(svg, { x, end }, event) {
   const box = svg.getBoundingClientRect();
   const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
   return Math.min(end, Math.max(0, ((at - x(0)) / (x(end) - x(0))) * end));
 }
 
-/** Shows what was at a moment, beside the pointer. */
+/** Shows the values at a time beside the pointer. */
 function hoverChart(svg, view, shows) {
   const { times, lines } = view;
   svg.onpointermove = (event) => {
@@ -65,8 +65,8 @@ function hoverChart(svg, view, shows) {
   };
 }
 
-/** Dragging chooses a range; what is shown changes when the pointer is released. A click chooses the
- * window at it. */
+/** Selects a range by dragging; the page changes when the pointer is released. A click selects the
+ * window at the pointer. */
 function brush(svg, view) {
   const { x, end } = view;
   const at = (event) => Math.round(timeAt(svg, view, event));
@@ -97,7 +97,8 @@ function brush(svg, view) {
   };
 }
 
-/** The shortest window at a time, with a few pixels around it; undefined if there is none. */
+/** Returns the shortest window at a time, with a tolerance of a few pixels; undefined if there is
+ * none. */
 function windowAt(time, end) {
   const near = end / 300;
   const long = (window) => window.end_ns - window.begin_ns;
@@ -106,7 +107,8 @@ function windowAt(time, end) {
     .sort((a, b) => long(a) - long(b))[0];
 }
 
-/** Arrow keys move to the next sample; with Shift they extend a range, which Enter chooses. */
+/** Handles keys: arrows move to the next sample; with Shift they extend a range, which Enter
+ * selects. */
 function chartKey(event, { times, lines }, shows) {
   const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -times.length,
     End: times.length }[event.key];

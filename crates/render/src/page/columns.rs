@@ -1,27 +1,27 @@
-//! Columns of numbers as bytes: what the page reads without a parser.
+//! Columns of numbers in a binary form that the page decodes without a parser.
 //!
-//! Numbers are LEB128, lowest seven bits first, so that the zeros and small numbers that most
-//! columns consist of take a byte. A list beside the bytes contains the position of each column.
+//! Numbers are LEB128, lowest seven bits first, so that zeros and small numbers, of which most
+//! columns consist, take one byte. A separate list contains the position of each column.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// Columns, one behind the other.
+/// Concatenated columns.
 #[derive(Default)]
 pub(super) struct Columns {
     bytes: Vec<u8>,
     list: Vec<Column>,
 }
 
-/// Where a column is.
+/// Position and type of a column.
 #[derive(Serialize)]
 pub(super) struct Column {
     name: &'static str,
-    /// Numbers, or bytes of text.
+    /// Count of numbers, or of bytes of text.
     count: usize,
-    /// Bytes that they take.
+    /// Length in bytes.
     length: usize,
-    /// The largest of them: how wide an array they need.
+    /// The largest number, which determines the element size of the decoded array.
     most: u64,
 }
 
@@ -38,7 +38,7 @@ impl Columns {
         self.list.push(Column { name, count, length: self.bytes.len() - start, most });
     }
 
-    /// Adds texts as a column of their lengths in bytes, `text`, and one of UTF-8, `utf8`.
+    /// Adds texts as two columns: their lengths in bytes, `text`, and their contents, `utf8`.
     pub(super) fn add_texts(&mut self, texts: &Texts) {
         self.add("text", texts.lengths.iter().map(|&length| length.into()));
         let length = texts.bytes.len();
@@ -46,7 +46,7 @@ impl Columns {
         self.list.push(Column { name: "utf8", count: length, length, most: u64::from(u8::MAX) });
     }
 
-    /// The bytes, and where each column is.
+    /// Returns the bytes, and the position of each column.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<Column>) {
         (self.bytes, self.list)
     }
@@ -60,7 +60,7 @@ impl Columns {
     }
 }
 
-/// Distinct texts, by number. Number 0 is the empty one.
+/// Distinct texts, by number. Number 0 is the empty text.
 pub(super) struct Texts {
     known: FxHashMap<String, u32>,
     lengths: Vec<u32>,
@@ -75,7 +75,7 @@ impl Texts {
         texts
     }
 
-    /// The number of a text.
+    /// Returns the number of a text, adding it if it is new.
     pub(super) fn number(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.known.get(text) {
             return number;

@@ -1,6 +1,6 @@
-// The data of a process: a head, which is JSON, and columns of LEB128 numbers that the head lists.
+// The data of a process: a head in JSON, and columns of LEB128 numbers that the head lists.
 
-/** The numbers of a column, in the narrowest array that holds them. */
+/** Decodes the numbers of a column into the narrowest array that can hold them. */
 function decoded(bytes, at, { count, most }) {
   const Kind = most < 256 ? Uint8Array : most < 65536 ? Uint16Array
     : most < 4294967296 ? Uint32Array : Float64Array;
@@ -17,7 +17,7 @@ function decoded(bytes, at, { count, most }) {
   return numbers;
 }
 
-/** The columns by their names. */
+/** Returns the columns by name. */
 function columnsOf(list, bytes) {
   const columns = {};
   let at = 0;
@@ -29,7 +29,7 @@ function columnsOf(list, bytes) {
   return columns;
 }
 
-/** Texts by number, decoded when they are asked for. */
+/** Returns a function from numbers to texts, which are decoded on first use. */
 function textsOf({ text: lengths, utf8 }) {
   const starts = new Uint32Array(lengths.length + 1);
   lengths.forEach((length, i) => { starts[i + 1] = starts[i] + length; });
@@ -41,7 +41,7 @@ function textsOf({ text: lengths, utf8 }) {
   };
 }
 
-/** What the page has inside; null if it is to ask a server. */
+/** Returns the data embedded in the page; null if it has to be requested from a server. */
 async function dataInside() {
   const head = byId("data").textContent;
   if (head === "") return null;
@@ -53,7 +53,7 @@ async function dataInside() {
   return new Model(JSON.parse(head), bytes);
 }
 
-/** The same as a server sends it: the length of the head, the head, the columns. */
+/** Parses the data sent by a server: the length of the head, the head, the columns. */
 function unframed(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const head = new TextDecoder().decode(new Uint8Array(buffer, 4, length));

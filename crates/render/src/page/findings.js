@@ -1,6 +1,6 @@
-// Findings in words: what a change of the program would save, and the numbers that show it.
+// Findings as text: what a change of the program would save, and the numbers that support it.
 
-/** Draws the findings of the process that is shown; nothing if there are none. */
+/** Draws the findings of the displayed process; hides the section if there are none. */
 function findings(section) {
   const found = shown.model.head.findings ?? [];
   section.hidden = found.length === 0;

@@ -1,4 +1,4 @@
-//! Findings as the page shows them.
+//! The findings of the page.
 
 use heaptide_advise::{Advice, Finding};
 use heaptide_analysis::model::Process;
@@ -8,17 +8,18 @@ use crate::shared::advice::{frame, saves, subject};
 use crate::shared::frames;
 use crate::shared::names::printable;
 
-/// Findings that the page has at most: those that save most.
+/// Maximum number of findings on the page; those that save most are kept.
 const FINDINGS: usize = 20;
 
-/// What the page shows of findings; as JSON a list, for a server that is asked for it after the
-/// data.
+/// The findings that the page shows. Serialized as a JSON list, which a server sends on request
+/// after the data.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Findings(Vec<FindingEntry>);
 
 impl Findings {
-    /// Those of a process. Its stacks may be others than those of the page: only names are kept.
+    /// Takes the findings of a process. Only names are kept, because the page may have other
+    /// stacks.
     pub fn of(process: &Process, advice: &Advice) -> Findings {
         let first = advice.findings.iter().take(FINDINGS);
         Findings(first.map(|finding| FindingEntry::of(process, finding)).collect())
@@ -31,9 +32,9 @@ struct FindingEntry {
     rule: &'static str,
     subject: String,
     what: String,
-    /// The name of the owner as tables have it; null if the finding is of the process.
+    /// The owner's name as in the tables; null if the finding is about the process.
     owner: Option<String>,
-    /// Its line of source; empty if that is not known.
+    /// Its source place; empty if unknown.
     place: String,
     evidence: Vec<String>,
     advice: String,

@@ -1,4 +1,5 @@
-// The flame graph: outermost at the top, drawn to a canvas so that any number of boxes moves.
+// The flame graph, outermost functions at the top. It is drawn on a canvas, which is fast for any
+// number of boxes.
 
 /** Boxes narrower than `least` pixels are merged; a pane is at most `highest` pixels high. */
 const flame = { row: 19, least: 1, highest: 720, panes: [], hovered: null, chosen: null, tree: null };
@@ -15,7 +16,7 @@ const flameGroups = [
   ["type", "types", (model) => model.columns["type.name"].length > 0],
 ];
 
-/** The tree that is shown. */
+/** Returns the displayed tree. */
 function treeShown() {
   const { model, other } = shown;
   const m = measureShown();
@@ -82,11 +83,11 @@ function flames(section) {
     flame.panes.forEach(namePane);
   };
   flames.draw();
-  // What the first pointer over a box would wait for.
+  // Precomputes what the first pointer over a box would otherwise wait for.
   window.requestIdleCallback?.(() => sumsOfLines().forEach((m) => flame.tree.sum(m)));
 }
 
-/** Makes the panes that are wanted: one, or two for a comparison side by side. */
+/** Creates the required panes: one, or two for a comparison side by side. */
 function setPanes(stages) {
   const sides = shown.other !== null && state.pair === "both" ? ["before", "now"] : ["merged"];
   if (sides.join() === flame.panes.map((pane) => pane.side).join()) return;
@@ -106,7 +107,7 @@ function setPanes(stages) {
   flame.panes.forEach(listenToPane);
 }
 
-/** Describes a pane to readers of screens, and names its side. */
+/** Describes a pane to screen readers, and names its side. */
 function namePane(pane) {
   const m = measureShown();
   const all = (pane.side === "before" ? flame.tree.sumBefore : flame.tree.sum).call(flame.tree, m)[0];
@@ -135,7 +136,7 @@ function flameLegend() {
   return swatch("var(--own)", "the program's own code");
 }
 
-/** The restrictions of the picture, each as a button that removes it. */
+/** Draws the active restrictions, each as a button that removes it. */
 function drawChips() {
   const chip = (text, news) => element("button", { type: "button", class: "chip",
     "aria-label": `Remove: ${text}`, title: `${text} — click to remove`,
@@ -182,7 +183,7 @@ function listenToPane(pane) {
     outlineFlames();
   });
   stage.addEventListener("scroll", () => drawPane(pane));
-  // Asking for the width at each drawing would have the browser lay out the whole page.
+  // Querying the width at each drawing would force a layout of the whole page.
   pane.width = stage.clientWidth;
   pane.watch = new ResizeObserver(([{ contentRect }]) => {
     if (Math.round(contentRect.width) === pane.width) return;
@@ -192,7 +193,7 @@ function listenToPane(pane) {
   pane.watch.observe(stage);
 }
 
-/** Frames the box under the pointer, and shows its numbers beside it. */
+/** Outlines the hovered box, and shows its numbers beside the pointer. */
 function hoverFlames(pane, event) {
   const box = boxAt(pane, event);
   if (!box) {
@@ -215,7 +216,8 @@ function zoomTo(node) {
   change({ zoom: flame.tree.path(node).map((item) => shown.model.wordOf(item)).join(".") });
 }
 
-/** Keys move a chosen box: up to the caller, down to the largest callee, aside to the next box. */
+/** Handles keys that move the selected box: to the caller, to the largest callee, or to the next
+ * box. */
 function flameKey(event, pane) {
   const { tree } = flame;
   const at = flame.chosen === null ? undefined : boxOf(pane, flame.chosen);
@@ -247,7 +249,7 @@ function flameKey(event, pane) {
   event.preventDefault();
 }
 
-/** Frames the box of a node, scrolls to it and announces it. */
+/** Outlines the box of a node, scrolls to it and announces it. */
 function choose(pane, node) {
   flame.chosen = node;
   outlineFlames();
@@ -255,7 +257,7 @@ function choose(pane, node) {
   say(boxText(node));
 }
 
-/** The box at the pointer. */
+/** Returns the box at the pointer. */
 function boxAt(pane, event) {
   const frame = pane.sheet.getBoundingClientRect();
   const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
@@ -293,14 +295,14 @@ function boxLines(node) {
     element("table", {}, ...sumsOfLines().map(line))];
 }
 
-/** The measures that are shown beside the pointer. */
+/** Returns the metrics to show beside the pointer. */
 function sumsOfLines() {
   const { measures } = shown.model;
   return [...measures.keys()].filter((m) => m < usualColumns && measures[m].total > 0);
 }
 
-/** How much goes through what is searched for, nothing counted twice, in all of the tree: also where
- * a zoom or small boxes hide it. */
+/** Describes the value of the boxes that match the search, without double counting, in the whole
+ * tree, including those hidden by zoom or too small to draw. */
 function foundText(tree, m) {
   const searched = shown.model.found(searchTest());
   if (!searched) return "";

@@ -1,5 +1,5 @@
-//! The head of the page's data: the facts of the process, its timeline, sizes, and where each
-//! column is.
+//! The head of the page's data: facts about the process, its timeline, sizes, and the position of
+//! each column.
 
 use std::collections::BTreeMap;
 
@@ -20,24 +20,24 @@ use crate::shared::heading::{ended, sampling_says};
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
 
-/// Samples that the chart has room for.
+/// Maximum number of samples in the chart.
 const SAMPLES: usize = 1500;
 /// Characters of an owner's name in the chart.
 const OWNER: usize = 60;
-/// Windows and marks of the chart.
+/// Maximum number of windows, and of marks, in the chart.
 const MOMENTS: usize = 300;
 
-/// All of it.
+/// The head as it is serialized.
 #[derive(Serialize)]
 pub(super) struct Head<'a> {
     version: &'static str,
     title: String,
     facts: Vec<(&'static str, String)>,
     mode: &'static str,
-    /// Whether there is a trace.
+    /// Whether the process has a trace.
     traced: bool,
     sampled: bool,
-    /// What a reader should know of how complete this is.
+    /// Notes about incomplete data.
     warnings: Vec<String>,
     totals: BTreeMap<&'static str, u64>,
     duration_ns: u64,
@@ -47,7 +47,7 @@ pub(super) struct Head<'a> {
     windows: Vec<Window>,
     marks: Vec<Mark>,
     measures: Vec<Shown>,
-    /// The name of that which is shown first.
+    /// Name of the metric that is displayed first.
     first: &'static str,
     sizes: Vec<Size>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(super) struct OwnersChart {
 #[derive(Serialize)]
 struct Owner {
     name: String,
-    /// Bytes at each moment.
+    /// Bytes at each time.
     values: Vec<u64>,
 }
 
@@ -91,7 +91,7 @@ impl OwnersChart {
     }
 }
 
-/// A class of sizes.
+/// Blocks of a class of sizes.
 #[derive(Serialize)]
 struct Size {
     min: u64,
@@ -107,7 +107,7 @@ impl Size {
     }
 }
 
-/// A measure that can be chosen.
+/// A metric that can be selected.
 #[derive(Serialize)]
 struct Shown {
     name: &'static str,
@@ -124,7 +124,7 @@ struct Timeline {
     allocations: Vec<u64>,
 }
 
-/// Resident memory at each account, by what it consists of.
+/// Resident memory at each account, by part.
 #[derive(Serialize)]
 struct MemoryOverTime {
     time_ns: Vec<u64>,
@@ -156,7 +156,7 @@ struct Mark {
 }
 
 impl<'a> Head<'a> {
-    /// Of a process, whose columns these are.
+    /// Collects the head of a process with these columns.
     pub(super) fn of(
         process: &Process,
         measure: Measure,
@@ -219,7 +219,8 @@ fn warnings(process: &Process) -> Vec<String> {
 }
 
 impl Timeline {
-    /// The samples, of neighbours that share a column of the chart the one with most live.
+    /// Reduces samples to the resolution of the chart. Of samples that share a column, the one with
+    /// the most live bytes is kept.
     fn of(samples: &[Sample]) -> Timeline {
         let mut timeline = Timeline::default();
         for of_column in samples.chunks(samples.len().div_ceil(SAMPLES).max(1)) {

@@ -1,7 +1,7 @@
-// The table of lifetimes: of the blocks of each owner that were freed, from a trace. Sites have
-// lifetimes by classes, 8 for each power of two, so the sums are of what is selected.
+// The table of lifetimes of freed blocks by owner, from a trace. Sites have lifetimes by classes, 8
+// for each power of two, so statistics can be computed for any selection.
 
-/** The columns of the table: the key of its statistic, a title, a meaning, and how it is written. */
+/** The columns of the table: the key of the statistic, a title, a description, and the formats. */
 const lifetimeColumns = [
   ["own", "freed", "blocks that were freed", shortCount, count],
   ["median", "median", "half of the blocks lived no longer; within 6 %", duration],
@@ -13,14 +13,14 @@ const lifetimeColumns = [
   ["live", "never freed", "blocks that were live at the end", shortCount, count],
 ];
 
-/** A lifetime in the middle of a class. */
+/** Returns the lifetime in the middle of a class. */
 function lifetimeOf(number) {
   if (number < 8) return number;
   const wide = 2 ** (Math.floor(number / 8) - 1);
   return (8 + (number % 8)) * wide + (wide - 1) / 2;
 }
 
-/** The classes of all sites, and where those of each site begin. */
+/** Returns the classes of all sites, and the index at which those of each site begin. */
 function lifetimeClasses(model) {
   return model.once("lifetime classes", () => {
     const of = (name) => model.columns[`lifetime.${name}`];
@@ -36,7 +36,7 @@ function lifetimeClasses(model) {
   });
 }
 
-/** Owners, with the statistics of their blocks. */
+/** Returns owners with the statistics of their blocks. */
 function lifetimeRows(model) {
   const rows = functionRows(model);
   const { key, length } = rows;
@@ -60,7 +60,7 @@ function lifetimeRows(model) {
   return { length, item: rows.item, own: () => stats.freed, inclusive: () => all, stats };
 }
 
-/** The statistics of some sites together; `room` has a zero for each class. */
+/** Computes the statistics over some sites; `room` is scratch space with a zero for each class. */
 function lifetimesOf(model, sites, room) {
   const { start, classes, blocks } = lifetimeClasses(model);
   const of = (name) => model.columns[`lifetime.${name}`];
@@ -87,7 +87,7 @@ function lifetimesOf(model, sites, room) {
   return { freed, median, late, longest, mean: freed > 0 ? sum / freed : 0 };
 }
 
-/** The table, or a line that explains why there is none. */
+/** Returns the table, or a line that explains why there is none. */
 function lifetimes(model, looks) {
   const line = (...parts) => [element("p", { class: "soft" }, ...parts)];
   if ("lifetime.classes" in model.columns) return lifetimesTable(model, looks);
@@ -108,7 +108,7 @@ function lifetimes(model, looks) {
   return line("Reading the trace…");
 }
 
-/** Adds the lifetimes of blocks to a model, and shows them. */
+/** Adds the lifetimes of blocks to a model, and displays them. */
 async function loadLifetimes(model) {
   if (model.isLoadingLifetimes) return;
   model.isLoadingLifetimes = true;

@@ -9,7 +9,7 @@ function closeMenu() {
   menuFrom?.focus();
 }
 
-/** Opens a menu of pairs of a text and what it does, beside a place of the window. */
+/** Opens a menu at a position of the window; entries are pairs of a text and an action. */
 function openMenu(x, y, from, entries) {
   menuFrom = from;
   const act = (action) => () => {
@@ -40,7 +40,7 @@ addEventListener("pointerdown", (event) => {
   if (!menu.hidden && !menu.contains(event.target)) closeMenu();
 });
 
-/** The menu of a box of the flame graph. */
+/** Opens the menu of a box of the flame graph. */
 function flameMenu(x, y, node, from) {
   const { tree } = flame;
   const item = shown.model.item(tree.item[node]);
@@ -50,7 +50,7 @@ function flameMenu(x, y, node, from) {
     ["Copy the name", () => copy(item.name)]]);
 }
 
-/** The menu entries for an item: each restricts what is shown by a word of the address. */
+/** Returns the menu entries of an item, each of which restricts the page by a value of the address. */
 function itemEntries(item) {
   if (item.kind === "function") {
     return [
@@ -69,7 +69,7 @@ function itemEntries(item) {
   return [];
 }
 
-/** The functions of a box, innermost first. */
+/** Returns the functions of a box, innermost first. */
 function stackText(tree, node) {
   const names = tree.path(node).map((item) => shown.model.item(item).name);
   return (state.view === "callers" && !shown.other ? names : names.reverse()).join("\n");
@@ -79,7 +79,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Pages from files may not use the clipboard directly.
+    // Browsers may deny pages from files direct access to the clipboard.
     const area = element("textarea", { class: "unseen" });
     area.value = text;
     document.body.append(area);

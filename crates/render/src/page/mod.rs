@@ -1,6 +1,6 @@
-//! The page for a browser: totals, timeline, flame graphs and tables of a process. As a file it has
-//! its data inside and loads nothing from anywhere; `heaptide view` serves it without data, which
-//! it then asks for. What programs call their functions is never markup.
+//! The page for a browser: totals, timeline, flame graphs and tables of a process. As a file it
+//! contains its data and loads nothing. `heaptide view` serves it without data, which the page then
+//! requests. Names from programs are never interpreted as markup.
 
 mod columns;
 mod findings;
@@ -24,9 +24,9 @@ use head::{Head, OwnersChart};
 
 pub use findings::Findings;
 
-/// Owners that the chart over time has colours for.
+/// Number of owners with a colour in the chart over time.
 pub const OWNERS: usize = 10;
-/// The page, with names in braces where the parts go.
+/// The page, with placeholders in double braces.
 const PAGE: &str = include_str!("page.html");
 pub(crate) const STYLE: &str = include_str!("page.css");
 const SCRIPT: [&str; 18] = [
@@ -50,7 +50,7 @@ const SCRIPT: [&str; 18] = [
     include_str!("start.js"),
 ];
 
-/// What a trace adds to a page in a file.
+/// Data from a trace for a page in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
     /// Live bytes over time by owner.
@@ -59,8 +59,8 @@ pub struct Traced<'a> {
     pub lifetimes: &'a Lifetimes,
 }
 
-/// Writes the page of a process with its data and what is found in it. It opens with a measure;
-/// with the first that has a value if that one has none or is not shown.
+/// Writes the page of a process with its data and findings. It initially displays `measure`, or the
+/// first metric with a value if `measure` has none or is not selectable.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -77,35 +77,35 @@ pub fn write(
     packed.write_all(&columns)?;
     let packed = packed.finish()?;
     fill(out, &command_line(process, 80), "'none'", &|out, name| match name {
-        // No text in it can end the element that it is in.
+        // Escapes `<`, so that no text can close the element.
         "head" => out.write_all(head.replace('<', "\\u003c").as_bytes()),
         "columns" => write!(out, "{}", Base64Display::new(&packed, &STANDARD)),
         _ => Ok(()),
     })
 }
 
-/// The page without data, for a server that answers its requests.
+/// Returns the page without data, for a server that answers its requests.
 pub fn shell(title: &str) -> String {
     let mut page = Vec::new();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = fill(&mut page, title, "'self'", &|_, _| Ok(()));
     String::from_utf8_lossy(&page).into_owned()
 }
 
-/// The data of a process as the page reads it: the length of a head as four bytes, lowest first;
-/// the head, which is JSON; and columns of numbers, which the head lists.
+/// Returns the data of a process for the page: the length of the head as four bytes, little-endian;
+/// the head in JSON; and columns of numbers, which the head lists.
 ///
-/// Errors: none but for lack of memory.
+/// Errors: none except lack of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
     let (columns, list) = tables::columns(process, None);
     let head = serde_json::to_vec(&Head::of(process, measure, list, None, None))?;
     Ok(framed(&head, &columns))
 }
 
-/// The lifetimes of blocks as more columns of the data, in the same form: for a server that is
-/// asked for them when they are shown.
+/// Returns the lifetimes of blocks as additional columns in the same format, which a server sends
+/// when the page displays them.
 ///
-/// Errors: none but for lack of memory.
+/// Errors: none except lack of memory.
 pub fn lifetimes(lifetimes: &Lifetimes) -> io::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct More {
@@ -117,21 +117,20 @@ pub fn lifetimes(lifetimes: &Lifetimes) -> io::Result<Vec<u8>> {
     Ok(framed(&serde_json::to_vec(&More { columns: list })?, &columns))
 }
 
-/// A head and columns in one.
+/// Concatenates the length of the head, the head and the columns.
 fn framed(head: &[u8], columns: &[u8]) -> Vec<u8> {
     let length = (head.len() as u32).to_le_bytes();
     [&length, head, columns].concat()
 }
 
-/// What the page draws of owners over time, as JSON, for a server that is asked for it after the
-/// data.
+/// Returns the owners over time as JSON, which a server sends on request after the data.
 ///
-/// Errors: none but for lack of memory.
+/// Errors: none except lack of memory.
 pub fn owners_over_time(process: &Process, over_time: &OwnersOverTime) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&OwnersChart::of(process, over_time))?)
 }
 
-/// Writes the page; `part` writes what has no fixed text.
+/// Writes the page; `part` writes the placeholders without a fixed text.
 fn fill(
     out: &mut dyn Write,
     title: &str,

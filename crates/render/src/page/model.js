@@ -1,12 +1,12 @@
-// A process: its tables as columns, and sums over them.
+// The model of a process: its tables as columns, and sums over them.
 
-/** Kinds of memory, as the column `site.kind` numbers them. */
+/** Kinds of memory by the number in the column `site.kind`. */
 const kinds = ["heap", "pool chunk", "mapped", "pool block", "outside", "outside pool block",
   "outside pool chunk"];
 const POOL_BLOCK = 3;
 const [OWN, INLINED] = [1, 1];
 
-/** Running sums of distances to earlier rows, as rows. */
+/** Converts distances to earlier rows into row numbers. */
 function earlier(distances) {
   return Uint32Array.from(distances, (distance, i) => i - distance);
 }
@@ -26,7 +26,7 @@ class Model {
     this.measures.forEach((measure) => this.setValues(columns, measure));
   }
 
-  /** Stacks by lines, and branches: stacks by functions. */
+  /** Builds stacks, which distinguish lines, and branches, which are stacks by function. */
   setStacks(columns) {
     const frame = columns["stack.frame"];
     const distance = columns["stack.branch"];
@@ -57,8 +57,8 @@ class Model {
     }
   }
 
-  /** What each site adds to sums: a block that was labelled is one block, memory that is not from
-   * the allocator is in no sum, and blocks of a pool have only live bytes there. */
+  /** Computes what each site adds to sums: a labelled block counts once, memory that does not come
+   * from the allocator counts nowhere, and pool blocks count only as live bytes. */
   setValues(columns, measure) {
     const raw = columns[measure.name];
     const moved = {
@@ -76,13 +76,13 @@ class Model {
     measure.values = values;
   }
 
-  /** Computes something once. */
+  /** Computes a value once per key. */
   once(key, compute) {
     if (!this.cached.has(key)) this.cached.set(key, compute());
     return this.cached.get(key);
   }
 
-  /** The same for what may have many keys: only those asked for last are kept. */
+  /** Like `once` for values with many keys: only the most recently used ones are kept. */
   recent(kind, limit, key, compute) {
     const known = this.once(`recent ${kind}`, () => new Map());
     const value = known.has(key) ? known.get(key) : compute();
@@ -92,9 +92,9 @@ class Model {
     return value;
   }
 
-  // Items: what boxes and rows stand for. Functions by their numbers, and others after them.
+  // Items are what boxes and rows represent: functions by their numbers, then all others.
 
-  /** The number of an item that is no function, such as a thread. */
+  /** Returns the number of an item that is not a function, such as a thread. */
   extra(kind, id, short, name, more = {}) {
     return this.once(`item ${kind} ${id}`, () =>
       this.functions + this.extras.push({ kind, id, short, name, ...more }) - 1);
@@ -105,7 +105,7 @@ class Model {
     return this.once(number, () => {
       const of = (column) => this.columns[`function.${column}`][number];
       const text = (column) => this.text(of(column));
-      // The whole name may be long, and boxes do not show it.
+      // The complete name can be long, and boxes do not show it, so it is decoded on use.
       return {
         kind: "function", id: number, short: text("short"), get name() { return text("name"); },
         module: text("module"), own: (of("flags") & OWN) !== 0,
@@ -113,14 +113,14 @@ class Model {
     });
   }
 
-  /** A word for an item that is the same whenever the recording is opened. */
+  /** Returns a name of an item for the address, which is stable when the recording is opened again. */
   wordOf(number) {
     if (number < this.functions) return String(number);
     const { kind, id } = this.extras[number - this.functions];
     return `${kind}-${id}`;
   }
 
-  /** The item of a word; −2, which is none, if there is no such item yet. */
+  /** Returns the item with such a name; −2, which is no item, if it does not exist. */
   itemOf(word) {
     const [kind, id] = word.split("-");
     if (id === undefined) return Number(word);
@@ -129,7 +129,7 @@ class Model {
     return known ?? (make && /^[0-9]+$/.test(id) ? this[make](Number(id)) : -2);
   }
 
-  /** Of each item, whether a test of names is true; null without a test. */
+  /** Returns for each item whether a test of names is true; null without a test. */
   found(test) {
     if (!test) return null;
     if (this.foundOf !== test) {
@@ -162,7 +162,7 @@ class Model {
     return this.extra("type", type, name, name);
   }
 
-  /** The scopes of a path, outermost first. */
+  /** Returns the scopes of a path, outermost first. */
   scopePath(scope) {
     const path = [];
     const parents = this.once("scope parents", () => earlier(this.columns["scope.parent"]));
@@ -175,7 +175,8 @@ class Model {
     return names.length === 0 ? "(no scope)" : names.join(" / ");
   }
 
-  /** The frames of a stack, innermost first: function, file, line and whether it is inlined. */
+  /** Returns the frames of a stack, innermost first: function, file, line and whether it is
+   * inlined. */
   framesOf(stack) {
     const frames = [];
     for (let at = stack; at !== 0; at = this.stackParent[at]) {
@@ -194,7 +195,7 @@ class Model {
     return owner === 0 ? -1 : this.columns["frame.function"][this.columns["stack.frame"][owner]];
   }
 
-  /** Values of sites that a selection has, summed by branch. */
+  /** Sums the values of the selected sites by branch. */
   ownByBranch(selection, m) {
     return this.recent("own", 30, `${m} ${selection.key}`, () => {
       const sums = new Float64Array(this.branchParent.length);
@@ -214,7 +215,7 @@ class Model {
       this.ownByBranch(selection, m).reduce((sum, value) => sum + value, 0));
   }
 
-  /** The sites of a selection; with nothing selected all of them. */
+  /** Returns the sites of a selection; all sites if nothing is selected. */
   select({ focus, thread, scope, label, type }) {
     const key = JSON.stringify([focus, thread, scope, label, type]);
     return this.recent("selection", 8, key, () => {
@@ -246,7 +247,7 @@ class Model {
     });
   }
 
-  /** Of each branch, whether it or one around it is of a function with a property. */
+  /** Returns for each branch whether its function or that of an ancestor passes a test. */
   through(test) {
     const is = new Int8Array(this.functions).fill(-1);
     const inside = new Uint8Array(this.branchParent.length);
@@ -258,7 +259,7 @@ class Model {
     return inside;
   }
 
-  /** Whether a branch is the outermost of its function on its way. */
+  /** Returns for each branch whether it is the outermost one of its function on its path. */
   outermost() {
     return this.once("outermost", () => {
       const { list, start } = childrenOf(this.branchParent);
@@ -282,14 +283,14 @@ class Model {
   }
 }
 
-/** Computes an array by measure once. */
+/** Returns a function that computes an array once per metric. */
 function byMeasure(compute) {
   const known = [];
   return (m) => (known[m] ??= compute(m));
 }
 
-/** The children of each node of a tree whose nodes come after their parents: those of node n are
- * `list` from `start[n]` to `start[n + 1]`. */
+/** Returns the children of each node of a tree in which parents precede children: those of node n
+ * are `list` from `start[n]` to `start[n + 1]`. */
 function childrenOf(parent) {
   const start = new Uint32Array(parent.length + 1);
   for (let i = 1; i < parent.length; i += 1) start[parent[i] + 1] += 1;
@@ -300,7 +301,7 @@ function childrenOf(parent) {
   return { list, start };
 }
 
-/** Sums of a tree whose nodes come after their parents, from what each has itself. */
+/** Computes inclusive from own values of a tree in which parents precede children. */
 function summed(parent, own) {
   const sum = own.slice();
   for (let i = parent.length - 1; i > 0; i -= 1) sum[parent[i]] += sum[i];

@@ -1,7 +1,7 @@
-// The rows of the tables. A table has `length` rows, of each a value by `own(m)` and, where it makes
-// sense, `inclusive(m)`; `item(row)` names it.
+// The rows of the tables. A table has `length` rows, with the values `own(m)` and, if applicable,
+// `inclusive(m)`; `item(row)` returns the item of a row.
 
-/** Sums of the selected sites by a key. */
+/** Sums the selected sites by a key. */
 function grouped(model, key, length, item) {
   const selection = selectionOf(model);
   const own = byMeasure((m) => {
@@ -15,7 +15,7 @@ function grouped(model, key, length, item) {
   return { length, own, item };
 }
 
-/** Of each function what it owns, and what goes through it. */
+/** Returns the functions, with what they own and what passes through them. */
 function functionRows(model) {
   const selection = selectionOf(model);
   const stacks = model.columns["site.stack"];
@@ -54,7 +54,7 @@ function stackRows(model) {
   };
 }
 
-/** Stacks of a thread, scope and label each. */
+/** Returns the sites: a stack of a thread, scope and label each. */
 function siteRows(model) {
   const { columns } = model;
   const stacks = columns["site.stack"];
@@ -70,7 +70,7 @@ function siteRows(model) {
   };
 }
 
-/** Scopes with what is allocated in them, and in those inside them. */
+/** Returns the scopes, with their own allocations and those of their descendants. */
 function scopeRows(model) {
   const { columns } = model;
   const item = (scope) => {
@@ -86,7 +86,7 @@ function scopeRows(model) {
   };
 }
 
-/** Labels by kind of memory. A row counts what the label declares, which the sums do not contain. */
+/** Returns the labels by kind of memory. A row counts declared memory, which the sums exclude. */
 function labelRows(model) {
   const { columns } = model;
   const selection = selectionOf(model);

@@ -1,8 +1,9 @@
-// What a server adds: other processes and moments, ranges of time, running programs, queries, source.
+// Functions that need a server: other processes and snapshots, time ranges, running programs,
+// queries, source code.
 
 const server = { there: false, recordings: [], control: false, live: true };
 
-/** Where something is asked for. */
+/** Returns the address of a request. */
 server.address = (what, parameters) => {
   const query = new URLSearchParams({ token: server.token });
   for (const [name, value] of Object.entries(parameters)) {
@@ -11,7 +12,7 @@ server.address = (what, parameters) => {
   return `api/${what}?${query}`;
 };
 
-/** Asks the server. Errors have its own words. */
+/** Sends a request. Errors have the text of the server's response. */
 server.ask = async (what, parameters, options = {}) => {
   let answer;
   try {
@@ -24,7 +25,7 @@ server.ask = async (what, parameters, options = {}) => {
 };
 server.json = async (what, parameters) => (await server.ask(what, parameters)).json();
 
-/** The data of a process, at a moment, of a range. */
+/** Requests the data of a process, for a snapshot or a time range. */
 server.model = async (parameters) => {
   const answer = await server.ask("data", parameters);
   const model = dataFrom(await answer.arrayBuffer());
@@ -34,14 +35,14 @@ server.model = async (parameters) => {
   return model;
 };
 
-/** What of the process shown a request is about. */
+/** Returns the parameters that identify the displayed part of the process. */
 server.part = () => {
   const { process, snapshot, filter, from, to } = state;
   const range = from === null || to === null ? {} : { from, to };
   return { process, snapshot, filter, ...range };
 };
 
-/** All processes of all recordings. */
+/** Returns all processes of all recordings. */
 function processes() {
   return server.recordings.flatMap((recording) =>
     recording.processes.map((process) => ({ ...process, recording })));
@@ -52,7 +53,7 @@ async function startServer() {
   server.token = new URLSearchParams(location.search).get("token") ?? "";
   const { recordings, control, version, moments } = await server.json("recordings", {});
   Object.assign(server, { recordings, control, version });
-  // The command line names what was before first.
+  // On the command line, the recording before comes first.
   const [now, before] = moments.slice(0, 2).reverse();
   if (state.process === null) {
     Object.assign(state, { process: now?.process ?? processes()[0]?.number ?? null,
@@ -63,7 +64,7 @@ async function startServer() {
   watchChanges();
 }
 
-/** Loads what the address names, and draws it. */
+/** Loads and draws what the address selects. */
 async function load() {
   const number = (load.count = (load.count ?? 0) + 1);
   document.body.classList.add("loading");
@@ -84,7 +85,7 @@ async function load() {
   }
 }
 
-/** Live bytes by owner take a pass over the trace: they come when all else is drawn. */
+/** Requests live bytes by owner, which need a pass over the trace, after everything else is drawn. */
 async function loadOwners(model) {
   const process = processes().find((one) => one.number === state.process);
   if (!process?.has_trace || process.running || state.snapshot !== null || state.filter !== "") return;
@@ -98,7 +99,7 @@ async function loadOwners(model) {
   } catch { /* the chart has no owners then */ }
 }
 
-/** Findings take the stacks as they were recorded, which the page does not have: they come late, too. */
+/** Requests findings late, because they need the stacks as recorded, which the page does not have. */
 async function loadFindings(model) {
   const { process, snapshot, filter, from } = state;
   if (from !== null || processes().find((one) => one.number === process)?.running) return;
@@ -114,7 +115,7 @@ function problem(text) {
   byId("head").append(element("p", { id: "problem", class: "warnings", role: "alert" }, text));
 }
 
-/** The choice of process, moment and what it is compared with. */
+/** Draws the selection of the process, the snapshot and the process to compare with. */
 function drawSources() {
   const nav = byId("sources");
   const all = processes();
@@ -153,7 +154,7 @@ function drawSources() {
   nav.replaceChildren(...parts);
 }
 
-/** Filters in the words of the command line. */
+/** Draws the input for filters, in the syntax of the command line. */
 function filterBox() {
   const input = element("input", { type: "text", value: state.filter, spellcheck: "false",
     placeholder: "--focus parse --min-size 4K", id: "filter" });
@@ -175,7 +176,7 @@ function liveButton() {
   return button;
 }
 
-/** The buttons that control a running program; with --control only. */
+/** Draws the buttons that control a running program; only with --control. */
 function controlButtons(process) {
   const actions = [["mark", "Mark…", "Sets a mark with a name"],
     ["snapshot", "Snapshot…", "Takes a snapshot with a name"], ["stop", "Off", "Stops recording"],
@@ -198,7 +199,7 @@ function controlButtons(process) {
     choice(title, { title: meaning }, () => act(action))))];
 }
 
-/** Follows running programs. */
+/** Follows changes of running programs. */
 function watchChanges() {
   const source = new EventSource(server.address("changes", {}));
   const isShown = (news) => news.process === state.process && state.snapshot === null;
@@ -218,7 +219,7 @@ function watchChanges() {
   });
 }
 
-/** Puts a moment of a running program to the timeline. */
+/** Appends a sample of a running program to the timeline. */
 function addSample(news) {
   const { head } = shown.model;
   const { timeline: samples, totals } = head;
@@ -238,7 +239,7 @@ function addSample(news) {
   else timeline(byId("timeline"));
 }
 
-/** Queries to start from: what they are of, whether they need a trace, and their text. */
+/** Example queries: what they show, whether they need a trace, and their text. */
 const examples = [
   ["live bytes by owner", false,
     "SELECT owner, sum(live_bytes) GROUP BY owner ORDER BY sum#live_bytes DESC LIMIT 20"],
@@ -252,7 +253,7 @@ const examples = [
     "SELECT size, time_ns, frame FROM events WHERE operation=allocate ORDER BY size DESC LIMIT 20"],
 ];
 
-/** A box for queries in CalQL, with the answer as a table or a file. */
+/** Draws a box for CalQL queries, with the result as a table or a file. */
 function queryBox(section) {
   section.hidden = !server.there;
   if (section.hidden) return;
@@ -293,7 +294,7 @@ function queryBox(section) {
   if (state.q !== "") ask();
 }
 
-/** Rows of an answer: a list of objects, or columns and rows. */
+/** Returns the rows of a result, which is a list of objects, or columns and rows. */
 function answerTable(answer) {
   const rows = Array.isArray(answer) ? answer : answer.rows;
   const names = answer.columns ?? [...new Set(rows.flatMap((row) => Object.keys(row)))];

@@ -1,6 +1,6 @@
-// A stack opened to its frames, with lines of source where a server has them.
+// A stack expanded to its frames, with source lines if a server provides them.
 
-/** The frames of a stack as a list, innermost first. */
+/** Returns the frames of a stack as a list, innermost first. */
 function framesList(model, stack) {
   const frames = model.framesOf(stack);
   const owner = model.stackOwner[stack];
@@ -44,7 +44,7 @@ function sourceButton(line, frame) {
   return button;
 }
 
-/** The lines around that of a frame. */
+/** Returns the source lines around that of a frame. */
 async function sourceLines(frame) {
   try {
     const { process, snapshot, filter } = state;

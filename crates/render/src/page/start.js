@@ -1,11 +1,11 @@
-// Puts the page together: heading, totals, choices, and the parts of the other files.
+// Builds the page: heading, totals, selections, and the parts of the other files.
 
 function card(name, value, exact, more) {
   return element("div", { class: "card", title: exact },
     element("span", {}, name), element("b", {}, value), element("span", {}, more));
 }
 
-/** The line below the value of a card: in a comparison, the value before. */
+/** Returns the line below the value of a card; in a comparison, the value before. */
 function before(text, more) {
   return shown.other ? `was ${text(shown.other.head.totals)}` : more;
 }
@@ -58,7 +58,7 @@ function drawHead() {
   byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;
 }
 
-/** Measures, and the search. */
+/** Draws the selection of metrics, and the search. */
 function drawChoices() {
   const { measures } = shown.model;
   const usual = measures.slice(0, usualColumns);
@@ -82,7 +82,7 @@ function drawChoices() {
   else row.replaceChildren(group, others, search);
 }
 
-/** Draws everything of the process that is shown. */
+/** Draws everything of the displayed process. */
 function drawAll() {
   document.title = `${shown.model.head.title} · Heaptide`;
   drawHead();
@@ -95,7 +95,7 @@ function drawAll() {
   tables(byId("tables"));
 }
 
-/** Draws what a change of the address is about. */
+/** Redraws what a change of the address affects. */
 function drawChange(news) {
   const isOf = (...names) => names.some((name) => name in news);
   if (isOf("process", "snapshot", "compare", "filter", "from", "to") && server.there) {
@@ -115,7 +115,7 @@ function drawChange(news) {
   tables.draw?.();
 }
 
-/** Announces something to screen readers. */
+/** Announces a text to screen readers. */
 function say(text) {
   byId("said").textContent = text;
 }
@@ -139,7 +139,7 @@ async function start() {
     flame.theme = null;
     flames.draw?.();
   });
-  // A canvas in view has the rows in view only; paper has all of them.
+  // On screen, a canvas contains only the visible rows; for printing, it contains all.
   for (const [event, isWhole] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => {
       flame.whole = isWhole;

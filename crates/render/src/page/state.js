@@ -1,6 +1,7 @@
-// What is shown, which the address keeps: so a reload or a link to somebody else shows the same.
+// The state of the page, which is kept in the address, so that a reload or a shared link shows the
+// same.
 
-/** The words of the address, what they are without it, and how they are read. */
+/** The parameters of the address, with their defaults and how they are parsed. */
 const settings = {
   process: [null, Number], snapshot: [null, Number], compare: [null, String],
   measure: [null, String], view: ["calls", String], pair: ["merged", String], by: ["", String], zoom: ["", String],
@@ -12,7 +13,7 @@ const settings = {
 
 const state = {};
 const listeners = [];
-/** The process that is shown, and the one it is compared with: models, or null. */
+/** The displayed process, and the one it is compared with: models, or null. */
 const shown = { model: null, other: null };
 
 function stateFromAddress() {
@@ -30,13 +31,13 @@ function stateToAddress() {
     if (state[name] !== usual && state[name] !== null) words.set(name, state[name]);
   }
   const hash = words.toString();
-  // A page in a frame may not be allowed to.
+  // Browsers may forbid this in a frame.
   try {
     history.replaceState(null, "", hash === "" ? location.pathname + location.search : `#${hash}`);
   } catch { /* it works without */ }
 }
 
-/** Calls a function whenever what is shown changes. */
+/** Registers a function that is called whenever the state changes. */
 function onChange(listener) {
   listeners.push(listener);
 }
@@ -47,7 +48,7 @@ function change(news) {
   for (const listener of listeners) listener(news);
 }
 
-/** The index of the measure shown. */
+/** Returns the index of the displayed metric. */
 function measureShown() {
   const { measures, first } = shown.model.head;
   const named = (name) => measures.findIndex((measure) => measure.name === name);
@@ -56,12 +57,12 @@ function measureShown() {
   return wanted.find(usable) ?? 0;
 }
 
-/** The sites that are shown, of a model. */
+/** Returns the selected sites of a model. */
 function selectionOf(model) {
   return model.select(state);
 }
 
-/** Functions that are hidden, by name. */
+/** Returns the names of hidden functions. */
 function hidden() {
   return state.hide === "" ? [] : state.hide.split("\n");
 }
@@ -78,28 +79,28 @@ function words(m) {
   return name === "live_bytes" && isRunning() ? "live now" : wordsOf[name] ?? name;
 }
 
-/** Whether the process shown had not ended when it was read. */
+/** Returns whether the displayed process was still running when it was read. */
 function isRunning() {
   return shown.model.head.facts.some(([name, value]) => name === "ended" && value.startsWith("still"));
 }
 
-/** A value of a measure. */
+/** Formats a value of a metric. */
 function amount(m, value) {
   return shown.model.measures[m].bytes ? bytes(value) : shortCount(value);
 }
 
-/** The same to the last byte. */
+/** Formats a value of a metric without rounding. */
 function exactly(m, value) {
   return shown.model.measures[m].bytes ? `${count(value)} bytes` : count(value);
 }
 
-/** A difference, with its sign. */
+/** Formats a difference with its sign. */
 function signed(m, value) {
   const sign = value > 0 ? "+" : value < 0 ? "−" : "±";
   return `${sign}${amount(m, Math.abs(value))}`;
 }
 
-/** The test of names for what is searched for; the same one as long as the text is. */
+/** Returns the test of names for the search text; the same function until the text changes. */
 function searchTest() {
   if (searchTest.text !== state.search) {
     searchTest.text = state.search;

@@ -1,7 +1,7 @@
-// The tables: sorted by a click, cut by a search, with the columns that are wanted.
+// The tables: sorted by a click, filtered by the search, with selectable columns.
 
 const table = { rows: 40, open: new Set() };
-/** Columns that are shown unless others are chosen. */
+/** Number of columns that are shown by default. */
 const usualColumns = 5;
 
 function columnsShown() {
@@ -48,7 +48,7 @@ function columnChoices() {
   return element("div", { class: "choices" }, ...usable.map(box));
 }
 
-/** A heading that sorts. */
+/** Returns a heading that sorts the table. */
 function heading(title, key, meaning) {
   const isSorted = state.sort === key;
   const arrow = isSorted ? (state.order === "falling" ? " ↓" : " ↑") : "";
@@ -61,13 +61,13 @@ function heading(title, key, meaning) {
     element("button", { type: "button", click: sort }, title + arrow));
 }
 
-/** The rows of a kind of table of a model, computed once for what is selected. */
+/** Returns the rows of a kind of table of a model, computed once per selection. */
 function rowsOf(model, looks) {
   const key = `${looks.kind} ${selectionOf(model).key}`;
   return model.recent("rows", 8, key, () => looks.rows(model));
 }
 
-/** What each row of the other process is called, and its number. */
+/** Returns the rows of the process compared with, and their numbers by name. */
 function rowsBefore(looks) {
   const { other } = shown;
   if (!other || looks.kind === "stacks" || looks.kind === "sites") return null;
@@ -87,7 +87,7 @@ function nameOfRow(model, rows, row) {
   return [model.item(rows.item(row)).name, ...facts.flat()].join("\0");
 }
 
-/** The value that rows are sorted by. */
+/** Returns the function that computes the value by which rows are sorted. */
 function sortKey(rows, before, m) {
   const { model } = shown;
   const value = rows.inclusive ? rows.inclusive(m) : rows.own(m);
@@ -106,7 +106,7 @@ function sortKey(rows, before, m) {
   }
 }
 
-/** The rows that have a value and fit the search, in order. */
+/** Returns the rows that have a value and match the search, in order. */
 function rowsInOrder(rows, before, m) {
   const { model } = shown;
   const searched = model.found(searchTest());
@@ -114,7 +114,7 @@ function rowsInOrder(rows, before, m) {
   const inclusive = rows.inclusive?.(m) ?? own;
   const branches = searched && rows.stack
     ? model.recent("through", 2, state.search, () => model.through((f) => searched[f])) : null;
-  // A thread, scope or label may have become an item since the names were searched.
+  // Items of threads, scopes and labels can be created after the names were searched.
   const test = searchTest();
   const fits = (row) => {
     if (!searched) return true;
@@ -129,7 +129,7 @@ function rowsInOrder(rows, before, m) {
   return { found: firstOf(found, sortKey(rows, before, m)), length: found.length };
 }
 
-/** The rows that are shown of all found, in order. */
+/** Returns the rows to show of those found, in order. */
 function firstOf(found, key) {
   const sign = state.order === "falling" ? -1 : 1;
   if (state.sort === "name") {
@@ -170,7 +170,7 @@ function drawnTable(looks) {
   return drawnRows(head.filter(Boolean), lines, length);
 }
 
-/** A table with these headings and rows, of so many in all. */
+/** Draws a table with these headings and rows; `length` is the number of all rows. */
 function drawnRows(head, lines, length) {
   const parts = [element("table", {}, element("thead", {}, element("tr", {}, ...head)),
     element("tbody", {}, ...lines))];
@@ -215,7 +215,7 @@ function drawnRow(looks, rows, row, { m, others, before }) {
   return element("tr", {}, ...cells.filter(Boolean));
 }
 
-/** The name of a row, which opens a stack or a menu, and what else is known of it. */
+/** Draws the name of a row, which opens a stack or a menu, and further facts about it. */
 function nameCell(looks, rows, row, item) {
   const { model } = shown;
   const box = element("div", {});
@@ -256,7 +256,7 @@ function rowEntries(looks, item, row) {
   return [...itemEntries(item), ["Copy the name", () => copy(item.name)]];
 }
 
-/** Blocks by classes of sizes. */
+/** Draws blocks by classes of sizes. */
 function sizes(model) {
   const all = model.head.sizes;
   const most = all.reduce((max, size) => Math.max(max, size.requested), 1);

@@ -1,5 +1,5 @@
 //! The tables of a process as columns: sites, and what they refer to. The page computes sums, trees
-//! and differences from them itself.
+//! and differences from them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::columns::{Column, Columns, Texts};
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 
-/// The measures of a site, in the order of the page's columns: the first five are shown as buttons.
+/// The metrics of a site, in the order of the page's columns; the first five have buttons.
 pub(super) const MEASURES: [Measure; 9] = [
     Measure::AtPeakBytes,
     Measure::LiveBytes,
@@ -27,17 +27,18 @@ pub(super) const MEASURES: [Measure; 9] = [
     Measure::RequestedBytes,
     Measure::CrossThreadFrees,
 ];
-/// Characters of a name in a box or table, and of the whole name.
+/// Maximum characters of a short name, and of a complete one.
 const NAME: usize = 120;
 const WHOLE_NAME: usize = 1500;
 
-/// A function is of the program's own code.
+/// Flag of a function that is the program's own code.
 const OWN: u64 = 1;
-/// A frame is inlined into its caller.
+/// Flag of a frame that is inlined into its caller.
 const INLINED: u64 = 1;
 
-/// Columns of what a trace adds to sites: how many classes of lifetimes each has, sum and maximum;
-/// and of all sites the classes, as distances to the one before of the same site, and their blocks.
+/// Adds the columns of lifetimes from a trace. By site: the number of its classes, the sum and the
+/// maximum of lifetimes. Over all sites: the classes, as distances to the previous one of the same
+/// site, and their blocks.
 pub(super) fn lifetimes(columns: &mut Columns, lifetimes: &Lifetimes) {
     let sites = || lifetimes.sites.iter();
     columns.add("lifetime.classes", sites().map(|site| site.classes.len() as u64));
@@ -57,8 +58,8 @@ pub(super) fn lifetimes(columns: &mut Columns, lifetimes: &Lifetimes) {
     columns.add("lifetime.blocks", sites().flat_map(blocks));
 }
 
-/// The columns of a process. Indices are from 0; those that may be none are one more, with 0 for
-/// none. Parents and owners are given as the distance to them, which is small.
+/// Returns the columns of a process. Indices start at 0; optional indices are one higher, with 0
+/// for none. Parents and owners are stored as distances to them, which are small.
 pub(super) fn columns(process: &Process, traced: Option<&Lifetimes>) -> (Vec<u8>, Vec<Column>) {
     let owners = Owners::of(process);
     let types = Types::of(process, &owners);
@@ -107,7 +108,7 @@ fn frames_and_stacks(
     let frames = || tables.frames.iter().zip(0..);
     let mut files = FxHashMap::default();
     let mut file = |frame: &Frame| match frame.file.as_ref() {
-        // Frames of a file share its name.
+        // Frames of a file share its name, so the pointer identifies it.
         Some(file) => *files
             .entry(Arc::as_ptr(file))
             .or_insert_with(|| texts.number(&elide_middle(file, WHOLE_NAME))),
@@ -118,7 +119,7 @@ fn frames_and_stacks(
     columns.add("frame.file", frames().map(|(frame, _)| file(frame).into()));
     columns.add("frame.line", frames().map(|(frame, _)| frame.line.unwrap_or(0).into()));
     columns.add("frame.flags", frames().map(|(f, _)| if f.inlined { INLINED } else { 0 }));
-    // A branch is a stack by functions, whatever the lines.
+    // A branch is a stack by function, regardless of lines.
     let mut known = Trie::with_room(tables.stacks.len());
     let (mut branches, mut of_stack) = (1, vec![0]);
     for stack in tables.stacks.iter().skip(1) {
@@ -130,7 +131,7 @@ fn frames_and_stacks(
     drop(known);
     let mut next = 0;
     let branch = of_stack.iter().map(|&branch| {
-        // 0: one that is new.
+        // 0 marks a new branch.
         let is_new = branch == next;
         next += u32::from(is_new);
         if is_new { 0 } else { u64::from(next - branch) }
@@ -144,7 +145,7 @@ fn frames_and_stacks(
     columns.add("stack.type", stacks().map(|(_, i)| type_of(i)));
 }
 
-/// Scopes, labels, types and lanes.
+/// Adds the columns of scopes, labels, types and lanes.
 fn names(process: &Process, types: &Types, columns: &mut Columns, texts: &mut Texts) {
     let tables = &process.tables;
     let mut text = |name: &str| u64::from(texts.number(&elide_middle(name, WHOLE_NAME)));
@@ -161,7 +162,7 @@ fn names(process: &Process, types: &Types, columns: &mut Columns, texts: &mut Te
     columns.add("lane.threads", tables.lanes.iter().map(|lane| lane.threads.into()));
 }
 
-/// Where counters were recorded, each lane has a site of its sums.
+/// Adds the columns of sites. In mode `counters`, each lane has one site with its sums.
 fn sites(process: &Process, columns: &mut Columns) {
     let of_lane = |(lane, id): (&Lane, u32)| Site {
         stack: StackId(0),
@@ -194,7 +195,7 @@ fn sites(process: &Process, columns: &mut Columns) {
     }
 }
 
-/// The number of a kind of memory.
+/// Returns the number of a kind of memory.
 fn kind(kind: SiteKind) -> u64 {
     match kind {
         SiteKind::Heap => 0,

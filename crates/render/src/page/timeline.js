@@ -1,4 +1,4 @@
-// The chart of live and resident bytes over time, with windows, marks and the rate of allocations.
+// The chart of live and resident bytes over time, with windows, marks and the allocation rate.
 
 const chart = { height: 150, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
 
@@ -32,7 +32,7 @@ function timeline(section) {
   draw();
 }
 
-/** A button that shows and hides a line of the chart. */
+/** Returns a button that shows or hides a line of the chart. */
 function legendOf(one) {
   const line = element("i", { style: `background: var(--${one.colour})` });
   const isShown = () => String(one.shown);
@@ -46,7 +46,7 @@ function legendOf(one) {
   return button;
 }
 
-/** The windows as a list, of which one is chosen as the range. */
+/** Returns the list of windows, of which one can be selected as the range. */
 function windowChoice() {
   const { windows } = shown.model.head;
   if (windows.length === 0) return null;
@@ -67,7 +67,7 @@ function chooseWindow({ begin_ns: from, end_ns: to }) {
 function seriesOf({ timeline: samples, totals }) {
   const most = (values) => values.reduce((a, b) => Math.max(a, b), 0);
   const live = { name: "live", colour: "live", values: samples.live_bytes, shown: true, area: true };
-  // Beside what is resident, the heap of a small program would be a line on the ground.
+  // At the scale of resident memory, the heap of a small program would be a flat line.
   const peak = Math.max(most(live.values), totals.peak_bytes);
   const resident = {
     name: "resident", colour: "resident", values: samples.resident_bytes, area: false,
@@ -76,7 +76,7 @@ function seriesOf({ timeline: samples, totals }) {
   return most(resident.values) === 0 ? [live] : [live, resident];
 }
 
-/** Round numbers below a limit: steps of 1, 2 or 5, for bytes in powers of two. */
+/** Returns round numbers below a limit: steps of 1, 2 or 5, for bytes in powers of two. */
 function ticks(limit, wanted, base) {
   const rough = limit / wanted;
   const power = base ** Math.floor(Math.log(rough) / Math.log(base));
@@ -114,7 +114,7 @@ function drawChart(svg, series) {
   rangeText();
 }
 
-/** The range that is chosen. */
+/** Returns the selected range. */
 function drawnRange(x, bottom) {
   if (state.from === null || state.to === null) return [];
   const [left, right] = [x(state.from), x(state.to)];
@@ -185,7 +185,8 @@ function drawnSeries(one, times, x, y, bottom) {
   return parts;
 }
 
-/** What is known of live bytes beside the samples: the peak, and the end where all is of one run. */
+/** Returns live bytes that are known in addition to samples: the peak, and the end unless the
+ * counts cover only a part. */
 function knownOf(samples) {
   const known = [[shown.model.head.peak_time_ns, shown.model.head.totals.peak_bytes]];
   const whole = !shown.model.head.facts.some(([name]) => name === "counts");
@@ -218,7 +219,7 @@ function drawnWindows(x, bottom) {
   });
 }
 
-/** Marks as lines, and the names of those that have room. */
+/** Draws marks as lines, with names where there is room. */
 function drawnMarks(x, bottom) {
   let free = 0;
   return shown.model.head.marks.flatMap((mark) => {
@@ -236,7 +237,7 @@ function drawnMarks(x, bottom) {
   });
 }
 
-/** Allocations a second, as bars of the columns of the chart. */
+/** Draws allocations per second as bars. */
 function drawnRate(x, top, end) {
   const { time_ns: times, allocations } = shown.model.head.timeline;
   const columns = 160;

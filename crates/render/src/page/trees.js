@@ -1,7 +1,7 @@
-// Trees for the flame graph. A tree has nodes that come after their parents; `item` says what each
-// stands for, `own(m)` and `sum(m)` what it has by a measure.
+// Trees for the flame graph. Parents precede their children; `item` identifies what a node shows,
+// `own(m)` and `sum(m)` are its own and inclusive value in a metric.
 
-/** A node that stands for this many branches too small to see has the number below zero as item. */
+/** The item of a root. A node that merges n branches too small to see has the item ROOT − n. */
 const ROOT = -1;
 
 class Tree {
@@ -10,7 +10,7 @@ class Tree {
     this.item = item;
     this.ownOf = byMeasure(own);
     this.sumOf = byMeasure((m) => summed(this.parent, this.own(m)));
-    // By node the measure that its children are in the order of.
+    // By node: the metric by which its children are sorted.
     this.orders = new Int8Array(parent.length).fill(-1);
   }
 
@@ -18,19 +18,19 @@ class Tree {
 
   sum(m) { return this.sumOf(m); }
 
-  /** How wide a node is by a measure. */
+  /** Returns the widths of nodes in a metric. */
   width(m) {
     return this.sum(m);
   }
 
-  /** The children of a node, in any order. */
+  /** Returns the children of a node, in any order. */
   below(node) {
     this.index ??= childrenOf(this.parent);
     const { list, start } = this.index;
     return list.subarray(start[node], start[node + 1]);
   }
 
-  /** The children of a node, the largest first. */
+  /** Returns the children of a node, largest first. */
   children(node, m) {
     const children = this.below(node);
     if (this.orders[node] !== m) {
@@ -42,7 +42,7 @@ class Tree {
     return children;
   }
 
-  /** The node that a path of items leads to, as far as there is one. */
+  /** Returns the node to which a path of items leads, or the last one that exists. */
   at(path) {
     let node = 0;
     for (const item of path) {
@@ -53,7 +53,7 @@ class Tree {
     return node;
   }
 
-  /** The items from the outermost to a node. */
+  /** Returns the items on the path from the outermost node to this one. */
   path(node) {
     const path = [];
     for (let at = node; at !== 0; at = this.parent[at]) path.unshift(this.item[at]);
@@ -61,7 +61,7 @@ class Tree {
   }
 }
 
-/** Makes nodes by parent and item. */
+/** Creates nodes by parent and item. */
 class Nodes {
   constructor() {
     this.parent = [0];
@@ -76,14 +76,15 @@ class Nodes {
     return node;
   }
 
-  /** A new node. */
+  /** Creates a new node. */
   add(parent, item) {
     this.item.push(item);
     return this.parent.push(parent) - 1;
   }
 }
 
-/** The functions that the flame graph leaves out: none, those hidden, or all that are not own. */
+/** Returns the functions that the flame graph omits: hidden ones, and optionally all that are not
+ * own code; null if it omits none. */
 function leftOut(model) {
   const names = new Set(hidden());
   if (names.size === 0 && state.own === "") return null;
@@ -95,7 +96,7 @@ function leftOut(model) {
   return out;
 }
 
-/** The items that a site is below: of its thread, scope path, label or type. */
+/** Returns a function from sites to the items that group them: thread, scope path, label or type. */
 function rootsOf(model, by) {
   const { columns } = model;
   switch (by) {
@@ -109,7 +110,7 @@ function rootsOf(model, by) {
   }
 }
 
-/** Callers above what they call. */
+/** Returns the tree in which callers contain their callees. */
 function callTree(model) {
   const out = leftOut(model);
   const selection = selectionOf(model);
@@ -133,7 +134,7 @@ function ownOfNodes(model, m, nodeOf, length) {
   return own;
 }
 
-/** Of each site the node it ends at, below what it is grouped by; −1 of those not selected. */
+/** Returns for each site the node at which it ends, below its groups; −1 if it is not selected. */
 function siteNodes(model, selection, out, nodes) {
   const roots = rootsOf(model, state.by);
   const stacks = model.columns["site.stack"];
@@ -151,7 +152,7 @@ function siteNodes(model, selection, out, nodes) {
     while (way.length > 0) {
       at = way.pop();
       const called = model.branchFunction[at];
-      // Below a root each branch has one node, unless functions are left out.
+      // Each branch has one node per root, unless functions are omitted.
       if (!out) node = nodes.add(node, called);
       else if (!out[called]) node = nodes.child(node, called);
       known.set(at, node);
@@ -161,7 +162,7 @@ function siteNodes(model, selection, out, nodes) {
   return nodeOf;
 }
 
-/** Where branches are below a root: an array, which is fast, for the first few roots. */
+/** The nodes of branches below a root: a fast array for the first roots, a map for the others. */
 class Places {
   constructor(branches, before, root) {
     this.array = before < 12 ? new Int32Array(branches).fill(-1) : null;
@@ -177,12 +178,12 @@ class Places {
   }
 }
 
-/** Parts of the whole below which callers are put together. */
+/** Callers below the whole divided by this are merged. */
 const PARTS_OF_CALLERS = 4000;
 const LEVELS_OF_CALLERS = 400;
 
-/** Functions that allocate at the top, their callers below: what is small is put together, relative
- * to what is zoomed to, so that the tree stays small. */
+/** Returns the tree with allocating functions at the top and their callers below. Small branches,
+ * relative to the zoomed one, are merged, so that the tree stays small. */
 function callerTree(model, m) {
   const calls = callTree(model);
   const own = calls.own(m);
@@ -199,7 +200,7 @@ function callerTree(model, m) {
   });
 }
 
-/** Of each node that of its owner: the function that allocates, without what it does that by. */
+/** Returns for each node that of its owner: the allocating function, without its helpers. */
 function ownersIn(model, calls) {
   if (calls.parent === model.branchParent) return model.ownerBranch;
   const owns = new Uint8Array(model.functions);
@@ -214,8 +215,8 @@ function ownersIn(model, calls) {
   return owner;
 }
 
-/** Adds the callers of ways that share what is inside: of each way the node it has come to, and the
- * node whose own value it carries. */
+/** Adds the callers of paths that are equal so far. Each path holds the node it has reached, and
+ * the node whose own value it carries. */
 function climb(build, parent, ways, path, depth, inherited) {
   const own = build.calls.own(build.m);
   const valueOf = (group) => group.reduce((sum, way) => sum + own[way.own], 0);
@@ -251,7 +252,7 @@ function climb(build, parent, ways, path, depth, inherited) {
   }
 }
 
-/** Two processes in one tree: what either has, as wide as the larger of both. */
+/** Two processes in one tree with the nodes of both, each as wide as the larger of its two values. */
 class ComparedTree extends Tree {
   constructor(parent, item, now, before) {
     super(parent, item, null);
@@ -272,7 +273,8 @@ class ComparedTree extends Tree {
   width(m) { return this.side(m)[2]; }
 }
 
-/** Calls of the model shown and of the one that it is compared with, by the names of functions. */
+/** Returns the merged tree of the displayed model and the one compared with; functions are matched
+ * by name. */
 function comparedTree(model, other) {
   const [now, before] = [callTree(model), callTree(other)];
   const nodes = new Nodes();
@@ -298,7 +300,7 @@ function comparedTree(model, other) {
     sums(now, atNow), sums(before, atBefore));
 }
 
-/** The items of a model by kind and name. */
+/** Returns the numbers of a model's items, by kind and name. */
 function itemNumbers(model) {
   const numbers = new Map();
   for (let i = 0; i < model.functions + model.extras.length; i += 1) {

@@ -1,11 +1,11 @@
-//! Words about accounts of resident memory.
+//! Texts about accounts of resident memory.
 
 use heaptide_analysis::model::{Account, AccountMissing, AllocatorSource, Process};
 use heaptide_analysis::views::memory::{At, Memory};
 
 use crate::shared::quantity::{bytes, duration};
 
-/// Why there are no accounts from some moment on.
+/// Returns why there are no accounts after some time.
 pub(crate) fn missing_says(missing: AccountMissing) -> &'static str {
     match missing {
         AccountMissing::Confined => {
@@ -15,7 +15,7 @@ pub(crate) fn missing_says(missing: AccountMissing) -> &'static str {
     }
 }
 
-/// Why a process has no account that can be shown.
+/// Returns why a process has no account to show.
 pub fn absence(process: &Process) -> &'static str {
     match process.time.accounts.iter().find_map(|account| account.missing) {
         Some(missing) => missing_says(missing),
@@ -29,8 +29,8 @@ pub fn absence(process: &Process) -> &'static str {
     }
 }
 
-/// The resident memory nearest to peak usage: its bytes, and in words when that was and what they
-/// are.
+/// Returns the resident bytes of the account nearest to peak usage, and a text with its time and
+/// its largest parts.
 pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
     let memory = Memory::of(process, At::Peak)?;
     let mut parts: Vec<(&str, u64)> = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
     Some((memory.account.resident_bytes, format!("after {after}: {}", parts.join(", "))))
 }
 
-/// How the free memory of the heap is known.
+/// Returns how the free memory of the heap was determined.
 pub(crate) fn free_from(account: &Account) -> &'static str {
     match account.allocator.map(|state| state.source) {
         Some(AllocatorSource::Glibc) => "by mallinfo2 of glibc",
@@ -58,7 +58,7 @@ pub(crate) fn free_from(account: &Account) -> &'static str {
     }
 }
 
-/// What the allocator reported about its memory at an account, if it did.
+/// Returns what the allocator reported about its memory at the time of an account, if available.
 pub(crate) fn allocator_says(account: &Account) -> Option<String> {
     let state = account.allocator?;
     let [arena, used, free, mapped] =

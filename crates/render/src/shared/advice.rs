@@ -1,4 +1,4 @@
-//! Findings as they are shown: the line of code, names, what is saved.
+//! Parts of findings as text: source line, names, savings.
 
 use heaptide_advise::{Finding, Place, Saves};
 use heaptide_analysis::model::{Frame, Process};
@@ -6,10 +6,10 @@ use heaptide_analysis::model::{Frame, Process};
 use crate::shared::frames;
 use crate::shared::quantity::{bytes, counted, percent};
 
-/// Characters of the name of an owner.
+/// Characters of an owner's name.
 const OWNER: usize = 60;
 
-/// The beginning of the sentence that [`Finding::what`] continues.
+/// Returns the beginning of the sentence that [`Finding::what`] continues.
 pub(crate) fn subject(process: &Process, finding: &Finding) -> String {
     match &finding.place {
         Some(place) => frames::label(process, frame(process, place), OWNER),
@@ -17,19 +17,19 @@ pub(crate) fn subject(process: &Process, finding: &Finding) -> String {
     }
 }
 
-/// The frame of an owner.
+/// Returns the frame of an owner.
 pub(crate) fn frame<'a>(process: &'a Process, place: &Place) -> &'a Frame {
     &process.tables.frames[place.frame.0 as usize]
 }
 
-/// The innermost frame from the owner outwards that has a line of source.
+/// Returns the frame with a source line that is nearest to the owner, outwards.
 pub(crate) fn line<'a>(process: &'a Process, place: &Place) -> Option<&'a Frame> {
     let mut frames = process.frames_of(place.owner);
     let has_line = |frame: &&Frame| frame.file.is_some() && frame.line.is_some();
     frames.find_map(|id| Some(&process.tables.frames[id.0 as usize]).filter(has_line))
 }
 
-/// What a change saves, in words.
+/// Describes what a change saves.
 pub(crate) fn saves(process: &Process, saves: &Saves) -> String {
     let totals = &process.totals;
     let mut parts = Vec::new();

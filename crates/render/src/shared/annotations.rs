@@ -7,17 +7,17 @@ use heaptide_analysis::model::{LabelId, Mark, MarkKind, Process, Shape, SiteKind
 
 use crate::shared::names::elide_middle;
 
-/// Marks and windows that get a letter each.
+/// Number of marks, and of windows, that get a letter.
 pub(crate) const LETTERS: usize = 26;
-/// Characters of the name of a mark.
+/// Characters of a mark's name.
 const MARK_NAME_CHARS: usize = 60;
 
-/// Whether memory of this kind is in the totals.
+/// Returns whether memory of this kind is in the totals.
 pub(crate) fn in_totals(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk | SiteKind::Mapped(_))
 }
 
-/// What memory of this kind is called.
+/// Returns the name of this kind of memory.
 pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
     match kind {
         SiteKind::Heap => "heap",
@@ -30,7 +30,7 @@ pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
     }
 }
 
-/// Bytes of chunks that are lent to blocks, by pool.
+/// Returns the bytes of chunks that are lent to blocks, by pool.
 pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
     let mut lent = HashMap::new();
     for site in process.tables.sites.iter().filter(|site| site.lent_bytes > 0) {
@@ -42,7 +42,7 @@ pub(crate) fn lent(process: &Process) -> HashMap<(LabelId, SiteKind), u64> {
     lent
 }
 
-/// A shape in words: dimensions and bytes of an element.
+/// Describes shapes by dimensions and bytes per element.
 pub(crate) fn shapes_say(shapes: &[&Shape]) -> String {
     let Some((first, others)) = shapes.split_first() else {
         return String::new();
@@ -55,7 +55,7 @@ pub(crate) fn shapes_say(shapes: &[&Shape]) -> String {
     }
 }
 
-/// A mark in words.
+/// Describes a mark.
 pub(crate) fn mark_says(mark: &Mark) -> String {
     let name = elide_middle(&mark.name, MARK_NAME_CHARS);
     match (mark_kind(mark.kind), mark.number) {
@@ -65,7 +65,7 @@ pub(crate) fn mark_says(mark: &Mark) -> String {
     }
 }
 
-/// The name of a kind of mark.
+/// Returns the name of a kind of mark.
 pub(crate) fn mark_kind(kind: MarkKind) -> &'static str {
     match kind {
         MarkKind::Mark => "mark",
@@ -76,7 +76,7 @@ pub(crate) fn mark_kind(kind: MarkKind) -> &'static str {
     }
 }
 
-/// The windows with the highest peaks, in order of their begin, with their letters.
+/// Returns the windows with the highest peaks in order of their begin, each with its letter.
 pub(crate) fn windows_shown(process: &Process) -> impl Iterator<Item = (char, &Window)> {
     let mut shown: Vec<&Window> = process.time.windows.iter().collect();
     shown.sort_by_key(|window| Reverse(window.peak_bytes));
@@ -85,12 +85,12 @@ pub(crate) fn windows_shown(process: &Process) -> impl Iterator<Item = (char, &W
     ('A'..='Z').zip(shown)
 }
 
-/// The first marks that are not of snapshots, with their letters.
+/// Returns the first marks other than those of snapshots, each with its letter.
 pub(crate) fn marks_shown(process: &Process) -> impl Iterator<Item = (char, &Mark)> {
     ('a'..='z').zip(marks(process))
 }
 
-/// Marks that are not of snapshots.
+/// Returns the marks other than those of snapshots.
 pub(crate) fn marks(process: &Process) -> impl Iterator<Item = &Mark> {
     process.time.marks.iter().filter(|mark| mark.kind != MarkKind::Snapshot)
 }

@@ -1,5 +1,5 @@
-//! Trees of calls, callers and scopes that carry several measures, for pictures: branches too small
-//! to see are put together.
+//! Trees of calls, callers and scopes with several metrics, for pictures. Branches too small to see
+//! are merged.
 
 use std::cmp::Reverse;
 
@@ -7,47 +7,46 @@ use heaptide_analysis::attribution::{Functions, Owners, Role, owners_in_tree};
 use heaptide_analysis::collections::trie::Trie;
 use heaptide_analysis::model::{FrameId, Lane, LaneId, Measure, Process, ScopeId, Site, Sum};
 
-/// Levels of a picture; what is deeper counts as too small to see.
+/// Levels of a picture; deeper branches are merged like small ones.
 pub(crate) const LEVELS: usize = 300;
 
-/// What a branch is of.
+/// What a branch represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
-    /// Everything.
+    /// The whole process.
     Root,
-    /// A function, by a frame of it: the first seen here.
+    /// A function, by its first frame in the tree.
     Call(FrameId),
     /// A scope path.
     Scope(ScopeId),
-    /// So many branches, each too small to see.
+    /// A number of merged branches, each too small to see.
     Smaller(u32),
 }
 
 /// One branch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Branch<const N: usize> {
-    /// The one it grows from; the root's is its own.
+    /// Index of the parent; the root is its own parent.
     pub(crate) parent: u32,
-    /// What it is of.
+    /// What it represents.
     pub(crate) what: What,
-    /// What ends here.
+    /// Values of the branch itself.
     pub(crate) own: [u64; N],
-    /// And in all that grows from it.
+    /// Values including all descendants.
     pub(crate) inclusive: [u64; N],
 }
 
-/// A tree of branches, in an order in which those come after the ones they grow from; the first is
-/// the root.
+/// A tree of branches. Parents precede their children; the first branch is the root.
 #[derive(Debug)]
 pub(crate) struct Branches<const N: usize> {
-    /// Of what the values are.
+    /// The metrics of the values.
     pub(crate) measures: [Measure; N],
     /// The branches.
     pub(crate) all: Vec<Branch<N>>,
 }
 
 impl<const N: usize> Branches<N> {
-    /// Callers with their callees inside, of all lanes or of one.
+    /// Builds a tree in which callers contain their callees, of one lane or all lanes.
     pub(crate) fn calls(
         process: &Process,
         functions: &Functions,
@@ -72,8 +71,8 @@ impl<const N: usize> Branches<N> {
         tree
     }
 
-    /// Scopes inside each other, of all lanes or of one; those below so many levels count for the
-    /// last of them.
+    /// Builds a tree of nested scopes, of one lane or all lanes. Scopes below `levels` count for
+    /// their ancestor at the last level.
     pub(crate) fn scopes(
         process: &Process,
         lane: Option<LaneId>,
@@ -83,7 +82,7 @@ impl<const N: usize> Branches<N> {
         Branches::scopes_of(process, of_lane(lane), levels, measures)
     }
 
-    /// The same of some sites.
+    /// Like [`scopes`](Self::scopes), but of the given sites.
     pub(crate) fn scopes_of(
         process: &Process,
         is_wanted: impl Fn(&Site) -> bool,
@@ -105,9 +104,9 @@ impl<const N: usize> Branches<N> {
         tree
     }
 
-    /// The owners of allocations, with their callers inside: a tree of calls turned round. What is
-    /// below a part of the whole by every measure is put together on the way, so that the tree
-    /// stays small.
+    /// Turns a tree of calls around: owners of allocations contain their callers. Branches below a
+    /// fraction of the whole in every metric are merged during construction, so that the tree stays
+    /// small.
     pub(crate) fn callers(&self, owners: &Owners, parts: u64) -> Self {
         let function = |at: u32| match self.all[at as usize].what {
             What::Call(frame) => owners.functions.of_frame(frame).0,
@@ -150,8 +149,9 @@ impl<const N: usize> Branches<N> {
         up
     }
 
-    /// The branch of ways that have come to one function, and how many of them go on to a caller:
-    /// those are moved there, and to the front. Their value if it is too small to show.
+    /// Returns the branch of a group of paths that are at one function, and how many of them have a
+    /// caller. These are moved to the caller, and to the front of the group. Returns the group's
+    /// value as an error if it is too small to show.
     fn climb(
         &self,
         group: &mut [Way<N>],
@@ -180,7 +180,8 @@ impl<const N: usize> Branches<N> {
         Ok((branch, stay))
     }
 
-    /// The same with calls of a function by itself as part of the first of them.
+    /// Returns the tree with direct recursion folded: calls of a function by itself become part of
+    /// the first call.
     pub(crate) fn without_recursion(&self, functions: &Functions) -> Branches<N> {
         let mut tree = Branches { measures: self.measures, all: vec![self.empty()] };
         let mut known = Trie::with_room(self.all.len());
@@ -206,8 +207,8 @@ impl<const N: usize> Branches<N> {
         tree
     }
 
-    /// The same with what is below a part of the whole by every measure put together, branch by
-    /// branch; and with larger parts where that leaves more than `most`.
+    /// Returns the tree with branches merged that are below 1/`parts` of the whole in every metric.
+    /// If more than `most` branches remain, the fraction is increased.
     pub(crate) fn cut(&self, parts: u64, most: usize) -> Branches<N> {
         let mut parts = parts;
         loop {
@@ -219,11 +220,11 @@ impl<const N: usize> Branches<N> {
         }
     }
 
-    /// The same with what has less than these values of every measure, or is deeper than so many
-    /// levels, merged.
+    /// Returns the tree with branches merged that are below these values in every metric, or deeper
+    /// than `levels`.
     pub(crate) fn cut_below(&self, least: &[u64; N], levels: usize) -> Branches<N> {
         let mut cut = Branches { measures: self.measures, all: vec![self.all[0]] };
-        // Of each branch: where it came to be, and its level; of those not shown, nothing.
+        // For each branch: its new index and level, or `None` if it is not shown.
         let mut kept = vec![Some((0u32, 0usize))];
         let mut smaller: Vec<Option<Branch<N>>> = vec![None];
         for branch in &self.all[1..] {
@@ -246,12 +247,12 @@ impl<const N: usize> Branches<N> {
         cut
     }
 
-    /// What a branch needs by one of the measures to be shown.
+    /// Returns the least value in each metric; a branch is shown if it reaches one of them.
     fn least(&self, parts: u64) -> [u64; N] {
         self.all[0].inclusive.map(|whole| whole.div_ceil(parts.max(1)).max(1))
     }
 
-    /// The tree of one of the measures.
+    /// Returns the tree of a single metric.
     pub(crate) fn only(&self, measure: usize) -> Branches<1> {
         let mut only = Branches::new([self.measures[measure]]);
         let mut kept = vec![0u32];
@@ -306,7 +307,7 @@ impl<const N: usize> Branches<N> {
 }
 
 impl<const N: usize> Branch<N> {
-    /// Takes so many too small to see in; what has no value is none.
+    /// Adds branches that are too small to see; ignores those without a value.
     fn merge(&mut self, measures: &[Measure; N], branches: u32, value: &[u64; N]) {
         if let (What::Smaller(count), true) = (&mut self.what, *value != [0; N]) {
             *count += branches;
@@ -316,15 +317,15 @@ impl<const N: usize> Branch<N> {
     }
 }
 
-/// Whether a site is one of the lane's, or of any lane.
+/// Returns a predicate for sites of one lane, or of any lane.
 fn of_lane(lane: Option<LaneId>) -> impl Fn(&Site) -> bool {
     move |site| lane.is_none_or(|lane| lane == site.lane)
 }
 
-/// A way up from an allocation: the branch it has come to, and its value.
+/// A path from an allocation up to its callers: the branch it has reached, and its value.
 struct Way<const N: usize> {
     at: u32,
-    /// That of the branch: sorting looks at it often.
+    /// Function of the branch, cached for sorting.
     function: u32,
     value: [u64; N],
 }
@@ -340,8 +341,8 @@ fn reaches<const N: usize>(value: &[u64; N], least: &[u64; N]) -> bool {
 }
 
 impl Branches<1> {
-    /// What ends in each branch, that of branches too small to see counted for what they grow from:
-    /// for formats that know no other branches than functions.
+    /// Returns the own value of each branch, with that of merged branches added to their parent,
+    /// for formats in which each branch is a function.
     pub(crate) fn own_values(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.all.iter().map(|branch| branch.own[0]).collect();
         for (index, branch) in self.all.iter().enumerate() {
@@ -355,17 +356,17 @@ impl Branches<1> {
     }
 }
 
-/// Whether the lanes of a process are one picture or several.
+/// Whether the lanes of a process are drawn together or separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lanes {
-    /// All in one.
+    /// One picture of all lanes.
     #[default]
     Merged,
-    /// Each for itself.
+    /// One picture for each lane.
     Apart,
 }
 
-/// The lanes, those with most of a measure first.
+/// Returns the lanes, sorted by a metric, largest first.
 pub(crate) fn lanes_by(process: &Process, measure: Measure) -> Vec<(LaneId, &Lane)> {
     let lanes = process.tables.lanes.iter().zip(0..).map(|(lane, id)| (LaneId(id), lane));
     let mut lanes: Vec<_> = lanes.collect();
@@ -381,7 +382,7 @@ mod tests {
 
     const NAMES: [&str; 5] = ["main", "work", "operator new(unsigned long)", "tiny", "other"];
 
-    /// `main` calls `work`, which allocates by `new`, and `tiny`; `other` calls `work` too.
+    /// `main` calls `work`, which allocates by `new`, and `tiny`; `other` also calls `work`.
     fn process() -> Process {
         let mut bytes = vec![0; 4096];
         bytes[..8].copy_from_slice(b"HEAPTIDE");
@@ -416,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Lines `a;b own inclusive`, where branches too small to see are so many `+`.
+    /// Returns lines `a;b own inclusive`; merged branches appear as that number of `+`.
     fn lines<const N: usize>(tree: &Branches<N>) -> Vec<String> {
         let path = |mut at: usize| {
             let mut path = Vec::new();

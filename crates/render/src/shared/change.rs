@@ -1,11 +1,12 @@
-//! Changes of a metric as people read them.
+//! Changes of a metric as text.
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::views::diff::Change;
 
 use crate::shared::quantity::{amount, short_count};
 
-/// A change with its sign, in the unit of its measure: `+1.50 KiB`; nothing for none.
+/// Returns a change with its sign, in the unit of its metric: `+1.50 KiB`; an empty text if there
+/// is no change.
 ///
 /// ```
 /// use heaptide_analysis::views::diff::Change;
@@ -23,7 +24,8 @@ pub fn signed(measure: Measure, change: Change) -> String {
     }
 }
 
-/// A change as a share of what was: `+12.3%`; nothing for none, or where nothing was.
+/// Returns a change relative to the value before: `+12.3%`; an empty text if there is no change or
+/// the value before was 0.
 ///
 /// ```
 /// use heaptide_analysis::views::diff::Change;

@@ -1,12 +1,13 @@
-//! The command of a process in a line.
+//! The command of a process in one line.
 
 use heaptide_analysis::model::Process;
 
 use crate::shared::frames::file_name;
 use crate::shared::names::printable;
 
-/// What a process wrote over its arguments to show as its title (nginx, chromium), without the
-/// directory of the program; none if it is the name of the program. It is one word with spaces.
+/// Returns the title that a process (nginx, chromium) wrote over its arguments, without the
+/// directory of the program, or `None` if the first argument is not a title. A title is one
+/// argument with spaces.
 fn title<'a>(word: &'a str, program: &str) -> Option<&'a str> {
     let first = word.split(' ').next().filter(|first| first.len() < word.len())?;
     let name = file_name(first);
@@ -14,13 +15,13 @@ fn title<'a>(word: &'a str, program: &str) -> Option<&'a str> {
     is_title.then(|| &word[first.len() - name.len()..])
 }
 
-/// The command as one would type it, as far as it fits.
+/// Returns the command as typed in a shell, shortened to `width` characters.
 pub fn command_line(process: &Process, width: usize) -> String {
     let identity = &process.identity;
     typed(&identity.command, &identity.program, identity.images > 1, width)
 }
 
-/// The same of a process whose tables were not read.
+/// Like [`command_line`], for a process whose tables were not read.
 pub fn command_line_of(command: &[String], program: &str, width: usize) -> String {
     typed(command, program, false, width)
 }

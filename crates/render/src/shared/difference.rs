@@ -1,9 +1,9 @@
-//! A difference as text, JSON or flame graph: what they have in common.
+//! Common parts of differences as text, JSON and flame graph.
 
 use heaptide_analysis::model::{Measure, Mode, Process, Spread};
 use heaptide_analysis::views::diff::{By, Change, Difference, Side};
 
-/// What a row stands for.
+/// What a row represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
     /// A function.
@@ -15,7 +15,7 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// What processes are to be compared by for these rows.
+    /// Returns how processes have to be compared for these rows.
     pub const fn by(self) -> By {
         match self {
             Rows::Functions | Rows::Stacks => By::Stacks,
@@ -23,7 +23,7 @@ impl Rows {
         }
     }
 
-    /// Its name in options.
+    /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             Rows::Functions => "function",
@@ -33,25 +33,25 @@ impl Rows {
     }
 }
 
-/// What is shown of a difference.
+/// Options of a view of differences.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// What the first recording is called.
+    /// Name of the first recording.
     pub before: &'a str,
-    /// What the second is called.
+    /// Name of the second recording.
     pub after: &'a str,
-    /// What a row stands for; the difference is by [`Rows::by`].
+    /// What a row represents; the difference is by [`Rows::by`].
     pub rows: Rows,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub top: Option<usize>,
-    /// Why the measure is the one compared, if nobody asked for it.
+    /// Why this metric is compared, if the user did not choose it.
     pub chosen: Option<&'static str>,
 }
 
 impl View<'_> {
-    /// Why there can be no rows: how one of the two was recorded.
+    /// Returns why there cannot be rows: how one of the two was recorded.
     ///
-    /// A difference without rows has totals all the same.
+    /// A difference without rows still has totals.
     pub fn without_rows(&self, difference: &Difference) -> Option<String> {
         let why = |side| match (process(difference, side).mode, self.rows) {
             (Mode::Counters, Rows::Scopes) => Some("--mode counters, so there are no scopes"),
@@ -80,7 +80,7 @@ pub(crate) fn process(difference: &Difference, side: Side) -> &Process {
     }
 }
 
-/// The totals that are shown: what every user asks for, what was compared, and failures if any.
+/// Returns the totals to show: the common metrics, the compared one, and failures if there are any.
 pub(crate) fn totals(difference: &Difference) -> impl Iterator<Item = (Measure, Change)> {
     const USUAL: [Measure; 9] = [
         Measure::Allocations,

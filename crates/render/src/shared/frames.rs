@@ -1,4 +1,4 @@
-//! Frames and stacks as lines of text: labels, places, what is folded and what is left out.
+//! Frames and stacks as lines of text: labels, source places, folded and omitted frames.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use heaptide_analysis::model::{Frame, FrameId, Process};
 
 use crate::shared::names::{elide_middle, printable, shorten};
 
-/// The last component of a path.
+/// Returns the last component of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// The file that holds a frame's code; empty if there is none.
+/// Returns the path of the file that contains a frame's code; empty if there is none.
 pub fn module_path<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     let module = frame.module.and_then(|id| process.tables.modules.get(id.0 as usize));
     module.map_or("", |m| &m.path)
 }
 
-/// The same without its directory; `?` if there is none.
+/// Returns the name of that file without its directory; `?` if there is none.
 pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     match module_path(process, frame) {
         "" => "?",
@@ -26,13 +26,13 @@ pub fn module_name<'a>(process: &'a Process, frame: &Frame) -> &'a str {
     }
 }
 
-/// The same for people.
+/// Like [`module_name`], but printable.
 pub(crate) fn module_shown<'a>(process: &'a Process, frame: &Frame) -> Cow<'a, str> {
     printable(module_name(process, frame))
 }
 
-/// `  [module]` behind the name of a function, or its source file if the code is in no module;
-/// nothing where there is neither, or the name has it.
+/// Returns `  [module]` to append to the name of a function, or the source file if the code is in
+/// no module. Empty if neither is known, or if the name includes the module.
 pub fn in_module(process: &Process, frame: &Frame) -> String {
     match (&frame.function, frame.module) {
         (Some(_), Some(_)) => format!("  [{}]", module_shown(process, frame)),
@@ -44,7 +44,8 @@ pub fn in_module(process: &Process, frame: &Frame) -> String {
     }
 }
 
-/// What a frame is called in at most `width` characters: its function, else `module+0xoffset`.
+/// Returns the label of a frame in at most `width` characters: its function, else
+/// `module+0xoffset`.
 pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
     match &frame.function {
         Some(scope) if frame.is_scope() => elide_middle(scope, width),
@@ -56,7 +57,7 @@ pub fn label(process: &Process, frame: &Frame, width: usize) -> String {
     }
 }
 
-/// Where a frame is: `file.c:12`, else the module.
+/// Returns the source place of a frame, such as `file.c:12`, else its module.
 pub fn place(process: &Process, frame: &Frame) -> String {
     let file = frame.file.as_deref().map(|file| printable(file_name(file)));
     match (file, frame.line) {
@@ -67,7 +68,7 @@ pub fn place(process: &Process, frame: &Frame) -> String {
     }
 }
 
-/// Whether a frame starts a program or a thread.
+/// Returns whether a frame starts a program or a thread.
 pub fn is_starter(frame: &Frame) -> bool {
     frame.function.as_deref().is_some_and(|f| known().role(f) == Role::Starter)
 }
@@ -75,34 +76,34 @@ pub fn is_starter(frame: &Frame) -> bool {
 /// One line of a printed stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Which of the frames it starts with.
+    /// Index of its first frame.
     pub at: usize,
-    /// The function, or what stands for several frames.
+    /// The function, or a description of several frames.
     pub label: String,
-    /// Its place; empty if there is none.
+    /// Source place; empty if unknown.
     pub place: String,
-    /// Whether it is of the program's own code.
+    /// Whether it is the program's own code.
     pub is_own: bool,
 }
 
 impl Line {
-    /// Whether it stands for frames that are left out.
+    /// Returns whether it represents omitted frames.
     pub fn is_left_out(&self) -> bool {
         self.label.starts_with('…')
     }
 }
 
-/// Frames, innermost first, as at most `limit` lines, three at least: runs of recursion are folded,
-/// frames that start the program are left out. Of a long stack the innermost and the outermost
-/// function remain, then those of the program's own code, then the other inner ones; lines in
-/// between state how many frames are left out.
+/// Returns frames, innermost first, as at most `limit` lines, but at least three. Recursion is
+/// folded, and frames that start the program are omitted. Of a long stack, the innermost and the
+/// outermost function are kept, then those of the program's own code, then other inner ones. Lines
+/// between them state the number of omitted frames.
 pub fn lines(process: &Process, frames: &[FrameId], limit: usize, width: usize) -> Vec<Line> {
     let frames: Vec<&Frame> =
         frames.iter().map(|id| &process.tables.frames[id.0 as usize]).collect();
     lines_of(process, &frames, limit, width)
 }
 
-/// The same of frames that need not be in the table.
+/// Like [`lines`], for frames that need not be in the table.
 pub(crate) fn lines_of(
     process: &Process,
     frames: &[&Frame],
@@ -131,8 +132,8 @@ pub(crate) fn lines_of(
     lines
 }
 
-/// Which of some runs are shown in so many lines, by whether each is of own code. One line stands
-/// for all that are left out side by side.
+/// Selects the runs to show in `limit` lines; `own` marks runs of own code. Adjacent omitted runs
+/// share one line.
 fn chosen(own: &[bool], limit: usize) -> Vec<bool> {
     if own.len() <= limit {
         return vec![true; own.len()];
@@ -154,8 +155,8 @@ fn chosen(own: &[bool], limit: usize) -> Vec<bool> {
     chosen
 }
 
-/// How many frames remain without those that start the program. A nameless frame or two outside of
-/// them is the `_start` of a stripped program.
+/// Returns the number of frames without those that start the program. One or two outermost nameless
+/// frames belong to the `_start` of a stripped program.
 fn without_starters(frames: &[&Frame]) -> usize {
     const NAMELESS_MAX: usize = 2;
     let named = frames.iter().rposition(|f| f.function.is_some()).map_or(0, |i| i + 1);
@@ -167,9 +168,9 @@ fn without_starters(frames: &[&Frame]) -> usize {
     if end == before { frames.len() } else { end }
 }
 
-/// Frames that follow each other `times` times.
+/// A sequence of frames that is repeated `times` times.
 struct Run<'a> {
-    /// Which of the frames is its first.
+    /// Index of its first frame.
     at: usize,
     frames: &'a [&'a Frame],
     times: usize,
@@ -217,7 +218,7 @@ fn fold<'a>(frames: &'a [&'a Frame]) -> Vec<Run<'a>> {
     runs
 }
 
-/// How often the first `period` frames follow each other.
+/// Returns how many times the first `period` frames occur in succession.
 fn repeats(frames: &[&Frame], period: usize) -> usize {
     let same = |a: &Frame, b: &Frame| a.function.is_some() && a.function == b.function;
     let equal = (period..frames.len()).take_while(|&i| same(frames[i], frames[i - period])).count();
@@ -241,7 +242,8 @@ mod tests {
         }
     }
 
-    /// Frames of these functions, innermost first, as `function` or `f+g×times`.
+    /// Folds frames of these functions, innermost first, and returns them as `function` or
+    /// `f+g×times`.
     fn folded(functions: &[&str]) -> String {
         let frames: Vec<Frame> = functions.iter().map(|f| frame(f)).collect();
         let frames: Vec<&Frame> = frames.iter().collect();

@@ -1,11 +1,12 @@
-//! Lines about a process that several views begin with: how it ran and ended, its part, its trace.
+//! Lines about a process with which several views begin: how it ran and ended, what part it is, its
+//! trace.
 
 use heaptide_analysis::model::{End, Process, Removed};
 use heaptide_analysis::trace::OnDisk;
 
 use crate::shared::quantity::{bytes, count, counted, duration};
 
-/// What the bytes that are live when the counts end are called.
+/// Returns the name of the bytes that are live when counting ends.
 pub(crate) fn live_name(process: &Process) -> &'static str {
     match process.lifetime.end {
         End::Exited(_) => "live at exit",
@@ -16,7 +17,7 @@ pub(crate) fn live_name(process: &Process) -> &'static str {
     }
 }
 
-/// How blocks were sampled, and what is an estimate; none if all were recorded.
+/// Describes how blocks were sampled, and what is an estimate; `None` if all were recorded.
 pub fn sampling_says(p: &Process) -> Option<String> {
     let sampling = p.sampling.as_ref()?;
     let (mean, blocks) = (bytes(sampling.mean_bytes), counted(sampling.blocks, "block"));
@@ -28,13 +29,13 @@ pub fn sampling_says(p: &Process) -> Option<String> {
     Some(format!("{blocks}, one for each {mean} on average; {exact}"))
 }
 
-/// What the counts of a process are of, if not of all of it, and how it was sampled.
+/// Describes what the counts cover if not the whole process, and how it was sampled.
 pub(crate) fn counts_say(p: &Process) -> Vec<String> {
     let sampled = sampling_says(p).map(|says| format!("sampled: {says}"));
     p.completeness.part.iter().cloned().chain(sampled).collect()
 }
 
-/// What a trace holds and takes on disk; none without one.
+/// Describes what a trace contains and its size on disk; `None` without a trace.
 pub(crate) fn trace_says(p: &Process) -> Option<String> {
     let OnDisk { bytes: size, stopped_ns, limit_bytes, begin_ns, dropped_bytes } =
         p.trace_on_disk()?;
@@ -48,7 +49,7 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
     let Some(stopped_ns) = stopped_ns else {
         let t = &p.totals;
         let events = t.allocations.saturating_add(t.frees).saturating_add(t.failed);
-        // After a reset the totals are of a part.
+        // After a reset, the totals cover only part of the trace.
         return Some(if p.completeness.part.is_none() && events > 0 {
             let each = size as f64 / events as f64;
             let what = if events == 1 { "allocation" } else { "allocations and frees" };
@@ -65,11 +66,11 @@ pub(crate) fn trace_says(p: &Process) -> Option<String> {
     Some(format!("{}, ended after {}: {why}", bytes(size), duration(stopped_ns)))
 }
 
-/// What was removed to keep a recording within its limits; none if nothing was.
+/// Describes what was removed to keep a recording within its limits; `None` if nothing was.
 pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
     let Removed { snapshots, snapshot_bytes, images, .. } = *removed;
     let size = match snapshot_bytes {
-        0 => String::new(), // the programs removed them, and do not count that
+        0 => String::new(), // removed by the programs, which do not count the bytes
         size => format!(" ({})", bytes(size)),
     };
     let snapshots = (snapshots > 0)
@@ -87,7 +88,7 @@ pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// How an image ended, in words that follow "it".
+/// Describes how an image ended, as a predicate after "it".
 pub(crate) fn ending(end: End) -> String {
     match end {
         End::Exited(code) => format!("exited with status {code}"),
@@ -99,7 +100,7 @@ pub(crate) fn ending(end: End) -> String {
     }
 }
 
-/// How and when an image ended, in words that follow "it".
+/// Describes how and when an image ended, as a predicate after "it".
 pub(crate) fn ended(process: &Process) -> String {
     let seen = if process.lifetime.duration_is_known { "" } else { ", last seen" };
     format!(
@@ -109,13 +110,13 @@ pub(crate) fn ended(process: &Process) -> String {
     )
 }
 
-/// How long an image ran, in words that follow "it".
+/// Describes how long an image ran, as a predicate after "it".
 pub(crate) fn ran(process: &Process) -> String {
     let verb = if process.lifetime.duration_is_known { "ran" } else { "ran at least" };
     format!("{verb} {}", duration(process.lifetime.duration_ns))
 }
 
-/// The place in a parallel job: `3 of 8, job 4711`; none outside of one.
+/// Describes the rank in a parallel job: `3 of 8, job 4711`; `None` outside of a job.
 pub(crate) fn place(process: &Process) -> Option<String> {
     let rank = process.identity.rank?;
     let of = if rank.of == 0 { String::new() } else { format!(" of {}", rank.of) };
@@ -123,7 +124,7 @@ pub(crate) fn place(process: &Process) -> Option<String> {
     Some(format!("{}{of}{job}{}", rank.number, process.identity.job))
 }
 
-/// The name of a signal on Linux, in brackets after a space; empty for those without a common one.
+/// Returns the name of a signal on Linux, in parentheses after a space; empty for uncommon signals.
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => " (SIGHUP)",

@@ -1,4 +1,4 @@
-//! Who is responsible: sites grouped by the function that asked for the memory, with its stacks.
+//! Hotspots: sites grouped by the function that is responsible for the memory, with its stacks.
 
 use std::cmp::Reverse;
 
@@ -7,36 +7,36 @@ use heaptide_analysis::model::{FrameId, Measure, Measures, ModuleId, Process, St
 use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
 
-/// A way is followed as long as it carries at least this part of the hotspot …
+/// The heaviest path is followed while it carries at least this fraction of the hotspot, …
 const WAY_PART: u64 = 10;
-/// … and for this many frames whatever it carries.
+/// … and for at least this many frames.
 const WAY_MIN: usize = 2;
 
-/// A function and what it allocated through itself and through allocating helpers.
+/// A function, and what it allocated directly and through allocating helpers.
 #[derive(Clone, Debug)]
 pub struct Hotspot {
-    /// The function's frame, one of possibly many; none for allocations without a stack.
+    /// One of the function's frames; `None` for allocations without a stack.
     pub frame: Option<FrameId>,
     /// Sums over its sites.
     pub measures: Measures,
-    /// Its stacks and their values of the measure asked for, summed over the lanes, largest first.
+    /// Its stacks and their values of the requested metric, summed over the lanes, largest first.
     pub stacks: Vec<(StackId, u64)>,
 }
 
-/// The owners of a process's allocations, whatever the measure.
+/// The owners of a process's allocations, for any metric.
 pub struct Charges<'a> {
     process: &'a Process,
-    /// Who they are.
+    /// The owners.
     pub owners: Owners,
 }
 
 impl<'a> Charges<'a> {
-    /// Finds out.
+    /// Determines the owners.
     pub fn of(process: &'a Process) -> Charges<'a> {
         Charges { process, owners: Owners::of(process) }
     }
 
-    /// The functions with a value of the measure, largest first.
+    /// Returns the functions with a value of the metric, largest first.
     pub fn hotspots(&self, measure: Measure) -> Vec<Hotspot> {
         let measure = measure.of_sites();
         let mut hotspots: Vec<Hotspot> = Vec::new();
@@ -75,7 +75,7 @@ impl<'a> Charges<'a> {
     }
 }
 
-/// What is one hotspot: a function; without names all of a module.
+/// Key of a hotspot: a function, or all nameless frames of a module.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Function(FunctionId),
@@ -84,7 +84,7 @@ enum Key {
 }
 
 impl Hotspot {
-    /// Whether it stands for one function, and not for several nameless ones of a module.
+    /// Returns whether the hotspot is one function, not several nameless ones of a module.
     pub fn is_one_frame(&self, process: &Process) -> bool {
         let Some(frame) = self.frame else {
             return false;
@@ -94,17 +94,17 @@ impl Hotspot {
             || self.stacks.iter().all(|(stack, _)| innermost(*stack) == Some(frame))
     }
 
-    /// How many frames of allocating helpers lie inside of the function on one of its stacks.
+    /// Returns the number of frames of allocating helpers inside the function on one of its stacks.
     pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
         let function = self.frame.map(|id| functions.of_frame(id));
         let mut frames = process.frames_of(stack);
         frames.position(|id| Some(functions.of_frame(id)) == function).unwrap_or(0)
     }
 
-    /// The way on which most came here: at every step the caller with most of the measure,
-    /// innermost first, each with what came through it. Starts at the caller of the function, or
-    /// with the innermost frame of several that have no names. Ends where so many ways meet that
-    /// the heaviest says little, or where more has no caller.
+    /// Returns the heaviest path of callers: at each step the caller with the largest value,
+    /// innermost first, with that value. It starts at the caller of the function, or with the
+    /// innermost frame if the hotspot is several nameless functions. It ends where the largest
+    /// caller is an insignificant part of the whole, or where more of the value has no caller.
     pub fn heaviest_way(
         &self,
         process: &Process,
@@ -151,7 +151,7 @@ fn frame_at(process: &Process, stack: StackId) -> FrameId {
     process.tables.stacks[stack.0 as usize].frame
 }
 
-/// The stack without its innermost frames.
+/// Returns the stack without its innermost frames.
 fn up(process: &Process, stack: StackId, frames: usize) -> StackId {
     (0..frames)
         .fold(stack, |at, _| process.tables.stacks.get(at.0 as usize).map_or(at, |n| n.parent))

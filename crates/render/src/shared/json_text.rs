@@ -1,5 +1,5 @@
-//! JSON whose texts are of printable characters: controls from U+007F on and what turns the
-//! direction of writing, which encoders of JSON leave as they are, are escaped, too.
+//! JSON whose strings consist of printable characters. Control characters from U+007F on and
+//! bidirectional controls, which JSON encoders do not escape, are escaped, too.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,19 +10,20 @@ use serde::Serialize;
 ///
 /// Errors: those of `out`.
 pub(crate) fn write(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    // The encoder writes a few bytes at a time, always whole characters, which the buffer keeps.
+    // The encoder writes a few bytes at a time, always whole characters; the buffer keeps them
+    // whole.
     let mut buffer = BufWriter::new(PrintableJson(out));
     let written = serde_json::to_writer(&mut buffer, value).map_err(io::Error::from);
     written.and_then(|()| buffer.flush())
 }
 
-/// A writer of JSON, which comes in whole characters: outside of texts it has none of those that
-/// are escaped.
+/// A writer for encoded JSON, which has to arrive in whole characters. Characters that are escaped
+/// here occur only in strings.
 pub struct PrintableJson<'a>(pub &'a mut dyn Write);
 
 impl Write for PrintableJson<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // As most of it is.
+        // Fast path: nearly all output is printable ASCII.
         if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return self.0.write(bytes);
         }
@@ -31,7 +32,7 @@ impl Write for PrintableJson<'_> {
         while let Some(at) = rest.find(is_escaped) {
             let (before, after) = rest.split_at(at);
             let mut after = after.chars();
-            // None of them is beyond U+FFFF.
+            // No escaped character is above U+FFFF.
             let code = after.next().map_or(0, u32::from);
             write!(self.0, "{before}\\u{code:04x}")?;
             rest = after.as_str();
@@ -45,7 +46,8 @@ impl Write for PrintableJson<'_> {
     }
 }
 
-/// Whether a character is escaped here; those before the space are so already, or between values.
+/// Returns whether a character is escaped here. The encoder has escaped characters below the space
+/// in strings.
 fn is_escaped(c: char) -> bool {
     c > '~' && is_unprintable(c)
 }

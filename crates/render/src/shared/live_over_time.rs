@@ -2,8 +2,9 @@
 
 use heaptide_analysis::model::{End, Process};
 
-/// Whether the timeline is of what the totals are of: where blocks were left out, or figures count
-/// from a reset, it is of more. What still runs may have gone on between the two.
+/// Returns whether the timeline covers the same events as the totals. It covers more if blocks were
+/// excluded or counters start at a reset. A running process may have continued between the two
+/// reads.
 pub(crate) fn is_of_totals(process: &Process) -> bool {
     let totals = &process.totals;
     let is_running = process.lifetime.end == End::Running;
@@ -14,8 +15,8 @@ pub(crate) fn is_of_totals(process: &Process) -> bool {
     })
 }
 
-/// Nanoseconds from the start, and live bytes: nothing at the start, the samples, and in their
-/// places the peak and the end, if they are of the same.
+/// Returns live bytes by nanoseconds from the start: 0 at the start, the samples, and the peak and
+/// the end, if the timeline covers the same events as the totals.
 pub(crate) fn points(process: &Process) -> Vec<(u64, u64)> {
     let mut points = vec![(0, 0)];
     points.extend(process.time.samples.iter().map(|sample| (sample.time_ns, sample.live_bytes)));

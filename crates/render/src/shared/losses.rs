@@ -5,19 +5,21 @@ use heaptide_analysis::model::{Loss, Process, UnrecordedProgram};
 use super::names::printable;
 use super::quantity::count;
 
-/// Programs of one reason that a line names.
+/// Maximum number of programs named per reason.
 const PROGRAMS: usize = 5;
 
-/// Losses that are events missing from the figures or from their stack; others cut stacks short.
+/// Losses of events that are missing from the counters or from their stack; other losses truncate
+/// stacks.
 const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
 
-/// Events missing from the figures, or charged to no stack.
+/// Returns the number of events that are missing from the counters or charged to no stack.
 pub fn lost_events(process: &Process) -> u64 {
     let lost = process.completeness.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
     lost.map(|l| l.count).sum()
 }
 
-/// What a loss is, with the programs that were not recorded: `MEANING: /bin/a, /bin/b (12 times)`.
+/// Describes a loss, with the programs that were not recorded:
+/// `MEANING: /bin/a, /bin/b (12 times)`.
 pub(crate) fn meaning<'a>(processes: impl Iterator<Item = &'a Process>, loss: &Loss) -> String {
     let mut programs: Vec<UnrecordedProgram> = Vec::new();
     let all = processes.flat_map(|process| &process.completeness.unrecorded_programs);

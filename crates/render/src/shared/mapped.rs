@@ -1,4 +1,4 @@
-//! One line about the mappings of a process.
+//! A summary of the mappings of a process in one line.
 
 use std::cmp::Reverse;
 
@@ -6,11 +6,11 @@ use heaptide_analysis::model::{MappedTotals, Process};
 
 use crate::shared::quantity::bytes;
 
-/// Classes that the line names: the largest ones.
+/// Number of classes named in the line, largest first.
 const NAMED: usize = 4;
 
-/// Returns the peak of mapped memory, and a text with its largest classes and what is still live;
-/// none if nothing was mapped.
+/// Returns the peak of mapped memory, and a text with its largest classes and the bytes still live;
+/// `None` if nothing was mapped.
 pub(crate) fn mapped_summary(process: &Process) -> Option<(String, String)> {
     let MappedTotals { totals, classes, .. } = process.mapped.as_ref()?;
     let mut at_peak: Vec<_> = classes

@@ -1,4 +1,4 @@
-//! What views of several audiences share. Nothing here writes a whole view.
+//! Common parts of views for several audiences. No module here writes a whole view.
 
 pub mod accounts;
 pub(crate) mod advice;

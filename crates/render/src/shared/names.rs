@@ -1,8 +1,8 @@
-//! Function names for people: noise of C++ and Rust taken off, long lists elided, in linear time.
+//! Readable function names, in linear time: drops noise of C++ and Rust, and elides long lists.
 
 pub use heaptide_analysis::text::printable;
 
-/// Type arguments that a template fills in by itself; dropped when they are not the first argument.
+/// Default template arguments; dropped unless they are the first argument.
 const DEFAULTS: [&str; 8] = [
     "std::allocator<",
     "std::char_traits<",
@@ -14,10 +14,10 @@ const DEFAULTS: [&str; 8] = [
     "std::hash::random::RandomState",
 ];
 
-/// Namespaces that nobody writes: versions of a library's interface.
+/// Inline namespaces that version a library's ABI; source code omits them.
 const INLINE_NAMESPACES: [&str; 4] = ["__cxx11", "__1", "__ndk1", "_V2"];
 
-/// What a demangler says in front of a name that stands for something about it.
+/// Prefixes by which a demangler marks entities derived from the following name.
 const PHRASES: [&str; 6] = [
     "non-virtual thunk to ",
     "virtual thunk to ",
@@ -27,25 +27,25 @@ const PHRASES: [&str; 6] = [
     "TLS wrapper function for ",
 ];
 
-/// The longest operators first, so that the first match is the right one.
+/// Sorted by length, so that the first match is the longest.
 const OPERATORS: [&str; 21] = [
     "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "==", "!=", "&&", "||",
     "++", "--", "<", ">", "=", ",",
 ];
 
-/// The longest `[…]` of a compiler that is taken off, in bytes; ABI tags are the longest.
+/// Maximum length in bytes of a compiler's `[…]` that is removed. ABI tags are the longest.
 const TAG_MAX: usize = 256;
 
-/// How many brackets back a closing one looks for its opening one. Fewer are open in real names.
+/// How many open brackets a closing one is compared with. Real names have fewer open at once.
 const DEPTH_MAX: usize = 256;
 
-/// The most bytes and brackets that are looked at for each byte of a name: linear time.
+/// Maximum number of bytes and brackets inspected per byte of a name, which makes the time linear.
 const LOOKS_MAX: usize = 2 + if TAG_MAX > DEPTH_MAX { TAG_MAX } else { DEPTH_MAX };
 
-/// A name, [`printable`], of at most about `width` characters: return type, default template
-/// arguments, inline namespaces and compiler suffixes go always; then, only as far as needed,
-/// function arguments, namespaces and modules of template arguments, nested template arguments, all
-/// template arguments, outer namespaces and modules, and last the middle.
+/// Returns a name, [`printable`], in at most about `width` characters. Return type, default
+/// template arguments, inline namespaces and compiler suffixes are always dropped. Then, only as
+/// far as needed: function arguments, namespaces and modules of template arguments, nested template
+/// arguments, all template arguments, outer namespaces and modules, and finally the middle.
 ///
 /// ```
 /// use heaptide_render::shared::names::shorten;
@@ -56,7 +56,7 @@ const LOOKS_MAX: usize = 2 + if TAG_MAX > DEPTH_MAX { TAG_MAX } else { DEPTH_MAX
 pub fn shorten(name: &str, width: usize) -> String {
     let name = &*printable(name);
     if name.starts_with('[') {
-        // What stands for frames that are not there, in words of ours.
+        // Heaptide's own text for missing frames.
         return elide_middle(name, width);
     }
     let whole = simplify(name, Detail::Arguments);
@@ -77,21 +77,21 @@ pub fn shorten(name: &str, width: usize) -> String {
             return closure.to_owned();
         }
     }
-    // A path without its outer modules is the better half of a name.
+    // The end of a path is more informative than its outer modules.
     let fits = |path: &&str| path.chars().count() < width;
     let paths = bare.rmatch_indices("::").map(|(at, _)| &bare[at..]);
     let inner = paths.take_while(fits).filter(|path| is_balanced(path)).last();
     inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
 }
 
-/// A function of Rust without the component that backtraces look for.
+/// Returns a Rust function without the component by which backtraces find the user's frames.
 fn without_mark(name: &str) -> &str {
     const MARKS: [&str; 2] = ["::__rust_begin_short_backtrace", "::__rust_end_short_backtrace"];
     let path = MARKS.iter().find_map(|mark| name.strip_suffix(mark));
     path.filter(|path| !path.ends_with("::backtrace")).unwrap_or(name)
 }
 
-/// The closure of Rust that a method of `FnOnce` and its like calls.
+/// Returns the closure that a method of `FnOnce`, `FnMut` or `Fn` calls.
 fn called_closure(name: &str) -> Option<&str> {
     let (kind, method) = name.strip_prefix('<')?.rsplit_once(" as ")?;
     let of = method.split_once('<')?.0;
@@ -99,7 +99,7 @@ fn called_closure(name: &str) -> Option<&str> {
     (is_call && kind.contains("{closure")).then_some(kind)
 }
 
-/// Whether brackets that close in it also open in it.
+/// Returns whether each closing bracket has an opening one before it.
 fn is_balanced(text: &str) -> bool {
     let mut depth = 0;
     text.chars().all(|c| {
@@ -112,8 +112,8 @@ fn is_balanced(text: &str) -> bool {
     })
 }
 
-/// The text, [`printable`], with its middle replaced by `…` if it is longer than `width`; the end
-/// of a name says more than its start, so it keeps two thirds.
+/// Returns the text, [`printable`], with its middle replaced by `…` if it is longer than `width`.
+/// The end of a name is more specific than its start, so it gets two thirds.
 pub fn elide_middle(text: &str, width: usize) -> String {
     let text = &*printable(text);
     let length = text.chars().count();
@@ -126,7 +126,7 @@ pub fn elide_middle(text: &str, width: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// How much of a name is kept, from most to least.
+/// Parts of a name that are kept, from most to least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum Detail {
     Arguments,
@@ -142,28 +142,28 @@ struct Open {
     bracket: u8,
     /// Where its content starts in the output.
     at: usize,
-    /// Commas known before it was opened.
+    /// Length of `commas` when it was opened.
     commas: usize,
-    /// Whether its content is to be replaced by `…`.
+    /// Whether its content will be replaced by `…`.
     elide: bool,
     /// Whether it is a list of template arguments.
     template: bool,
 }
 
-/// One pass over a name; each byte is written at most once and removed at most once.
+/// One pass over a name. Each byte is written at most once and removed at most once.
 struct Simplifier {
     detail: Detail,
     out: String,
     open: Vec<Open>,
-    /// Where the arguments of the open brackets were separated in the output.
+    /// Output positions of the commas between arguments of the open brackets.
     commas: Vec<usize>,
-    /// Open brackets that are template arguments.
+    /// Number of open brackets that are template arguments.
     templates: usize,
-    /// A return type is dropped down to here.
+    /// Dropping a return type truncates the output to this length.
     floor: usize,
     arguments_seen: bool,
     operator_seen: bool,
-    /// Bytes and brackets that were looked at.
+    /// Bytes and brackets inspected so far.
     looks: usize,
 }
 
@@ -195,7 +195,7 @@ fn simplify(name: &str, detail: Detail) -> String {
 }
 
 impl Simplifier {
-    /// Handles the start of `rest` and returns how many bytes of it are done.
+    /// Processes the start of `rest` and returns the number of bytes processed.
     fn step(&mut self, rest: &str) -> usize {
         let word = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
         if word > 0 {
@@ -248,12 +248,12 @@ impl Simplifier {
         word.len() + symbol.len()
     }
 
-    /// Takes off the namespaces and modules that the output ends with, up to a bracket.
+    /// Removes the namespaces and modules at the end of the output, back to a bracket.
     fn drop_path(&mut self) {
         let is_path = |c: char| is_word(c) || c == ':';
         let kept = self.out.trim_end_matches(is_path).len();
         self.looks += self.out.len() - kept;
-        // What follows a bracket is a member of that.
+        // After a bracket, the path names a member of the bracketed type.
         if !self.out[..kept].ends_with(['>', '}', ')']) {
             self.out.truncate(kept);
         }
@@ -306,7 +306,8 @@ impl Simplifier {
         self.raw(rest)
     }
 
-    /// A space outside all brackets ends a return type or starts a qualifier; both are noise.
+    /// Processes a space outside all brackets. It ends a return type or starts a qualifier; both
+    /// are dropped.
     fn space(&mut self, rest: &str) -> usize {
         let width = spaces(rest);
         if !self.open.is_empty() || (self.operator_seen && !self.arguments_seen) {
@@ -335,9 +336,9 @@ impl Simplifier {
         1
     }
 
-    /// Closes the innermost bracket of this kind, and with it those inside that never closed.
+    /// Closes the innermost bracket of this kind, and the unclosed ones inside it.
     fn close(&mut self, bracket: u8, closing: char) -> usize {
-        // A `>` inside parentheses is a comparison; a `)` ends whatever is open inside.
+        // A `>` inside parentheses is a comparison; a `)` also closes brackets left open inside.
         let innermost = self.open.last().map(|o| o.bracket);
         let depth = match innermost {
             Some(b) if b == bracket => Some(self.open.len() - 1),
@@ -383,7 +384,7 @@ impl Simplifier {
     fn drop_defaults(&mut self, open: &Open) {
         while self.commas.len() > open.commas {
             let comma = self.commas[self.commas.len() - 1];
-            // Nothing follows a comma at the end of a broken list.
+            // In a malformed list, nothing follows the last comma.
             let argument = self.out.get(comma + 2..).unwrap_or("");
             if !argument.is_empty() && !DEFAULTS.iter().any(|d| argument.starts_with(d)) {
                 return;
@@ -393,7 +394,8 @@ impl Simplifier {
         }
     }
 
-    /// `std::basic_string<char>` becomes `std::string`; so all `basic_` of char and wchar_t.
+    /// Changes `std::basic_string<char>` to `std::string`, and likewise all `basic_` templates of
+    /// char and wchar_t.
     fn is_char_template(&mut self, open: &Open) -> bool {
         let wide = match &self.out[open.at..] {
             "char" => "",
@@ -423,7 +425,7 @@ fn spaces(text: &str) -> usize {
     text.len() - text.trim_start_matches(' ').len()
 }
 
-/// The `h0123456789abcdef` that rustc puts behind legacy names.
+/// Returns whether this is the `h0123456789abcdef` at the end of rustc's legacy names.
 fn is_rust_hash(word: &str) -> bool {
     word.len() == 17 && word.starts_with('h') && word[1..].bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -519,7 +521,7 @@ mod tests {
         assert_eq!(shorten(member, 50), "f<Outer<int>::Inner, vector<A>::iterator>(…)");
     }
 
-    /// Generic functions that are instantiated for several types differ in their rows.
+    /// Instances of a generic function for different types have different names.
     #[test]
     fn generic_functions_keep_what_tells_them_apart() {
         let of = |argument: &str| {
@@ -548,7 +550,7 @@ mod tests {
         assert_eq!(shorten("", 72), "");
     }
 
-    /// Debug builds count what is looked at for each name.
+    /// Debug builds assert the number of inspected bytes for each name.
     #[test]
     fn a_huge_name_takes_linear_time() {
         let pairs = "std::pair<std::vector<A, std::allocator<A> >, ".repeat(3000);

@@ -1,4 +1,4 @@
-//! What held the memory at the peak: scopes, labels, lanes.
+//! Memory held at peak, by scope, label and lane.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,11 @@ use heaptide_analysis::views::aggregate::{self, Key};
 
 use crate::shared::annotations::in_totals;
 
-/// What something held at the peak.
+/// Memory that a scope, label or lane held at peak.
 pub(crate) struct Row<K> {
     pub(crate) key: K,
     pub(crate) measures: Measures,
-    /// Whether it is part of the peak.
+    /// Whether it is included in the peak.
     pub(crate) counts: bool,
 }
 
@@ -21,7 +21,7 @@ impl<K> Row<K> {
     }
 }
 
-/// Those that held something, most first.
+/// Returns the rows that held memory, largest first.
 fn ordered<K>(rows: impl Iterator<Item = Row<K>>) -> Vec<Row<K>> {
     let value = |row: &Row<K>| (row.measures.at_peak_bytes, row.measures.at_peak_blocks);
     let mut rows: Vec<Row<K>> = rows.filter(|row| value(row) != (0, 0)).collect();
@@ -29,7 +29,7 @@ fn ordered<K>(rows: impl Iterator<Item = Row<K>>) -> Vec<Row<K>> {
     rows
 }
 
-/// What scopes held.
+/// Returns the rows of scopes.
 pub(crate) fn by_scope(process: &Process) -> Vec<Row<ScopeId>> {
     let groups = aggregate::by_scope(process).into_iter();
     ordered(groups.filter_map(|g| match g.key {
@@ -38,10 +38,10 @@ pub(crate) fn by_scope(process: &Process) -> Vec<Row<ScopeId>> {
     }))
 }
 
-/// A label and what memory it names.
+/// A label and the kind of memory it names.
 pub(crate) type Labelled = (Option<LabelId>, SiteKind);
 
-/// What labels held, by kind of memory.
+/// Returns the rows of labels, by kind of memory.
 pub(crate) fn by_label(process: &Process) -> Vec<Row<Labelled>> {
     let groups = aggregate::by_label(process).into_iter();
     ordered(groups.filter_map(|g| match g.key {
@@ -52,7 +52,7 @@ pub(crate) fn by_label(process: &Process) -> Vec<Row<Labelled>> {
     }))
 }
 
-/// What lanes held, by their index.
+/// Returns the rows of lanes, by index.
 pub(crate) fn by_lane(process: &Process) -> Vec<Row<usize>> {
     ordered(process.tables.lanes.iter().enumerate().map(|(i, lane)| Row::of(i, &lane.measures)))
 }

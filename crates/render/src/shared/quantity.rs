@@ -1,4 +1,4 @@
-//! Numbers as people read them: bytes, counts, shares, durations, dates.
+//! Numbers as text: bytes, counts, shares, durations, dates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::quantity::three_digits;
 pub use heaptide_analysis::quantity::{bytes, count, counted, duration};
 
-/// A count that fits a narrow column: exact below 100,000, then `123 k`, `4.56 M`.
+/// Formats a count for a narrow column: exact below 100,000, then `123 k`, `4.56 M`.
 pub fn short_count(n: u64) -> String {
     const UNITS: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
     if n < 100_000 {
@@ -21,7 +21,7 @@ pub fn short_count(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A value in the unit of its measure: bytes, or a count that fits a narrow column.
+/// Formats a value in the unit of its metric: bytes, or a count for a narrow column.
 ///
 /// ```
 /// use heaptide_analysis::model::Measure;
@@ -33,7 +33,7 @@ pub fn amount(measure: Measure, value: u64) -> String {
     if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
-/// A share of a whole: `12.3%`; `<0.1%` for a little, `-` of nothing.
+/// Formats a share of a whole: `12.3%`; `<0.1%` for small shares, `-` if the whole is 0.
 ///
 /// ```
 /// use heaptide_render::shared::quantity::percent;
@@ -54,12 +54,12 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Seconds with as many decimals as nanoseconds need.
+/// Converts to seconds.
 pub fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// A moment, given in nanoseconds since 1970-01-01 UTC, as RFC 3339 with microseconds.
+/// Formats a time, given in nanoseconds since 1970-01-01 UTC, as RFC 3339 with microseconds.
 ///
 /// ```
 /// use heaptide_render::shared::quantity::rfc3339;
@@ -69,7 +69,7 @@ pub fn rfc3339(nanoseconds: u64) -> String {
     humantime::format_rfc3339_micros(time(nanoseconds)).to_string()
 }
 
-/// A moment as a page shows it: `2023-11-14 22:13:20 UTC`.
+/// Formats such a time as `2023-11-14 22:13:20 UTC`.
 pub fn date(nanoseconds: u64) -> String {
     let text = humantime::format_rfc3339_seconds(time(nanoseconds)).to_string();
     format!("{} UTC", text.trim_end_matches('Z').replace('T', " "))
@@ -79,7 +79,8 @@ fn time(nanoseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(nanoseconds)
 }
 
-/// `16 to 31 B`, `1 to 2 KiB`: upper ends of large classes are one byte short of what is written.
+/// Formats a range of sizes: `16 to 31 B`, `1 to 2 KiB`. For large classes, the actual upper end is
+/// one byte below the written one.
 pub(crate) fn size_range(min: u64, max: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if max < 1024 {

@@ -1,4 +1,4 @@
-//! What views of ranks show: places that are compared, and their owners.
+//! Data of views of ranks: the compared places, and their owners.
 
 use std::cmp::Ordering;
 
@@ -6,21 +6,21 @@ use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::views::ranks::{OwnerSpread, Place, Spread, by_owner};
 
-/// Ranks, hosts or processes that are compared.
+/// A comparison of ranks, hosts or processes.
 pub struct Ranks {
-    /// What was read.
+    /// Names what was read.
     pub title: String,
-    /// How many recordings that is.
+    /// Number of recordings.
     pub recordings: usize,
-    /// What is compared.
+    /// What is compared: ranks, hosts or processes.
     pub by: Origin,
-    /// The metric of owners and of places that stand out.
+    /// The metric by which owners and outliers are compared.
     pub metric: Measure,
-    /// The places that are compared, in order.
+    /// The compared places, in order.
     pub places: Vec<Place>,
-    /// Process images of no place.
+    /// Number of process images that belong to no place.
     pub left_out: u32,
-    /// Their owners, those by which they differ most first.
+    /// Owners of allocations, sorted by how much places differ in them, most first.
     pub owners: Vec<OwnerSpread>,
 }
 
@@ -40,7 +40,7 @@ impl Ranks {
         Ranks { title, recordings, by, metric, places, left_out, owners }
     }
 
-    /// The metrics of whole places that are shown, the chosen one first.
+    /// Returns the metrics to show of whole places, the chosen one first.
     pub fn metrics(&self) -> Vec<Measure> {
         use Measure::{Allocations, LiveBytes, PeakBytes, Temporary};
         let mut metrics = vec![self.metric];
@@ -49,19 +49,19 @@ impl Ranks {
         metrics
     }
 
-    /// Whether it matters on which host a place is.
+    /// Returns whether the host of a place has to be shown.
     pub fn has_several_hosts(&self) -> bool {
         self.by != Origin::Host
             && self.places.windows(2).any(|places| places[0].host != places[1].host)
     }
 
-    /// How a value of places spreads; none without places.
+    /// Returns how a value is distributed over places; `None` without places.
     pub fn spread(&self, value: impl Fn(&Place) -> f64) -> Option<Spread> {
         Spread::of(&self.places.iter().map(value).collect::<Vec<f64>>())
     }
 
-    /// The owner by which a place differs most from the median, in the direction in which it
-    /// differs as a whole, and by how much.
+    /// Returns the owner by which a place differs most from the median, and the difference. Only
+    /// differences in the direction of the place's total count.
     pub fn largest_difference(&self, at: usize) -> Option<(&str, f64)> {
         let whole = self.spread(|place| self.metric.of(&place.sums) as f64)?.median;
         let is_above = self.metric.of(&self.places[at].sums) as f64 >= whole;

@@ -1,11 +1,11 @@
-//! Lists of JSON that are written while they are iterated.
+//! JSON lists that are written while they are iterated.
 
 use serde::ser::{Serialize, Serializer};
 
-/// Serializes the items of an iterator one after the other.
+/// A list that serializes the items of an iterator one by one.
 pub(crate) struct Seq<I>(I);
 
-/// A list of the items.
+/// Returns a list of the items.
 pub(crate) fn seq<I: Iterator + Clone>(items: I) -> Seq<I> {
     Seq(items)
 }

@@ -1,12 +1,13 @@
-//! The threads of a row: how many there are, and their numbers.
+//! The threads of a row: their number and ids.
 
 use heaptide_analysis::model::Lane;
 use heaptide_analysis::quantity::counted;
 
-/// Numbers of threads that are listed; of more, the first ones and the last.
+/// Maximum number of listed ids; of more, the first ones and the last.
 const LISTED: usize = 4;
 
-/// Such as `1 thread, tid 4242`, or `9 threads, tids 4242, 4243, 4250, … 4311`.
+/// Formats the threads of a lane, such as `1 thread, tid 4242` or
+/// `9 threads, tids 4242, 4243, 4250, … 4311`.
 pub fn threads(lane: &Lane) -> String {
     let threads = counted(lane.threads.into(), "thread");
     match tids(lane) {
@@ -16,7 +17,7 @@ pub fn threads(lane: &Lane) -> String {
     }
 }
 
-/// The numbers alone, such as `4242, 4243, 4250, … 4311`.
+/// Formats only the ids, such as `4242, 4243, 4250, … 4311`.
 pub fn tids(lane: &Lane) -> String {
     let all: Vec<String> = lane.tids.iter().map(u32::to_string).collect();
     match &all[..] {

@@ -1,26 +1,26 @@
-//! What is shown of leaks, sizes and sites over time: choices that text and JSON share.
+//! Options of the views of leaks, sizes and sites over time that text and JSON share.
 
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::recording::snapshot::Snapshot;
 use heaptide_analysis::views::suppressions::Suppressions;
 
-/// What of the leaks is shown.
+/// Options of the view of leaks.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaksView<'a> {
-    /// Those of which blocks are not counted.
+    /// Suppressed leaks; their blocks are not counted.
     pub suppressions: &'a Suppressions,
-    /// Leaks of a process at most; as text 20 without, as JSON all.
+    /// Maximum number of leaks per process; by default 20 as text, all as JSON.
     pub top: Option<usize>,
-    /// Only the images of this process.
+    /// Restricts the view to the images of this process.
     pub process: Option<u32>,
 }
 
-/// Which exact sizes are shown.
+/// Options of the view of sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct HistogramView {
-    /// The measure that orders exact sizes.
+    /// The metric by which exact sizes are sorted.
     pub sort: Measure,
-    /// Exact sizes at most; 20 without.
+    /// Maximum number of exact sizes; 20 by default.
     pub top: Option<usize>,
 }
 
@@ -30,16 +30,16 @@ impl Default for HistogramView {
     }
 }
 
-/// What a part of the process held at one moment.
+/// The state of a part of the process at one time.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// The snapshot's number; none for the end.
+    /// The snapshot's number; `None` for the end.
     pub snapshot: Option<u32>,
-    /// Its name; empty if it has none.
+    /// The snapshot's name; empty if it has none.
     pub name: String,
     /// Nanoseconds from the start.
     pub time_ns: u64,
-    /// Blocks that were live.
+    /// Live blocks.
     pub live_blocks: u64,
     /// Their usable bytes.
     pub live_bytes: u64,
@@ -47,7 +47,7 @@ pub struct Moment {
     pub allocations: u64,
 }
 
-/// The snapshots of a process.
+/// Returns the snapshots of a process.
 pub fn of_process<'a>(
     snapshots: &'a [Snapshot],
     process: &'a Process,
@@ -57,20 +57,20 @@ pub fn of_process<'a>(
     snapshots.iter().filter(move |s| (s.run, s.pid, s.image) == own)
 }
 
-/// Which branch of a tree comes first.
+/// Order of sibling branches in a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BranchOrder {
-    /// The one that the program called or entered first.
+    /// In order of the first call or entry.
     First,
-    /// The one with the largest value.
+    /// Largest value first.
     Value,
 }
 
-/// What happens to scopes without an allocation or a free.
+/// Treatment of scopes without allocations and frees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Idle {
     /// They are shown.
     Shown,
-    /// They are left out, as other scopes were by a filter.
+    /// They are omitted, like scopes excluded by a filter.
     Omitted,
 }

@@ -1,4 +1,4 @@
-//! Findings as a page: each with its stack, its evidence, what to do and what that saves.
+//! Findings as text: each with its stack, its evidence, the advice and the savings.
 
 use std::io::{self, Write};
 
@@ -13,16 +13,16 @@ use crate::text::caption::caption;
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
 
-/// Findings unless another number is requested.
+/// Default number of findings.
 const FINDINGS: usize = 10;
 /// Lines of a stack, from the owner outwards.
 const LINES: usize = 4;
-/// Characters a name may have.
+/// Maximum characters of a name.
 const NAME: usize = 60;
 /// Characters before a place.
 const LABEL: usize = 60;
 
-/// Writes the page; of findings at most `top`.
+/// Writes the page with at most `top` findings.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -88,12 +88,12 @@ fn write_finding(
     writeln!(out, "   {}", Style::Minor.of(format!("--suppress {suppression}")))
 }
 
-/// A word as it can be typed in a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Which suppressions took how many findings, and which took none.
+/// Writes how many findings each suppression matched, and which suppressions matched none.
 fn suppressed(out: &mut Screen, advice: &Advice, suppressions: &Suppressions) -> io::Result<()> {
     let rows = || suppressions.texts().zip(&advice.suppressed);
     for ((text, count), index) in rows().filter(|(_, count)| **count > 0).zip(0..) {

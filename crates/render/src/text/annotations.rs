@@ -1,4 +1,4 @@
-//! What a program said of itself, as text: tables of scopes, labels, windows, marks, pools.
+//! Annotations by the program as text: tables of scopes, labels, windows, marks, pools.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use crate::text::screen::{Screen, Style};
 
 /// Characters of a path or a name.
 const NAME: usize = 60;
-/// The same of a name with something behind it, at least.
+/// Minimum characters of a name that is followed by other text.
 const NAME_LEAST: usize = 20;
 
-/// Scope paths in falling order of a measure; how many there are.
+/// Writes scope paths sorted by a metric, largest first. Returns their number.
 pub(crate) fn scope_rows(
     out: &mut Screen,
     process: &Process,
@@ -32,13 +32,14 @@ pub(crate) fn scope_rows(
     let mut shown = groups;
     shown.retain(|g| match g.key {
         Key::Scope(ScopeId(0)) => measure.of(&g.own) > 0,
-        // Of a part of the recording, scopes that have nothing of it are no part.
+        // For a part of a recording, scopes without values in it are omitted.
         Key::Scope(id) if is_whole => {
             process.tables.scopes[id.0 as usize].entered > 0 || measure.of(&g.inclusive) > 0
         }
         _ => measure.of(&g.inclusive) > 0,
     });
-    // A scope that allocates says more than the one around it.
+    // The scope that allocates is more informative than its parents, so own values are compared
+    // first.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     let columns = Columns([
         right(6, "share"),
@@ -48,7 +49,7 @@ pub(crate) fn scope_rows(
         right(9, "entered").optional(),
         right(9, "allocs"),
         right(10, "live").optional(),
-        // Sampled, frees are counted by thread alone.
+        // In sampled recordings, frees are counted only per thread.
         right(10, "freed here").optional().if_known(process.sampling.is_none()),
         last("scope"),
     ]);
@@ -57,7 +58,7 @@ pub(crate) fn scope_rows(
         let Key::Scope(id) = g.key else { continue };
         let (own, inclusive) = (measure.of(&g.own), measure.of(&g.inclusive));
         let entered = process.tables.scopes[id.0 as usize].entered;
-        // What is in no scope is not entered, and what is inside of it is all the rest.
+        // "No scope" has no number of entries, and its inclusive value would be everything.
         let (entered, inclusive) = match id {
             ScopeId(0) => (String::new(), String::new()),
             _ => (out.count(entered), out.amount(measure, inclusive)),
@@ -78,7 +79,7 @@ pub(crate) fn scope_rows(
     Ok(shown.len())
 }
 
-/// Labels in falling order of a measure, and pools too if wanted; how many there are.
+/// Writes labels, and pools if requested, sorted by a metric, largest first. Returns their number.
 pub(crate) fn label_rows(
     out: &mut Screen,
     process: &Process,
@@ -127,14 +128,14 @@ pub(crate) fn label_rows(
     Ok(groups.len())
 }
 
-/// The name of a label, and the shapes of its memory.
+/// Returns the name of a label with the shapes of its memory.
 fn label_with_shapes(out: &Screen, name: &str, shapes: &str) -> String {
     let room = out.fit(NAME).saturating_sub(shapes.len()).max(NAME_LEAST);
     let name = elide_middle(name, room);
     if shapes.is_empty() { name } else { format!("{name}  {shapes}") }
 }
 
-/// The short sections of the page, those that have something to say.
+/// Writes the short sections of the page that are not empty.
 pub(crate) fn sections(
     out: &mut Screen,
     process: &Process,
@@ -143,7 +144,7 @@ pub(crate) fn sections(
 ) -> io::Result<()> {
     let measure = sort.unwrap_or(Measure::AtPeakBytes).of_sites();
     if process.tables.scopes.len() > 1 {
-        // Many scopes free all that they allocate before the peak.
+        // Many scopes free all that they allocate before the peak, so peak values would be 0.
         let measure = sort.map_or(Measure::UsableBytes, Measure::of_sites);
         writeln!(out, "\n{}", Style::Heading.of(format!("Scopes: {}", measure.name())))?;
         let found = scope_rows(out, process, measure, rows)?;
@@ -178,7 +179,7 @@ fn more(out: &mut Screen, found: usize, shown: usize, how: &str) -> io::Result<(
     }
 }
 
-/// A pool: its name, bytes of chunks, of them in use, idle.
+/// A pool: its name, the bytes of its chunks, and those in use and idle.
 struct Pool<'a> {
     name: &'a str,
     in_use: u64,
@@ -243,7 +244,7 @@ fn pool_rows(out: &mut Screen, pools: &[Pool], rows: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The windows with the highest peaks, in order of time.
+/// Writes the windows with the highest peaks, in order of time.
 fn windows(out: &mut Screen, windows: &[Window], rows: usize) -> io::Result<()> {
     let columns = Columns([
         right(10, "begin"),
@@ -288,7 +289,7 @@ fn windows(out: &mut Screen, windows: &[Window], rows: usize) -> io::Result<()> 
     }
 }
 
-/// The first marks.
+/// Writes the first marks.
 fn marks(out: &mut Screen, marks: &[Mark], rows: usize) -> io::Result<()> {
     for mark in marks.iter().take(rows) {
         let live = format!("{} live", out.bytes(mark.live_bytes));

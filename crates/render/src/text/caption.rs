@@ -1,4 +1,4 @@
-//! The first lines of a page: of which process it is, and of what part of the recording.
+//! The first lines of a page: its process, and which part of the recording it covers.
 
 use std::io::{self, Write};
 
@@ -9,14 +9,14 @@ use crate::shared::heading::sampling_says;
 use crate::shared::names::printable;
 use crate::text::screen::{Screen, Style};
 
-/// The first lines of a table: whose it is, and of what part.
+/// Writes the first lines of a table: its process, and which part of the recording it covers.
 pub(crate) fn caption(out: &mut Screen, process: &Process) -> io::Result<()> {
     let command = command_line(process, out.fit(80));
     writeln!(out, "{} ({})", Style::Heading.of(command), process.who())?;
     figures(out, process)
 }
 
-/// Writes which part of the recording the counts are of, unless they are of all of it, and whether
+/// Writes which part of the recording the counts cover, unless they cover all of it, and whether
 /// they are estimates.
 pub(crate) fn figures(out: &mut Screen, process: &Process) -> io::Result<()> {
     if let Some(part) = &process.completeness.part {

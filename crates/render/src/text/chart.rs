@@ -1,10 +1,11 @@
-//! Charts of characters: areas under a line in eighths of a character, and lanes of things in time.
+//! Charts drawn with characters: areas with a resolution of an eighth of a character, and rows of
+//! intervals and points in time.
 
 /// Blocks that fill a character from below, by eighths.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The lines of an area, the highest first; `most` is where it touches the upper edge. What is more
-/// than nothing is seen.
+/// Returns the lines of an area chart, top line first; the value `most` reaches the upper edge. Any
+/// value above 0 is visible.
 pub(crate) fn area(values: &[f64], height: usize, most: f64) -> Vec<String> {
     let full = (height * 8) as f64;
     let eighths = |&value: &f64| {
@@ -22,16 +23,16 @@ pub(crate) fn area(values: &[f64], height: usize, most: f64) -> Vec<String> {
     (0..height).rev().map(line).collect()
 }
 
-/// Something that covers some columns, as it is drawn.
+/// A text that covers some columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     /// Its first column.
     pub(crate) column: usize,
-    /// Its characters, one a column.
+    /// Its characters, one per column.
     pub(crate) text: Vec<char>,
 }
 
-/// Lays pieces into as few lines as they need, each into the first where it has room.
+/// Arranges pieces in as few lines as possible, each in the first line that has room.
 pub(crate) fn lanes(mut pieces: Vec<Piece>, width: usize) -> Vec<String> {
     pieces.sort_by_key(|piece| piece.column);
     let mut lines: Vec<Vec<char>> = Vec::new();
@@ -50,7 +51,8 @@ pub(crate) fn lanes(mut pieces: Vec<Piece>, width: usize) -> Vec<String> {
     lines.into_iter().map(|line| line.into_iter().collect()).collect()
 }
 
-/// A line with texts under their columns, moved to where they fit, those left out that do not.
+/// Returns a line with texts centred at their columns. Texts are shifted to fit the width; those
+/// that would overlap others are omitted.
 pub(crate) fn ticks(texts: &[(usize, String)], width: usize) -> String {
     let mut line = String::new();
     let mut used = 0;

@@ -1,63 +1,65 @@
-//! Tables in columns: a width and a heading are written once, for the heading and for the rows.
+//! Tables with columns. A column's width and heading are defined once, for the heading and the
+//! rows.
 
 use std::io::{self, Write};
 
 use crate::text::screen::{Screen, Style, visible};
 
-/// Characters that a terminal leaves to the last column, or other columns are left out.
+/// Minimum characters of the last column on a terminal; optional columns are omitted if it has
+/// less.
 const LAST_MIN: usize = 16;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     heading: &'static str,
-    /// Characters before it.
+    /// Spaces before it.
     gap: usize,
     width: usize,
     is_left: bool,
     is_optional: bool,
-    /// Whether there is nothing to show in it.
+    /// Whether it is omitted because its values are unknown.
     is_absent: bool,
 }
 
 impl Column {
-    /// Characters of its cells.
+    /// Returns the width of its cells.
     fn width_on(&self, screen: &Screen) -> usize {
         if self.is_left { self.width } else { screen.number_width(self.width) }
     }
 
-    /// A column that stands apart from the one before it.
+    /// Returns the column with two spaces before it.
     pub(crate) const fn apart(self) -> Column {
         Column { gap: 2, ..self }
     }
 
-    /// A column one space behind the one before it.
+    /// Returns the column with one space before it.
     pub(crate) const fn close(self) -> Column {
         Column { gap: 1, ..self }
     }
 
-    /// A column that is left out where the terminal is too narrow.
+    /// Marks the column as optional: it is omitted if the terminal is too narrow.
     pub(crate) const fn optional(self) -> Column {
         Column { is_optional: true, ..self }
     }
 
-    /// A column that is left out if its values are not known.
+    /// Omits the column if its values are not known.
     pub(crate) const fn if_known(self, is_known: bool) -> Column {
         Column { is_absent: !is_known, ..self }
     }
 }
 
-/// A column of numbers, which stand on the right.
+/// Returns a right-aligned column of numbers.
 pub(crate) const fn right(width: usize, heading: &'static str) -> Column {
     Column { heading, gap: 1, width, is_left: false, is_optional: false, is_absent: false }
 }
 
-/// A column of texts.
+/// Returns a left-aligned column of texts.
 pub(crate) const fn left(width: usize, heading: &'static str) -> Column {
     Column { heading, gap: 2, width, is_left: true, is_optional: false, is_absent: false }
 }
 
-/// The last column, of texts of any width.
+/// Returns the last column, with texts of any width.
 pub(crate) const fn last(heading: &'static str) -> Column {
     left(0, heading)
 }
@@ -82,7 +84,7 @@ impl<const N: usize> Columns<N> {
         writeln!(out, "{line}")
     }
 
-    /// Writes a row whose last cells may be empty.
+    /// Writes a row without trailing spaces, for rows whose last cells may be empty.
     ///
     /// Errors: those of `out`.
     pub(crate) fn short_row(&self, out: &mut Screen, cells: [String; N]) -> io::Result<()> {
@@ -90,7 +92,7 @@ impl<const N: usize> Columns<N> {
         writeln!(out, "{}", line.trim_end())
     }
 
-    /// Characters before the last column.
+    /// Returns the number of characters before the last column.
     pub(crate) fn before_last(&self, screen: &Screen) -> usize {
         let is_shown = self.shown(screen);
         let columns = self.0[..N - 1].iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
@@ -98,7 +100,8 @@ impl<const N: usize> Columns<N> {
             + self.0[N - 1].gap
     }
 
-    /// Which columns have room: optional ones are left out, the last of them first.
+    /// Returns which columns are shown. If the screen is too narrow, optional columns are omitted,
+    /// last ones first.
     fn shown(&self, screen: &Screen) -> [bool; N] {
         let mut is_shown = self.0.map(|column| !column.is_absent);
         if !screen.is_limited() {
@@ -130,8 +133,8 @@ impl<const N: usize> Columns<N> {
     }
 }
 
-/// Characters before a column that follows so many: the first one stands two from the edge, as
-/// numbers do from each other.
+/// Returns the number of spaces before a column that starts after `before` characters. The first
+/// column is indented by two in all.
 fn gap(before: usize, column: &Column) -> usize {
     if before == 1 { 1 } else { column.gap }
 }

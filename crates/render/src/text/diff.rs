@@ -1,4 +1,4 @@
-//! A difference as a page to read: what was compared, the totals, and what changed most.
+//! A difference as text: what was compared, the totals, and the largest changes.
 
 use std::io::{self, Write};
 
@@ -19,13 +19,13 @@ use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
 
-/// Rows unless another number is asked for.
+/// Default number of rows.
 const ROWS: usize = 20;
-/// Characters a name may have.
+/// Maximum characters of a name.
 const NAME: usize = 64;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 4;
-/// Scopes of a path that are looked at for its name, in which few have room.
+/// Maximum scopes read of a path for its name; few of them fit.
 const PATH: usize = 100;
 
 /// Writes the page.
@@ -43,7 +43,7 @@ pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Resu
     let (found, uncertain) = match view.rows {
         Rows::Functions => {
             let Changes { mut rows, uncertain } = difference.functions();
-            // What only passes a change on says less than who made it.
+            // Functions that only pass on a change of their callees are omitted.
             rows.retain(|row| row.own.amount() != 0 && is_certain(row.limits, OWN));
             let heading = format!("{name} by function: itself, and with its callees{chosen}");
             functions(out, difference, &rows, view, &heading)?;
@@ -75,11 +75,11 @@ pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Resu
     }
 }
 
-/// The places of a row's limits.
+/// Indices of a row's limits.
 const OWN: usize = 0;
 const INCLUSIVE: usize = 1;
 
-/// Whether a change of a row is no error of estimates.
+/// Returns whether the change of a row exceeds the error of the estimates.
 fn is_certain(limits: Option<[Limits; 2]>, which: usize) -> bool {
     limits.is_none_or(|limits| !limits[which].may_be_none())
 }
@@ -88,7 +88,7 @@ fn shown(view: &View) -> usize {
     view.top.unwrap_or(ROWS)
 }
 
-/// What was compared.
+/// Writes what was compared.
 fn head(out: &mut Screen, side: &str, recording: &str, process: &Process) -> io::Result<()> {
     let command = command_line(process, out.fit(70));
     writeln!(out, "{side:<7} {recording}: {}", Style::Heading.of(command))?;
@@ -130,7 +130,8 @@ fn write_totals(out: &mut Screen, difference: &Difference) -> io::Result<()> {
     }
 }
 
-/// What is to be said of a peak's change: samples between which it lies make it inexact.
+/// Returns a note about the accuracy of a change of the peak, which is inexact if the peak lies
+/// between samples.
 fn exactness(difference: &Difference, measure: Measure, change: Change) -> String {
     let bound = difference
         .before
@@ -145,7 +146,7 @@ fn exactness(difference: &Difference, measure: Measure, change: Change) -> Strin
     }
 }
 
-/// A change as words of a row.
+/// A change as cells of a row.
 struct Cells {
     before: String,
     after: String,
@@ -154,7 +155,8 @@ struct Cells {
 }
 
 impl Cells {
-    /// Of a row of several: one that is not there before or after is marked.
+    /// Formats the change of one of several metrics in a row; values that exist only before or
+    /// after are marked.
     fn of(measure: Measure, change: Change) -> Cells {
         if change == Change::default() {
             let none = String::new;
@@ -170,7 +172,7 @@ impl Cells {
         Cells { before, after, amount: signed(measure, change), share }
     }
 
-    /// The same without the change, if that may be an error of estimates.
+    /// Replaces the change by "uncertain" if it may be an error of the estimates.
     fn certain(self, is_certain: bool) -> Cells {
         let is_empty = self.amount.is_empty();
         if is_certain || is_empty {
@@ -185,7 +187,7 @@ impl Cells {
     }
 }
 
-/// The heading of rows that have a change of their own and one further in.
+/// Writes the heading of rows with an own and an inclusive change. Returns the columns.
 fn columns(out: &mut Screen, heading: &str, what: &'static str) -> io::Result<Columns<6>> {
     writeln!(out, "\n{}\n", Style::Heading.of(heading))?;
     let columns = Columns([
@@ -242,7 +244,7 @@ fn functions(
     Ok(())
 }
 
-/// The callers of a function on a path to it.
+/// Writes the callers of a function on one of its paths.
 fn callers(
     out: &mut Screen,
     difference: &Difference,
@@ -279,7 +281,7 @@ fn scopes(
     Ok(())
 }
 
-/// A path in few characters, outermost scope first.
+/// Formats a path in at most `width` characters, outermost scope first.
 fn scope_path(difference: &Difference, path: PathId, width: usize) -> String {
     let names = difference.paths.names_of(path).take(PATH + 1);
     let mut names: Vec<String> =
@@ -316,7 +318,8 @@ fn stacks(
     Ok(())
 }
 
-/// A name as a frame to print: its place is the module, for lines move from build to build.
+/// Converts a name to a frame that can be printed. It has a module but no line, because lines
+/// differ between builds.
 fn frame(difference: &Difference, name: u32) -> Frame {
     let name = &difference.names[name as usize];
     let function = match name {

@@ -1,4 +1,4 @@
-//! Blocks by size: classes by powers of two with bars, then exact sizes as far as they are known.
+//! Blocks by size: classes of powers of two with bars, then exact sizes as far as known.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,9 +12,9 @@ use crate::text::caption::caption;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::Screen;
 
-/// Exact sizes shown unless another number is asked for.
+/// Default number of exact sizes.
 const ROWS: usize = 20;
-/// Characters of the longest bar.
+/// Length of the longest bar in characters.
 const BAR: u64 = 14;
 
 /// Writes the page of one process.
@@ -36,8 +36,8 @@ pub fn write(out: &mut Screen, process: &Process, view: &HistogramView) -> io::R
     Ok(())
 }
 
-/// The classes, with a bar for the blocks requested. Counts are exact; bytes lie between two
-/// numbers where a class has blocks of unknown size.
+/// Writes the classes with a bar for the requested blocks. Counts are exact. Bytes are a range if a
+/// class has blocks of unknown size.
 fn classes(out: &mut Screen, classes: &[Class]) -> io::Result<()> {
     let most = classes.iter().map(|c| c.counts.requested).max().unwrap_or(0);
     let whole = classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.counts.requested));
@@ -138,7 +138,7 @@ fn bar(value: u64, most: u64) -> String {
     "█".repeat(length)
 }
 
-/// `1.50 MiB` where it is known, else `1.20 to 1.50 MiB`.
+/// Formats an exact value as `1.50 MiB`, a range as `1.20 to 1.50 MiB`.
 fn between(out: &Screen, bounds: Bounds) -> String {
     let (least, most) = (out.bytes(bounds.least), out.bytes(bounds.most));
     if least == most {

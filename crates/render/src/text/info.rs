@@ -1,4 +1,5 @@
-//! What a recording is made of: processes, how they ended, modules, losses, bounds, the unwinder.
+//! The contents of a recording: processes and how they ended, modules, losses, limits, the
+//! unwinder.
 
 use std::io::{self, Write};
 
@@ -167,7 +168,7 @@ fn losses(out: &mut Screen, p: &Process) -> io::Result<()> {
     Ok(())
 }
 
-/// Allocators that the program brings.
+/// Writes the intercepted allocators of the program.
 fn interceptions(out: &mut Screen, p: &Process) -> io::Result<()> {
     if p.completeness.interceptions.is_empty() {
         return Ok(());

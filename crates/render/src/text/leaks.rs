@@ -1,4 +1,5 @@
-//! What was never freed: stacks with live blocks, most bytes first, and what was suppressed.
+//! Blocks that were never freed: stacks with live blocks, most bytes first, and what was
+//! suppressed.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -18,31 +19,32 @@ use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::{estimates, stack_lines};
 
-/// Leaks of a process unless another number is asked for.
+/// Default number of leaks of a process.
 const ROWS: usize = 20;
-/// And of one of several.
+/// Default number of leaks per process if there are several processes.
 const ROWS_OF_SEVERAL: usize = 5;
-/// Processes of which leaks are shown where there are many.
+/// Maximum number of processes whose leaks are shown.
 const PAGES: usize = 5;
-/// Characters a name may have.
+/// Maximum characters of a name.
 const NAME: usize = 64;
 
-/// What is live in the processes of a recording.
+/// The live blocks in the processes of a recording.
 pub struct Found<'a> {
-    /// Those with blocks never freed, most first.
+    /// Processes with leaks, most bytes first.
     leaking: Vec<(&'a Process, Leaks)>,
-    /// Those without, and those of which it does not count.
+    /// Processes without leaks, and processes whose live blocks do not count as leaks.
     others: Vec<(&'a Process, Leaks)>,
 }
 
 impl<'a> Found<'a> {
-    /// Looks for it.
+    /// Finds the leaks of the selected processes.
     pub fn of(recording: &'a Recording, view: &LeaksView) -> Found<'a> {
         let found = recording.processes.iter().map(|p| (p, Leaks::of(p, view.suppressions)));
         Found::among(found, view)
     }
 
-    /// Of processes from which what is suppressed was taken out, each with what that was.
+    /// Finds the leaks of processes whose tables no longer contain suppressed blocks; `suppressed`
+    /// holds what was removed from each.
     pub fn without_suppressed(
         recording: &'a Recording,
         suppressed: Vec<Vec<Used>>,
@@ -62,7 +64,8 @@ impl<'a> Found<'a> {
         Found { leaking, others }
     }
 
-    /// Whether something is live that is not suppressed, in a process that had the time to free it.
+    /// Returns whether there are leaks that are not suppressed, in a process that could have freed
+    /// them.
     pub fn any(&self) -> bool {
         !self.leaking.is_empty()
     }
@@ -143,7 +146,7 @@ fn page(
     suppressions(out, leaks, view.suppressions)
 }
 
-/// What is suppressed, where there is nothing else.
+/// Returns an addition to a message about no leaks, if some were suppressed.
 fn suppressed_too(leaks: &Leaks) -> &'static str {
     if leaks.used.iter().any(|used| used.blocks > 0 || used.bytes > 0) {
         " that is not suppressed"
@@ -152,7 +155,7 @@ fn suppressed_too(leaks: &Leaks) -> &'static str {
     }
 }
 
-/// Why live blocks of a process need not be leaks, where it did not come to its end.
+/// Returns why live blocks of a process need not be leaks, if it did not exit.
 fn no_leak_yet(end: End) -> Option<&'static str> {
     match end {
         End::Exited(_) => None,
@@ -195,7 +198,7 @@ fn leak_rows(out: &mut Screen, process: &Process, leak: &Leak, whole: u64) -> io
     stack_lines::stack(out, process, stack)
 }
 
-/// What each suppression did, as LeakSanitizer lists it, and which did nothing.
+/// Writes what each suppression matched, in the format of LeakSanitizer, and which matched nothing.
 fn suppressions(out: &mut Screen, leaks: &Leaks, by: &Suppressions) -> io::Result<()> {
     let names = by.names();
     let rows = || names.iter().zip(&leaks.used).enumerate();

@@ -1,4 +1,4 @@
-//! What the resident memory of a process consists of, at one moment.
+//! The composition of a process's resident memory at one time.
 
 use std::io::{self, Write};
 
@@ -49,12 +49,12 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
     missing.map_or(Ok(()), |missing| writeln!(out, "no later accounts: {}", missing_says(missing)))
 }
 
-/// The highest resident memory that any account knows of.
+/// Returns the highest resident memory that any account reports.
 fn highest(process: &Process) -> u64 {
     process.time.accounts.iter().map(|account| account.most_resident_bytes).max().unwrap_or(0)
 }
 
-/// When an account was taken, in words that follow a time.
+/// Describes when an account was taken, as a continuation of its time.
 fn moment(process: &Process, account: &Account) -> String {
     let end = match account.cause {
         AccountCause::End => "at the end",
@@ -99,7 +99,7 @@ fn with_swap(out: &mut Screen, memory: &Memory) -> io::Result<()> {
     each_row(memory, |row, depth| columns.row(out, cells(memory, row, depth, width)))
 }
 
-/// Visits all rows, each before its children, with their depth.
+/// Calls a function for all rows, each before its children, with their depth.
 fn each_row(
     memory: &Memory,
     mut write: impl FnMut(&Row, usize) -> io::Result<()>,

@@ -1,4 +1,4 @@
-//! What a recording lacks, as far as it matters: for the summary of a run.
+//! Significant gaps of a recording, for the summary of a run.
 
 use heaptide_analysis::model::{Loss, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
@@ -7,19 +7,19 @@ use heaptide_analysis::views::unstored::unstored_allocations;
 use crate::shared::losses::meaning;
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 
-/// Losses that leave events out of the totals, or out of their stack, are reported from this part
-/// of the allocations on, …
+/// Losses of events that are missing from the totals or from their stack are reported if they
+/// exceed this fraction of the allocations, …
 const EVENTS_PART: u64 = 1000;
-/// … others, which cut stacks or the trace short, from this part.
+/// … other losses, which truncate stacks or the trace, if they exceed this fraction.
 const OTHER_PART: u64 = 50;
-/// Losses of events.
+/// Losses of whole events.
 const EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
-/// Losses that are reported whenever they occur: of whole processes and snapshots.
+/// Prefixes of losses that are always reported: losses of whole processes and snapshots.
 const ALWAYS: [&str; 2] = ["child_", "no_snapshot"];
-/// Lines at most, one for the rest included.
+/// Maximum number of lines, including one for the rest.
 const LINES: usize = 5;
 
-/// A line for each thing that is missing; none if nothing is.
+/// Returns a line for each gap; none if the recording is complete.
 pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     let mut lines = unrecorded(recording);
     lines.extend(in_part(recording));
@@ -43,7 +43,7 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
 const OWN_MALLOC: &str = "the executable defines malloc; only allocations it forwards are recorded";
 const OTHER_ALLOCATOR: &str = "the program has an allocator of its own that is not intercepted";
 
-/// A line for each kind of memory of a process that is not recorded; none if all is.
+/// Returns a line for each kind of memory of a process that is not recorded.
 pub fn of_process(process: &Process) -> Vec<String> {
     let completeness = &process.completeness;
     let everything = completeness.unrecorded.map(|why| format!("everything: {why}"));
@@ -57,7 +57,7 @@ pub fn of_process(process: &Process) -> Vec<String> {
     [everything, in_part, own_malloc, other, nearly_all].into_iter().flatten().collect()
 }
 
-/// Processes of which nothing is recorded, by reason.
+/// Returns the processes of which nothing is recorded, by reason.
 fn unrecorded(recording: &Recording) -> Vec<String> {
     let reasons = recording.processes.iter().filter_map(|process| process.completeness.unrecorded);
     let lines = grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason));
@@ -83,7 +83,8 @@ fn other_allocator(recording: &Recording) -> Option<String> {
     (with > 0).then(|| whose(recording, with as u64, "some memory", OTHER_ALLOCATOR))
 }
 
-/// Processes that hardly allocated through the recorder, and the numbers of that with most memory.
+/// Returns a line about processes that hardly allocated through the recorder, with the numbers of
+/// the process with most memory.
 fn nearly_all(recording: &Recording) -> Option<String> {
     let found: Vec<Uncovered> = recording.processes.iter().filter_map(unexplained).collect();
     let most = *found.iter().max_by_key(|uncovered| uncovered.other_bytes)?;
@@ -91,7 +92,7 @@ fn nearly_all(recording: &Recording) -> Option<String> {
     Some(whose(recording, found.len() as u64, what, &why))
 }
 
-/// What a process used beside the recorder, if no other line has the reason.
+/// Returns the memory of a process outside of the recorder, unless another line explains it.
 fn unexplained(process: &Process) -> Option<Uncovered> {
     let completeness = &process.completeness;
     let is_explained = completeness.in_part.is_some()
@@ -100,7 +101,7 @@ fn unexplained(process: &Process) -> Option<Uncovered> {
     uncovered(process).filter(|_| !is_explained)
 }
 
-/// What is missing, and why.
+/// Returns what is missing, and why.
 fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
     let Uncovered { heap_bytes, other_bytes } = uncovered;
     let resident = match other_bytes {
@@ -116,7 +117,7 @@ fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
     (what, format!("{heap}{resident}; {why}"))
 }
 
-/// `WHAT: WHY`, and of how many processes if there are several.
+/// Formats `WHAT: WHY`, with the number of processes if the recording has several.
 fn whose(recording: &Recording, n: u64, what: &str, why: &str) -> String {
     match recording.processes.len() {
         1 => format!("{what}: {why}"),
@@ -124,7 +125,7 @@ fn whose(recording: &Recording, n: u64, what: &str, why: &str) -> String {
     }
 }
 
-/// A line about profiles that have reached their limit, with what that held back.
+/// Returns a line about profiles that reached their limit, and what was not recorded because of it.
 fn profile_limits(recording: &Recording) -> Option<String> {
     let reached = |process: &&Process| process.completeness.profile_limit.is_some();
     let limited: Vec<&Process> = recording.processes.iter().filter(reached).collect();
@@ -134,7 +135,7 @@ fn profile_limits(recording: &Recording) -> Option<String> {
     let sum = |of: fn(&Process) -> u64| limited.iter().map(|p| of(p)).fold(0, u64::saturating_add);
     let (unstored, all) = (sum(unstored_allocations), sum(|process| process.totals.allocations));
     let what = match unstored {
-        0 => "new names, marks and modules".to_owned(), // what programs of few stacks grow by
+        0 => "new names, marks and modules".to_owned(), // growth with few stacks
         _ => format!("the stacks of {} of the allocations", percent(unstored, all)),
     };
     let (limit, after) = (bytes(limit), duration(reached_ns));
@@ -142,7 +143,7 @@ fn profile_limits(recording: &Recording) -> Option<String> {
     Some(whose(recording, limited.len() as u64, &what, &why))
 }
 
-/// Losses that a limit of the profile causes, and that its line is about.
+/// Losses that are caused by a limit of the profile, and covered by its line.
 const OF_LIMIT: [&str; 6] =
     ["no_site", "no_node", "no_module", "no_sample", "no_scope", "no_region"];
 
@@ -179,7 +180,7 @@ fn losses(recording: &Recording) -> Vec<String> {
     found.iter().filter(matters).map(line).collect()
 }
 
-/// Equal texts, each with how many there are, in order of first.
+/// Groups equal texts and returns each with its count, in order of first occurrence.
 fn grouped<'a>(texts: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, u64)> {
     let mut groups: Vec<(&str, u64)> = Vec::new();
     for text in texts {

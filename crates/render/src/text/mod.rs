@@ -1,4 +1,4 @@
-//! Pages to read in a terminal.
+//! Text for terminals.
 
 pub mod advise;
 mod annotations;

@@ -1,4 +1,4 @@
-//! One table of processes, hosts or ranks: what each had, and how even it is.
+//! A table of processes, hosts or ranks: their sums, and how evenly these are distributed.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,29 +12,29 @@ use crate::shared::command_line::command_line;
 use crate::shared::quantity::{amount, counted, duration, percent};
 use crate::text::screen::Screen;
 
-/// Rows unless another number is asked for.
+/// Default number of rows.
 const ROWS: usize = 20;
 /// Characters of the command in a row.
 const COMMAND: usize = 32;
 
-/// What the table shows.
+/// Options of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What a row stands for.
+    /// What a row represents.
     pub by: Origin,
-    /// The measure that orders the rows; in order of start, name or number without.
+    /// Metric by which rows are sorted; by default, in order of start, name or number.
     pub sort: Option<Measure>,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub top: Option<usize>,
-    /// Only the images of this process.
+    /// Restricts the table to the images of this process.
     pub process: Option<u32>,
 }
 
-/// A line of it.
+/// A row.
 struct Row {
     name: String,
     rank: Option<u32>,
-    /// Sums over the images; the peak is the most that was live at once.
+    /// Sums over the images; the peak is the maximum that was live at the same time.
     sums: Measures,
     images: u32,
     start_ns: u64,
@@ -43,7 +43,7 @@ struct Row {
 }
 
 impl Row {
-    /// Whether it is one of what rows stand for, and not what has no rank.
+    /// Returns whether the row is a place of this kind, not the group of processes without a rank.
     fn is_place(&self, by: Origin) -> bool {
         by != Origin::Rank || self.rank.is_some()
     }
@@ -84,7 +84,7 @@ pub fn write(out: &mut Screen, recording: &Recording, table: &Table) -> io::Resu
     [missing, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
 }
 
-/// Keeps the rows with most, ordered by the measure if one was asked for.
+/// Keeps the rows with the largest values, and sorts them if a metric was requested.
 fn choose(rows: &mut Vec<Row>, table: &Table) {
     let measure = table.sort.unwrap_or(Measure::PeakBytes);
     let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -159,7 +159,7 @@ fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
     groups(processes, by).into_iter().map(row).collect()
 }
 
-/// What the place is called; the program is in the command.
+/// Returns the name of the place without the program, which the command shows.
 fn name(group: &Group, members: &[&Process], by: Origin) -> String {
     let program = members.first().map_or("", |p| p.identity.name());
     let name = match by {
@@ -169,7 +169,7 @@ fn name(group: &Group, members: &[&Process], by: Origin) -> String {
     printable(name.trim_end()).into_owned()
 }
 
-/// The command of the image that had most.
+/// Returns the command of the image with the highest peak.
 fn command(members: &[&Process], width: usize) -> String {
     let most = members.iter().max_by_key(|p| p.totals.peak_bytes);
     most.map_or(String::new(), |p| command_line(p, width))
@@ -190,8 +190,8 @@ fn sum(rows: &[Row]) -> Row {
     }
 }
 
-/// How much the hosts or ranks differ: the one with most over the mean. None of one or of
-/// processes, which are hardly meant to be equal.
+/// Compares the largest value of the hosts or ranks with their mean. Returns `None` for a single
+/// one, and for processes, which are not expected to be equal.
 fn evenness(rows: &[Row], table: &Table) -> Option<String> {
     let meant = |row: &&Row| table.by != Origin::Process && row.is_place(table.by);
     let rows: Vec<&Row> = rows.iter().filter(meant).collect();
@@ -216,7 +216,8 @@ fn evenness(rows: &[Row], table: &Table) -> Option<String> {
     ))
 }
 
-/// How many ranks of a job are not here, where all are of one job that said how many it has.
+/// Returns how many ranks of a job are in the recording, if some are missing and all are of one job
+/// whose size is known.
 fn missing(processes: &[&Process], rows: &[Row]) -> Option<String> {
     let ranked = || processes.iter().filter_map(|p| Some((&p.identity.job, p.identity.rank?.of)));
     let (job, of) = ranked().next()?;

@@ -1,4 +1,4 @@
-//! What was live when most was live: the moment, and who held it by function, scope, label, lane.
+//! Memory live at peak: when it was reached, and what held it by function, scope, label, lane.
 
 use std::io::{self, Write};
 
@@ -17,12 +17,12 @@ use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::{estimates, sections};
 
-/// Rows of a section unless another number is asked for.
+/// Default number of rows of a section.
 const ROWS: usize = 10;
 /// Characters of a name.
 const NAME: usize = 64;
 
-/// Writes the page of one process, `top` rows a section.
+/// Writes the page of one process with `top` rows per section.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Result<()> {
@@ -71,7 +71,7 @@ fn moment(out: &mut Screen, process: &Process) -> io::Result<()> {
     let found = Moment::of(process);
     let mut row = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
     let (live, left) = (bytes(t.live_bytes), percent(t.live_bytes, t.peak_bytes));
-    // The peaks of joined processes are not of one moment.
+    // The peaks of joined processes were reached at different times.
     for (name, value) in going_on(process, &found).iter().filter(|_| process.identity.images == 1) {
         row(name, value.clone())?;
     }
@@ -96,7 +96,7 @@ fn moment(out: &mut Screen, process: &Process) -> io::Result<()> {
     Ok(())
 }
 
-/// When it was, and what was going on then: rows of name and text.
+/// Returns when the peak was reached and the state at that time, as rows of name and text.
 fn going_on(process: &Process, found: &Moment) -> Vec<(&'static str, String)> {
     let at = process.peak_time_ns;
     let (after, share) = (duration(at), percent(at, process.lifetime.duration_ns));

@@ -1,5 +1,5 @@
-//! Ranks, hosts or processes beside each other: how they spread, which stand out, and by which
-//! owners.
+//! A comparison of ranks, hosts or processes: the distribution of values, the outliers, and the
+//! owners that cause them.
 
 use std::io::{self, Write};
 
@@ -11,11 +11,11 @@ use crate::shared::ranks::Ranks;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::Screen;
 
-/// Rows of a table unless another number is requested.
+/// Default number of rows of a table.
 const ROWS: usize = 10;
-/// Characters that the name of an owner may have.
+/// Maximum characters of an owner's name.
 const NAME: usize = 52;
-/// Characters that the name of a rank may have.
+/// Maximum characters of a rank's name.
 const PLACE: usize = 24;
 
 /// Writes the page.
@@ -48,7 +48,7 @@ fn heading(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Metrics of whole places, a row each.
+/// Writes the metrics of whole places, one per row.
 fn spreads(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
     let columns = Columns([
         right(20, ""),
@@ -79,7 +79,7 @@ fn spreads(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
     Ok(())
 }
 
-/// `value` and `place` are those of an index.
+/// Returns a row; `value` and `place` map an index to its value and place.
 fn row<'a>(
     name: &str,
     spread: &Spread,
@@ -98,7 +98,7 @@ fn row<'a>(
     [name.to_owned(), median, lower, upper, least, most, outlying, most_in]
 }
 
-/// Bytes a minute, of bytes a second.
+/// Formats a growth in bytes per second as bytes per minute.
 fn growth(out: &Screen, per_second: f64) -> String {
     let bytes = out.bytes((per_second.abs() * 60.0).round() as u64);
     if per_second.abs() * 60.0 < 0.5 {
@@ -107,7 +107,7 @@ fn growth(out: &Screen, per_second: f64) -> String {
     format!("{}{bytes}", if per_second < 0.0 { '-' } else { '+' })
 }
 
-/// The places that stand out by the metric.
+/// Writes the places that are outliers in the metric.
 fn outlying(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
     let (metric, by) = (ranks.metric, ranks.by.name());
     let Some(spread) = ranks.spread(|place| metric.of(&place.sums) as f64) else { return Ok(()) };
@@ -145,12 +145,12 @@ fn outlying(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
     more(out, spread.outlying.len(), rows)
 }
 
-/// `1.45`, or how often a median of 0 has it.
+/// Formats the ratio of a value to the median, such as `1.45`; `-` if the median is 0.
 fn ratio(value: f64, median: f64) -> String {
     if median > 0.0 { format!("{:.2}", value / median) } else { "-".to_owned() }
 }
 
-/// The owners by which places differ.
+/// Writes the owners in which places differ.
 fn owners(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
     let metric = ranks.metric.of_sites();
     let differ: Vec<&OwnerSpread> =

@@ -1,4 +1,4 @@
-//! The report page: what ran, the totals, who held the peak, what leaks, what is temporary.
+//! The report page: what ran, the totals, what held the peak, leaks, temporary blocks.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -20,28 +20,28 @@ use crate::text::missing;
 use crate::text::screen::{Screen, Style};
 use crate::text::sections;
 
-/// Characters a line may have.
+/// Maximum characters of a line.
 const WIDTH: usize = 100;
-/// Process images in the table unless another number is asked for.
+/// Default number of process images in the table.
 const TABLE_ROWS: usize = 20;
-/// Rows of a section unless another number is asked for.
+/// Default number of rows of a section.
 const ROWS: usize = 5;
-/// Of several processes at most this many get a page each, …
+/// Of several processes, at most this many have a page, …
 const PAGES: usize = 2;
-/// … and only those whose peak is at least this part of the largest one's.
+/// … and only those whose peak is at least this fraction of the highest one.
 const PAGE_PART: u64 = 4;
 
-/// Losses that are in no total.
+/// Losses that are missing from the totals.
 const UNSEEN: [&str; 2] = ["no_lane", "no_shadow"];
 
-/// What the page shows.
+/// Options of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// One section ordered by this measure in place of peak, leaks and temporaries.
+    /// Shows one section sorted by this metric instead of peak, leaks and temporary blocks.
     pub sort: Option<Measure>,
-    /// Rows a section.
+    /// Rows per section.
     pub top: Option<usize>,
-    /// Only the images of this process.
+    /// Restricts the page to the images of this process.
     pub process: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
     Ok(())
 }
 
-/// The processes with the highest peaks, in order of start.
+/// Writes a table of the processes with the highest peaks, in order of start.
 fn process_table(
     out: &mut Screen,
     recording: &Recording,
@@ -231,7 +231,7 @@ fn totals(out: &mut Screen, process: &Process) -> io::Result<()> {
     high_and_live(out, process)
 }
 
-/// What precedes a number of which the recorder counts no total, where blocks are sampled.
+/// Returns the prefix of numbers that are estimates in sampled recordings.
 fn about(process: &Process) -> &'static str {
     if process.sampling.is_some() { "about " } else { "" }
 }
@@ -243,7 +243,7 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         bound => format!(" (within {})", bytes(bound)),
     };
     let about = about(process);
-    // Counters cannot tell the blocks at the peak.
+    // Mode `counters` does not record the blocks at peak.
     let blocks = match t.at_peak_blocks {
         0 => String::new(),
         n => format!(" in {about}{}", counted(n, "block")),

@@ -1,4 +1,4 @@
-//! Scopes as text: the tree, over all lanes or one a lane; and the names of paths.
+//! Scopes as text: one tree over all lanes, or a tree per lane.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -15,27 +15,27 @@ use crate::text::screen::Screen;
 
 /// Characters of a name.
 const NAME: usize = 60;
-/// Levels that are indented; what is deeper stays in that column.
+/// Maximum levels of indentation; deeper scopes stay in the last column.
 const INDENT_MAX: usize = 20;
 
-/// Scopes of which all are shown, however small, unless a limit is given.
+/// Trees with at most this many scopes are shown completely by default.
 const WHOLE: usize = 50;
-/// The limit in larger trees, in percent of the whole.
+/// Default limit in larger trees, in percent of the whole.
 const LIMIT: f64 = 1.0;
 
-/// What the tree shows.
+/// Options of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The measure of the values.
+    /// Metric of the values.
     pub measure: Measure,
-    /// Which of the scopes inside one comes first.
+    /// Order of sibling scopes.
     pub order: BranchOrder,
-    /// Levels at most.
+    /// Maximum number of levels.
     pub depth: usize,
-    /// Scopes below this share of the whole, in percent, are one row; none for a limit that suits
-    /// the number of scopes.
+    /// Scopes below this share of the whole, in percent, are merged into one row; the default
+    /// depends on the number of scopes.
     pub min_percent: Option<f64>,
-    /// Whether scopes that were entered and have no allocation and no free are shown, too.
+    /// Whether scopes that were entered without an allocation or free are shown, too.
     pub idle: Idle,
     /// A tree for each lane.
     pub per_lane: bool,
@@ -93,7 +93,7 @@ struct Printer<'a> {
     least: u64,
     sums: Vec<ScopeSums>,
     entered: Vec<u64>,
-    /// Of every scope, whether there is anything to show of it or of those inside it.
+    /// For each scope, whether it or a descendant has something to show.
     is_used: Vec<bool>,
 }
 
@@ -103,9 +103,9 @@ enum Line {
     Smaller(Box<Smaller>),
 }
 
-/// Scopes below the limit, with those inside them.
+/// Merged scopes below the limit, including their descendants.
 struct Smaller {
-    /// How many.
+    /// Number of scopes.
     scopes: u64,
     sums: Measures,
     entered: u64,
@@ -142,7 +142,7 @@ impl Printer<'_> {
         if is_empty { writeln!(out, "  nothing") } else { Ok(()) }
     }
 
-    /// Of every scope, those inside it with something to show, in order of their ids.
+    /// Returns for each scope its children that have something to show, in order of their ids.
     fn children(&self) -> Vec<Vec<u32>> {
         let mut children = vec![Vec::new(); self.process.tables.scopes.len()];
         for (scope, id) in self.process.tables.scopes.iter().zip(0..).skip(1) {
@@ -153,7 +153,7 @@ impl Printer<'_> {
         children
     }
 
-    /// The lines inside a scope, what is printed first last.
+    /// Pushes the lines of a scope's children in reverse order of output.
     fn push(&self, todo: &mut Vec<(Line, usize)>, children: &[Vec<u32>], of: u32, depth: usize) {
         let value = |id: u32| self.measure.of(&self.sums[id as usize].inclusive);
         let is_shown = |id: u32| depth < self.view.depth && value(id) >= self.least;
@@ -166,7 +166,7 @@ impl Printer<'_> {
         todo.extend(shown.into_iter().rev().map(|id| (Line::Scope(id), depth)));
     }
 
-    /// The line of scopes below the limit.
+    /// Merges scopes below the limit into one line.
     fn smaller(&self, children: &[Vec<u32>], mut scopes: Vec<u32>) -> Line {
         let mut smaller = Smaller { scopes: 0, sums: Measures::default(), entered: 0 };
         while let Some(id) = scopes.pop() {

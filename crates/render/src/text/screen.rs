@@ -1,4 +1,4 @@
-//! What a page is written to: its width, its colours, and lines that wrap on a terminal.
+//! The destination of a page: its width, its colours, and lines that wrap on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -10,16 +10,16 @@ use heaptide_analysis::model::Measure;
 use crate::shared::names::printable;
 use crate::shared::quantity;
 
-/// Characters of a line where no terminal limits it.
+/// Characters of a line if no terminal limits it.
 const COLUMNS: usize = 100;
-/// Characters of a name, however narrow the terminal is.
+/// Minimum characters of a name, even on a narrow terminal.
 const NAME_MIN: usize = 16;
-/// Columns of so many characters have sizes and counts.
+/// Columns with at least this many characters hold sizes and counts.
 const NUMBER_MIN: usize = 9;
-/// Characters that such a column has more where numbers are shown in full.
+/// Additional characters of such a column if numbers are shown in full.
 const EXACT_MORE: usize = 7;
 
-/// Where a page is shown.
+/// Properties of the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Layout {
     /// Columns of the terminal. `None` if the page goes to a file or another program: then no line
@@ -34,20 +34,20 @@ pub struct Layout {
 pub enum Style {
     /// A title or the headings of columns.
     Heading,
-    /// A function of the program itself.
+    /// A function of the program's own code.
     Own,
-    /// What is read last: places, modules, frames of libraries.
+    /// Secondary information: places, modules, library frames.
     Minor,
-    /// What is missing or not exact.
+    /// Missing or inexact data.
     Warning,
-    /// More than before.
+    /// An increase.
     Growth,
-    /// Less than before.
+    /// A decrease.
     Shrinkage,
 }
 
-/// Begins each style, in the order of [`STYLES`]. Unicode reserves these characters for use inside
-/// of a program: no text has them.
+/// Marks that begin each style, in the order of [`STYLES`]. Unicode reserves these characters for
+/// internal use, so texts do not contain them.
 const BEGINS: [char; 6] = ['\u{fdd0}', '\u{fdd1}', '\u{fdd2}', '\u{fdd3}', '\u{fdd4}', '\u{fdd5}'];
 /// Ends a style.
 const END: char = '\u{fdd6}';
@@ -62,13 +62,14 @@ const STYLES: [anstyle::Style; 6] = [
 ];
 
 impl Style {
-    /// Returns the text with marks that a [`Screen`] shows as this style. Pad it before.
+    /// Returns the text between marks that a [`Screen`] renders as this style. Pad the text before,
+    /// not after, because padding would count the marks.
     pub(crate) fn of(self, text: impl Display) -> String {
         format!("{}{text}{END}", BEGINS[self as usize])
     }
 }
 
-/// Characters of a text on the page.
+/// Returns the number of characters of a text, excluding marks.
 pub(crate) fn visible(text: &str) -> usize {
     text.chars().filter(|c| !is_mark(*c)).count()
 }
@@ -77,58 +78,58 @@ fn is_mark(c: char) -> bool {
     ('\u{fdd0}'..='\u{fdd6}').contains(&c)
 }
 
-/// A writer of pages. What it gets is UTF-8; each line of it comes out [`printable`].
+/// A writer of pages in UTF-8. It writes each line as [`printable`] text.
 pub struct Screen<'a> {
     out: &'a mut dyn Write,
     layout: Layout,
     /// Whether sizes and counts are shown in full.
     is_exact: bool,
-    /// The line that has not ended.
+    /// The current incomplete line.
     line: Vec<u8>,
 }
 
 impl<'a> Screen<'a> {
-    /// A page that is written to `out`. Flush it at the end.
+    /// Creates a page that is written to `out`. Call `flush` at the end.
     pub fn new(out: &'a mut dyn Write, layout: Layout) -> Screen<'a> {
         Screen { out, layout, is_exact: false, line: Vec::new() }
     }
 
-    /// Shows sizes and counts in full, not rounded.
+    /// Sets whether sizes and counts are shown in full instead of rounded.
     pub fn set_exact(&mut self, is_exact: bool) {
         self.is_exact = is_exact;
     }
 
-    /// A size: `1.50 KiB`, or `1,536`.
+    /// Formats a size: `1.50 KiB`, or `1,536`.
     pub(crate) fn bytes(&self, bytes: u64) -> String {
         if self.is_exact { quantity::count(bytes) } else { quantity::bytes(bytes) }
     }
 
-    /// A count: `1.54 M`, or `1,536,000`.
+    /// Formats a count: `1.54 M`, or `1,536,000`.
     pub(crate) fn count(&self, count: u64) -> String {
         if self.is_exact { quantity::count(count) } else { quantity::short_count(count) }
     }
 
-    /// A value of a metric.
+    /// Formats a value of a metric.
     pub(crate) fn amount(&self, metric: Measure, value: u64) -> String {
         if metric.is_bytes() { self.bytes(value) } else { self.count(value) }
     }
 
-    /// Characters of a column of numbers that has `characters` where they are rounded.
+    /// Returns the width of a column of numbers that has `characters` if they are rounded.
     pub(crate) fn number_width(&self, characters: usize) -> usize {
         characters + if self.is_exact && characters >= NUMBER_MIN { EXACT_MORE } else { 0 }
     }
 
-    /// Characters of a line.
+    /// Returns the number of characters of a line.
     pub(crate) fn columns(&self) -> usize {
         self.layout.columns.unwrap_or(COLUMNS)
     }
 
-    /// Whether lines wrap at the width.
+    /// Returns whether lines wrap at the width.
     pub(crate) fn is_limited(&self) -> bool {
         self.layout.columns.is_some()
     }
 
-    /// Characters of a name that has `characters` where a line has 100.
+    /// Returns the width of a name that has `characters` in a line of 100.
     pub(crate) fn fit(&self, characters: usize) -> usize {
         (characters + self.columns()).saturating_sub(COLUMNS).max(NAME_MIN)
     }
@@ -139,7 +140,7 @@ impl<'a> Screen<'a> {
             Some(text) => (text, "\n"),
             None => (&line[..], ""),
         };
-        // Much faster than a look for what is no UTF-8, which there hardly is.
+        // Fast path: validation is much faster than a lossy conversion, and invalid UTF-8 is rare.
         let text =
             str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed);
         let text = printable(&text);
@@ -175,7 +176,7 @@ impl Write for Screen<'_> {
     }
 }
 
-/// A line with its marks as escape sequences, or without them.
+/// Replaces the marks by escape sequences, or removes them.
 fn with_styles(text: &str, has_colours: bool) -> Cow<'_, str> {
     if text.is_ascii() || !text.contains(is_mark) {
         return Cow::Borrowed(text);
@@ -192,9 +193,9 @@ fn with_styles(text: &str, has_colours: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The line in parts of at most `columns` characters, broken at spaces. What follows begins below
-/// the last column of the first part, or a step to the right of its begin. A word that is longer
-/// stays whole.
+/// Breaks a line at spaces into parts of at most `columns` characters. Continuations are indented
+/// to the last column of the table row, or two spaces more than the line. Longer words are not
+/// broken.
 fn wrap(line: &str, columns: usize) -> Cow<'_, str> {
     if line.len() <= columns || visible(line) <= columns {
         return Cow::Borrowed(line);
@@ -215,8 +216,8 @@ fn wrap(line: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(wrapped)
 }
 
-/// Where a text is broken: behind the last space that leaves `room` characters before it, else
-/// behind the first one after them. The space before its first word does not count.
+/// Returns where to break a text: after the last space within `room` characters, else after the
+/// first space beyond them. Leading spaces do not count.
 fn break_at(text: &str, room: usize) -> Option<usize> {
     let (mut column, mut last, mut has_word) = (0, None, false);
     for (at, c) in text.char_indices() {
@@ -232,7 +233,8 @@ fn break_at(text: &str, room: usize) -> Option<usize> {
     last.filter(|&at| !text[at..].trim().is_empty())
 }
 
-/// Characters before what continues a line: its last column if that begins in the left two thirds.
+/// Returns the indentation of continuations: the start of the last column if that is in the left
+/// two thirds, else two more than that of the line.
 fn hanging_indent(line: &str, columns: usize) -> usize {
     let begin = line.chars().take_while(|c| *c == ' ' || is_mark(*c)).filter(|c| *c == ' ').count();
     let (mut spaces, mut column, mut found) = (0, 0, (begin + 2).min(columns / 2));

@@ -1,4 +1,4 @@
-//! The sections of the report page: functions ordered by a measure, and who calls them.
+//! The sections of the report page: functions sorted by a metric, with their callers.
 
 use std::io::{self, Write};
 
@@ -13,17 +13,17 @@ use crate::text::estimates;
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
 
-/// Characters a function's name may have.
+/// Maximum characters of a function's name.
 const NAME: usize = 58;
-/// Characters the name of an allocating helper may have.
+/// Maximum characters of the name of an allocating helper.
 const HELPER: usize = 36;
-/// Characters a caller's name may have.
+/// Maximum characters of a caller's name.
 const CALLER: usize = 46;
 /// Lines of callers below a function.
 const CALLER_LINES: usize = 6;
 /// Characters between the share of a caller and its name.
 const INDENT: usize = 25;
-/// The same on a terminal with less than so many columns.
+/// The same on a terminal with less than [`NARROW`] columns.
 const INDENT_NARROW: usize = 4;
 const NARROW: usize = 90;
 
@@ -53,7 +53,7 @@ pub(crate) fn usual(out: &mut Screen, process: &Process, rows: usize) -> io::Res
     Ok(())
 }
 
-/// One section ordered by a measure.
+/// Writes one section sorted by a metric.
 pub(crate) fn sorted(
     out: &mut Screen,
     process: &Process,
@@ -66,7 +66,7 @@ pub(crate) fn sorted(
     section(out, process, &Charges::of(process), measure, second, rows)
 }
 
-/// Functions in falling order of a measure, with who calls them.
+/// Writes functions sorted by a metric, largest first, with their callers.
 pub(crate) fn section(
     out: &mut Screen,
     process: &Process,
@@ -112,7 +112,7 @@ pub(crate) fn section(
     Ok(())
 }
 
-/// The function, the helper that it allocates through, its place.
+/// Returns the function, the helper through which it allocates, and its source place.
 fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
@@ -139,16 +139,16 @@ fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Ho
     });
     match frame.module {
         Some(_) => format!("{name}{helper}  {}", Style::Minor.of(format!("{place}[{module}]"))),
-        // Functions of Python are in a file and in no module.
+        // Python functions have a file but no module.
         None if frame.file.is_some() => {
             format!("{name}{helper}  {}", Style::Minor.of(place.trim_end()))
         }
-        // The name says it all: requests that the stack threshold leaves out, code without a file.
+        // The name is sufficient: requests below the stack threshold, or code without a file.
         None => format!("{name}{helper}"),
     }
 }
 
-/// The way on which most came, with the share of the whole that came along where it shrinks.
+/// Writes the heaviest path of callers. The share of the whole is shown where it decreases.
 fn callers(
     out: &mut Screen,
     process: &Process,

@@ -1,4 +1,4 @@
-//! Stacks on a page: a line for each function, with its place.
+//! Stacks as text: a line for each function, with its source place.
 
 use std::io::{self, Write};
 
@@ -7,9 +7,9 @@ use heaptide_analysis::model::{Frame, Process, StackId};
 use crate::shared::frames::{self, Line};
 use crate::text::screen::{Screen, Style, visible};
 
-/// Lines a stack may have.
+/// Maximum lines of a stack.
 const LINES: usize = 24;
-/// Characters a name may have.
+/// Maximum characters of a name.
 const NAME: usize = 64;
 /// Characters before a place.
 const LABEL: usize = 60;
@@ -35,7 +35,7 @@ pub(crate) fn lines(out: &mut Screen, process: &Process, frames: &[&Frame]) -> i
     Ok(())
 }
 
-/// Writes a line behind `before`, its label padded to `width` characters.
+/// Writes a line after `before`, with its label padded to `width` characters.
 ///
 /// Errors: those of `out`.
 pub(crate) fn write(out: &mut Screen, before: &str, line: &Line, width: usize) -> io::Result<()> {
@@ -50,7 +50,7 @@ pub(crate) fn write(out: &mut Screen, before: &str, line: &Line, width: usize) -
     let [used, label_width, place_width] = [before, &label, &line.place].map(visible);
     let mut padding = width.saturating_sub(label_width);
     if out.is_limited() {
-        // Rather a place that is not below the others than one on a line of its own.
+        // A misaligned place is better than a wrapped line.
         padding = padding.min(out.columns().saturating_sub(used + label_width + 2 + place_width));
     }
     let padding = " ".repeat(padding);

@@ -1,4 +1,5 @@
-//! The five lines that `heaptide run` ends with, and more for a trace and for what is missing.
+//! The summary at the end of `heaptide run`: five lines, and further lines for a trace and for
+//! gaps.
 
 use std::path::Path;
 
@@ -15,14 +16,14 @@ use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::text::missing;
 
-/// The time from the first start to the last end is shown if it exceeds the program's own by one
-/// part in so many.
+/// The time from the first start to the last end is shown if it exceeds the program's own by more
+/// than this fraction.
 const SPAN_PART: u64 = 20;
 
-/// Exactly five lines about the program that was started, or the process that used most if nobody
-/// knows which that is: what ran and how it ended, what it allocated, its peak and who held it,
-/// what is live, and what to type next. There is a line more if another process used more, for
-/// mappings, for a trace, and for each thing that matters and is missing.
+/// Returns five lines about the started program, or about the process with the highest peak if the
+/// started one is not known: what ran and how it ended, what it allocated, its peak and what held
+/// it, what is live, and the next command. Further lines follow if another process used more
+/// memory, for mappings, for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
@@ -64,8 +65,8 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
 }
 
-/// The command, how it ended, and what else there is. A program that starts others may end, or
-/// become another one, long before they do.
+/// Returns the command, how it ended, and which other processes there are. A program that starts
+/// others can end, or become another one by exec, long before they end.
 fn first(recording: &Recording, process: &Process) -> String {
     let others = match recording.processes.len() - 1 {
         0 => String::new(),
@@ -95,7 +96,7 @@ fn holder(process: &Process) -> String {
     format!(", {share} of it by {name}")
 }
 
-/// The scope that held most.
+/// Returns the scope that held most at peak.
 fn scope_holder(process: &Process) -> String {
     let groups = by_scope(process);
     let Some(Group { key: Key::Scope(id), own, .. }) =

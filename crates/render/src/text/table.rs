@@ -1,4 +1,4 @@
-//! One table of rows: functions, stacks, modules, scopes, labels, lanes, block sizes or calls.
+//! A table of functions, stacks, modules, scopes, labels, lanes, block sizes or called functions.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -19,24 +19,24 @@ use crate::text::columns::{Column, Columns, last, right};
 use crate::text::screen::{Screen, Style};
 use crate::text::{estimates, histogram, stack_lines};
 
-/// Rows unless another number is asked for.
+/// Default number of rows.
 const ROWS: usize = 20;
-/// Characters a name may have.
+/// Maximum characters of a name.
 const NAME: usize = 64;
 
-/// What the table shows.
+/// Options of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What a row stands for.
+    /// What a row represents.
     pub by: GroupBy,
-    /// The measure that orders the rows; the one that suits the mode without.
+    /// Metric by which rows are sorted; the default depends on the mode.
     pub sort: Option<Measure>,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub top: Option<usize>,
 }
 
-/// Writes the table of one process. Stacks and threads have a column with what they had live at
-/// most, if the trace was replayed.
+/// Writes the table of one process. If the trace was replayed, stacks and threads have a column
+/// with their maximum of live bytes.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -52,7 +52,7 @@ pub fn write(
     caption(out, process)?;
     let measure = table.sort.unwrap_or(match process.mode {
         Mode::Counters => Measure::UsableBytes,
-        // Many scopes free all that they allocate before the peak.
+        // Many scopes free all that they allocate before the peak, so peak values would be 0.
         Mode::Stacks | Mode::Scopes if table.by == GroupBy::Scope => Measure::UsableBytes,
         Mode::Stacks | Mode::Scopes => Measure::AtPeakBytes,
     });
@@ -80,7 +80,7 @@ pub fn write(
     }
 }
 
-/// Functions or modules: what they allocate themselves and with what they call.
+/// Writes functions or modules with their own and inclusive values.
 fn names(
     out: &mut Screen,
     process: &Process,
@@ -102,7 +102,8 @@ fn names(
     columns.heading(out)?;
     let order = if by == GroupBy::Module { Order::Own } else { Order::Inclusive };
     let mut shown = top(groups, measure, order, usize::MAX);
-    // A function that allocates says more than the `main` above it.
+    // The function that allocates is more informative than the `main` above it, so own values are
+    // compared first.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     for g in shown.iter().take(rows) {
         let [own, inclusive] =
@@ -114,7 +115,7 @@ fn names(
     more(out, found, rows)
 }
 
-/// Allocated types, where they are known.
+/// Writes allocated types, as far as known.
 fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     let types = Types::of(process, &Owners::of(process));
     let groups = aggregate::by_type(process, &types);
@@ -147,7 +148,7 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
     more(out, found, rows)
 }
 
-/// Kinds of functions that allocate.
+/// Writes the called allocation functions.
 fn calls(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> io::Result<()> {
     let groups = aggregate::by_call(process);
     let found = groups.iter().filter(|g| measure.of(&g.own) > 0).count();
@@ -175,7 +176,7 @@ fn calls(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
     more(out, found, rows)
 }
 
-/// Share and value; nothing for nothing.
+/// Formats share and value; empty if the value is 0.
 fn cells(out: &Screen, measure: Measure, value: u64, whole: u64) -> String {
     match value {
         0 => String::new(),
@@ -245,7 +246,8 @@ fn stacks(
     more(out, found, rows)
 }
 
-/// The metrics of a stack whose exact values are shown: the one that orders the rows is among them.
+/// Returns the metrics of a stack that are shown with exact values, including the one by which rows
+/// are sorted.
 fn stack_metrics(measure: Measure) -> [Measure; 6] {
     use Measure::{Allocations, AtPeakBytes, Frees, LiveBytes, RequestedBytes, UsableBytes};
     let usual = [Allocations, Frees, RequestedBytes, UsableBytes, AtPeakBytes, LiveBytes];
@@ -256,7 +258,7 @@ fn stack_metrics(measure: Measure) -> [Measure; 6] {
     [measure, first, second, third, fourth, fifth]
 }
 
-/// A column with exact values of a metric.
+/// Returns a column with exact values of a metric.
 fn stack_column(metric: Measure) -> Column {
     let heading = match metric {
         Measure::Allocations => "allocations",
@@ -298,7 +300,7 @@ fn lanes(
     let has_limits = process.sampling.is_some() && is_of_live;
     let columns = Columns([
         right(7, "share"),
-        // What threads allocated is exact.
+        // Allocations by thread are exact.
         estimates::column(process, measure).if_known(has_limits),
         right(7, "threads").optional(),
         right(10, "allocs"),
@@ -317,7 +319,7 @@ fn lanes(
         let m = &lane.measures;
         let most = highest.and_then(|of| of.lanes.get(index));
         let at_peak = match process.mode {
-            // Only sites keep what they had at the peak.
+            // Only sites record values at peak.
             Mode::Counters => "-".to_owned(),
             Mode::Stacks | Mode::Scopes => out.bytes(m.at_peak_bytes),
         };
@@ -338,7 +340,7 @@ fn lanes(
     more(out, lanes.len(), rows)
 }
 
-/// A lane's name, and the numbers of its threads.
+/// Returns the name of a lane with the ids of its threads.
 fn named(lane: &Lane) -> String {
     let name = printable(&lane.name);
     match lane.tids.len() {

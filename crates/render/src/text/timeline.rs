@@ -1,5 +1,5 @@
-//! The process over time: charts of live bytes, resident memory and allocations, with marks,
-//! snapshots and windows below them.
+//! A process over time: charts of live bytes, resident memory and allocations, with marks,
+//! snapshots and windows below.
 
 use std::io::{self, Write};
 
@@ -18,18 +18,18 @@ use crate::text::chart::Piece;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::Screen;
 
-/// Characters of the numbers beside a chart.
+/// Width of the numbers beside a chart.
 const LABEL: usize = 9;
-/// Columns that a chart has at least and at most.
+/// Minimum and maximum columns of a chart.
 const COLUMNS: (usize, usize) = (20, 1000);
 /// Lines of the chart of live bytes.
 const HIGH: usize = 12;
-/// Lines of the others.
+/// Lines of the other charts.
 const LOW: usize = 5;
 /// Characters of a name.
 const NAME: usize = 60;
 
-/// Writes the charts of one process, `width` characters wide. `snapshots` are its own.
+/// Writes the charts of one process with a width of `width` characters. `snapshots` are its own.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -70,7 +70,7 @@ fn heading(out: &mut Screen, process: &Process, timeline: &Timeline) -> io::Resu
     writeln!(out, "live bytes over {over}; {} {live}; {samples}\n", live_name(process))
 }
 
-/// Charts of one width over one time.
+/// Charts with a common width and time range.
 struct Page<'a> {
     timeline: &'a Timeline,
     columns: usize,
@@ -82,7 +82,7 @@ impl Page<'_> {
         columns.map(|(from, to)| series.highest(from, to)).collect()
     }
 
-    /// An arrow above the peak, with what it was.
+    /// Writes an arrow above the peak, with its value and time.
     fn peak_mark(&self, out: &mut Screen) -> io::Result<()> {
         let (time, peak) = self.timeline.live.top();
         let column = self.timeline.column(time, self.columns);
@@ -96,7 +96,7 @@ impl Page<'_> {
         writeln!(out, "{:>LABEL$}   {line}", "")
     }
 
-    /// A chart with numbers at its top, middle and bottom.
+    /// Writes a chart with numbers at its top, middle and bottom.
     fn panel(
         &self,
         out: &mut Screen,
@@ -119,7 +119,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The line of time below a chart, with a time every so many columns.
+    /// Writes the time axis below a chart, with labels at equal distances.
     fn axis(&self, out: &mut Screen) -> io::Result<()> {
         let parts = (self.columns / 16).clamp(1, 8);
         let at = |i: usize| (self.columns * i / parts).min(self.columns - 1);
@@ -132,7 +132,7 @@ impl Page<'_> {
         writeln!(out, "{:>LABEL$}   {}", "", chart::ticks(&ticks, self.columns))
     }
 
-    /// What happened when: windows, marks and snapshots.
+    /// Writes windows, marks and snapshots below their times.
     fn lanes(&self, out: &mut Screen, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
         let at = |time| self.timeline.column(time, self.columns);
         let window = |(letter, window): (char, &Window)| self.window(letter, window);
@@ -153,7 +153,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// `A───┤`, as long as it was open; `A` if that is one column, `A──▸` of one still open.
+    /// Draws a window as `A───┤` over the time that it was open: `A` if that is one column, `A──▸`
+    /// if it is still open.
     fn window(&self, letter: char, window: &Window) -> Piece {
         let at = |time| self.timeline.column(time, self.columns);
         let column = at(window.begin_time_ns);
@@ -165,7 +166,7 @@ impl Page<'_> {
     }
 }
 
-/// What the letters stand for.
+/// Writes what the letters represent.
 fn legend(out: &mut Screen, process: &Process, snapshots: &[Snapshot]) -> io::Result<()> {
     let (windows, marks) = (process.time.windows.len(), marks(process).count());
     if windows + marks + snapshots.len() > 0 {
@@ -209,7 +210,7 @@ fn more(out: &mut Screen, all: usize, what: &str, which: &str) -> io::Result<()>
     }
 }
 
-/// Writes the chart of what matches `site`, over the moments at which it is known.
+/// Writes the chart of what matches `site`, over all times at which its values are known.
 ///
 /// Errors: those of `out`.
 pub fn write_site(

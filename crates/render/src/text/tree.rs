@@ -1,4 +1,4 @@
-//! The call tree as text: inclusive and own value of every function on its way.
+//! The call tree as text: inclusive and own value of each function.
 
 use std::io::{self, Write};
 
@@ -13,29 +13,29 @@ use crate::shared::views::BranchOrder;
 use crate::text::caption::caption;
 use crate::text::screen::{Screen, Style, visible};
 
-/// Characters of a line's name column, indentation included.
+/// Width of the name column, including indentation.
 const WIDTH: usize = 100;
-/// A name keeps at least this many characters however deep it is.
+/// Minimum characters of a name, regardless of depth.
 const NAME_MIN: usize = 30;
-/// The same on a terminal.
+/// The same minimum on a terminal.
 const NAME_NARROW: usize = 16;
 /// Characters before the guides of a line.
 const VALUES: usize = 40;
-/// Characters of indentation at most: what forks deeper does so without a step to the right.
+/// Maximum indentation in characters; deeper forks are not indented further.
 const INDENT_MAX: usize = 40;
 
-/// What the tree shows.
+/// Options of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The measure of the values.
+    /// Metric of the values.
     pub measure: Measure,
-    /// Allocating functions first, their callers below.
+    /// Whether the tree starts at allocating functions, with their callers below.
     pub bottom_up: bool,
-    /// Which branch comes first.
+    /// Order of sibling branches.
     pub order: BranchOrder,
-    /// Levels at most.
+    /// Maximum number of levels.
     pub depth: usize,
-    /// Branches below this share of the whole, in percent, are left out.
+    /// Branches below this share of the whole, in percent, are omitted.
     pub min_percent: f64,
 }
 
@@ -78,7 +78,7 @@ struct Printer<'a> {
     least: u64,
 }
 
-/// A node still to print, and the branches drawn before it.
+/// A node still to print, with the guides before it.
 struct Todo {
     node: u32,
     depth: usize,
@@ -86,21 +86,21 @@ struct Todo {
     branch: Branch,
 }
 
-/// Branches below the limit, without those inside of them.
+/// Number and value of branches below the limit, excluding their descendants.
 #[derive(Clone, Copy, Default)]
 struct Smaller {
     branches: u64,
     value: u64,
 }
 
-/// How a node hangs on the one above.
+/// The relation of a node to its siblings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Branch {
-    /// As the only one: it goes straight on, without a step to the right.
+    /// An only child, which is not indented further.
     Only,
-    /// With others below it.
+    /// A child with further siblings below it.
     Fork,
-    /// As the last of several.
+    /// The last of several children.
     Last,
 }
 
@@ -141,7 +141,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// What is printed first comes last.
+    /// Pushes the children in reverse order of output.
     fn push_children(
         &self,
         todo: &mut Vec<Todo>,
@@ -158,7 +158,7 @@ impl Printer<'_> {
             smaller.value = combine.of(smaller.value, value(node));
         }
         if self.view.order == BranchOrder::First {
-            children.sort_unstable(); // nodes are in the order in which stacks were first seen
+            children.sort_unstable(); // numbered by when stacks were first seen
         }
         let count = children.len();
         for (i, &node) in children.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! Sizes, leaks, the process over time and its peak.
+//! Views of sizes, leaks, the process over time and its peak.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::fixtures::{annotated, process, recording, row, small, with};
 use crate::{expect, shown, written};
 
-/// The sites of the process have but one size each; with a second one at a site, and with sizes
-/// recorded, which tells them apart.
+/// Each site of the process has a single size; then one site gets a second size, and finally sizes
+/// are recorded, which separates them.
 #[test]
 fn sizes_exact_and_bounded() {
     let view = HistogramView::default();
@@ -55,8 +55,8 @@ fn sizes_exact_and_bounded() {
     );
 }
 
-/// The process over time: it rises in steps to its peak, and falls; a short window, one that is
-/// open, marks and snapshots.
+/// A process over time that rises in steps to its peak and falls, with a short window, an open one,
+/// marks and snapshots.
 fn over_time() -> Process {
     let mut process = annotated();
     let peak = process.totals.peak_bytes;
@@ -102,7 +102,7 @@ fn the_process_over_time() {
     assert_eq!(written(|out| timeline_csv::write(out, &process)).lines().count(), 25);
 }
 
-/// Of a site at two snapshots and the end.
+/// A site at two snapshots and the end.
 #[test]
 fn one_site_over_snapshots() {
     let moment = |snapshot, time_ns, live_bytes| Moment {
@@ -144,7 +144,7 @@ fn who_held_the_peak() {
     assert!(one["mark_after"].is_null() && one["sites"][0]["stack"].is_array());
 }
 
-/// The page and whether it says that there are leaks.
+/// Returns the page, and whether there are leaks.
 fn leaks_of(recording: &Recording, suppressions: &Suppressions) -> (String, bool) {
     let view = LeaksView { suppressions, top: None, process: None };
     let found = text::leaks::Found::of(recording, &view);

@@ -1,4 +1,4 @@
-//! Differences of a process and of what it might be in the next build.
+//! Differences between a process and a modified version of it, its next build.
 
 use heaptide_analysis::model::Sum;
 use heaptide_analysis::views::diff::{Comparison, Difference, Side};
@@ -8,8 +8,8 @@ use heaptide_render::{json, text};
 
 use super::*;
 
-/// The next build: other addresses, a function in parts, `read_all` replaced by `read_parts`,
-/// twice as much kept by `work`, one stack as it was.
+/// The next build: other addresses, a function in parts, `read_all` replaced by `read_parts`, twice
+/// as much kept by `work`, one stack unchanged.
 fn next_build() -> Process {
     let mut p = annotated();
     p.identity.pid = 5151;
@@ -120,7 +120,7 @@ fn json_has_every_row_that_changed() {
     assert_eq!(scope[0], serde_json::json!({"attribute": "region", "value": "load"}));
 }
 
-/// Name, value, change and colour of every box but those that start a program.
+/// Returns name, value, change and colour of all boxes except those that start a program.
 fn boxes(difference: &Difference, rows: Rows, drawing: Drawing) -> Vec<String> {
     let svg = written(|out| diff_flamegraph::write(out, difference, &view(rows), drawing));
     let part = |text: &str, start: &str, end: &str| {

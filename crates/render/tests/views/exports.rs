@@ -1,4 +1,5 @@
-//! Formats of other tools, against their pages, and of processes that have nothing, or too much.
+//! Exports compared with their expected files, and exports of processes with no data or with
+//! extreme values.
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::fixtures::*;
 use crate::{expect, written};
 
-/// The process with everything, and a timeline.
+/// The process with all annotations, and a timeline.
 fn timed() -> Process {
     let sample = |time_ns, live_bytes, allocations| Sample {
         time_ns,
@@ -27,7 +28,7 @@ fn timed() -> Process {
     process
 }
 
-/// Holds what was written against its page, which has no version in it.
+/// Compares an export with its expected file, which contains no version.
 fn expect_export(name: &str, found: &str) {
     expect(name, &found.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
 }
@@ -60,7 +61,7 @@ fn events_of_all_images() {
     assert_eq!(pids(&trace, 4242), 0);
 }
 
-/// Writes the process in every format that is JSON or text, and in the one that is not.
+/// Writes the process in all formats that are JSON or text, and in the binary one.
 fn all_formats(process: Process) {
     for measure in [Measure::AtPeakBytes, Measure::Temporary, Measure::FreedBytes] {
         written(|out| callgrind::write(out, &process, measure));

@@ -1,4 +1,4 @@
-//! Fixtures: a recording with known numbers, of which the views are written.
+//! Fixtures: a recording with known numbers for the tests of views.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use heaptide_analysis::model::*;
 
 type Described = (Option<&'static str>, u32, Option<&'static str>, u32, bool);
 
-/// The functions of the program, as (name, module, file, line, inlined); frame 6 has no name.
+/// The functions of the program as (name, module, file, line, inlined); frame 6 has no name.
 const FRAMES: [Described; 9] = [
     (Some("_start"), 0, None, 0, false),
     (Some("__libc_start_main_impl"), 1, Some("../csu/libc-start.c"), 360, false),
@@ -64,7 +64,8 @@ fn stacks() -> Vec<StackNode> {
     nodes.map(node).to_vec()
 }
 
-/// A row of `n` blocks of `size` usable bytes, some freed and some there at the peak.
+/// Returns a row of `n` blocks of `size` usable bytes, some of them freed and some live at the
+/// peak.
 pub fn row(n: u64, size: u64, freed: u64, at_peak: u64, temporary: u64) -> Measures {
     Measures {
         allocations: n,
@@ -178,7 +179,7 @@ pub fn process() -> Process {
     }
 }
 
-/// The process after a change.
+/// Returns the process after a change.
 pub fn with(mut process: Process, change: impl FnOnce(&mut Process)) -> Process {
     change(&mut process);
     process
@@ -266,7 +267,7 @@ pub fn annotated() -> Process {
         ..site(7, 2, 0, measures)
     };
     let chunk = Measures { live_bytes: 6000, live_blocks: 1, ..row(1, 16_384, 0, 1, 0) };
-    // Forty blocks of the first site got a label, ten of them were freed.
+    // Forty blocks of the first site were labelled, ten of them were freed.
     let here = row(890, 4104, 890, 0, 0);
     p.tables.sites[0].measures = Measures {
         frees_here: here.frees_here,
@@ -317,7 +318,7 @@ pub fn annotated() -> Process {
     p
 }
 
-/// The same from a sample of its blocks, one for each 8 KiB: none of them is larger.
+/// The same process with a sample of its blocks, one per 8 KiB; no block is larger.
 pub fn sampled() -> Process {
     const MEAN: f32 = 8192.0;
     with(annotated(), |p| {
@@ -335,7 +336,7 @@ pub fn sampled() -> Process {
     })
 }
 
-/// A second image that did little.
+/// A second image with little activity.
 pub fn small() -> Process {
     let totals = Measures {
         allocations: 1,

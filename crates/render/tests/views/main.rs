@@ -1,6 +1,6 @@
-//! Every view of a recording made by hand, against known numbers and the pages in `expected/`.
+//! All views of a synthetic recording, compared with known numbers and the pages in `expected/`.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p heaptide-render` writes the pages anew.
+//! `UPDATE_EXPECT=1 cargo test -p heaptide-render` rewrites the pages.
 
 mod answers;
 mod diff;
@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use fixtures::*;
 
-/// Holds what a view wrote against the page of that name.
+/// Compares the output of a view with the expected page of that name.
 fn expect(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -38,7 +38,7 @@ fn expect(name: &str, found: &str) {
     assert!(found == expected, "{name}: expected\n{expected}\nfound\n{found}");
 }
 
-/// What a page shows where no terminal limits it.
+/// Returns a page without the limits of a terminal.
 fn shown(write: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> String {
     shown_in(Layout::default(), write)
 }
@@ -76,7 +76,7 @@ fn the_page() {
     );
 }
 
-/// Most of what `read_all` holds comes from where it has no caller, a little from `main`.
+/// Most of what `read_all` holds comes from stacks on which it has no caller, a little from `main`.
 #[test]
 fn callers_are_shown_where_most_comes_from_them() {
     let process = with(process(), |p| {
@@ -125,7 +125,7 @@ fn exact_tables_have_numbers_in_full() {
             out.set_exact(true);
             table::write(out, &annotated(), &table, None)
         });
-        // The heading of the sizes states their range, and sums above.
+        // The heading of sizes contains their range, and sums above the table are rounded.
         let rows = found.lines().filter(|line| !line.contains(" to ") && !line.contains(": "));
         for row in rows {
             let rounded = ["KiB", "MiB", " k ", " M "].iter().any(|unit| row.contains(unit));
@@ -384,7 +384,7 @@ fn json_of_the_top_sites_has_only_their_frames() {
 fn json_and_page_say_what_could_not_be_read() {
     use std::os::unix::ffi::OsStringExt;
     let name = std::ffi::OsString::from_vec(b"\xff-0.profile".to_vec());
-    let reason = "\u{fffd}-0.profile: it is cut".to_owned(); // which names the file
+    let reason = "\u{fffd}-0.profile: it is cut".to_owned(); // the reason contains the file name
     let damaged = vec![DamagedFile { path: PathBuf::from(name), reason: reason.clone() }];
     let recording = Recording { damaged, ..recording(vec![process()]) };
     let report = as_json(&recording, &ALL);

@@ -1,5 +1,5 @@
-//! Pages on terminals of several widths: no line is longer than the terminal, unless a single word
-//! is, and what a page shows does not depend on colours.
+//! Pages on terminals of several widths. No line is longer than the terminal, except for a single
+//! long word, and the text of a page does not depend on colours.
 
 use heaptide_analysis::views::diff::Comparison;
 use heaptide_analysis::views::suppressions::Suppressions;
@@ -10,7 +10,7 @@ use super::*;
 
 const WIDTHS: [usize; 4] = [50, 70, 100, 180];
 
-/// Every kind of page of one process.
+/// Returns all kinds of pages.
 fn pages(layout: Layout) -> Vec<(String, String)> {
     [annotated(), sampled()].into_iter().flat_map(|process| pages_of(process, layout)).collect()
 }

@@ -1,4 +1,4 @@
-//! Tables of ranks, hosts and processes, and what pages say of a process of a parallel job.
+//! Tables of ranks, hosts and processes, and pages of a process in a parallel job.
 
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
@@ -6,7 +6,8 @@ use heaptide_render::text::origins::{self, Table};
 
 use super::*;
 
-/// Ranks 0 and 1 of three on two hosts, merged of two recordings, and what started the first.
+/// Ranks 0 and 1 of three on two hosts, merged from two recordings, and the process that started
+/// the first.
 fn job() -> Recording {
     let of_rank = |number, host: &str, mut process: Process| {
         process.identity = Identity {

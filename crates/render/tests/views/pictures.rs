@@ -1,4 +1,5 @@
-//! Graphs, tables and pages of the recording made by hand; names that are markup or commands there.
+//! Graphs, tables and pages of the synthetic recording, with names that would be markup or
+//! commands.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::{expect, written};
 
 const MARKUP: &str = "</script><img src=x onerror=alert(1)><!-- \"&lt;\\N\";,\n=1+1";
 
-/// The process with another name for one of its functions.
+/// Returns the process with another name for one of its functions.
 fn with_name(name: &str) -> Process {
     let mut process = process();
     process.tables.frames[3].function = Some(Arc::from(name));
@@ -71,7 +72,7 @@ fn a_name_is_never_markup() {
     assert!(page.contains("&lt;img src=x onerror"), "the title");
     assert!(page.contains("\"first\":\"live_bytes\""));
     let graph = written(|out| dot::write(out, &of, &drawing(Measure::LiveBytes, Tree::Calls)));
-    // Whatever is in a name, quotes come in pairs on each line.
+    // Quotes come in pairs on each line, whatever a name contains.
     for line in graph.lines() {
         let plain = line.replace(r"\\", "").replace("\\\"", "");
         assert!(plain.matches('"').count().is_multiple_of(2), "{line}");
@@ -94,7 +95,7 @@ fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
     assert!(graph.len() < 20_000, "{}", graph.len());
 }
 
-/// A function that calls itself thousands of times is cut, and what it holds is not lost.
+/// Recursion thousands of calls deep is cut off, and its value is not lost.
 #[test]
 fn recursion_without_end_has_an_end() {
     let mut of = process();

@@ -39,7 +39,7 @@ fn json_has_limits_of_bytes_alone() {
         assert!(ends.is_sorted() && ends[0].is_some(), "{site}");
         assert!(site.get("at_peak_blocks_low").is_none(), "{site}");
     }
-    // Where all blocks are recorded there are neither.
+    // A complete recording has neither.
     let found = as_json(&recording(vec![annotated()]), &ALL);
     let process = &found["processes"][0];
     assert!(process.get("sampling").is_none());

@@ -1,4 +1,4 @@
-//! A request to a collector, with a time limit for all of it.
+//! A request to a collector, with a time limit.
 
 use std::fmt;
 use std::io::Write;
@@ -15,30 +15,30 @@ use tokio::net::TcpStream;
 
 use super::endpoint::Endpoint;
 
-/// How long a request may take.
+/// Time limit of a request.
 const TIME: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
+/// Maximum number of bytes of a response that are read.
 const ANSWER_MAX: usize = 64 << 10;
 
 /// The reason why a collector did not accept a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// There is no connection.
+    /// The connection failed.
     Unreachable(String),
-    /// It did not answer in time.
+    /// The response did not arrive in time.
     Late,
-    /// It answered with this status.
+    /// The response has this status.
     Status {
         status: StatusCode,
-        /// When it asks to be asked again.
+        /// Requested delay before the next attempt.
         after: Option<Duration>,
     },
-    /// The answer is none of HTTP.
+    /// The response is not valid HTTP.
     Nonsense(String),
 }
 
 impl Failure {
-    /// Whether the same may be taken later: see the specification of OTLP, "Retryable Response
+    /// Returns whether a retry may succeed: see the specification of OTLP, "Retryable Response
     /// Codes".
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is the same kind of failure, which is reported once.
+    /// Returns whether it is the same kind of failure, which is reported only once.
     pub(crate) fn is_like(&self, other: &Failure) -> bool {
         match (self, other) {
             (Failure::Status { status, .. }, Failure::Status { status: other, .. }) => {
@@ -72,9 +72,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Sends a message to a path below that of the collector.
+/// Sends a message to a path below the address of the collector.
 ///
-/// Errors: it was not taken.
+/// Errors: the collector did not accept it.
 pub(crate) async fn send(
     endpoint: &Endpoint,
     path: &str,
@@ -110,7 +110,8 @@ async fn exchange(
     let answered = async {
         let answer = sender.send_request(request).await.map_err(nonsense)?;
         let (status, after) = (answer.status(), answer.headers().get(RETRY_AFTER).cloned());
-        // Read to its end, so that the collector sees no reset; its text is not for people.
+        // The response is read to its end, so that the connection is not reset. Its text is
+        // ignored.
         let _ = to_bytes(Body::new(answer.into_body()), ANSWER_MAX).await;
         if status.is_success() {
             return Ok(());
@@ -125,6 +126,6 @@ async fn exchange(
 
 fn compressed(message: &[u8]) -> Bytes {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    let _ = gzip.write_all(message); // memory takes all
+    let _ = gzip.write_all(message); // writing to memory cannot fail
     gzip.finish().unwrap_or_default().into()
 }

@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The port of OTLP over HTTP.
+/// Default port of OTLP over HTTP.
 const PORT: u16 = 4318;
 
 /// The address of a collector: `http://HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// A name or an address, without brackets.
+    /// A host name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The part of paths before `/v1/metrics`; empty or with a slash in front.
+    /// Prefix of paths such as `/v1/metrics`; empty, or begins with a slash.
     pub(crate) path: String,
 }
 
-/// The error of a text that is no such address.
+/// The error if a text is not such an address.
 #[derive(PartialEq, Eq, Debug)]
 pub struct NoEndpoint(&'static str);
 
@@ -29,7 +29,7 @@ impl fmt::Display for NoEndpoint {
 impl std::error::Error for NoEndpoint {}
 
 impl Endpoint {
-    /// The value of the header `Host`.
+    /// Returns the value of the header `Host`.
     pub(crate) fn authority(&self) -> String {
         let Endpoint { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }

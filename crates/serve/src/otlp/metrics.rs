@@ -1,4 +1,4 @@
-//! A reading as metrics of OTLP, with the names that Prometheus has.
+//! Converts a reading to metrics of OTLP, with the same names as for Prometheus.
 //!
 //! Fields are numbered as in github.com/open-telemetry/opentelemetry-proto, version 1.11,
 //! `metrics/v1/metrics.proto`, which is stable.
@@ -10,18 +10,17 @@ use super::resource;
 use crate::collector::Reading;
 use crate::family::{Definition, Family, Kind, Point, Value};
 
-/// Sums are since the start of the process or server (`AGGREGATION_TEMPORALITY_CUMULATIVE`).
+/// Sums count from the start of the process or server (`AGGREGATION_TEMPORALITY_CUMULATIVE`).
 const CUMULATIVE: u64 = 2;
 
-/// When values were read, and since when those of the server count; nanoseconds since 1970-01-01
-/// UTC.
+/// Time of a reading and start of the server, in nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) now_ns: u64,
     pub(crate) server_start_ns: u64,
 }
 
-/// An `ExportMetricsServiceRequest`.
+/// Returns an `ExportMetricsServiceRequest`.
 pub(crate) fn request(reading: &Reading, times: Times, version: &str) -> Vec<u8> {
     let mut request = Message::new();
     let mut add = |process: Option<usize>, resource: &Resource, start_ns: u64| {
@@ -45,10 +44,11 @@ pub(crate) fn request(reading: &Reading, times: Times, version: &str) -> Vec<u8>
     request.finished()
 }
 
-/// A `Metric` with the points of a process, or of none; none if there are no such points.
+/// Returns a `Metric` with the points of a process, or with those that belong to none; `None` if
+/// there are no such points.
 fn metric(family: &Family, process: Option<usize>, times: (u64, u64)) -> Option<Message> {
     let Definition { name, kind, unit, help } = family.definition;
-    // What the labels of an info are is in the resource.
+    // The labels of an info are in the resource instead.
     let points = family.points.iter().filter(|point| point.process == process);
     let mut points = points.filter(|_| *kind != Kind::Info).peekable();
     points.peek()?;

@@ -11,13 +11,13 @@ use crate::app::App;
 use crate::collector::Reading;
 use crate::profiles::{Allocated, now_ns};
 
-/// Attempts to send the same; what comes later has its counters, too.
+/// Maximum attempts to send a message; later messages include its counters, too.
 const ATTEMPTS: u32 = 3;
-/// The time before the second attempt, which doubles.
+/// Delay before the second attempt; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
 /// The path of metrics.
 const METRICS: &str = "/v1/metrics";
-/// The path of profiles, as the protocol stands.
+/// The path of profiles, as currently specified.
 const PROFILES: &str = "/v1development/profiles";
 
 /// Prints a line on standard error.
@@ -25,9 +25,9 @@ pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The options of sending.
 pub struct Otlp {
-    /// The collector.
+    /// The address of the collector.
     pub endpoint: Endpoint,
-    /// How often.
+    /// The interval of sending.
     pub interval: Duration,
     /// Whether profiles are sent, too.
     pub has_profiles: bool,
@@ -41,26 +41,26 @@ pub(crate) struct Pusher {
     app: Arc<App>,
     version: &'static str,
     start_ns: u64,
-    /// The last failure of metrics and of profiles, as long as it lasts.
+    /// The last failure of metrics and of profiles; `None` after a success.
     failures: [Option<Failure>; 2],
     allocated: Allocated,
 }
 
 impl Pusher {
-    /// Nothing has been sent yet.
+    /// Creates a pusher that has not sent anything.
     pub(crate) fn new(otlp: Otlp, app: Arc<App>, version: &'static str) -> Pusher {
         let allocated = Allocated::default();
         Pusher { otlp, app, version, start_ns: now_ns(), failures: [None, None], allocated }
     }
 
-    /// Sends for ever.
+    /// Sends repeatedly; never returns.
     pub(crate) async fn run(mut self) {
-        // The first is sent at once, so that an address that is wrong is reported at once.
+        // The first message is sent immediately, so that a wrong address is reported immediately.
         let mut interval = tokio::time::interval(self.otlp.interval);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            // A reading that cannot be made is reported by the state of the server.
+            // Failed readings are reported in the state of the server.
             let Ok(reading) = self.app.readings.now().await else { continue };
             let times = Times { now_ns: now_ns(), server_start_ns: self.start_ns };
             let message = metrics::request(&reading, times, self.version);
@@ -72,8 +72,8 @@ impl Pusher {
         }
     }
 
-    /// Sends profiles of all processes that run. Allocations that could not be sent are in the next
-    /// profiles.
+    /// Sends profiles of all running processes. Allocations that could not be sent are included in
+    /// the next profiles.
     async fn send_profiles(&mut self, reading: &Reading) {
         if reading.running.is_empty() {
             return;
@@ -87,7 +87,7 @@ impl Pusher {
         self.note(1, "profiles", result);
     }
 
-    /// Sends a message, a few times if that may help.
+    /// Sends a message; retries temporary failures.
     async fn send(&self, path: &str, message: &[u8]) -> Result<(), Failure> {
         let mut wait = BACKOFF;
         for _ in 1..ATTEMPTS {
@@ -107,7 +107,7 @@ impl Pusher {
         client::send(&self.otlp.endpoint, path, message, self.version).await
     }
 
-    /// Reports a failure of another kind than the last one, and its end.
+    /// Reports a failure if it is of another kind than the last one, and the end of failures.
     fn note(&mut self, index: usize, what: &str, result: Result<(), Failure>) {
         let last = &mut self.failures[index];
         let endpoint = &self.otlp.endpoint;

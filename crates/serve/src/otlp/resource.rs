@@ -1,5 +1,4 @@
-//! Resources of metrics and profiles: processes and this server, by the names of the semantic
-//! conventions.
+//! Resources of metrics and profiles: processes and this server, named by the semantic conventions.
 
 use std::fs;
 
@@ -14,7 +13,7 @@ pub(crate) fn of_process(listed: &Listed) -> Resource {
         vec![("service.name", Value::from(&*listed.program)), ("host.name", Value::from(&*host()))];
     if let Some(image) = &listed.image {
         let summary = &image.summary;
-        // Ids of processes come again, times of starts do not.
+        // Process ids are reused, so the start time makes the id unique.
         let instance = format!("{}-{}", listed.pid, summary.start_realtime_ns / 1_000_000);
         attributes.push(("service.instance.id", Value::from(&*instance)));
         attributes.push(("process.pid", Value::from(u64::from(summary.pid))));

@@ -1,12 +1,12 @@
-//! A small HTTP server that renders pages and caches them: without a limit, and with several copies
-//! of each page on the way.
+//! A small HTTP server that renders pages and caches them without a limit, creating several copies
+//! of each page.
 //!
 //!     cargo build --release
 //!     target/release/server server.sock &
 //!     curl --unix-socket server.sock http://localhost/pages/7
 //!     curl --unix-socket server.sock http://localhost/quit
 //!
-//! With the feature `fixed` the cache has 50 pages at most, and a page is copied once.
+//! With the feature `fixed`, the cache has at most 50 pages, and a page is copied only once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Rendered pages by their paths, the oldest first.
+/// Rendered pages by path, oldest first.
 #[derive(Default)]
 struct Cache {
     pages: HashMap<String, String>,
@@ -32,7 +32,7 @@ impl Cache {
     }
 }
 
-/// A page of a hundred lines.
+/// Returns a page of a hundred lines.
 fn render(path: &str) -> String {
     let mut page = String::with_capacity(4000);
     for line in 0..100 {
