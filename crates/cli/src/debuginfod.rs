@@ -196,7 +196,7 @@ impl DebugFiles for Client {
             }
         }
         if failures.is_empty() {
-            let _ = fs::write(&file, ""); // marks it as missing; without it, servers are queried again
+            let _ = fs::write(&file, ""); // marks a miss; otherwise servers are queried again
             return Ok(None);
         }
         let _ = fs::remove_dir(&directory); // fails unless it is empty
