@@ -22,7 +22,7 @@ fn printed(place: &Path, words: &[&str]) -> String {
     outcome.stdout
 }
 
-/// The values of a query's records, a line each.
+/// Returns the records of a query, one per line.
 fn asked(place: &Path, query: &str, options: &[&str]) -> String {
     let words: Vec<&str> = ["query", query, "a.heaptide", "--exact"].into_iter().collect();
     printed(place, &[&words, options].concat())
@@ -91,7 +91,7 @@ fn without_a_trace_what_is_live_is_exact_or_absent() {
     }
 }
 
-/// A relabelled block leaves a stack of which its label was filtered away.
+/// A relabelled block is removed from a stack whose label the filter excludes.
 #[test]
 fn filtered_labels_are_not_live() {
     let place = scratch("highest-filtered");
