@@ -37,7 +37,7 @@ struct Record {
     int status;
 };
 
-/// What was requested, for a page that nobody ever opened.
+/// Requests, for a status page that is never opened.
 std::deque<std::unique_ptr<Record>> history;
 
 void remember(const std::string &request, int status)

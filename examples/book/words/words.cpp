@@ -1,5 +1,5 @@
-//! Counts the words of a text that it makes first, and allocates as programs do that nobody has
-//! looked at yet: a copy of the text, a temporary string for each word, and an index that is never
+//! Counts the words of a text that it generates, and allocates like a program that was never
+//! profiled: a copy of the text, a temporary string for each word, and an index that is never
 //! deleted.
 //
 //     g++ -g -O2 -o words words.cpp
