@@ -23,7 +23,7 @@ use heaptide_supervise::supervisor::Ended;
 use crate::options::{NameOptions, RunOptions};
 use crate::place::{Recorded, Whereabouts};
 
-/// What this command stores in a recording.
+/// Data that this command stores in a recording.
 pub struct Own {
     /// For `recording.json`, which the first command of a launch writes.
     pub metadata: Metadata,
@@ -35,7 +35,7 @@ pub struct Own {
 
 /// How the program ended, and what was not recorded of it.
 pub struct End<'a> {
-    /// What the supervisor observed.
+    /// The observations of the supervisor.
     pub ended: &'a Ended,
     /// Why recording was impossible or partial, if it was. Was printed before the start.
     pub obstacle: Option<&'a Obstacle>,

@@ -134,7 +134,7 @@ fn join(path: &Path, member: &Member) -> Result<Option<(Recorded, Option<u32>)>,
     Ok(Some((recorded, Some(number))))
 }
 
-/// What is at the path of a recording.
+/// The contents of a recording's path.
 enum Found {
     Nothing,
     /// The recording of the launch, which this member has not joined yet.

@@ -21,7 +21,7 @@ const REPEATERS: [&str; 2] = ["xargs", "parallel"];
 /// Shells that can be between such a program and the command.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
-/// What this command knows about its launcher.
+/// Information about the launcher of this command.
 pub struct Launch {
     /// The key of the launch, if this command is part of one.
     pub key: Option<String>,

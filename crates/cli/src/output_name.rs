@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use heaptide_command::error::Error;
 use heaptide_supervise::environment::Environment;
 
-/// What the letters are replaced by.
+/// The replacements of the letters.
 pub struct Names<'a> {
     /// `%p`: the pid that the program itself sees.
     pub pid: u32,

@@ -373,9 +373,9 @@ fn give(path: &Path, pid: i32) -> Result<(), Error> {
 
 /// Settings of the recorder: `NAME=VALUE` entries, each terminated by a zero byte.
 struct Variables {
-    /// Those for the process alone, except the output.
+    /// Settings for the process alone, except the output.
     own: Vec<u8>,
-    /// Those that its child processes need, too.
+    /// Settings that its child processes need, too.
     handed_on: Vec<u8>,
 }
 

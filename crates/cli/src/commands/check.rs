@@ -179,7 +179,7 @@ fn checked(options: &CheckOptions) -> Outcome {
     outcome::exit(if findings.exceeded() > 0 { NEGATIVE } else { SUCCESS })
 }
 
-/// What to check.
+/// The limits to check, and the baseline.
 struct Wanted {
     rules: Vec<Rule>,
     baseline: Option<PathBuf>,
@@ -237,7 +237,7 @@ fn rules(limits: &[Limit], names: [Option<String>; 3]) -> Result<Vec<Rule>, Stri
 enum Earlier {
     /// Values, and the file they are from.
     File { path: PathBuf, values: Baseline },
-    /// Its recording.
+    /// The path of its recording.
     Recording(PathBuf),
 }
 

@@ -21,7 +21,7 @@ pub struct CtlOptions {
     /// Control only this process of the recording
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// What to do.
+    /// The action to perform.
     #[command(subcommand)]
     pub action: Action,
 }
@@ -33,7 +33,7 @@ Example:
 
 The program handles a request at its next allocation; snapshot, on and off do not wait for that.";
 
-/// What `ctl` does.
+/// The actions of `ctl`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Enable recording

@@ -98,7 +98,7 @@ Example:
   heaptide diff app.heaptide@1 app.heaptide@2 --by stack --metric live_bytes
   heaptide diff before.heaptide after.heaptide --format svg -o change.svg";
 
-/// What a row of a difference stands for.
+/// The kind of rows of a difference.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiffBy {
     /// A function

@@ -67,7 +67,7 @@ fn report_help() -> String {
     help
 }
 
-/// What a row of a report stands for.
+/// The kind of rows of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
     /// Groups of the sites of a process.

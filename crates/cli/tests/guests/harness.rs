@@ -189,7 +189,7 @@ pub fn profiles(recording: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|e| e == "profile")).collect()
 }
 
-/// The unprivileged user `nobody`.
+/// The id of the unprivileged user on every Linux.
 pub const NOBODY: u32 = 65534;
 
 /// Runs a program bare and recorded, with and without verified reuse: output and status must be the

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Keeps as many KiB as the first argument says and frees twice as many. With `child`, a child does
-/// the same afterwards; with a path, it waits until that exists.
+/// The first argument is a size in KiB to keep; twice as much is freed. With `child`, a child does
+/// the same afterwards; with a path, the program waits until that exists.
 const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <string.h>
