@@ -1,5 +1,5 @@
-//! Builds libheaptide.so with the profile it needs and puts it where `library.rs` includes it from;
-//! lists the files that `sdk.rs` carries. A published package has both in its own directory.
+//! Builds `libheaptide.so` with its own profile and copies it to where `library.rs` includes it
+//! from; lists the files that `sdk.rs` includes. A published package has both in its own directory.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::{env, fs};
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    // Where the sources are now: the script itself may be of a clone that was moved.
+    // The current directory of the sources, read at run time: the compiled script can stem from a
+    // clone that has moved since.
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let carried = here.join(CARRIED);
     if carried.is_dir() {
@@ -21,13 +22,14 @@ fn main() {
     }
 }
 
-/// Where a published package has what the repository has elsewhere: `cargo xtask publish` puts it
-/// there.
+/// The directory of a published package with the files that the repository has elsewhere. `cargo
+/// xtask publish` fills it.
 const CARRIED: &str = "carried";
-/// The end of manifests there: a directory with a manifest would be another package.
+/// The suffix of manifests there: a directory with a `Cargo.toml` would be excluded as another
+/// package.
 const CARRIED_END: &str = ".carried";
 
-/// Takes the library that a published package has.
+/// Copies the library that a published package contains.
 fn take_library(carried: &Path, out: &Path) {
     let processor = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     let library = carried.join(format!("libheaptide-{processor}.so"));
@@ -44,7 +46,7 @@ fn build_library(root: &Path, out: &Path) {
         println!("cargo:rerun-if-changed={}", root.join("crates").join(part).display());
     }
     println!("cargo:rerun-if-changed={}", root.join("Cargo.toml").display());
-    // A target directory of its own: the outer cargo holds the lock of the usual one.
+    // A separate target directory, because the outer cargo holds the lock of the default one.
     let target = out.join("capture");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
@@ -53,8 +55,8 @@ fn build_library(root: &Path, out: &Path) {
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
-    // Flags and wrappers of the outer build (clippy, sanitizers, coverage) are not for the guest's
-    // library.
+    // Flags and wrappers of the outer build (clippy, sanitizers, coverage) must not affect the
+    // library, which is loaded into guests.
     for name in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",
@@ -82,16 +84,17 @@ fn build_library(root: &Path, out: &Path) {
     fs::copy(&built, out.join("libheaptide.so")).expect("the built library can be copied");
 }
 
-/// Flags of the outer build that replace directories of this machine in what is built.
+/// Returns the flags of the outer build that replace paths of this machine in the binary.
 fn flags_for_paths() -> String {
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let for_paths = flags.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
     for_paths.collect::<Vec<_>>().join("\x1f")
 }
 
-/// Directories whose files programs are built with, and where they go: a line each.
+/// Directories of the SDK: per line a source directory and where it is installed.
 const SDK: &str = include_str!("sdk.txt");
-/// The head of the workspace that crate and monitors in Rust are there.
+/// The head of the manifest of the installed workspace, which contains the crate and the monitors
+/// in Rust.
 const WORKSPACE: &str = "\
 # The crate for programs that Heaptide records, and monitors: `cargo build --release` builds all.
 
@@ -99,10 +102,10 @@ const WORKSPACE: &str = "\
 resolver = \"3\"
 members = [\"crates/heaptide\", \"monitors/rust/*\"]
 ";
-/// What tools leave among the sources.
+/// Directories that tools create among the sources.
 const LEFT_BEHIND: [&str; 4] = ["__pycache__", "build", "dist", "target"];
 
-/// Writes `sdk_files.rs`: a list of the files with their bytes.
+/// Writes `sdk_files.rs`, a list of the SDK's files with their contents.
 fn list_sdk(root: &Path, out: &Path) {
     let mut text = String::from("[\n");
     for (from, to) in SDK.lines().filter_map(|line| line.split_once(' ')) {
@@ -120,7 +123,8 @@ fn list_sdk(root: &Path, out: &Path) {
     fs::write(out.join("sdk_files.rs"), text).expect("the list can be written");
 }
 
-/// Its manifest: what the members here inherit, they inherit there.
+/// Returns the manifest of that workspace: the sections that members inherit are copied from the
+/// manifest of the repository.
 fn sdk_workspace(root: &Path) -> String {
     let manifest = fs::read_to_string(root.join("Cargo.toml"))
         .or_else(|_| fs::read_to_string(root.join(format!("Cargo.toml{CARRIED_END}"))))

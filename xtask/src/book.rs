@@ -14,7 +14,7 @@ use crate::links;
 
 /// The version that builds the book.
 const MDBOOK: &str = "0.5.4";
-/// The table of contents, and what mdBook is told.
+/// The table of contents, and the settings of mdBook.
 const SUMMARY: &str = "docs/SUMMARY.md";
 const SETTINGS: &str = "docs/book.toml";
 /// Files that settings name.

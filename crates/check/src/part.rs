@@ -49,7 +49,7 @@ impl Part {
         self.scope.is_none() && self.owner.is_none() && self.thread.is_none()
     }
 
-    /// Whether it is what some threads did, whatever that was.
+    /// Returns whether the part consists of threads alone, regardless of scope and owner.
     pub fn is_of_threads(&self) -> bool {
         self.scope.is_none() && self.owner.is_none() && self.thread.is_some()
     }

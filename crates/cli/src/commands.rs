@@ -1,5 +1,5 @@
-//! The table of commands: each command's name and purpose, its options and its function. Help, man
-//! pages and completions come from here.
+//! The table of commands: name, purpose, options and function of each. Help, man pages and
+//! completions are generated from it.
 
 mod advise;
 mod attach;
@@ -48,7 +48,7 @@ use crate::sql;
 #[command(name = "heaptide", version, max_term_width = HELP_COLUMNS, after_help = EXAMPLE)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Options {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
@@ -68,7 +68,7 @@ Exit status: 0 success; 1 check failed or nothing found (leaks, a limit exceeded
 pub enum Command {
     /// Run a program and record its allocations
     Run(RunOptions),
-    /// Record a program that already runs
+    /// Record a program that is already running
     Attach(attach::AttachOptions),
     /// End the recording of a program that `heaptide attach` records
     Detach(attach::DetachOptions),
@@ -84,7 +84,7 @@ pub enum Command {
     Memory(memory::MemoryOptions),
     /// Show memory that was never freed; exit with status 1 if there is any
     Leaks(leaks::LeaksOptions),
-    /// Show what changes of the program would save: findings in words, with evidence
+    /// Suggest changes to the program and what each would save, with evidence
     Advise(advise::AdviseOptions),
     /// Show the distribution of allocation sizes
     Histogram(histogram::HistogramOptions),
@@ -98,9 +98,9 @@ pub enum Command {
     Serve(serve::ServeOptions),
     /// Compare two recordings, of the same build or of different builds
     Diff(diff::DiffOptions),
-    /// Check limits of memory, also against a baseline; exit with status 1 if one is exceeded
+    /// Check memory limits, also against a baseline; exit with status 1 if one is exceeded
     Check(check::CheckOptions),
-    /// Compare the ranks of a parallel job: spread, outlying ranks, owners by which they differ
+    /// Compare the ranks of a parallel job: spread, outliers, owners that differ
     Ranks(ranks::RanksOptions),
     /// Run a CalQL query over recordings or .cali files
     Query(query::QueryOptions),
@@ -122,7 +122,7 @@ pub enum Command {
     Ctl(ctl::CtlOptions),
     /// Install the SDK: headers, library, monitors, Rust crate, Python package
     Sdk(sdk::SdkOptions),
-    /// Write what a program asks for by `heaptide_write()`
+    /// Write the report that a program requests with `heaptide_write()`
     #[command(hide = true)]
     Write(write::WriteOptions),
     /// Print the path of libheaptide.so, for LD_PRELOAD without `heaptide run`
@@ -138,7 +138,7 @@ const LIBRARY_EXAMPLE: &str = "\
 Example:
   LD_PRELOAD=$(heaptide library) HEAPTIDE_OUTPUT=app.heaptide ./app";
 
-/// Runs the command that the options name.
+/// Runs the command that the options select.
 pub fn perform(options: Options) -> Outcome {
     options.terminal.apply();
     match options.command {
@@ -177,7 +177,7 @@ pub fn perform(options: Options) -> Outcome {
     }
 }
 
-/// Runs the command of a command line without the name of the program.
+/// Parses and runs a command line without the name of the program.
 fn perform_words(words: Vec<OsString>) -> Outcome {
     let words = [OsString::from("heaptide")].into_iter().chain(words);
     match Options::try_parse_from(words) {

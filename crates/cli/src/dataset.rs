@@ -1,5 +1,5 @@
-//! Ranks of a dataset, the output of `heaptide export --format parquet`: sums that `heaptide-sql`
-//! makes, so that of thousands of ranks only those are read.
+//! Ranks of a dataset (the output of `heaptide export --format parquet`). `heaptide-sql` computes
+//! the sums, so that thousands of ranks need not be read here.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,19 +16,19 @@ use serde_json::{Map, Value};
 
 use crate::sql;
 
-/// A row of an answer.
+/// A row of a result.
 type Row = Map<String, Value>;
 
-/// The columns of a process image.
+/// The columns that identify a process image.
 const IMAGE: &str = "run, host, rank, process, image";
 
-/// Whether a directory is a dataset.
+/// Returns whether a directory is a dataset.
 pub fn is_one(directory: &Path) -> bool {
     ["processes", "timeline"].iter().all(|table| directory.join(table).is_dir())
 }
 
-/// The ranks, hosts or processes of a dataset, each with the run that it is of. Of several process
-/// images of a rank the peaks are added.
+/// Returns the ranks, hosts or processes of a dataset, each with its run. Peaks of several process
+/// images of a rank are added.
 ///
 /// Errors: `heaptide-sql` is not installed, or cannot read the dataset.
 pub fn places(dataset: &Path, by: Origin, metric: Measure) -> Result<Vec<(String, Place)>, Stop> {
@@ -57,7 +57,7 @@ pub fn places(dataset: &Path, by: Origin, metric: Measure) -> Result<Vec<(String
     Ok(all)
 }
 
-/// The growth of each process image, those with the highest peak last.
+/// Returns the query for the growth of each process image, those with the highest peak last.
 fn growth() -> String {
     format!(
         "SELECT {IMAGE}, max(peak_bytes) AS peak, regr_slope(CAST(live_bytes AS DOUBLE), \
@@ -67,7 +67,7 @@ fn growth() -> String {
     )
 }
 
-/// The metric by owner, of each process image, for the `count` owners with most.
+/// Returns the query for a metric per process image and owner, for the `count` largest owners.
 fn owners(metric: Measure, count: usize) -> String {
     format!(
         "SELECT {IMAGE}, owner, sum({metric}) AS value FROM sites WHERE owner IN (SELECT owner FROM \
@@ -76,7 +76,7 @@ fn owners(metric: Measure, count: usize) -> String {
     )
 }
 
-/// What distinguishes places.
+/// Returns what identifies the place that a row belongs to.
 fn key(row: &Row, by: Origin) -> [String; 3] {
     let rank = row.get("rank").map(Value::to_string).unwrap_or_default();
     match by {
@@ -133,7 +133,7 @@ fn number(row: &Row, column: &str) -> u64 {
     row.get(column).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Asks the engine, which reports what is wrong itself.
+/// Runs a query with `heaptide-sql`, which prints its own errors.
 fn ask(dataset: &Path, query: &str) -> Result<Vec<Row>, Stop> {
     let program = sql::program("heaptide ranks of a dataset")?;
     let mut command = Command::new(&program);

@@ -1,5 +1,5 @@
-//! A client of debuginfod servers, which have the debug files of distributions by build id. Files
-//! are fetched by `curl` and kept in the cache of elfutils, which other tools share.
+//! A client of debuginfod servers, which provide debug files of distributions by build id. `curl`
+//! fetches the files into the cache of elfutils, which other tools share.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -16,44 +16,44 @@ use heaptide_command::error::Error;
 use heaptide_command::progress::Progress;
 use heaptide_render::shared::quantity::{bytes, duration};
 
-/// The servers, separated by spaces.
+/// The variable with the URLs of servers, separated by spaces.
 pub const URLS: &str = "DEBUGINFOD_URLS";
-/// The directory of the cache.
+/// The variable with the directory of the cache.
 const CACHE: &str = "DEBUGINFOD_CACHE_PATH";
-/// Seconds after which a server that sends nothing is given up.
+/// The variable with the time, in seconds, after which a server that sends nothing is abandoned.
 const TIMEOUT: &str = "DEBUGINFOD_TIMEOUT";
-/// As in elfutils.
+/// The default of elfutils.
 const TIMEOUT_DEFAULT_SECONDS: u64 = 90;
-/// Seconds after which no server is asked any more, for all files together.
+/// The variable with the total time for all files, in seconds, after which no server is queried.
 const MAXIMUM: &str = "DEBUGINFOD_MAXTIME";
-/// Long enough for the debug files of a large program; what was fetched by then is kept, so that
-/// sealing again continues.
+/// Enough for the debug files of a large program. Files fetched by then are kept, so sealing again
+/// continues.
 const MAXIMUM_DEFAULT_SECONDS: u64 = 600;
-/// Seconds for a connection.
+/// The timeout of connecting, in seconds.
 const CONNECT_SECONDS: u64 = 10;
-/// A server that sends fewer bytes per second is as one that sends nothing.
+/// A server with a lower rate is treated like one that sends nothing.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1024;
-/// A file that no server had is asked for again after this time, as in elfutils.
+/// How long servers are not queried again for a file that none of them had, as in elfutils.
 const MISS: Duration = Duration::from_secs(600);
-/// Progress is looked at so often.
+/// The interval of progress updates.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Fetches debug files.
 pub struct Client {
-    /// Those that have not failed yet.
+    /// URLs of the servers that have not failed yet.
     servers: RefCell<Vec<String>>,
     cache: PathBuf,
     timeout_seconds: u64,
     maximum: Duration,
-    /// When a server was asked first.
+    /// The time of the first query.
     began: Cell<Option<Instant>>,
     progress: Option<Rc<Progress>>,
 }
 
 impl Client {
-    /// A client of the servers in `urls`, separated by spaces; none if there are none.
+    /// Creates a client of the servers in `urls`, separated by spaces; none if there are none.
     ///
-    /// Errors: there is no place for the cache.
+    /// Errors: no directory for the cache is known.
     pub fn new(urls: &str, progress: Option<Rc<Progress>>) -> Result<Option<Client>, Error> {
         let servers: Vec<String> = urls.split_ascii_whitespace().map(str::to_owned).collect();
         if servers.is_empty() {
@@ -78,16 +78,16 @@ impl Client {
         }))
     }
 
-    /// The time left for transfers.
+    /// Returns the time left for transfers.
     fn left(&self) -> Duration {
         let began = self.began.get().unwrap_or_else(Instant::now);
         self.began.set(Some(began));
         self.maximum.saturating_sub(began.elapsed())
     }
 
-    /// Asks one server. None if it has no such file.
+    /// Fetches a file from one server. None if the server does not have it.
     ///
-    /// Errors: it cannot be asked, or the file cannot be written.
+    /// Errors: `curl` cannot be run, the server failed, or the file cannot be written.
     fn ask(&self, server: &str, id: &str, file: &Path, name: &str) -> Result<Option<()>, String> {
         let url = format!("{}/buildid/{id}/debuginfo", server.trim_end_matches('/'));
         let draft = file.with_extension(format!("{}.new", std::process::id()));
@@ -102,14 +102,14 @@ impl Client {
             Err(error) => Err(format!("cannot run curl: {error}")),
         };
         if !matches!(done, Ok(Some(()))) {
-            let _ = fs::remove_file(&draft); // there may be none
+            let _ = fs::remove_file(&draft); // may not exist
         }
         done
     }
 
     fn curl(&self, url: &str, draft: &Path) -> io::Result<Child> {
         let mut curl = Command::new("curl");
-        // --disable: no options of the user's own
+        // --disable: ignore the user's configuration of curl
         curl.args(["--disable", "--silent", "--show-error", "--fail", "--location"])
             .args(["--max-redirs", "5", "--proto", "=http,https"])
             .args(["--connect-timeout", &CONNECT_SECONDS.to_string()])
@@ -122,7 +122,7 @@ impl Client {
         curl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
 
-    /// Waits for the end of a transfer, and shows how far it is.
+    /// Waits for the end of a transfer and shows its progress.
     fn wait(&self, mut child: Child, draft: &Path, name: &str) -> io::Result<Answer> {
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -136,7 +136,7 @@ impl Client {
         };
         let text = |stream: Option<&mut dyn Read>| {
             let mut text = String::new();
-            // What cannot be read is not shown.
+            // A message that cannot be read is not shown.
             let _ = stream.map(|stream| stream.take(MESSAGE_BYTES).read_to_string(&mut text));
             text.trim().to_owned()
         };
@@ -150,7 +150,7 @@ impl Client {
     }
 }
 
-/// The longest message of curl that is read, in bytes.
+/// The maximum length of a message of `curl`, in bytes.
 const MESSAGE_BYTES: u64 = 4096;
 
 enum Answer {
@@ -196,10 +196,10 @@ impl DebugFiles for Client {
             }
         }
         if failures.is_empty() {
-            let _ = fs::write(&file, ""); // noted as missing; without it the servers are asked again
+            let _ = fs::write(&file, ""); // marks a miss; otherwise servers are queried again
             return Ok(None);
         }
-        let _ = fs::remove_dir(&directory); // if it is empty
+        let _ = fs::remove_dir(&directory); // fails unless it is empty
         Err(failures.join("; "))
     }
 }
@@ -208,7 +208,7 @@ fn is_recent(time: io::Result<SystemTime>) -> bool {
     time.ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age < MISS)
 }
 
-/// The directory of the cache, as elfutils chooses it.
+/// Returns the directory of the cache, chosen as elfutils does.
 fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     const NAME: &str = "debuginfod_client";
     const FORMER: &str = ".debuginfod_client_cache";

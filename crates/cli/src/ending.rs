@@ -1,5 +1,5 @@
-//! Signals that end a command which records or watches programs, or have it take a snapshot. They
-//! are read, so that all is put in order first.
+//! Signals that end a command that records or watches programs, or make it take a snapshot. They
+//! are blocked and read, so that the command ends in an orderly way.
 
 use std::io;
 use std::thread;
@@ -12,22 +12,22 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::options::SnapshotOptions;
 
-/// How often is looked.
+/// The interval of checks.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// The signals that end a command.
 const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// The signals, blocked.
+/// The signals, blocked and read from a descriptor.
 pub struct Ending {
     signals: SignalFd,
-    /// Those that take a snapshot, with the name that it gets.
+    /// Signals that take a snapshot, each with the name of its snapshots.
     taking: Vec<(i32, String)>,
 }
 
 impl Ending {
-    /// Blocks the signals in this thread and in those that it starts.
+    /// Blocks the signals in this thread and in the threads that it starts.
     ///
-    /// Errors: a signal cannot be read by its number, or there is no descriptor left.
+    /// Errors: `signalfd` does not support a signal (a real-time one), or no descriptor is left.
     pub fn block(options: &SnapshotOptions) -> Result<Ending, Error> {
         let taking: Vec<(i32, String)> =
             options.signals().map(|(signal, name)| (signal, name.to_owned())).collect();
@@ -49,8 +49,8 @@ impl Ending {
         Ok(Ending { signals: opened.map_err(failed)?, taking })
     }
 
-    /// Whether a signal has come that ends the command. Of one that takes a snapshot, `snapshots`
-    /// takes it.
+    /// Returns whether a signal that ends the command has arrived. `snapshots` takes a snapshot for
+    /// each other signal.
     fn has_come(&self, snapshots: Option<&Snapshots>) -> bool {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             let number = signal.ssi_signo as i32;
@@ -62,7 +62,7 @@ impl Ending {
         false
     }
 
-    /// Waits for the end of a time, for the end of something else, or for a signal.
+    /// Waits until `duration` has passed, `is_over` returns true, or an ending signal arrives.
     pub fn wait(
         &self,
         duration: Option<Duration>,

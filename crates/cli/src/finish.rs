@@ -1,5 +1,5 @@
-//! The end of `heaptide run`: notes in the recording how the program ended, and seals it. The
-//! program has run: whatever fails here is a line and no reason for another status.
+//! The end of `heaptide run`: stores in the recording how the program ended, and seals it. The
+//! program has run, so an error here only prints a message and does not change the exit status.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -23,11 +23,11 @@ use heaptide_supervise::supervisor::Ended;
 use crate::options::{NameOptions, RunOptions};
 use crate::place::{Recorded, Whereabouts};
 
-/// What a command stores in a recording.
+/// Data that this command stores in a recording.
 pub struct Own {
-    /// In `recording.json`, which the first command of a launch writes.
+    /// For `recording.json`, which the first command of a launch writes.
     pub metadata: Metadata,
-    /// In a file of its own.
+    /// For a file of this command.
     pub member: Member,
     /// The number of that file; none outside of a launch.
     pub number: Option<u32>,
@@ -35,16 +35,16 @@ pub struct Own {
 
 /// How the program ended, and what was not recorded of it.
 pub struct End<'a> {
-    /// What the command saw.
+    /// The observations of the supervisor.
     pub ended: &'a Ended,
-    /// What was in the way of recording, if anything. The user knows it from before the start.
+    /// Why recording was impossible or partial, if it was. Was printed before the start.
     pub obstacle: Option<&'a Obstacle>,
-    /// Python's own allocator was turned off.
+    /// Whether Python's own allocator was disabled.
     pub python_objects: bool,
 }
 
-/// Notes the end, and seals the recording if no other command of the launch writes to it. Returns
-/// where the recording is; none if it is gone.
+/// Stores the end, and seals the recording if no other command of the launch writes to it. Returns
+/// where the recording is; none if it was removed.
 pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) -> Option<PathBuf> {
     let recording = find_again(recorded)?;
     let result = match own.number {
@@ -61,16 +61,16 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) ->
     Some(recording)
 }
 
-/// Takes back the seat of a program that was not started.
+/// Removes this command from a recording whose program was not started.
 pub fn withdraw(recorded: &Recorded, number: Option<u32>) {
-    // One that stays is a member of unknown end, as that of a command that was killed.
+    // If this fails, the member has an unknown end, like a command that was killed.
     let _ = number.map(|number| members::remove(recorded.path(), number));
     if recorded.is_last() {
         recorded.remove_if_empty();
     }
 }
 
-/// Where the recording is now; none if it is gone.
+/// Returns where the recording is now; none if it was removed.
 fn find_again(recorded: &Recorded) -> Option<PathBuf> {
     let shown = recorded.path().display();
     match recorded.whereabouts() {
@@ -86,9 +86,9 @@ fn find_again(recorded: &Recorded) -> Option<PathBuf> {
     }
 }
 
-/// Notes the end of a member, and seals the recording as long as it is the last one.
+/// Stores the end of a member, and seals the recording while it is the last one.
 ///
-/// Errors: the end cannot be noted, or nothing was recorded.
+/// Errors: the end cannot be stored, or nothing was recorded.
 fn leave(
     recorded: &Recorded,
     recording: &Path,
@@ -103,24 +103,24 @@ fn leave(
     members::replace(recording, number, &member)?;
     warn(recording, profiles.is_empty(), &member.unrecorded, end);
     while recorded.is_last() && metadata::join_members(recording)? {
-        // The file of a member again: while the recording is sealed, no other has the lead, and
-        // those that come and end meanwhile leave the sealing to this command.
+        // Adds the member file again: this command keeps the lead while it seals, and commands that
+        // join and end meanwhile leave the sealing to it.
         number = members::add(recording, &member)?;
         let lead = Lead::among(recording);
-        let _ = lead.is_ours(); // where there are no locks, there is no lead
+        let _ = lead.is_ours(); // no effect on file systems without locks
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
             seal_apart(recording, How::new(options, end));
         }
-        let _ = members::remove(recording, number); // one that stays is joined once more
+        let _ = members::remove(recording, number); // if it stays, the loop merges it once more
     }
     Ok(())
 }
 
-/// Notes how the program ended, and what of it was not recorded. Returns whether there is anything
-/// to seal.
+/// Stores how the program ended, and what was not recorded. Returns whether there are profiles to
+/// seal.
 ///
-/// Errors: that cannot be noted.
+/// Errors: it cannot be stored.
 fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool, Error> {
     let profiles = profiles(recording)?;
     metadata.unrecorded = unrecorded(&profiles, metadata.root_pid, end);
@@ -131,7 +131,7 @@ fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool,
     Ok(!profiles.is_empty())
 }
 
-/// Prints why nothing of the program was recorded, unless that was printed before it started.
+/// Prints why nothing was recorded, unless that was printed before the start.
 fn warn(recording: &Path, is_empty: bool, unrecorded: &str, end: &End) {
     if unrecorded.is_empty() || end.obstacle.is_some_and(|obstacle| !obstacle.is_partial()) {
         return;
@@ -140,7 +140,7 @@ fn warn(recording: &Path, is_empty: bool, unrecorded: &str, end: &End) {
     message(format_args!("{}: {what}: {unrecorded}", recording.display()));
 }
 
-/// Why the program itself has no profile; empty if it has one.
+/// Returns why the program itself has no profile; empty if it has one.
 fn unrecorded(profiles: &[String], root_pid: u32, end: &End) -> String {
     let of_program = format!("{root_pid}-");
     match end.obstacle {
@@ -167,14 +167,14 @@ fn ends(end: &End) -> Vec<metadata::ImageEnd> {
     end.ended.ends.iter().map(stored).collect()
 }
 
-/// How a recording is sealed.
+/// How to seal a recording.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
-    /// Where names are looked for.
+    /// Where to look for names.
     pub names: &'a NameOptions,
-    /// Neither progress nor a summary is printed.
+    /// Whether to print neither progress nor a summary.
     pub quiet: bool,
-    /// Python's own allocator was turned off.
+    /// Whether Python's own allocator was disabled.
     pub python_objects: bool,
 }
 
@@ -184,8 +184,8 @@ impl<'a> How<'a> {
     }
 }
 
-/// Seals in a process of its own: if that dies, of a lack of memory or a mistake of ours, this one
-/// still has the status of the program to return.
+/// Seals in a separate process: if that is killed (out of memory, or a bug), this one can still
+/// return the exit status of the program.
 pub fn seal_apart(recording: &Path, how: How) {
     use std::os::unix::process::ExitStatusExt;
     let sealer = exec::fork(|| {
@@ -207,7 +207,7 @@ pub fn seal_apart(recording: &Path, how: How) {
     }
 }
 
-/// The path as a person here would type it.
+/// Returns a path relative to the current directory, if it is below it.
 fn from_here(path: &Path) -> PathBuf {
     let here = std::env::current_dir().ok();
     let below = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
@@ -250,7 +250,7 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
     Ok(())
 }
 
-/// The names of the profiles in a recording.
+/// Returns the names of the profiles in a recording.
 fn profiles(recording: &Path) -> Result<Vec<String>, Error> {
     let entries = std::fs::read_dir(recording).map_err(|e| Error::file(recording, "read it", e))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! A process that clears up behind a command that is killed while it writes a recording.
+//! A process that cleans up after a command that is killed while it writes a recording.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,25 +12,25 @@ use nix::unistd::{Pid, pipe2, setpgid};
 
 use crate::place::clear_up;
 
-/// Its name in `ps`.
+/// The name of the process in `ps`.
 const NAME: &std::ffi::CStr = c"merge-guardian";
 
-/// So often, and after such pauses, the guardian tries to clear up.
+/// Attempts of the guardian to clean up, and the pause after each.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The guardian, until it is dropped.
+/// The guardian process; it ends when this is dropped.
 pub struct Guardian {
     pid: Pid,
-    /// Closed by the kernel, too, when this process ends.
+    /// The write end of the pipe. The kernel closes it if this process dies.
     alive: Option<OwnedFd>,
 }
 
 impl Guardian {
-    /// Starts a process that clears up a recording's place when this one ends. Signals to this
-    /// process, to its group and from its terminal leave it alone.
+    /// Starts a process that cleans up at a recording's path when this process ends. Signals to
+    /// this process, its group or its terminal do not affect the guardian.
     ///
-    /// Errors: there is no room for a process.
+    /// Errors: the pipe or the process cannot be created.
     pub fn start(place: &Path) -> io::Result<Guardian> {
         let (end, alive) = pipe2(OFlag::O_CLOEXEC)?;
         let end = File::from(end);
@@ -38,7 +38,7 @@ impl Guardian {
             exec::rename(NAME, 0);
             let _ = exec::block_signals();
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-            let _ = (&end).read(&mut [0]); // nothing is ever written: it ends when all have
+            let _ = (&end).read(&mut [0]); // returns when all write ends are closed
             // The pipe may be closed shortly before the lock is released.
             for _ in 0..TRIES {
                 if clear_up(place) {

@@ -1,5 +1,6 @@
-//! A command's place in a recording: its own, or one that the commands of its launch share. The
-//! first of them makes the recording, the others join it, and the last one to end seals it.
+//! Entering a recording: a command has one of its own, or shares one with the other commands of its
+//! launch. The first of them creates the recording, the others join it, and the last one to end
+//! seals it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,34 +12,34 @@ use heaptide_command::error::Error;
 
 use crate::place::{Draft, Place, Recorded, is_being_made, resolve};
 
-/// How long a command waits for another of its launch that makes the recording, or has it for
-/// itself for an instant: both take milliseconds, on a busy machine more.
+/// How long to wait for another command of the launch that creates the recording or holds its
+/// exclusive lock. Both take milliseconds, or longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long for one that was not seen yet.
+/// How long to wait if no such command is visible.
 const PATIENCE_UNSEEN: Duration = Duration::from_millis(500);
-/// The pause between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A recording in which the program may start.
+/// A recording that the program can be recorded into.
 pub enum Seat {
-    /// Made by this command. What was there before comes back if the program does not start.
+    /// Created by this command. If the program does not start, the previous recording is restored.
     First(Draft),
-    /// Made by another command of the launch.
+    /// Created by another command of the launch.
     Later(Recorded),
 }
 
 /// A command's seat, and its number among the members of the launch.
 pub struct Entered {
-    /// The recording.
+    /// The entered recording.
     pub seat: Seat,
-    /// None outside of a launch.
+    /// The member number; none outside of a launch.
     pub number: Option<u32>,
-    /// The host on which others of the launch write the recording that was asked for.
+    /// The host on which other members write the requested recording, if it is another one.
     pub elsewhere: Option<String>,
 }
 
 impl Seat {
-    /// Where the recording is.
+    /// Returns the path of the recording.
     pub fn path(&self) -> &Path {
         match self {
             Seat::First(draft) => draft.path(),
@@ -46,7 +47,7 @@ impl Seat {
         }
     }
 
-    /// Keeps it: the program has started.
+    /// Keeps the recording, because the program has started.
     pub fn keep(self) -> Recorded {
         match self {
             Seat::First(draft) => draft.keep(),
@@ -55,9 +56,9 @@ impl Seat {
     }
 }
 
-/// Enters the recording at a path: makes it, or joins that of the launch.
+/// Enters the recording at a path: creates it, or joins that of the launch.
 ///
-/// Errors: something else is there, or it cannot be made.
+/// Errors: something else is there, or it cannot be created.
 pub fn enter(
     path: &Path,
     force: bool,
@@ -113,7 +114,7 @@ fn make(path: &Path, force: bool, metadata: &Metadata) -> Result<Draft, Error> {
     Ok(draft)
 }
 
-/// Makes the recording as the first of a launch.
+/// Creates the recording as the first command of a launch.
 fn begin(
     path: &Path,
     force: bool,
@@ -126,19 +127,19 @@ fn begin(
     Ok((draft, Some(number)))
 }
 
-/// Joins the recording of the launch; none if another has it for itself now.
+/// Joins the recording of the launch; none if another command holds its exclusive lock.
 fn join(path: &Path, member: &Member) -> Result<Option<(Recorded, Option<u32>)>, Error> {
     let Some(recorded) = Recorded::join(path)? else { return Ok(None) };
     let number = members::add(path, member)?;
     Ok(Some((recorded, Some(number))))
 }
 
-/// What is at the place of a recording.
+/// The contents of a recording's path.
 enum Found {
     Nothing,
-    /// The recording of the launch, in which this member is not yet.
+    /// The recording of the launch, which this member has not joined yet.
     Ours,
-    /// The recording of the launch, written on another host.
+    /// The recording of the launch, written on this other host.
     Elsewhere(String),
     /// Anything else.
     Other,
@@ -152,7 +153,7 @@ impl Found {
         let Ok(Some(Metadata { launch: Some(there), members, .. })) = Metadata::read(path) else {
             return Found::Other;
         };
-        // A rank that is in it already is of an earlier run with the same name.
+        // If this rank is a member already, the recording is of an earlier run with the same key.
         let is_in_it = member.rank.is_some() && members.iter().any(|m| m.rank == member.rank);
         if there.key != launch.key {
             Found::Other
@@ -166,8 +167,8 @@ impl Found {
     }
 }
 
-/// The recording of a host beside that of another: `app-node2.heaptide` for `app.heaptide`. Process
-/// ids of several hosts are equal, and many shared file systems have no locks.
+/// Returns the path for another host: `app-node2.heaptide` for `app.heaptide`. Hosts do not share a
+/// recording, because process ids can coincide and many shared file systems have no locks.
 fn on_host(path: &Path, host: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (stem, suffix) = match name.strip_suffix(RECORDING_SUFFIX) {
@@ -213,7 +214,7 @@ mod tests {
         assert!(refused(&path, &ours, &rank(1)).contains("exists"));
         let (first, second) = (first.keep(), second.keep());
         assert!(!first.is_last() && second.is_last());
-        // One that comes when another has it for itself waits.
+        // A command that joins while another holds the exclusive lock waits.
         let waiting = std::thread::scope(|scope| {
             let later = scope.spawn(|| entered(&path, false, &ours, &rank(2)).number);
             std::thread::sleep(Duration::from_millis(20));

@@ -1,9 +1,8 @@
-//! The launch that this command is part of: several commands that one launcher starts, such as the
+//! The launch that this command is part of: several commands started by one launcher, such as the
 //! ranks of `mpirun` or the jobs of `xargs -P`, write one recording together.
 //!
-//! Members of a launch find the same key. It names the launch where the launcher does (a step of
-//! Slurm, a job of Flux, a namespace of PMIx, `HEAPTIDE_JOB`), and the launcher's process
-//! otherwise.
+//! Members of a launch compute the same key. It is the name that the launcher gives (a step of
+//! Slurm, a job of Flux, a namespace of PMIx, `HEAPTIDE_JOB`), or else the launcher's process.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,23 +16,23 @@ use heaptide_format::settings::Setting;
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::process::{Process, ancestors};
 
-/// Programs that start one command many times and have no variables for it.
+/// Programs that start a command many times without setting variables for it.
 const REPEATERS: [&str; 2] = ["xargs", "parallel"];
-/// Shells that stand between such a program and the command.
+/// Shells that can be between such a program and the command.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
-/// What this command knows of its launcher.
+/// Information about the launcher of this command.
 pub struct Launch {
-    /// The launch, if this command is part of one.
+    /// The key of the launch, if this command is part of one.
     pub key: Option<String>,
-    /// The number of this command among the ranks.
+    /// The rank of this command.
     pub rank: Option<u32>,
-    /// The host, as the launcher or the kernel calls it.
+    /// The host name, as the launcher or the kernel reports it.
     pub host: String,
 }
 
 impl Launch {
-    /// Looks at the environment and at the processes that started this one.
+    /// Determines the launch from the environment and the ancestors of this process.
     pub fn new(environment: &Environment) -> Launch {
         let ranked = ranked(environment);
         let key = named(environment, ranked).or_else(|| {
@@ -46,7 +45,7 @@ impl Launch {
         Launch { key, rank: ranked.map(|(_, rank)| rank), host: host(environment) }
     }
 
-    /// What the recording stores of the launch; none outside of one.
+    /// Returns what the recording stores about the launch; none outside of one.
     pub fn metadata(&self) -> Option<metadata::Launch> {
         let key = self.key.clone()?;
         Some(metadata::Launch { key, host: self.host.clone() })
@@ -61,12 +60,12 @@ fn text<'a>(environment: &'a Environment, name: &str) -> Option<std::borrow::Cow
     environment.get(name).filter(|value| !value.is_empty()).map(OsStr::to_string_lossy)
 }
 
-/// The step of Slurm, if it has parallel tasks.
+/// Returns the step of Slurm, if it has parallel tasks.
 fn step(environment: &Environment) -> Option<u32> {
     number(environment.get(SLURM_STEP)).filter(|&step| step < SLURM_NO_STEP)
 }
 
-/// The launcher that gave a rank, and the rank: as the recorder takes them.
+/// Returns the launcher that set a rank, and the rank. The recorder chooses the same.
 fn ranked(environment: &Environment) -> Option<(&'static Launcher, u32)> {
     let counts = |at: usize| at != SLURM || step(environment).is_some();
     let launchers = LAUNCHERS.iter().enumerate().filter(|(at, _)| counts(*at));
@@ -74,7 +73,8 @@ fn ranked(environment: &Environment) -> Option<(&'static Launcher, u32)> {
     launchers.filter_map(|(_, launcher)| Some((launcher, rank(launcher)?))).next()
 }
 
-/// The name of the launch; none if only a job is named in which there may be several launches.
+/// Returns the name of the launch; none if the launcher only names a job, which can contain several
+/// launches.
 fn named(environment: &Environment, ranked: Option<(&Launcher, u32)>) -> Option<String> {
     if let Some(job) = text(environment, Setting::Job.variable()) {
         return Some(format!("job {job}"));
@@ -86,8 +86,8 @@ fn named(environment: &Environment, ranked: Option<(&Launcher, u32)>) -> Option<
     if let Some(namespace) = text(environment, PMIX_JOB) {
         return Some(format!("pmix {namespace}"));
     }
-    // A launcher's daemon may be a task of a step itself; then its ranks are others than the
-    // task's.
+    // A launcher's daemon can itself be a task of a step. Its ranks then differ from those of the
+    // step.
     let slurm = &LAUNCHERS[SLURM];
     let is_task = number(environment.get(slurm.rank)) == Some(rank)
         && (launcher.of.is_empty() || environment.get(launcher.of) == environment.get(slurm.of));
@@ -95,8 +95,8 @@ fn named(environment: &Environment, ranked: Option<(&Launcher, u32)>) -> Option<
     text(environment, JOBS[SLURM_JOB]).map(|job| format!("slurm {job}.{step}"))
 }
 
-/// The process that started the rank: the nearest ancestor without its variable. Shells and scripts
-/// between them have inherited it.
+/// Returns the process that started the rank: the nearest ancestor without this rank in its
+/// environment. Shells and scripts between them have inherited it.
 fn launcher_of_ranks(launcher: &Launcher, environment: &Environment) -> Option<Process> {
     let own = environment.get(launcher.rank)?;
     let has_it = |process: &Process| {
@@ -106,7 +106,8 @@ fn launcher_of_ranks(launcher: &Launcher, environment: &Environment) -> Option<P
     ancestors().find(|process| !has_it(process))
 }
 
-/// The program that starts this command many times: the parent, or the parent of its shells.
+/// Returns the program that starts this command many times: the parent, or the parent of its
+/// shells.
 fn repeater(mut ancestors: impl Iterator<Item = Process>) -> Option<Process> {
     let is_shell = |process: &Process| SHELLS.contains(&&*process.name);
     let launcher = ancestors.find(|process| !is_shell(process))?;
@@ -117,7 +118,7 @@ fn host(environment: &Environment) -> String {
     let node = text(environment, SLURM_NODE).map(|node| node.into_owned());
     let kernel = || nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
     let host = node.or_else(|| kernel().ok()).unwrap_or_default();
-    // It becomes a part of file names.
+    // The name is used in file names.
     let name = Path::new(&host).file_name().map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| "localhost".to_owned())
 }
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(with(&["SLURM_PROCID=3"]).as_deref(), Some("slurm 7.2"));
         let pmi = ["SLURM_PROCID=3", "PMI_RANK=3", "PMI_SIZE=4"];
         assert_eq!(with(&pmi).as_deref(), Some("slurm 7.2"));
-        // A daemon of MPICH that is task 0, and its rank 0 of 8.
+        // A daemon of MPICH that is task 0 of a step, and its rank 0 of 8.
         assert_eq!(with(&["SLURM_PROCID=0", "PMI_RANK=0", "PMI_SIZE=8"]), None);
         assert_eq!(key(&["SLURM_JOB_ID=7", "SLURM_PROCID=0"]), None);
         assert_eq!(key(&["PMI_RANK=0", "PBS_JOBID=9"]), None);

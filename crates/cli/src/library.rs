@@ -1,5 +1,5 @@
-//! libheaptide.so: an installed one, or the one that this binary carries, put where the loader can
-//! read it.
+//! Locates `libheaptide.so`: an installed file, or the copy inside this binary, which is written to
+//! a file for the loader.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -13,14 +13,14 @@ use nix::unistd::Uid;
 
 use crate::private_dir::PrivateDir;
 
-/// The library itself.
+/// The content of the library.
 pub static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheaptide.so"));
-/// The variable that names another one.
+/// The variable that names another library.
 const VARIABLE: &str = Setting::Library.variable();
-/// Its file name.
+/// The file name of the library.
 pub const NAME: &str = "libheaptide.so";
 
-/// `heaptide library`: prints its path.
+/// `heaptide library`: prints the path of the library.
 pub fn print() -> Outcome {
     let path = path()?;
     output::print(|out| {
@@ -30,8 +30,8 @@ pub fn print() -> Outcome {
     Ok(())
 }
 
-/// Where the library is: named by `HEAPTIDE_LIBRARY`, installed next to this binary (or in
-/// `../lib`), or written out for this user, checked byte for byte.
+/// Returns the path of the library: that of `HEAPTIDE_LIBRARY`, the one installed next to this
+/// binary (or in `../lib`), or a copy written for this user and compared byte for byte.
 pub fn path() -> Result<PathBuf, Error> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         let named = PathBuf::from(named);
@@ -50,16 +50,16 @@ fn installed() -> Option<PathBuf> {
     let binary = std::env::current_exe().ok()?;
     let directory = binary.parent()?;
     let beside = [directory.join(NAME), directory.join("../lib").join(NAME)];
-    // A build directory has the library of some other profile beside the binary: only a carried one
-    // is ours.
+    // In a build directory, the library next to the binary can be of another profile, so the
+    // built-in copy is used.
     let building = directory.join(".cargo-lock").exists();
     beside.into_iter().find(|path| !building && path.is_file())
 }
 
-/// Writes the library to the first directory that can be trusted with it.
+/// Writes the library to the first directory that no other user can change.
 fn write_out() -> Result<PathBuf, Error> {
-    // Named by its content: versions do not get in each other's way, and a program that runs keeps
-    // its own.
+    // The name depends on the content: versions do not overwrite each other, nor a library that is
+    // loaded.
     let name = format!("libheaptide-{:016x}.so", fingerprint(CARRIED));
     let mut refused = String::new();
     for (directory, made) in directories() {
@@ -76,8 +76,8 @@ fn write_out() -> Result<PathBuf, Error> {
     .into())
 }
 
-/// The user's cache, else a directory of the user's own among the temporary ones; and how many
-/// parts at the end of each may be made.
+/// Returns the candidates: the user's cache directories, then one for this user in the temporary
+/// directory. Each with the number of its last components that may be created.
 fn directories() -> Vec<(PathBuf, usize)> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
@@ -86,7 +86,7 @@ fn directories() -> Vec<(PathBuf, usize)> {
     caches.chain([(temporary, 1)]).filter(|(path, _)| path.is_absolute()).collect()
 }
 
-/// FNV-1a, 64 bits: a name, not a proof; the proof is the comparison.
+/// Returns the 64-bit FNV-1a hash. It only serves as a name; contents are compared.
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,7 +1,8 @@
-//! The `heaptide` command: options in, one function a command, results to exit statuses.
+//! The `heaptide` command: parses the options and runs one function per command, whose result
+//! becomes the exit status.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout)] // a failed write would end the command
+#![deny(clippy::print_stdout)] // `print!` panics if the write fails
 #![cfg_attr(not(test), no_main)]
 
 mod commands;
@@ -32,7 +33,7 @@ use heaptide_supervise::exec;
 #[cfg(not(test))]
 heaptide_supervise::entry!(command);
 
-/// The whole command; the result is its exit status.
+/// Runs the command and returns its exit status.
 #[cfg_attr(test, expect(dead_code))]
 fn command() -> u8 {
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A manual page: the sections that follow from the table of options, and those of
+//! A manual page: sections generated from the table of options, and those of
 //! [`manual_tables`](crate::manual_tables).
 
 use std::io::{self, Write};
@@ -10,13 +10,13 @@ use heaptide_format::settings::Setting;
 
 use crate::manual_tables::{FILES, Row, STATUSES, VARIABLES, pages_of};
 
-/// When the texts of pages were changed last, for readers that show it.
+/// The date of the last change of the texts, which some readers show.
 const DATE: &str = "2026-11-25";
 
-/// The begin of a page, which defines an apostrophe for each formatter.
+/// The first lines of a page. They define an apostrophe for each formatter.
 const PREAMBLE: [&str; 2] = [".ie \\n(.g .ds Aq \\(aq", ".el .ds Aq '"];
 
-/// Writes the page of a command that was built (`Command::build`).
+/// Writes the page of a command, on which `Command::build` was called.
 ///
 /// # Errors
 ///
@@ -49,12 +49,12 @@ pub fn write(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(settled(&String::from_utf8_lossy(&page)).as_bytes())
 }
 
-/// The name of a page, such as `heaptide-ctl-snapshot`.
+/// Returns the name of a page, such as `heaptide-ctl-snapshot`.
 pub fn display_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The end of a help text as sections: examples, and what follows them.
+/// Returns the sections for the text after the options of a help: examples and what follows.
 fn examples(help: &str) -> Roff {
     let mut page = Roff::new();
     for part in help.split("\n\n").filter(|part| !part.trim().is_empty()) {
@@ -65,7 +65,7 @@ fn examples(help: &str) -> Roff {
             }
             _ => ("NOTES".to_owned(), None),
         };
-        // The exit status is a section of its own.
+        // `STATUSES` has the exit statuses.
         if part.starts_with("Exit status:") {
             continue;
         }
@@ -84,7 +84,7 @@ fn examples(help: &str) -> Roff {
     page
 }
 
-/// A section with the rows of a page, and more of them.
+/// Returns a section with the rows of a table for a page, after the rows of `more`.
 fn rows(heading: &str, table: &[Row], words: &str, more: &[(String, String)]) -> Roff {
     let mut page = Roff::new();
     page.control("SH", [heading]);
@@ -96,7 +96,7 @@ fn rows(heading: &str, table: &[Row], words: &str, more: &[(String, String)]) ->
     page
 }
 
-/// Variables of Heaptide: each with its value and default.
+/// Returns a row for each variable of Heaptide on a page, with value and default.
 fn settings(words: &str) -> Vec<(String, String)> {
     let own = |setting: &&Setting| pages_of(setting.reader(), setting.flags()).is_on(words);
     let row = |setting: &Setting| {
@@ -107,7 +107,7 @@ fn settings(words: &str) -> Vec<(String, String)> {
     Setting::ALL.iter().filter(own).map(row).collect()
 }
 
-/// A text of a document without the targets of its links.
+/// Returns a Markdown text without the targets of its links.
 fn without_links(text: &str) -> String {
     let mut parts = text.split('[');
     let mut plain = parts.next().unwrap_or("").to_owned();
@@ -123,14 +123,14 @@ fn without_links(text: &str) -> String {
     plain
 }
 
-/// What is between backquotes is bold.
+/// Makes text between backquotes bold.
 fn marked(text: &str) -> Vec<Inline> {
     let parts = text.split('`').enumerate().filter(|(_, part)| !part.is_empty());
     parts.map(|(i, part)| if i % 2 == 1 { bold(part) } else { roman(part) }).collect()
 }
 
-/// The page as formatters take it without a warning: one preamble, no blanks at the end of lines,
-/// no breaks beside an empty line, and ASCII only.
+/// Returns the page in a form that formatters accept without warnings: one preamble, no trailing
+/// blanks, no line breaks next to an empty line, ASCII only.
 fn settled(page: &str) -> String {
     let lines = page.lines().filter(|line| !PREAMBLE.contains(line));
     let text: String =

@@ -1,20 +1,21 @@
-//! What manual pages have besides the help of the commands: exit statuses, files, variables. Each
-//! is listed once, with the commands on whose pages it is.
+//! Tables for manual pages beyond the help of the commands: exit statuses, files, variables. Each
+//! row lists the commands on whose pages it appears.
 
-/// Commands, by their names without `heaptide`; that of the main page is empty.
+/// The pages that have a row. Commands are named without `heaptide`; the main page has an empty
+/// name.
 #[derive(Clone, Copy)]
 pub enum On {
     /// On all pages.
     All,
-    /// On the pages of these and the main page.
+    /// On the main page and the pages of these commands.
     Pages(&'static [&'static str]),
-    /// On all pages but these.
+    /// On all pages except those of these commands.
     AllBut(&'static [&'static str]),
 }
 
 impl On {
-    /// Whether the page of a command has it. `command` is `ctl snapshot` for a command of a
-    /// command.
+    /// Returns whether the page of a command has the row. `command` is `ctl snapshot` for a
+    /// subcommand.
     pub fn is_on(self, command: &str) -> bool {
         let is_one = |names: &[&str]| names.contains(&command.split(' ').next().unwrap_or(""));
         match self {
@@ -25,16 +26,16 @@ impl On {
     }
 }
 
-/// A line of a section: a term, what it means, and the pages that have it.
+/// A row of a section: a term, its meaning, and the pages that have it.
 pub type Row = (&'static str, &'static str, On);
 
-/// Commands that start or find programs and record them.
+/// Commands that start or attach to programs and record them.
 const RECORDING: &[&str] = &["run", "attach"];
-/// Commands that may find less than was asked for.
+/// Commands with exit status 1 for a failed check.
 const JUDGING: &[&str] = &["check", "leaks", "diff", "ctl"];
 /// Commands that read no recording.
 const WITHOUT: &[&str] = &["sdk", "library", "man", "completions"];
-/// Commands that neither draw pages nor read recordings.
+/// Commands that print no pages of results.
 const WITHOUT_PAGES: &[&str] = &[
     "run",
     "attach",
@@ -143,7 +144,7 @@ pub const FILES: &[Row] = &[
     ),
 ];
 
-/// Variables other than `HEAPTIDE_…`, which `heaptide-format` lists.
+/// Variables not named `HEAPTIDE_…`; `heaptide-format` lists those.
 pub const VARIABLES: &[Row] = &[
     (
         "DEBUGINFOD_URLS, DEBUGINFOD_CACHE_PATH, DEBUGINFOD_TIMEOUT, DEBUGINFOD_MAXTIME",
@@ -167,7 +168,7 @@ pub const VARIABLES: &[Row] = &[
     ),
 ];
 
-/// The pages with a variable `HEAPTIDE_…`, by who reads it.
+/// Returns the pages that list a variable `HEAPTIDE_…`, given which program reads it.
 pub fn pages_of(reader: &str, flags: &[&str]) -> On {
     match reader {
         "the command" => On::All,

@@ -1,5 +1,5 @@
-//! `--monitor LIB[:OPTIONS]`: libraries that are called on each allocation, checked and named for
-//! the loader and for themselves.
+//! `--monitor LIB[:OPTIONS]`: libraries that are called on each allocation. Checks them and builds
+//! the variables for the loader and for the libraries.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,19 +10,20 @@ use heaptide_analysis::files::input;
 use heaptide_command::error::Error;
 use heaptide_supervise::program::check_library;
 
-/// What the loader and the libraries are told.
+/// The values of these variables.
 #[derive(Default, Debug)]
 pub struct Monitors {
-    /// The libraries' absolute paths, each after a colon: the rest of an `LD_PRELOAD`.
+    /// The absolute path of each library after a colon, to be appended to the first one in
+    /// `LD_PRELOAD`.
     pub preload: OsString,
-    /// `HEAPTIDE_MONITORS`: `NAME[:OPTIONS]`, separated by semicolons.
+    /// `HEAPTIDE_MONITORS`: `NAME[:OPTIONS]` per library, separated by semicolons.
     pub names: OsString,
 }
 
-/// Characters that end a name, for the loader or in `HEAPTIDE_MONITORS`.
+/// Characters that end a name in `LD_PRELOAD` or `HEAPTIDE_MONITORS`, or begin a variable there.
 const SEPARATORS: [u8; 6] = *b" :;\t\n$";
 
-/// Checks the libraries, in the order in which they are to be called.
+/// Checks the libraries, in the order in which they will be called.
 pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
     let mut monitors = Monitors::default();
     let mut seen: Vec<OsString> = Vec::new();
@@ -66,7 +67,8 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
     Ok(monitors)
 }
 
-/// File and options. A file may have a colon in its name, to be refused by that name.
+/// Splits an argument into file and options. A colon in the name of an existing file does not
+/// separate options, so that an error names the whole file.
 fn split(word: &OsString) -> (PathBuf, Option<&std::ffi::OsStr>) {
     let bytes = word.as_bytes();
     match bytes.iter().position(|&b| b == b':') {

@@ -1,4 +1,4 @@
-//! Options that several commands have, and those of `heaptide run`.
+//! Options that several commands share, and those of `heaptide run`.
 
 mod format;
 mod mode;

@@ -1,4 +1,4 @@
-//! The name of a recording as `-o` gives it, with `%` and a letter for what differs between runs.
+//! The pattern of `-o`: `%` and a letter stand for what differs between runs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use heaptide_command::error::Error;
 use heaptide_supervise::environment::Environment;
 
-/// What the letters stand for.
+/// The replacements of the letters.
 pub struct Names<'a> {
-    /// `%p`: the pid, as the program sees it itself.
+    /// `%p`: the pid that the program itself sees.
     pub pid: u32,
-    /// `%h`
+    /// `%h`: the host.
     pub host: &'a str,
-    /// `%r`
+    /// `%r`: the rank.
     pub rank: Option<u32>,
     /// `%n`: the file name of the program.
     pub program: &'a OsStr,
-    /// `%q{VAR}`
+    /// `%q{VAR}`: the environment of the program.
     pub environment: &'a Environment,
 }
 
 const EXPECTED: &str = "%p, %h, %r, %n, %q{VAR} or %%";
 
-/// Replaces what begins with `%`.
+/// Replaces `%` and the letter after it.
 ///
 /// Errors: an unknown letter; `%r` outside of a parallel program, or `%q` of a variable that is not
-/// set: all runs would have the same name.
+/// set, because all runs would get the same name.
 pub fn expand(pattern: &Path, names: &Names) -> Result<PathBuf, Error> {
     let refuse = |what: String| Error::new(format!("-o {}: {what}", pattern.display()));
     let mut name = Vec::new();
@@ -67,7 +67,7 @@ pub fn expand(pattern: &Path, names: &Names) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsString::from_vec(name)))
 }
 
-/// The name in braces at the begin of a text, which is behind them then; none if there is none.
+/// Removes a name in braces from the start of `rest` and returns it; none if there is none.
 fn variable(rest: &mut &[u8]) -> Option<String> {
     let inside = rest.strip_prefix(b"{")?;
     let end = inside.iter().position(|&byte| byte == b'}').filter(|&end| end > 0)?;

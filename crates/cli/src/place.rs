@@ -1,8 +1,8 @@
-//! The place of a recording that is to be written: what may be replaced there, and how.
+//! The path of a recording to write: what may be replaced there, and how.
 //!
-//! A recording is made under another name beside its place and takes that in one step. A command
-//! that is killed meanwhile leaves the old recording or the new one, whole. A lock on the directory
-//! shows that a command writes to it, and ends with that command.
+//! A recording is created under another name next to its path and moved there in one step. If the
+//! command is killed in between, the old or the new recording is there, complete. A lock on the
+//! directory marks it as being written, and is released when the command ends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -21,37 +21,36 @@ use heaptide_command::error::Error;
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
 
-/// Bytes of a recording's name that the names beside it have: with what is around them they must
-/// not be longer than a file system allows.
+/// How much of a recording's name is used in the names next to it, in bytes. With prefix and suffix
+/// they must not exceed the limit of file systems (255).
 const NAME_BYTES_MAX: usize = 240;
 
-/// A recording's place.
+/// The path of a recording, checked.
 pub struct Place {
     path: PathBuf,
-    /// What is there and will be replaced.
+    /// The recording there, which will be replaced.
     old: Option<Locked>,
 }
 
-/// A directory that no other command writes to.
+/// A directory that this command has locked.
 struct Locked {
     directory: File,
 }
 
-/// Names beside a recording: of what is to take its place, or has left it, and of what leaves it
-/// where the file system cannot exchange two names.
+/// Hidden names next to a recording: `draft` for the new recording, and after an exchange the
+/// replaced one; `old` for the replaced one if the file system cannot exchange two names.
 struct Beside {
     draft: PathBuf,
     old: PathBuf,
 }
 
 impl Place {
-    /// Looks at what is at a path. Nothing may be there, but with `force` a recording that nobody
-    /// writes to.
+    /// Checks what is at a path: nothing, or with `force` a recording that no command writes to.
     ///
-    /// Errors: something else is there, and which file shows that.
+    /// Errors: something else is there; the error names the file that shows it.
     pub fn new(path: &Path, force: bool) -> Result<Place, Error> {
         let path = resolve(path)?;
-        clear_up(&path); // what is left is in the way of the draft, which reports it
+        clear_up(&path); // if this fails, creating the draft reports it
         let shown = path.display();
         let old = match path.symlink_metadata() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -79,14 +78,14 @@ impl Place {
         Ok(Place { path, old })
     }
 
-    /// Where the recording is to be, absolute.
+    /// Returns the path of the recording, absolute.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the directory that is to become the recording.
+    /// Creates the directory that will become the recording.
     ///
-    /// Errors: there is no room or right for it, or another command makes one.
+    /// Errors: it cannot be written, or another command is creating one.
     pub fn draft(self, metadata: &Metadata) -> Result<Draft, Error> {
         let draft = Beside::new(&self.path).draft;
         fs::create_dir(&draft).map_err(|e| match e.kind() {
@@ -120,27 +119,29 @@ fn in_use(path: &Path) -> Error {
     ))
 }
 
-/// A directory that becomes the recording. If it is dropped before it is kept, all is as it was.
+/// A directory that becomes the recording. If it is dropped before `keep`, the previous state is
+/// restored.
 pub struct Draft {
     place: Place,
     draft: PathBuf,
-    /// None once it has been handed over.
+    /// None after `keep`.
     directory: Option<File>,
-    /// It has the name of the recording, and what was there has its own.
+    /// Whether it has been moved to the path; the previous recording then has the name of the
+    /// draft.
     is_in_place: bool,
-    /// Others of the launch may write to it, too, once it is in place.
+    /// Whether other commands of the launch may write to it, too, once it is in place.
     is_shared: bool,
 }
 
 impl Draft {
-    /// Where it is now.
+    /// Returns where it is now.
     pub fn path(&self) -> &Path {
         if self.is_in_place { &self.place.path } else { &self.draft }
     }
 
-    /// Puts it in its place. What was there stays, under another name.
+    /// Moves it to its path. The previous recording is kept under the name of the draft.
     ///
-    /// Errors: something else is there now, or the file system does not allow it.
+    /// Errors: something else is at the path now, or the file system does not allow it.
     pub fn publish(&mut self) -> Result<(), Error> {
         let path = &self.place.path;
         let refused = |e: io::Error| Error::file(path, "move the recording there", e);
@@ -156,16 +157,17 @@ impl Draft {
         }
     }
 
-    /// Whether others have joined the recording: it is not this command's to remove.
+    /// Returns whether other commands have joined the recording, so that this one must not remove
+    /// it.
     fn has_others(&self) -> bool {
         let shared = self.directory.as_ref().filter(|_| self.is_shared && self.is_in_place);
         shared.is_some_and(|directory| !is_lockable(directory))
     }
 
-    /// Keeps it there, and removes what was there before.
+    /// Keeps the recording, and removes the previous one.
     pub fn keep(mut self) -> Recorded {
         if self.place.old.is_some() {
-            let _ = remove(&self.draft); // what is left of it goes with the next that is made here
+            let _ = remove(&self.draft); // else the next command for this path removes the rest
         }
         Recorded { path: self.place.path.clone(), directory: self.directory.take() }
     }
@@ -174,10 +176,10 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if self.directory.is_none() {
-            return; // it is kept
+            return; // it was kept
         }
         if self.has_others() {
-            let _ = members::remove(&self.place.path, 0); // as is that of a command that was killed
+            let _ = members::remove(&self.place.path, 0); // else it is as of a killed command
         } else if self.is_in_place {
             let (draft, path) = (&self.draft, &self.place.path);
             let _ = match self.place.old {
@@ -185,30 +187,30 @@ impl Drop for Draft {
                 None => rename_new(path, draft),
             };
         }
-        let _ = remove(&self.draft); // else it goes with the next that is made here
+        let _ = remove(&self.draft); // else the next command for this path removes it
     }
 }
 
-/// A recording that this command writes to: no other does, but those of its launch.
+/// A recording that this command writes to, possibly with others of its launch.
 pub struct Recorded {
     path: PathBuf,
     directory: Option<File>,
 }
 
-/// Where a recording is that was at some path.
+/// Where a recording is now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
-    /// Still there.
+    /// At its path.
     InPlace,
-    /// Somebody moved it.
+    /// It was moved here.
     Moved(PathBuf),
-    /// Somebody removed it.
+    /// It was removed.
     Removed,
 }
 
 impl Recorded {
-    /// Joins the recording at a path, absolute, to which others of the launch may write; none if
-    /// one command has it for itself, or it is being replaced.
+    /// Joins the recording of the launch at an absolute path; none if a command holds its exclusive
+    /// lock, or it is being replaced.
     ///
     /// Errors: it cannot be opened.
     pub fn join(path: &Path) -> Result<Option<Recorded>, Error> {
@@ -220,36 +222,37 @@ impl Recorded {
         }
     }
 
-    /// Gives up a common recording; whether no other command writes to it then. This one has it for
-    /// itself if so, until it shares it again.
+    /// Releases the shared lock and returns whether no other command writes to the recording. If
+    /// so, this one holds the lock exclusively until `share`.
     pub fn is_last(&self) -> bool {
         self.directory.as_ref().is_none_or(is_lockable)
     }
 
-    /// Lets others of the launch write to it again.
+    /// Lets other commands of the launch write to it again.
     pub fn share(&self) {
-        // If another has it for itself now, it is theirs to replace: nothing is left to protect.
+        // If another command has locked it exclusively in the meantime, it may replace it: nothing
+        // is left to protect.
         let _ = self.directory.as_ref().map(File::try_lock_shared);
     }
 
-    /// Removes it if nothing was recorded in it.
+    /// Removes it if it has no profiles.
     pub fn remove_if_empty(&self) {
         if !names(&self.path).any(|name| is_profile(&name)) {
             self.remove();
         }
     }
 
-    /// Removes it with all that is in it.
+    /// Removes it with its contents.
     pub fn remove(&self) {
-        let _ = remove(&self.path); // somebody else may have
+        let _ = remove(&self.path); // may be gone already
     }
 
-    /// Where it was put.
+    /// Returns where it was created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it is now.
+    /// Returns where it is now.
     pub fn whereabouts(&self) -> Whereabouts {
         let Some(directory) = &self.directory else { return Whereabouts::InPlace };
         if is_at(directory, &self.path) {
@@ -264,9 +267,9 @@ impl Recorded {
 }
 
 impl Locked {
-    /// Locks a directory. Where the file system has no locks, it is open without one.
+    /// Locks a directory. On a file system without locks, it is opened without one.
     ///
-    /// Errors: another command has the lock, or has replaced the directory.
+    /// Errors: another command holds the lock, or has replaced the directory.
     fn new(path: &Path) -> Result<Locked, Error> {
         let directory = open_directory(path)?;
         match directory.try_lock() {
@@ -287,21 +290,22 @@ fn open_directory(path: &Path) -> Result<File, Error> {
     directory.map_err(|e| Error::file(path, "open it", e))
 }
 
-/// Gives up the shared lock of a directory and takes it alone; false if another has it.
+/// Replaces a shared lock of a directory by an exclusive one; false if another command has it
+/// locked.
 fn is_lockable(directory: &File) -> bool {
-    let _ = directory.unlock(); // a file system without locks has none to give up
+    let _ = directory.unlock(); // fails on file systems without locks
     !matches!(directory.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether an open directory is the one at a path.
+/// Returns whether a path leads to this open directory.
 fn is_at(directory: &File, path: &Path) -> bool {
     let identity = |m: fs::Metadata| (m.dev(), m.ino());
     let there = path.symlink_metadata().map(identity).ok();
     there.is_some() && directory.metadata().map(identity).ok() == there
 }
 
-/// An absolute path that ends with a name: without `.`, slashes at its end, and symbolic links in
-/// the place of the recording itself.
+/// Returns an absolute path that ends with a name: `.` and trailing slashes are removed, and a
+/// symbolic link in the place of the recording is resolved.
 pub fn resolve(path: &Path) -> Result<PathBuf, Error> {
     let refuse = |e| Error::file(path, "create a recording there", e);
     let whole: PathBuf = std::path::absolute(path).map_err(refuse)?.components().collect();
@@ -312,7 +316,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf, Error> {
     Ok(whole)
 }
 
-/// Whether a command makes a recording for this path, absolute.
+/// Returns whether a command is creating a recording for this absolute path.
 pub fn is_being_made(path: &Path) -> bool {
     Beside::new(path).draft.symlink_metadata().is_ok()
 }
@@ -329,14 +333,14 @@ impl Beside {
     }
 }
 
-/// Clears up what a command left that was killed while it wrote a recording for this path.
+/// Cleans up after a command that was killed while it wrote a recording for this path.
 ///
-/// A recording that was exchanged for one in which nothing was ever recorded comes back. Returns
-/// whether nothing is left.
+/// If nothing was recorded in the new recording, the replaced one is restored. Returns whether
+/// nothing is left.
 pub fn clear_up(path: &Path) -> bool {
     let Beside { draft, old } = Beside::new(path);
     if let Ok(_lock) = Locked::new(&old) {
-        // One or two of three renames were done in the place of an exchange.
+        // `exchange_by_renames` was interrupted after one or two of its three renames.
         let to = if path.symlink_metadata().is_ok() { &draft } else { path };
         let _ = rename_new(&old, to);
     }
@@ -346,7 +350,7 @@ pub fn clear_up(path: &Path) -> bool {
     let Ok(_lock) = Locked::new(&draft) else { return false };
     let has_profile = |path: &Path| names(path).any(|name| is_profile(&name));
     if check(path).is_ok() && !has_profile(path) && has_profile(&draft) {
-        // Others of its launch may still write to the new one.
+        // Other commands of its launch may still write to the new one.
         if let Ok(_lock) = Locked::new(path) {
             let _ = put(&draft, path);
         }
@@ -362,9 +366,9 @@ fn is_profile(name: &OsStr) -> bool {
     name.as_bytes().ends_with(PROFILE_SUFFIX.as_bytes())
 }
 
-/// Checks that a directory is a recording and holds nothing else.
+/// Checks that a directory is a recording and contains nothing else.
 ///
-/// Errors: what shows that it is none.
+/// Errors: the reason why it is not.
 fn check(path: &Path) -> Result<(), String> {
     if !path.symlink_metadata().is_ok_and(|m| m.is_dir()) {
         return Err("not a directory".to_owned());
@@ -389,8 +393,8 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a recording, or a directory that has no more than the beginning of one, and nothing
-/// else. The file that marks it goes last.
+/// Removes a recording, or a directory with only an unfinished marker, and nothing else. The marker
+/// file is removed last.
 fn remove(path: &Path) -> io::Result<()> {
     if names(path).all(|name| is_unfinished_marker(&name)) {
         for name in names(path) {
@@ -406,14 +410,15 @@ fn remove(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Whether a file's name is that of the marker while it is written: the first file of a recording.
+/// Returns whether a name is that of the marker file while it is being written, which is the first
+/// file of a recording.
 fn is_unfinished_marker(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name != METADATA_FILE && name.starts_with(METADATA_FILE) && is_file_of_recording(&name)
 }
 
-/// Exchanges the draft and what is at a path: in one step where the file system can. Else the path
-/// is nothing for an instant, and [`clear_up`] undoes that if it lasts.
+/// Exchanges the draft and the directory at a path, in one step if the file system can. If not,
+/// nothing is at the path for an instant, and [`clear_up`] repairs an interruption.
 fn put(draft: &Path, path: &Path) -> io::Result<()> {
     if exchange(draft, path)? { Ok(()) } else { exchange_by_renames(draft, path) }
 }
@@ -442,7 +447,7 @@ mod tests {
         Metadata { version: metadata::VERSION, root_pid: pid, ..Metadata::default() }
     }
 
-    /// A recording with a profile of this pid.
+    /// Creates a recording with a profile of this pid.
     fn recording(path: &Path, pid: u32) {
         fs::create_dir(path).expect("a directory");
         metadata(pid).write(path).expect("the marker");
@@ -457,7 +462,7 @@ mod tests {
         Place::new(path, force).err().expect("it is refused").to_string()
     }
 
-    /// What is in a directory.
+    /// Returns the names in a directory.
     fn entries(path: &Path) -> Vec<OsString> {
         let mut entries: Vec<_> = names(path).collect();
         entries.sort();
@@ -601,18 +606,18 @@ mod tests {
             assert_eq!((pid(&path), entries(&place)), (Some(expected), vec!["a".into()]), "{what}");
             fs::remove_dir_all(&path).expect("the recording");
         }
-        // The program of the new one was never started.
+        // The program of the new recording was never started.
         recording(&path, 2);
         fs::remove_file(path.join("2-0.profile")).expect("the profile");
         recording(&draft, 1);
         clear_up(&path);
         assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
-        // It was killed while it wrote its first file.
+        // The command was killed while it wrote its first file.
         fs::create_dir(&draft).expect("a directory");
         fs::write(draft.join("recording.json.7.new"), "{").expect("a part of the marker");
         assert!(clear_up(&path));
         assert_eq!((pid(&path), entries(&place)), (Some(1), vec!["a".into()]));
-        // What is no recording is nobody's to remove.
+        // A directory that is not a recording is not removed.
         fs::create_dir(&draft).expect("a directory");
         fs::write(draft.join("letter"), "x").expect("a file");
         clear_up(&path);

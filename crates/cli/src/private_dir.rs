@@ -1,8 +1,8 @@
 //! A directory that only this user can write to, for files that programs load.
 //!
-//! Its path is resolved once. Every directory on it is then opened relative to the one before,
-//! without following links, and looked at while it is open: no other user can have put a part of
-//! the path there, or can replace one later.
+//! Its path is resolved once. Each directory on it is then opened relative to the previous one,
+//! without following links, and checked through its descriptor: no other user can have created a
+//! part of the path, or can replace one later.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,14 +15,14 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, unlinkat};
 
-/// Characters that end a name in `LD_PRELOAD`, for glibc or musl, or that begin a variable there.
+/// Characters that end a name in `LD_PRELOAD` in glibc or musl, or begin a variable there.
 const SEPARATORS: &[u8] = b" :$\t\n\r\x0b\x0c";
-/// Rights of the group and of others to write.
+/// Write permission of group and others.
 const OTHERS_WRITE: u32 = 0o022;
-/// Rights of the files: other users may run programs that load them.
+/// Permissions of the files: other users may run programs that load them.
 const FILE_MODE: u32 = 0o755;
 
-/// An open directory that belongs to this user alone.
+/// An open directory that only this user can write to.
 #[derive(Debug)]
 pub struct PrivateDir {
     directory: OwnedFd,
@@ -30,7 +30,7 @@ pub struct PrivateDir {
     owner: Uid,
 }
 
-/// Users that may own a directory above: they could change everything, or nothing but their own.
+/// Users that may own a directory above: root, which can change everything anyway, and this user.
 struct Trusted {
     user: Uid,
     group: Gid,
@@ -39,11 +39,11 @@ struct Trusted {
 }
 
 impl PrivateDir {
-    /// Opens the directory at an absolute path, of which the last `made` parts are made if they are
-    /// missing. One of this user that others can write to is made private.
+    /// Opens the directory at an absolute path. Its last `made` components are created if they are
+    /// missing. If others can write to a directory of this user, that permission is removed.
     ///
-    /// Errors: it is a link, belongs to somebody else, is below a directory in which others can
-    /// replace it, or cannot be made; its path cannot stand in `LD_PRELOAD`.
+    /// Errors: it is a link, belongs to another user, is below a directory in which others can
+    /// replace it, or cannot be created; its path contains characters that `LD_PRELOAD` cannot.
     pub fn open(path: &Path, made: usize) -> io::Result<PrivateDir> {
         let (parent, name) =
             path.parent().zip(path.file_name()).ok_or_else(|| refused("not a directory"))?;
@@ -71,10 +71,10 @@ impl PrivateDir {
         }
     }
 
-    /// Puts a file there, unless one of this user with exactly this content is there already, and
-    /// returns its path.
+    /// Writes a file there, unless a file of this user with the same content exists, and returns
+    /// its path.
     ///
-    /// Errors: it cannot be written. Nothing of it is left.
+    /// Errors: the file cannot be written. No part of it is left.
     pub fn provide(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         if !self.holds(name, content) {
             self.store(name, content)?;
@@ -82,7 +82,8 @@ impl PrivateDir {
         Ok(self.path.join(name))
     }
 
-    /// Whether a regular file of this user, which nobody else can write to, has this content.
+    /// Returns whether the name is a regular file of this user that no other user can write to,
+    /// with this content.
     fn holds(&self, name: &str, content: &[u8]) -> bool {
         let flags = OFlag::O_RDONLY
             | OFlag::O_NOFOLLOW
@@ -103,11 +104,11 @@ impl PrivateDir {
         is_ours && File::from(file).take(length).read_to_end(&mut found).is_ok() && found == content
     }
 
-    /// Writes the file beside its place and renames it there: what is loaded from there meanwhile
-    /// stays whole.
+    /// Writes the file under another name and renames it, so that programs never load an incomplete
+    /// one.
     fn store(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let draft = format!(".{name}-{}.new", std::process::id());
-        // One that is there is of an earlier process with this number, which was killed.
+        // A file with this name is from a killed process that had the same pid.
         let _ = unlinkat(&self.directory, &*draft, UnlinkatFlags::NoRemoveDir);
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let file = openat(&self.directory, &*draft, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
@@ -122,8 +123,8 @@ impl PrivateDir {
     }
 }
 
-/// Opens the directory above, and returns its path without links. What is missing of it below one
-/// that is there is made.
+/// Opens the parent directory, and returns its path without links. Components below `there` are
+/// created if they are missing.
 fn open_parent(there: &Path, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
     let mut real = PathBuf::from("/");
@@ -143,7 +144,7 @@ fn open_parent(there: &Path, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     Ok((open, real))
 }
 
-/// Opens a directory in another, and makes it if it is missing.
+/// Opens a directory in another, and creates it if it is missing.
 fn step(above: &OwnedFd, name: &Path, shown: &Path) -> io::Result<OwnedFd> {
     make(above, name)?;
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -151,7 +152,7 @@ fn step(above: &OwnedFd, name: &Path, shown: &Path) -> io::Result<OwnedFd> {
     open.map_err(|e| refused(format!("{}: {}", shown.display(), e.desc())))
 }
 
-/// Makes a directory of this user in another, if there is nothing of this name.
+/// Creates a directory of this user in another, unless the name exists.
 fn make(above: &OwnedFd, name: &Path) -> io::Result<()> {
     match nix::sys::stat::fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => match mkdirat(above, name, Mode::S_IRWXU) {
@@ -168,7 +169,7 @@ impl Trusted {
         Ok(Trusted { user: Uid::effective(), group: Gid::effective(), system })
     }
 
-    /// An error if another user could replace what is in the directory.
+    /// Checks that no other user can replace what is in the directory.
     fn check(&self, directory: &OwnedFd, shown: &Path) -> io::Result<()> {
         let is = fstat(directory)?;
         let shown = shown.display();

@@ -1,5 +1,5 @@
-//! What `heaptide run` writes when the program has ended: `--report`, or `HEAPTIDE_REPORT`. Each is
-//! written by a process of its own.
+//! Reports that `heaptide run` writes when the program has ended: `--report`, or `HEAPTIDE_REPORT`.
+//! A separate process writes each of them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,18 +15,18 @@ use heaptide_format::report::Request;
 use heaptide_format::settings::Setting;
 use heaptide_supervise::environment::Environment;
 
-/// Holds a format against those that there are.
+/// Checks that a format exists.
 pub type Check = fn(&str) -> Result<(), Error>;
 
-/// The lists of requests that hold.
+/// The requested reports, checked.
 pub struct Reports {
     lists: Vec<OsString>,
 }
 
 impl Reports {
-    /// Those of the options, else those of the environment.
+    /// Reads the requests from the options, or from the environment if there are none.
     ///
-    /// Errors: a request has no format or no target, or there is no such format.
+    /// Errors: a request has no format or no target, or the format does not exist.
     pub fn new(
         options: &[OsString],
         environment: &Environment,
@@ -54,7 +54,7 @@ impl Reports {
         self.lists.iter().flat_map(|list| Request::each(list.as_bytes()))
     }
 
-    /// Writes all of a recording that is finished. What fails is a line.
+    /// Writes all reports of a finished recording. Errors are printed.
     pub fn write(&self, recording: &Path) {
         for request in self.each().flatten() {
             if !request.is_of_each_process() {
@@ -68,7 +68,7 @@ impl Reports {
     }
 }
 
-/// The last image of each process of a recording, by process id.
+/// Returns the profile of the last image of each process, by process id.
 fn processes(recording: &Path) -> BTreeMap<u32, PathBuf> {
     let mut last: BTreeMap<u32, (u32, PathBuf)> = BTreeMap::new();
     for entry in fs::read_dir(recording).into_iter().flatten().flatten() {
@@ -83,7 +83,7 @@ fn processes(recording: &Path) -> BTreeMap<u32, PathBuf> {
     last.into_iter().map(|(pid, (_, profile))| (pid, profile)).collect()
 }
 
-/// Writes one, with `pid` in its target.
+/// Writes one report, with `pid` inserted into its target.
 #[expect(clippy::disallowed_methods, reason = "the stream is only handed on")]
 fn write(request: &Request<'_>, pid: &OsStr, recording: &Path) {
     let mut target = Vec::new();
@@ -103,7 +103,7 @@ fn write(request: &Request<'_>, pid: &OsStr, recording: &Path) {
     });
     match command {
         Ok(status) if status.success() => {}
-        // It has printed why.
+        // The process has printed the error.
         Ok(status) if status.code().is_some() => {}
         Ok(status) => failed(&status),
         Err(error) => failed(&error),

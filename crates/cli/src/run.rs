@@ -1,5 +1,5 @@
-//! `heaptide run`: starts the program with the recorder in it, stays out of its way, seals what it
-//! left.
+//! `heaptide run`: starts the program with the recorder preloaded, waits for it without
+//! interfering, and seals the recording.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -32,8 +32,8 @@ use crate::place::Recorded;
 use crate::reports::{Check, Reports};
 use crate::settings::{self, Settings};
 
-/// Runs and records the program; the result is its status, 128 + n for signal n. `check` holds the
-/// formats of reports against those that there are.
+/// Runs and records the program; the result is its exit status, or 128 + n for signal n. `check`
+/// checks that the format of a report exists.
 pub fn run(options: &RunOptions, check: Check) -> Outcome {
     let inherited = exec::inherited().map(|inherited| &*inherited.environment);
     let environment = Environment::new(inherited.unwrap_or_default());
@@ -51,7 +51,7 @@ pub fn run(options: &RunOptions, check: Check) -> Outcome {
     }
 }
 
-/// Becomes the program.
+/// Replaces this process by the program.
 fn run_unrecorded(program: &Program, mut environment: Environment) -> Outcome {
     settings::turn_off(&mut environment);
     Err(cannot_be_run(program, &program.exec(&environment.finish())).into())
@@ -109,7 +109,7 @@ fn record(
     outcome::exit(exit_status(ended.status))
 }
 
-/// Begins to take the snapshots of a recording that are planned; none if none are.
+/// Starts taking the planned snapshots of a recording; none if the plan is empty.
 pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option<Snapshots> {
     if plan.is_empty() {
         return None;
@@ -120,11 +120,11 @@ pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option
     begun.map_err(message).ok()
 }
 
-/// Which allocator CPython uses for its objects.
+/// The variable that selects CPython's allocator of objects.
 const PYTHONMALLOC: &str = "PYTHONMALLOC";
 
-/// Whether the program is to allocate each of its Python objects as a block. Who chose an allocator
-/// for them keeps it.
+/// Returns whether each Python object is to be allocated as a block. An allocator that the user has
+/// chosen is kept.
 fn has_python_objects(options: &RunOptions, program: &Program, environment: &Environment) -> bool {
     let is_chosen = environment.get(PYTHONMALLOC).is_some();
     match options.python_memory {
@@ -135,15 +135,15 @@ fn has_python_objects(options: &RunOptions, program: &Program, environment: &Env
     }
 }
 
-/// A program that runs, and its recording.
+/// A running program and its recording.
 struct Started {
     supervisor: Supervisor,
     recorded: Recorded,
     own: Own,
 }
 
-/// Starts the program in the recording's place, and prints before what will be missing. If it
-/// cannot be started all is as it was.
+/// Starts the program and enters its recording. Prints beforehand what will not be recorded. If the
+/// start fails, nothing is changed.
 fn start(
     options: &RunOptions,
     settings: &Settings,
@@ -169,7 +169,7 @@ fn start(
             "{shown} is written on {host}; recording in {there}; `heaptide merge` joins the two"
         ));
     }
-    // Without it the ends of killed processes are less exact.
+    // If this fails, the ends of killed processes are less exact.
     let directory = File::open(seat.path()).ok();
     let images = directory.and_then(|directory| Images::new(&directory, held.own_pid).ok());
     if let Some(images) = images {
@@ -188,9 +188,9 @@ fn start(
     Ok(Started { supervisor, recorded: seat.keep(), own: Own { metadata, member, number } })
 }
 
-/// Where the program is to be recorded.
+/// Returns the path of the recording.
 ///
-/// Errors: the name cannot be expanded.
+/// Errors: the pattern cannot be expanded.
 fn recording(
     options: &RunOptions,
     program: &Program,
@@ -206,7 +206,8 @@ fn recording(
     expand(pattern, &Names { pid, host, rank, program: name, environment })
 }
 
-/// What the recording and the command's own file in it store of the program.
+/// Returns what `recording.json` and the command's own file in the recording store about the
+/// program.
 fn descriptions(
     options: &RunOptions,
     program: &Program,
@@ -228,14 +229,14 @@ fn descriptions(
         heaptide: env!("CARGO_PKG_VERSION").to_owned(),
         command,
         root_pid,
-        // Default names are of one process.
+        // The default name contains the pid, so nothing can join.
         launch: options.output.as_ref().and_then(|_| launch.metadata()),
         ..Metadata::default()
     };
     (metadata, member)
 }
 
-/// The exit status of the program, as a shell reports it.
+/// Returns the exit status of the program, as a shell reports it.
 fn exit_status(status: ExitStatus) -> u8 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8
 }

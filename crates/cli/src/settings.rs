@@ -1,5 +1,5 @@
-//! What `heaptide run` changes in the environment of the program: the libraries that the loader
-//! adds, and the variables that they read.
+//! Changes of the program's environment by `heaptide run`: the libraries to preload, and the
+//! variables that they read.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,22 +15,22 @@ use crate::library;
 use crate::monitors::{self, Monitors};
 use crate::options::{Mode, RunOptions};
 
-/// What every recorder exports, and no other library.
+/// The symbol that each recorder exports, and no other library.
 const INTERFACE: &[u8] = b"heaptide_interface";
 
-/// Settings of one run, checked.
+/// The checked settings of a run.
 pub struct Settings<'a> {
     options: &'a RunOptions,
     mode: Mode,
-    /// What is preloaded; empty for nothing.
+    /// The value for `LD_PRELOAD`; empty if nothing is to be preloaded.
     libraries: OsString,
     monitors: Monitors,
 }
 
-/// How much to record: as the options say, else as the environment does, by our variable or by
-/// Caliper's.
+/// Returns how much to record: given by the options, or by the environment (our variable or
+/// Caliper's).
 ///
-/// Errors: the environment names no mode.
+/// Errors: our variable is not the name of a mode.
 pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Error> {
     let variable = Setting::Mode.variable();
     let named = environment.get(variable).filter(|name| !name.is_empty());
@@ -52,10 +52,10 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
     }
 }
 
-/// Checks the settings that the user gave the recorder by the environment: in the program it would
-/// ignore what it does not understand, without a word.
+/// Checks the recorder's settings in the environment, because the recorder silently ignores values
+/// that it does not understand.
 ///
-/// Errors: the first that it does not understand.
+/// Errors: the first invalid value.
 pub fn check_environment(environment: &Environment) -> Result<(), Error> {
     for setting in Setting::ALL {
         let Some(value) = environment.get(setting.variable()).filter(|value| !value.is_empty())
@@ -85,7 +85,7 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
                 text.split('.').count() <= 2 && text.split('.').all(is_number),
                 "seconds, such as 0.5",
             ),
-            _ => continue, // any text, or checked where it is used
+            _ => continue, // any text is valid, or it is checked where it is used
         };
         if !is_known {
             let (variable, value) = (setting.variable(), value.display());
@@ -101,7 +101,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Has a program that may have the recorder in it not record.
+/// Disables recording in a program that may embed the recorder.
 pub fn turn_off(environment: &mut Environment) {
     environment.set(Setting::Mode.variable(), OsStr::new(&Mode::Off.value()));
 }
@@ -109,7 +109,7 @@ pub fn turn_off(environment: &mut Environment) {
 impl<'a> Settings<'a> {
     /// Checks options and libraries.
     ///
-    /// Errors: options that do not go together, or a library that cannot be loaded.
+    /// Errors: options that exclude each other, or a library that cannot be loaded.
     pub fn new(options: &'a RunOptions, mode: Mode) -> Result<Settings<'a>, Error> {
         check(options, mode)?;
         let monitors = monitors::check(&options.monitors)?;
@@ -121,18 +121,18 @@ impl<'a> Settings<'a> {
         Ok(Settings { options, mode, libraries, monitors })
     }
 
-    /// Whether events are recorded.
+    /// Returns whether events are recorded.
     pub fn has_trace(&self) -> bool {
         self.mode == Mode::Trace
     }
 
-    /// Leaves the libraries out: the program does not bear them.
+    /// Removes the libraries, for a program that cannot be started with them.
     pub fn without_libraries(&mut self) {
         self.libraries.clear();
     }
 
-    /// Changes the environment for a program that calls itself `pid` and is recorded into a
-    /// directory.
+    /// Changes the environment of a program that is recorded into a directory. `pid` is the process
+    /// id that the program sees.
     pub fn apply(&self, environment: &mut Environment, recording: &Path, pid: u32) {
         if !self.libraries.is_empty() {
             environment.preload(&self.libraries);
@@ -142,7 +142,7 @@ impl<'a> Settings<'a> {
         for (setting, value) in self.options.settings(pid) {
             environment.set(setting.variable(), OsStr::new(&value));
         }
-        // The command writes what the program would write, when that has ended.
+        // This command writes the reports after the end of the program, instead of the program.
         let report = Setting::Report.variable();
         if environment.get(report).is_some() {
             environment.set(report, OsStr::new(""));
@@ -159,9 +159,9 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The library that records.
+/// Returns the path of the recorder library.
 ///
-/// Errors: there is none, or what is named by `HEAPTIDE_LIBRARY` is something else.
+/// Errors: it does not exist, or `HEAPTIDE_LIBRARY` names another library.
 pub fn recorder() -> Result<PathBuf, Error> {
     let path = library::path()?;
     let refuse = |why: &str| Error::new(format!("{}: {why}", path.display()));
@@ -172,7 +172,7 @@ pub fn recorder() -> Result<PathBuf, Error> {
     Err(refuse("not the recorder; expected libheaptide.so (`heaptide library` prints its path)"))
 }
 
-/// Whether the options go with the mode.
+/// Checks that the options are valid for the mode.
 fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
     if !mode.has_stacks() && options.stacks_from.or(options.stacks_below).is_some() {
         return Err(Error::new(

@@ -1,5 +1,5 @@
-//! Commands that need the SQL engine: it is a program of its own, `heaptide-sql`, since few need
-//! it and it is many times as large as this one.
+//! Commands that need the SQL engine. That is a separate program, `heaptide-sql`, since few users
+//! need it and it is many times as large as this one.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -10,21 +10,21 @@ use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
 use heaptide_supervise::exec;
 
-/// The program.
+/// The name of the program.
 const PROGRAM: &str = "heaptide-sql";
 
-/// Becomes the program, with the arguments of this one: they mean the same there.
+/// Replaces this process by that program, which accepts the same arguments.
 ///
 /// Errors: it is not installed, or exec fails.
 pub fn hand_over(what: &str) -> Outcome {
     let program = program(what)?;
-    // A program with a `main` of its own that is linked with musl has no arguments in `env`.
+    // In a program linked with musl that has its own `main`, `std::env` has no arguments.
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
     let error = Command::new(&program).args(arguments.iter().skip(1)).exec();
     Err(Error::file(&program, "start it", error).into())
 }
 
-/// Where the program is, for what needs it.
+/// Returns the path of the program, which `what` requires.
 ///
 /// Errors: it is not installed.
 pub fn program(what: &str) -> Result<PathBuf, Error> {
@@ -36,7 +36,7 @@ pub fn program(what: &str) -> Result<PathBuf, Error> {
     })
 }
 
-/// The program beside this one, else in PATH.
+/// Finds the program next to this one, or in PATH.
 fn find() -> Option<PathBuf> {
     let beside = env::current_exe().ok().map(|here| here.with_file_name(PROGRAM));
     let path = env::var_os("PATH").unwrap_or_default();

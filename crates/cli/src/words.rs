@@ -1,4 +1,4 @@
-//! Words that users of other tools try as commands and options, and what does the same here.
+//! Commands and options that users of other tools try, and what to use instead.
 
 use std::ffi::OsString;
 
@@ -35,7 +35,8 @@ const COMMANDS: &[(&str, &str)] = &[
 const REPORT: &str = "use `heaptide report`";
 const ATTACH: &str = "use `heaptide attach PID`";
 
-/// Options of other commands and tools: the commands where they are tried, all without any.
+/// Options of other commands and tools: the commands they are tried with (all if empty), the
+/// options, and what to use instead.
 const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     (&["report"], &["--leaks", "--leak"], "use `heaptide leaks`"),
     (&["report"], &["--peak"], "use `heaptide peak`"),
@@ -62,8 +63,8 @@ const OPTIONS: &[(&[&str], &[&str], &str)] = &[
 /// Commands that write to standard output only.
 const PRINTING: &[&str] = &["report", "tree", "peak", "memory", "leaks"];
 
-/// The line that answers a command line with such a word; none if there is nothing to say but what
-/// is wrong. `arguments` begin with the name of the command.
+/// Returns a hint for a command line with such a word; none if there is none. `arguments` begins
+/// with the name of the command.
 pub fn answer(arguments: &[OsString], error: &clap::Error) -> Option<String> {
     let named = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),

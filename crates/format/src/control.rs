@@ -45,7 +45,7 @@ pub enum Request {
     Flush = 4,
     /// Set the stack threshold; 0 for none.
     Threshold = 5,
-    /// Only in the head of a snapshot: nobody asked for this one, it was due at an interval or by a
+    /// Only in the header of a snapshot: it was not requested, but taken at an interval or by a
     /// trigger.
     AutomaticSnapshot = 6,
 }

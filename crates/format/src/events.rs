@@ -9,8 +9,8 @@
 //!
 //! - What is behind the extent's header, `committed` bytes of it, decodes without any other extent:
 //!   the crate `heaptide-trace` has the form of the records.
-//! - An extent that is full is moved to the file by whoever supervises the process; then its
-//!   `state` says so, and a lane writes to it anew under another number.
+//! - The supervisor of the process moves full extents to the file. `state` of such an extent then
+//!   shows this, and a lane reuses the extent under another number.
 
 #[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -220,8 +220,8 @@ pub struct FileHeader {
     pub python_minor: u32,
     /// The highest number of a labelling; they are numbered from 1.
     pub labellings: u64,
-    /// The bytes that the file may take, those of `trace_bytes` left out; 0 for no limit. Records
-    /// without which totals would not be exact are stored beyond it.
+    /// The maximum size of the file in bytes, excluding `trace_bytes`; 0 for no limit. Records that
+    /// exact totals need are stored beyond it.
     pub profile_limit: u64,
     /// When the file was first kept from growing by that limit, nanoseconds from the start; 0 if it
     /// was not.

@@ -17,11 +17,12 @@ pub const KEY_CLASS_SHIFT: u32 = 16;
 const EXACT_BELOW: u64 = 1 << EXACT_BITS;
 const EXACT_BITS: u32 = 10;
 const EXACT_CLASSES: u64 = EXACT_BELOW / 16;
-/// Larger ones have so many for a power of two: within one, sizes differ by 3 % at most.
+/// Larger sizes have `1 << PER_DOUBLING_BITS` classes per power of two, so that sizes of a class
+/// differ by at most 3 %.
 const PER_DOUBLING_BITS: u32 = 5;
 
-/// The class of a block of so many usable bytes, from 1 to 4095. All blocks of a class are sampled
-/// with nearly the same probability, so that of a site is known by its mean size.
+/// Returns the class of a block of `usable` bytes, from 1 to 4095. All blocks of a class are
+/// sampled with nearly the same probability, so that of a site follows from its mean size.
 pub fn sample_class(usable: u64) -> u32 {
     if usable < EXACT_BELOW {
         return 1 + (usable / 16) as u32;
@@ -32,8 +33,9 @@ pub fn sample_class(usable: u64) -> u32 {
     1 + (EXACT_CLASSES + doublings + part) as u32
 }
 
-/// The mean in bytes that a mode asks for, `sampled` or `sampled=BYTES`, with K, M or G for powers
-/// of 1024; none if it is another mode, or the number is none from 1 to [`SAMPLE_MEAN_MAX_BYTES`].
+/// Returns the mean in bytes that a mode requests, `sampled` or `sampled=BYTES`, with K, M or G for
+/// powers of 1024; none if it is another mode, or the number is not from 1 to
+/// [`SAMPLE_MEAN_MAX_BYTES`].
 ///
 /// ```
 /// use heaptide_format::sample_mean;

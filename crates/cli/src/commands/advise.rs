@@ -1,4 +1,4 @@
-//! `heaptide advise`: what a change of the program would save, in words.
+//! `heaptide advise`: suggestions for the program, with what they would save.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub struct AdviseOptions {
     /// Show at most N findings [default: 10 as text, all in json and sarif]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Output format: text for reading, json with all evidence, sarif for tools of code review
+    /// Output format: text for reading, json with all evidence, sarif for code review tools
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: AdviseFormat,
     /// Omit findings of this rule, or of `all`, on stacks with a matching function (or module,
@@ -55,15 +55,16 @@ Example:
 /// Output formats of `advise`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdviseFormat {
-    /// For reading
+    /// Human-readable text
     Text,
     /// All evidence, for scripts
     Json,
-    /// For tools of code review, which show findings beside the code
+    /// For code review tools, which show findings next to the code
     Sarif,
 }
 
-/// Stacks as they were recorded, by which rules know containers; iterations of a loop as one scope.
+/// Stacks as recorded, because rules recognize containers by their frames; iterations of a loop are
+/// one scope.
 const VIEW: View = View {
     apart: Apart::Nowhere,
     inside: None,
@@ -72,7 +73,7 @@ const VIEW: View = View {
     reader: Reader::Program,
     values: Values::Folded,
 };
-/// Snapshots that are read at most: more make no trend clearer.
+/// The maximum number of snapshots to read. More would not make trends clearer.
 const SNAPSHOTS_MAX: usize = 40;
 
 /// Prints the findings.
@@ -106,8 +107,8 @@ pub fn advise(options: &AdviseOptions) -> Outcome {
     Ok(())
 }
 
-/// What the page of a process shows of findings: of its stacks as they were recorded, which those
-/// of the page need not be.
+/// Returns the findings for the page of a process. They are computed from the stacks as recorded,
+/// which can differ from those of the page.
 pub fn for_page(
     source: &Source,
     selection: &Selection,
@@ -124,7 +125,7 @@ pub fn for_page(
     Ok(process.map(findings).unwrap_or_default())
 }
 
-/// The suppressions of the options, and then those of the project.
+/// Returns the suppressions of the options, followed by those of the project.
 pub fn suppressions(options: &[String]) -> Result<Suppressions, Error> {
     let project = Project::here()?;
     let of_options = options.iter().map(|text| ("--suppress".to_owned(), text));
@@ -135,7 +136,7 @@ pub fn suppressions(options: &[String]) -> Result<Suppressions, Error> {
     Ok(Suppressions::new(parsed.collect::<Result<_, _>>()?))
 }
 
-/// The states of a process at its snapshots; of joined processes none.
+/// Returns the states of a process at its snapshots; none for joined processes.
 fn history(
     source: &Source,
     options: &AdviseOptions,
@@ -165,7 +166,7 @@ fn history(
     Ok(history)
 }
 
-/// A process at one of its snapshots; none if that cannot be read.
+/// Returns a process at one of its snapshots; none if the snapshot does not contain it.
 fn at(
     source: &Source,
     selection: &Selection,

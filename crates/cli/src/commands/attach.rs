@@ -1,4 +1,4 @@
-//! `heaptide attach` and `heaptide detach`: recording of a program that already runs.
+//! `heaptide attach` and `heaptide detach`: recording of a running program.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,7 +31,7 @@ use crate::place::{Place, Recorded};
 use crate::run::begin_snapshots;
 use crate::settings;
 
-/// The heading of options that select which requests get a stack, and of traces.
+/// The heading of options for stacks and traces.
 const STACKS: &str = "Stacks and traces";
 
 /// `heaptide attach`.
@@ -55,7 +55,7 @@ pub struct AttachOptions {
     /// Return once the program is recorded; `heaptide detach PID` ends the recording
     #[arg(long, conflicts_with = "duration")]
     background: bool,
-    /// Give up if no safe moment was found in this time
+    /// Give up if no safe point to attach is found in this time
     #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "5s")]
     patience: Duration,
     /// How much to record: scopes, stacks or trace [default: stacks]
@@ -87,22 +87,22 @@ pub struct AttachOptions {
     /// With --mode trace: stop tracing when the traces use this much disk space, such as 500M or 2G
     #[arg(long, value_name = "BYTES", value_parser = values::bound, help_heading = STACKS)]
     max_trace_size: Option<u64>,
-    /// Change no code of allocators: record only calls through the imports of modules
+    /// Don't patch allocators: record only calls through the imports of modules
     #[arg(long, help_heading = "Special cases")]
     no_intercept: bool,
-    /// Record no accounts of resident memory, which `heaptide memory` shows
+    /// Don't record accounts of resident memory, which `heaptide memory` shows
     #[arg(long, help_heading = "Special cases")]
     no_accounts: bool,
-    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    /// With --mode trace: keep only the events of the last TIME, such as 10m
     #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
     #[arg(conflicts_with_all = ["max_trace_size", "background"])]
     keep_trace_for: Option<Duration>,
-    /// With --mode trace: keep the newest events of each process, in so much disk space
+    /// With --mode trace: keep only the newest events of each process, in this much disk space
     #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
     #[arg(conflicts_with_all = ["max_trace_size", "background"])]
     keep_trace_size: Option<u64>,
-    /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
-    /// stay exact
+    /// Store no new stacks when the profile of a process reaches this size, such as 64M or 1G;
+    /// totals stay exact
     #[arg(long, value_name = "BYTES", value_parser = values::profile_limit, help_heading = STACKS)]
     max_profile: Option<u64>,
     #[command(flatten)]
@@ -122,10 +122,10 @@ Blocks that the program allocated before are unknown: their frees are counted, b
 #[derive(Args, Debug)]
 #[command(after_help = DETACH_EXAMPLE)]
 pub struct DetachOptions {
-    /// Process to stop recording
+    /// Process to detach from
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
-    /// Give up if no safe moment was found in this time
+    /// Give up if no safe point to detach is found in this time
     #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "5s")]
     patience: Duration,
     /// Print no summary and no progress
@@ -141,7 +141,7 @@ Example:
 
 The recorder stays loaded and passes all calls on; `heaptide attach` begins another recording.";
 
-/// Records a program that runs.
+/// Attaches to a running program and records it.
 pub fn attach(options: &AttachOptions) -> Outcome {
     options.names.check()?;
     check(options)?;
@@ -161,7 +161,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     let pause = match begun {
         Ok(pause) => stopped_for(pause),
         Err(error) => {
-            recorded.remove(); // its profile has no events, if there is one
+            recorded.remove(); // a profile in it has no events
             return Err(Error::library(error).into());
         }
     };
@@ -187,7 +187,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     );
     let mover = is_traced.then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
-    // Before the detachment: a program that goes on has not failed.
+    // Before detaching: a program that continues has not failed.
     snapshots.map(Snapshots::finish);
     let ended = is_there(pid).then(|| end(pid, options.patience));
     if let Some(Err(error)) = mover.map(|mover| mover.and_then(Mover::finish)) {
@@ -197,8 +197,8 @@ pub fn attach(options: &AttachOptions) -> Outcome {
         Some(Ok(detached)) if !options.quiet => {
             message(format_args!("detached from process {pid}; {}", stopped_for(detached.pause)));
         }
-        // A program that ended meanwhile has ended its recording, too, and one that has executed
-        // another file is recorded like those that it started.
+        // If the program ended in the meantime, its recording has ended, too. If it executed
+        // another file, it is recorded like a child process.
         Some(Err(error)) if is_there(pid) && !is_recorded(pid, recorded.path()) => {
             return Err(Error::library(error).into());
         }
@@ -209,13 +209,13 @@ pub fn attach(options: &AttachOptions) -> Outcome {
 }
 
 impl AttachOptions {
-    /// Which part of traces is kept.
+    /// Returns which part of traces to keep.
     fn keep_trace(&self) -> KeepTrace {
         KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
     }
 }
 
-/// How long a program was stopped, for a message.
+/// Returns how long a program was stopped, for a message.
 fn stopped_for(Pause { total, longest }: Pause) -> String {
     let shown = |time: Duration| duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (total, longest) = (shown(total), shown(longest));
@@ -225,13 +225,13 @@ fn stopped_for(Pause { total, longest }: Pause) -> String {
     format!("its threads were stopped for {total}, at most {longest} at a time")
 }
 
-/// Whether a process writes to a recording.
+/// Returns whether a process writes to a recording.
 fn is_recorded(pid: Pid, recording: &Path) -> bool {
     let running = running::of_recording(recording).unwrap_or_default();
     running.iter().any(|running| i64::from(running.pid) == i64::from(pid.as_raw()))
 }
 
-/// Seals a recording, unless programs that the process started are still recorded into it.
+/// Seals a recording, unless child processes are still recorded into it.
 fn close(recording: &Path, names: &NameOptions, quiet: bool) {
     if running::of_recording(recording).is_ok_and(|running| running.is_empty()) {
         seal_apart(recording, How { names, quiet, python_objects: false });
@@ -243,7 +243,7 @@ fn close(recording: &Path, names: &NameOptions, quiet: bool) {
     ));
 }
 
-/// Ends the recording of a program.
+/// Detaches from a program and seals its recording.
 pub fn detach(options: &DetachOptions) -> Outcome {
     options.names.check()?;
     let pid = Pid::from_raw(options.pid);
@@ -259,7 +259,7 @@ pub fn detach(options: &DetachOptions) -> Outcome {
     Ok(())
 }
 
-/// Whether the options go together.
+/// Checks that the options do not exclude each other.
 fn check(options: &AttachOptions) -> Result<(), Error> {
     let is_traced = options.mode == Some(Mode::Trace);
     if options.mode == Some(Mode::Off) {
@@ -294,7 +294,7 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the directory of the recording, so that the process can write to it.
+/// Creates the directory of the recording, so that the process can write to it.
 fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     let pid = options.pid;
     let program = executed(pid).or_else(|| fs::read_link(format!("/proc/{pid}/exe")).ok());
@@ -316,7 +316,7 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
         }
     };
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    // A program that wrote a title over its arguments leaves zeros behind it.
+    // A program that overwrote its arguments with a title leaves zero bytes after it.
     let end = command.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let words = command[..end].split(|&byte| byte == 0);
     let metadata = Metadata {
@@ -332,8 +332,8 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
     Ok(draft.keep())
 }
 
-/// The path by which a process was executed, a link's perhaps; none if it does not lead to its file
-/// any more.
+/// Returns the path by which a process was executed, which can be a symbolic link; none if it no
+/// longer leads to the executable.
 fn executed(pid: i32) -> Option<PathBuf> {
     const AT_EXECFN: u64 = 31;
     let auxiliary = fs::read(format!("/proc/{pid}/auxv")).ok()?;
@@ -345,7 +345,7 @@ fn executed(pid: i32) -> Option<PathBuf> {
     let read = memory.read_at(&mut path, word(&entry[8..])?).ok()?;
     let end = path[..read].iter().position(|&byte| byte == 0)?;
     let path = Path::new(OsStr::from_bytes(&path[..end]));
-    // Relative to its root, or to the directory in which it is now.
+    // Relative to the root of the process, or to its current directory.
     let absolute = path.strip_prefix("/").map(|path| Path::new("root").join(path));
     let seen = absolute.unwrap_or_else(|_| Path::new("cwd").join(path));
     let place = PathBuf::from(format!("/proc/{pid}"));
@@ -353,7 +353,7 @@ fn executed(pid: i32) -> Option<PathBuf> {
     (of(&seen)? == of(Path::new("exe"))?).then(|| path.to_owned())
 }
 
-/// What a process calls itself: in a container that is another number.
+/// Returns the process id that a process sees, which is another one in a container.
 fn own_pid(pid: i32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -361,7 +361,7 @@ fn own_pid(pid: i32) -> u32 {
     own.unwrap_or(pid as u32)
 }
 
-/// Gives a directory to the user of a process, if that is another one.
+/// Makes the user of a process the owner of a directory, if that is another user.
 fn give(path: &Path, pid: i32) -> Result<(), Error> {
     let Ok(process) = fs::metadata(format!("/proc/{pid}")) else { return Ok(()) };
     if Uid::effective().is_root() && process.uid() != 0 {
@@ -371,15 +371,15 @@ fn give(path: &Path, pid: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settings of the recorder, `NAME=VALUE` each ended by a zero byte.
+/// Settings of the recorder: `NAME=VALUE` entries, each terminated by a zero byte.
 struct Variables {
-    /// Those of the process, but for the recording.
+    /// Settings for the process alone, except the output.
     own: Vec<u8>,
-    /// What programs need as well that it starts.
+    /// Settings that its child processes need, too.
     handed_on: Vec<u8>,
 }
 
-/// The settings that the options stand for.
+/// Returns the settings that the options result in.
 fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Variables {
     let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
     let mode = options.mode.unwrap_or(Mode::Stacks);
@@ -397,7 +397,7 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
         (Setting::MaxProfile, options.max_profile.map(|bytes| bytes.to_string())),
         (Setting::Follow, options.no_follow.then(|| own_pid(options.pid).to_string())),
     ];
-    // A `heaptide run` in a program that this one starts takes off what was set here.
+    // `Environment` notes what it sets, so that a `heaptide run` in a child process can revert it.
     let mut environment = Environment::new(&[]);
     for (setting, value) in all {
         if let Some(value) = value {
@@ -420,7 +420,7 @@ fn variables(options: &AttachOptions, recording: &Path, recorder: &Path) -> Vari
     variables
 }
 
-/// Whether a process has not ended.
+/// Returns whether a process has not ended.
 fn is_there(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());

@@ -34,7 +34,7 @@ use super::write;
 use crate::options::RunOptions;
 use crate::run::run;
 
-/// Exit status by which `git bisect run` leaves a commit out.
+/// The exit status with which `git bisect run` skips a commit.
 const CANNOT_BE_JUDGED: u8 = 125;
 const LIMITS: &str = "Limits";
 const OUTPUT: &str = "Output";
@@ -66,7 +66,7 @@ pub struct CheckOptions {
     /// Compare with this: a file that --update wrote, or a recording
     #[arg(long, value_name = "FILE|REC", help_heading = LIMITS)]
     pub baseline: Option<PathBuf>,
-    /// Write the values of this run to the baseline, a file
+    /// Write the values of this run to the baseline file
     #[arg(long, help_heading = LIMITS)]
     pub update: bool,
     /// File of suppressions for `leaked`, in the format of LeakSanitizer (`leak:PATTERN`). Can be
@@ -76,35 +76,36 @@ pub struct CheckOptions {
     /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long, help_heading = LIMITS)]
     pub no_built_in: bool,
-    /// Check PROGRAM also if it ends with another exit status than 0
+    /// Check PROGRAM even if its exit status is not 0
     #[arg(long, requires = "command", help_heading = LIMITS)]
     pub ignore_status: bool,
     /// Exit with status 125 if the limits cannot be checked, so that `git bisect run` skips the
     /// commit
     #[arg(long, help_heading = LIMITS)]
     pub bisect: bool,
-    /// Keep the recording of PROGRAM [default: it is removed]
+    /// Keep the recording of PROGRAM as REC [default: remove it]
     #[arg(short, long, value_name = "REC", requires = "command")]
     #[arg(value_parser = values::directory(), help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
     /// Replace an existing recording
     #[arg(long, requires = "output", help_heading = OUTPUT)]
     pub force: bool,
-    /// Format on standard output, of PROGRAM on standard error: text for reading, json for scripts,
-    /// junit for test reports, markdown for a comment on a pull request, github for annotations
+    /// Format on standard output, or with PROGRAM on standard error: text for reading, json for
+    /// scripts, junit for test reports, markdown for a comment on a pull request, github for
+    /// annotations
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = OUTPUT)]
     pub format: CheckFormat,
     /// Also write a file in another format, such as markdown=comment.md; an existing one is
     /// replaced. Can be repeated
     #[arg(long, value_name = "FORMAT=FILE", value_parser = file, help_heading = OUTPUT)]
     pub write: Vec<(CheckFormat, PathBuf)>,
-    /// Address of a line of source, with {file} and {line} [default: on GitHub and GitLab that of
-    /// the commit]
+    /// URL of a source line, with {file} and {line} [default: on GitHub and GitLab that of the
+    /// commit]
     #[arg(long, value_name = "TEMPLATE", help_heading = OUTPUT)]
     pub link: Option<String>,
     #[command(flatten)]
     pub selection: Selection,
-    /// Program to run and to check, and its arguments
+    /// Program to run and check, and its arguments
     #[arg(value_name = "PROGRAM", last = true, conflicts_with = "recording")]
     command: Vec<OsString>,
 }
@@ -131,7 +132,7 @@ pub enum CheckFormat {
     Github,
 }
 
-/// `FORMAT=FILE`.
+/// Parses `FORMAT=FILE`.
 fn file(text: &str) -> Result<(CheckFormat, PathBuf), String> {
     let (format, path) = text.split_once('=').unwrap_or((text, ""));
     let format = CheckFormat::from_str(format, false);
@@ -141,7 +142,7 @@ fn file(text: &str) -> Result<(CheckFormat, PathBuf), String> {
     }
 }
 
-/// Checks limits; the status is negative if one is exceeded.
+/// Checks limits; the result is negative if one is exceeded.
 pub fn check(options: &CheckOptions) -> Outcome {
     match checked(options) {
         Err(Stop::Failed(error)) if options.bisect && !error.is_broken_pipe() => {
@@ -178,14 +179,14 @@ fn checked(options: &CheckOptions) -> Outcome {
     outcome::exit(if findings.exceeded() > 0 { NEGATIVE } else { SUCCESS })
 }
 
-/// What is to be checked.
+/// The limits to check, and the baseline.
 struct Wanted {
     rules: Vec<Rule>,
     baseline: Option<PathBuf>,
 }
 
 impl Wanted {
-    /// The limits of the command line, or those of the project.
+    /// Returns the limits of the command line, or those of the project.
     fn of(options: &CheckOptions) -> Result<Wanted, Error> {
         let project = Project::here()?;
         let baseline = options.baseline.clone().or_else(|| project.baseline());
@@ -234,9 +235,9 @@ fn rules(limits: &[Limit], names: [Option<String>; 3]) -> Result<Vec<Rule>, Stri
 
 /// An earlier run to compare with.
 enum Earlier {
-    /// Values, and where they are from.
+    /// Values, and the file they are from.
     File { path: PathBuf, values: Baseline },
-    /// Where it is recorded.
+    /// The path of its recording.
     Recording(PathBuf),
 }
 
@@ -259,24 +260,24 @@ impl Earlier {
     }
 }
 
-/// The recording of the program that was run, if one was.
+/// The recording of PROGRAM, if one was run.
 struct Subject {
     path: Option<PathBuf>,
-    /// The directory that it is in, if it is removed in the end.
+    /// The directory of the recording, if it is to be removed.
     _scratch: Option<Scratch>,
 }
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents when this is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // the limits were checked all the same
+        let _ = fs::remove_dir_all(&self.0); // the result of the check is valid regardless
     }
 }
 
 impl Subject {
-    /// Runs and records the program, if there is one.
+    /// Runs and records PROGRAM, if there is one.
     fn of(options: &CheckOptions) -> Result<Subject, Stop> {
         let Some(program) = options.command.first() else {
             return Ok(Subject { path: None, _scratch: None });
@@ -307,10 +308,10 @@ impl Subject {
     }
 }
 
-/// The options of `heaptide run` by which the program is recorded.
+/// Returns the options of `heaptide run` for recording PROGRAM.
 fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
     let mut words: Vec<OsString> = vec!["run".into(), "--quiet".into(), "--output".into()];
-    // The name is not a pattern here.
+    // The path is not a pattern here.
     words.push(path.to_string_lossy().replace('%', "%%").into());
     words.extend(options.force.then(|| "--force".into()));
     words.push("--".into());
@@ -320,7 +321,8 @@ fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
     RunOptions::from_arg_matches(&matches).map_err(Error::library)
 }
 
-/// The values of a recording's largest process that rules are about, and what is not known of it.
+/// Returns the metrics of a recording's largest process that the rules check, with notes on what is
+/// missing.
 fn measure(
     recording: Option<&Path>,
     rules: &[Rule],
@@ -331,7 +333,7 @@ fn measure(
         return Err(Error::new("expected one recording").into());
     };
     let view = View { empty: Empty::Shown, ..View::default() };
-    // That nothing was recorded is no limit exceeded.
+    // An empty recording is an error, not an exceeded limit.
     let opened = source::open_view(source, &options.selection, view).map_err(unless_negative)?;
     let process = opened.largest(Measure::PeakBytes).map_err(unless_negative)?;
     let path = opened.recording.path.display();
@@ -355,7 +357,7 @@ fn unless_negative(stop: Stop) -> Stop {
     }
 }
 
-/// What is not known of a process, so that its values may be too small.
+/// Returns what is missing in a process, so that its values may be too small.
 fn notes(process: &Process) -> Vec<String> {
     let lost = lost_events(process);
     let lost = (lost > 0).then(|| format!("{} are not recorded", counted(lost, "event")));
@@ -366,7 +368,8 @@ fn notes(process: &Process) -> Vec<String> {
     missing.chain(lost).chain(sampled).chain(notes).collect()
 }
 
-/// Writes all files, and then standard output, or standard error if that is the program's.
+/// Writes all files, and then to standard output, or to standard error if standard output belongs
+/// to PROGRAM.
 fn write_all(findings: &Findings, options: &CheckOptions) -> Result<(), Error> {
     let sources = Sources::here(options.link.clone(), |name| env::var(name).ok());
     let write = |format: CheckFormat, out: &mut dyn Write| match format {

@@ -21,7 +21,7 @@ pub struct CtlOptions {
     /// Control only this process of the recording
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// What to do.
+    /// The action to perform.
     #[command(subcommand)]
     pub action: Action,
 }
@@ -33,7 +33,7 @@ Example:
 
 The program handles a request at its next allocation; snapshot, on and off do not wait for that.";
 
-/// What `ctl` does.
+/// The actions of `ctl`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Enable recording
@@ -75,10 +75,10 @@ pub enum Action {
     Status,
 }
 
-/// Processes that are asked at the same time: each may take its time to answer.
+/// The maximum number of processes to query in parallel, since each can take a while to reply.
 const PROCESSES_AT_ONCE: usize = 64;
 
-/// Does it with each process asked for.
+/// Performs the action on each selected process.
 pub fn ctl(options: &CtlOptions) -> Outcome {
     let found = targets::find(&options.target, options.pid).map_err(error::Error::library)?;
     let asked = options.action.asked();
@@ -87,7 +87,7 @@ pub fn ctl(options: &CtlOptions) -> Outcome {
         for said in targets::control_all(some, |control| control.perform(&asked)) {
             match said {
                 Ok(said) => {
-                    // The other processes are asked, too, if nobody reads the answers.
+                    // A closed pipe does not stop the requests to the other processes.
                     let done = output::print_text(|out| out.write_all(said.done.as_bytes()));
                     printed = printed.and(done);
                     if let Some(later) = said.later {
@@ -108,7 +108,7 @@ pub fn ctl(options: &CtlOptions) -> Outcome {
 }
 
 impl Action {
-    /// The same, as the library takes it.
+    /// Returns the action of the library.
     fn asked(&self) -> heaptide_control::Action {
         use heaptide_control::Action as Asked;
         match self {

@@ -1,4 +1,4 @@
-//! `heaptide diff`: two recordings compared, or two snapshots of one.
+//! `heaptide diff`: compares two recordings, or two snapshots of one.
 
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ pub struct DiffOptions {
 }
 
 impl DiffOptions {
-    /// What is compared.
+    /// Returns the two sources to compare.
     fn sources(&self) -> Result<[Source; 2], Error> {
         let given = [self.before.clone(), self.after.clone()];
         let [before, after] = given.map(|given| {
@@ -79,7 +79,7 @@ impl DiffOptions {
         Ok([before?, after?])
     }
 
-    /// The measure to compare, and why it is that one if nobody asked for it.
+    /// Returns the metric to compare, and the reason for it if it was not given.
     fn measure(&self, [before, after]: &[Source; 2]) -> (Measure, Option<&'static str>) {
         match self.metric {
             Some(measure) => (measure, None),
@@ -98,7 +98,7 @@ Example:
   heaptide diff app.heaptide@1 app.heaptide@2 --by stack --metric live_bytes
   heaptide diff before.heaptide after.heaptide --format svg -o change.svg";
 
-/// What a row of a difference stands for.
+/// The kind of rows of a difference.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiffBy {
     /// A function
@@ -112,7 +112,7 @@ pub enum DiffBy {
 /// Output formats of `diff`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiffFormat {
-    /// For reading
+    /// Human-readable text
     Text,
     /// All changed rows, for scripts
     Json,
@@ -120,7 +120,7 @@ pub enum DiffFormat {
     Svg,
 }
 
-/// Whose values are the widths of boxes.
+/// The side whose values are the widths of boxes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widths {
     /// Values of A: shows memory that is gone
@@ -129,7 +129,7 @@ pub enum Widths {
     After,
 }
 
-/// Compares them, and says whether the measure grew by too much.
+/// Compares the recordings; the result is negative if the metric grew by more than the limit.
 pub fn diff(options: &DiffOptions) -> Outcome {
     check(options)?;
     let sources = options.sources()?;
@@ -141,7 +141,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
     let program = before.identity.name().to_owned();
-    // The first is reduced to its names before the second is read: both may be large.
+    // The first is reduced to the compared rows before the second is read, since both can be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let after = open(options, &sources[1], measure, Some(&program))?;
     let mut difference = half.after(after);
@@ -170,7 +170,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     }
 }
 
-/// What can be said before anything is read.
+/// Checks the options before anything is read.
 fn check(options: &DiffOptions) -> Result<(), Error> {
     let drawn = options.format == DiffFormat::Svg;
     if !drawn && (options.normalize || options.widths.is_some()) {
@@ -182,7 +182,8 @@ fn check(options: &DiffOptions) -> Result<(), Error> {
     }
 }
 
-/// The process of a recording to compare: the largest, of those that run `program` if any does.
+/// Returns the process of a recording to compare: the largest one that runs `program`, if any does,
+/// or else the largest.
 fn open(
     options: &DiffOptions,
     source: &Source,
@@ -208,7 +209,7 @@ fn open(
     Ok(process)
 }
 
-/// Counters have a peak, and no figures of what was live then.
+/// Adapts the metric to `--mode counters`, which has the peak but not the bytes at peak of rows.
 fn suit_counters(options: &DiffOptions, difference: &mut Difference) -> Result<(), Error> {
     let sides = [(&difference.before, &options.before), (&difference.after, &options.after)];
     let Some((_, path)) = sides.iter().find(|(process, _)| process.mode == Mode::Counters) else {
@@ -264,7 +265,7 @@ impl DiffOptions {
     }
 }
 
-/// The change of the total: of an estimate, no more growth than is certain.
+/// Returns the change of the total; for estimates, only the growth that is certain.
 fn certain_growth(difference: &Difference) -> Change {
     let total = difference.total();
     match difference.limits_of_total() {

@@ -1,4 +1,4 @@
-//! `heaptide export`: a recording in the format of another tool.
+//! `heaptide export`: converts a recording to the format of another tool.
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -67,7 +67,7 @@ pub struct ExportOptions {
     /// How stacks are written (malloc-profiler)
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub malloc_profiler: Option<malloc_profiler::Choice>,
-    /// What the program knows of malloc-tag's trees (malloc-tag)
+    /// State of malloc-tag's trees in the program (malloc-tag)
     #[arg(long, value_name = "NAME=NUMBER,…", hide = true)]
     pub malloc_tag_state: Option<malloc_tag::State>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ Example:
   heaptide export app.heaptide --format pprof -o app.pb.gz && go tool pprof -top app.pb.gz
   heaptide export --format folded --metric live_bytes | flamegraph.pl > live.svg";
 
-/// What `export` writes.
+/// The formats of `export`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExportFormat {
     /// Lines `outermost;…;innermost VALUE` for flamegraph.pl and speedscope
@@ -112,7 +112,7 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
-    /// What MallocProfiler prints at exit: a line for each stack, with exact values
+    /// Output of MallocProfiler at exit: a line for each stack, with exact values
     MallocProfiler,
     /// The same without summary and histograms
     #[value(hide = true)]
@@ -135,7 +135,7 @@ pub enum ExportFormat {
     Parquet,
 }
 
-/// Writes the file, or to standard output.
+/// Writes to the file or to standard output.
 pub fn export(options: &ExportOptions) -> Outcome {
     let metric = options.metric.unwrap_or(options.frames.metric());
     check(options, metric)?;
@@ -143,14 +143,15 @@ pub fn export(options: &ExportOptions) -> Outcome {
         return sql::hand_over("--format parquet");
     }
     let (frames, apart) = (&options.frames, options.frames.apart(&options.origins));
-    // The tree of scopes says more of them than their frames would.
+    // The tree of scopes has more details than scopes as frames.
     let tree = options.format == ExportFormat::Dot && frames.scopes;
     let inside = frames.in_scopes().filter(|_| !tree);
     let reader = match options.format {
         ExportFormat::Html | ExportFormat::Flamegraph => Reader::Person,
         _ => Reader::Program,
     };
-    // A graph is a picture for people, though its functions are those that were recorded.
+    // A graph is for people, so numeric values of scopes are folded, but its functions are
+    // unchanged.
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
     let view = View { inside, apart, reader, values, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
@@ -182,26 +183,26 @@ pub fn export(options: &ExportOptions) -> Outcome {
     Ok(())
 }
 
-/// What is beside the tables, as far as the format contains it.
+/// Data besides the tables, as far as the format contains it.
 struct Traced {
-    /// What rules find in the process.
+    /// The findings of `advise`.
     findings: Findings,
     highest: Option<Highest>,
     of_page: Option<(OwnersOverTime, Lifetimes)>,
 }
 
-/// Whether the format has the highest live bytes of stacks.
+/// Returns whether the format contains the highest live bytes of stacks.
 fn has_highest(format: ExportFormat) -> bool {
     use ExportFormat::{MallocProfiler, MallocProfilerDetails, MallocProfilerDump, Stacks};
     matches!(format, MallocProfiler | MallocProfilerDetails | MallocProfilerDump | Stacks)
 }
 
-/// Whether a file of the format holds all process images.
+/// Returns whether a file of the format contains all process images.
 fn is_of_all(format: ExportFormat) -> bool {
     matches!(format, ExportFormat::Chrome | ExportFormat::Json)
 }
 
-/// What can be said before the recording is read.
+/// Checks the options before the recording is read.
 fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope};
     let format = options.format;
@@ -231,7 +232,7 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     match options.output.as_deref() {
         None if parquet => refuse("output is a directory; name it with -o DIR"),
         Some(path) if parquet && output::is_stdout(path) => refuse(values::NO_DIRECTORY),
-        Some(_) if parquet => Ok(()), // a directory, which is added to
+        Some(_) if parquet => Ok(()), // a directory, to which files are added
         Some(path) if !output::is_stdout(path) => output::may_write(path, options.force),
         _ if format == Pprof && io::stdout().is_terminal() => {
             refuse("binary output to a terminal; write it to a file with -o FILE")
@@ -240,8 +241,7 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     }
 }
 
-/// Checks that the process has stacks, scopes and a value of the metric, as far as the format needs
-/// them.
+/// Checks that the process has the stacks, scopes and metric that the format needs.
 fn require(
     options: &ExportOptions,
     metric: Measure,
@@ -348,7 +348,7 @@ fn malloc_tag_form(format: ExportFormat) -> malloc_tag::Form {
     }
 }
 
-/// The format as it is given in options.
+/// Returns the name of the format in options.
 fn name(format: ExportFormat) -> String {
     let value = format.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())

@@ -1,4 +1,4 @@
-//! `heaptide flamegraph`: an SVG beside the recording.
+//! `heaptide flamegraph`: an SVG next to the recording.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ Example:
   heaptide flamegraph app.heaptide -o leaks.svg --metric live_bytes
   heaptide flamegraph app.heaptide --bottom-up --width 2400 --title \"Who allocates\"";
 
-/// Draws the graph and says where it is.
+/// Draws the graph and prints its path.
 pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     let metric = options.metric.unwrap_or(options.frames.metric());
     require_of_rows(metric)?;
@@ -81,12 +81,12 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     Ok(())
 }
 
-/// `dir/app.heaptide` is drawn to `dir/app.svg`.
+/// Returns the path of the graph: `dir/app.svg` for `dir/app.heaptide`.
 fn beside(recording: &Path) -> PathBuf {
     let whole = recording.canonicalize();
     match recording.file_name() {
         Some(_) => recording.with_extension("svg"),
-        // `.` or `..`: the directory's own name, written where the command runs.
+        // `.` or `..`: the directory's own name, in the current directory.
         None => match whole.ok().as_deref().and_then(Path::file_stem) {
             Some(stem) => PathBuf::from(stem).with_extension("svg"),
             None => PathBuf::from("heaptide.svg"),

@@ -1,4 +1,4 @@
-//! `heaptide histogram`: how many blocks of which sizes.
+//! `heaptide histogram`: the distribution of block sizes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -54,9 +54,9 @@ pub enum HistogramFormat {
     Text,
     /// Classes and exact sizes
     Json,
-    /// Bars as a picture of lines
+    /// Bars as a vector image
     Svg,
-    /// Bars as a picture of pixels
+    /// Bars as a raster image
     Png,
 }
 

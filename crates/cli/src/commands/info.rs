@@ -1,4 +1,4 @@
-//! `heaptide info`: what a recording is made of.
+//! `heaptide info`: the contents of a recording.
 
 use std::io::{self, Write};
 
@@ -35,7 +35,7 @@ pub fn info(options: &InfoOptions) -> Outcome {
     Ok(())
 }
 
-/// The snapshots of a recording, by process.
+/// Lists the snapshots of a recording by process.
 fn list(out: &mut dyn Write, snapshots: &[Snapshot]) -> io::Result<()> {
     for of_one in snapshots.chunk_by(|a, b| image_of_snapshot(a) == image_of_snapshot(b)) {
         let (run, pid, image) = image_of_snapshot(&of_one[0]);

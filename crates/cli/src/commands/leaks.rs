@@ -1,4 +1,4 @@
-//! `heaptide leaks`: what was never freed.
+//! `heaptide leaks`: blocks that were never freed.
 
 use std::path::{Path, PathBuf};
 
@@ -44,15 +44,15 @@ const LEAKS_EXAMPLE: &str = "\
 Example:
   heaptide leaks app.heaptide --suppressions known-leaks.txt || echo \"new leaks\"";
 
-/// The largest file of suppressions that is read, in bytes.
+/// The maximum size of a suppression file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Prints live blocks; the status is negative if any of them is not suppressed.
+/// Prints live blocks; the result is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Outcome {
     let suppressions = suppressions(!options.no_built_in, &options.suppressions)?;
-    // Filters that match nothing mean no leaks.
+    // If filters match nothing, there are no leaks.
     let depth = match options.format {
-        Format::Text => Depth::Output, // suppressions are for whole stacks
+        Format::Text => Depth::Output, // suppressions need whole stacks
         Format::Json => Depth::Stacks,
     };
     let view = View { empty: Empty::Shown, depth, ..View::default() };
@@ -74,9 +74,9 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
     outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
 }
 
-/// The suppressions of files, and the built-in ones if they are wanted.
+/// Returns the suppressions of files, and on request the built-in ones.
 ///
-/// Errors: a file cannot be read, or is none of suppressions.
+/// Errors: a file cannot be read, or has another format.
 pub fn suppressions(with_built_in: bool, files: &[PathBuf]) -> Result<Suppressions, Error> {
     let mut all = if with_built_in { Suppressions::built_in() } else { Suppressions::none() };
     for path in files {
@@ -86,8 +86,8 @@ pub fn suppressions(with_built_in: bool, files: &[PathBuf]) -> Result<Suppressio
     Ok(all)
 }
 
-/// Takes what is suppressed out of a process and shortens the stacks of the rest; returns what was
-/// taken out.
+/// Removes suppressed blocks from a process and shortens the stacks of the others. Returns the
+/// suppressions that were used.
 fn for_people(
     process: &mut Process,
     selection: &Selection,
@@ -101,7 +101,7 @@ fn for_people(
     suppressed
 }
 
-/// The text of a file of suppressions.
+/// Returns the text of a suppression file.
 fn read(path: &Path) -> Result<String, Error> {
     let bytes = input::read(path, FILE_BYTES_MAX);
     let bytes = bytes.map_err(|e| Error::file(path, "read suppressions", e))?;

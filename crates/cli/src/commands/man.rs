@@ -19,7 +19,7 @@ pub struct ManOptions {
     pub directory: Option<PathBuf>,
 }
 
-/// Writes a page a command into a directory, or the main page to standard output.
+/// Writes one page per command into a directory, or the main page to standard output.
 pub fn man(options: &ManOptions, command: clap::Command) -> Outcome {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -34,7 +34,7 @@ pub fn man(options: &ManOptions, command: clap::Command) -> Outcome {
     Ok(())
 }
 
-/// Writes the page of a command, and those of its own commands.
+/// Writes the page of a command, and those of its subcommands.
 fn write_all(command: &clap::Command, directory: &Path) -> Result<(), Error> {
     let path = directory.join(format!("{}.1", manual_page::display_name(command)));
     let failed = |error| Error::file(&path, "write the page", error);

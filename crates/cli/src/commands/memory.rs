@@ -22,7 +22,7 @@ pub struct MemoryOptions {
     #[command(flatten)]
     pub source: Source,
     /// Show the account nearest to peak usage, the last one, or the one nearest to a time [default:
-    /// peak; of a running process end, which is now]
+    /// peak, or end (now) for a running process]
     #[arg(long, value_name = "peak|end|TIME", value_parser = at)]
     pub at: Option<At>,
     /// Output format: text for reading, json for scripts
@@ -38,7 +38,7 @@ Example:
   heaptide memory app.heaptide --at end
   heaptide memory app.heaptide --at 1.5s --format json";
 
-/// Parses a moment.
+/// Parses the time of an account.
 fn at(text: &str) -> Result<At, String> {
     match text {
         "peak" => Ok(At::Peak),
@@ -74,8 +74,8 @@ pub fn memory(options: &MemoryOptions) -> Outcome {
     Ok(())
 }
 
-/// Adds a fresh account to each process that runs. Where that fails its last stored one is shown,
-/// and a line gives the reason.
+/// Adds a new account to each running process. If that fails, its last stored one is shown, and the
+/// reason is printed.
 fn look_at_running(recording: &mut Recording) {
     let runs = |process: &Process| process.lifetime.end == End::Running;
     if !recording.processes.iter().any(runs) {
@@ -99,7 +99,7 @@ fn look_at_running(recording: &mut Recording) {
     }
 }
 
-/// There is no account.
+/// Returns the negative result for a process without accounts.
 fn nothing(path: std::path::Display, process: &Process) -> Stop {
     let (who, why) = (process.who(), absence(process));
     Stop::negative(format_args!("{path}: no account of resident memory of {who}: {why}"))

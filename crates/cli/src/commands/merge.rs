@@ -1,4 +1,4 @@
-//! `heaptide merge`: recordings of several processes, ranks or runs put together.
+//! `heaptide merge`: merges recordings of several processes, ranks or runs.
 
 use std::path::PathBuf;
 
@@ -33,13 +33,13 @@ const MERGE_EXAMPLE: &str = "\
 Example:
   heaptide merge node*/app.heaptide -o all.heaptide && heaptide report all.heaptide --by rank";
 
-/// Copies them and says what there is.
+/// Merges the recordings and prints how many images and recordings were merged.
 pub fn merge(options: &MergeOptions) -> Outcome {
     let recordings = options.recordings.iter().map(|given| target::place_of(given));
     let recordings = recordings.collect::<Result<Vec<_>, _>>()?;
     let place = Place::new(&options.output, options.force)?;
-    // Before any other thread runs. Without it a killed merge leaves what it has copied, until the
-    // next one in the same place.
+    // Started before any other thread. If this fails and the merge is killed, its copies remain
+    // until the next command for this path.
     let _guardian = Guardian::start(place.path());
     let mut draft = place.draft(&Metadata { version: metadata::VERSION, ..Metadata::default() })?;
     let progress = Progress::start("copying profiles");

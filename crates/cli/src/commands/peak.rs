@@ -1,4 +1,4 @@
-//! `heaptide peak`: what was live when most was live.
+//! `heaptide peak`: allocations live at peak usage.
 
 use clap::Args;
 use heaptide_analysis::model::Measure;
@@ -26,7 +26,7 @@ pub struct PeakOptions {
     pub selection: Selection,
 }
 
-/// Prints the peak.
+/// Prints the allocations live at peak.
 pub fn peak(options: &PeakOptions) -> Outcome {
     let view = View { reader: options.format.reader(), ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;

@@ -1,4 +1,4 @@
-//! `heaptide query`: CalQL over recordings and over Caliper's files.
+//! `heaptide query`: CalQL over recordings and Caliper's files.
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ pub struct QueryOptions {
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
-    /// Have the dataset read by the executors of this scheduler, all of which have it under the
-    /// same path; `heaptide-sql scheduler` and `heaptide-sql executor` start them
+    /// Let the executors of this scheduler read the dataset, which has the same path on all of
+    /// them; `heaptide-sql scheduler` and `heaptide-sql executor` start them
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     pub cluster: Option<String>,
     /// List the tables
@@ -77,17 +77,17 @@ Example:
   heaptide query 'SELECT path,inclusive_sum(time) GROUP BY path FORMAT tree' profile.cali";
 
 impl QueryOptions {
-    /// Each recording by itself; none stands for the newest.
+    /// Returns one source per recording; without any, one for the newest.
     pub fn sources(&self) -> Vec<Source> {
         Source::each(&self.recordings, self.snapshot.clone(), self.from_start)
     }
 }
 
-/// What to say of events of snapshots.
+/// The error of a query for events of a snapshot.
 const OF_SNAPSHOTS: &str =
     "snapshots contain no events; omit --snapshot to read the events of the whole run";
 
-/// Prints the answer, or what there is to ask.
+/// Prints the result, or the tables or columns.
 pub fn query(options: &QueryOptions) -> Outcome {
     if options.dataset.is_some() {
         return sql::hand_over("query --dataset");
@@ -106,7 +106,7 @@ pub fn query(options: &QueryOptions) -> Outcome {
     Ok(())
 }
 
-/// The tables, a line each.
+/// Lists the tables, one per line.
 fn list(out: &mut dyn Write) -> io::Result<()> {
     for source in tables::Source::all() {
         writeln!(out, "{:11} {}", source.name, source.says)?;
@@ -141,12 +141,12 @@ fn answer(options: &QueryOptions, text: &str) -> Outcome {
     Ok(())
 }
 
-/// The error of a query or a part of it.
+/// Returns the error of a query or a part of it.
 fn in_query(what: &str, error: &QueryError) -> Error {
     Error::Text { what: format!("{what}: {}", error.message), excerpt: error.excerpt() }
 }
 
-/// How the answer is shown: as the option says, as the query says, or as a table.
+/// Returns the output format: that of the option, that of the query, or a table.
 fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
     let mut format = match (&options.format, &query.format) {
         (None, Some(format)) => format.clone(),
@@ -159,7 +159,7 @@ fn shown(options: &QueryOptions, query: &Query) -> Result<Format, Error> {
     Ok(format)
 }
 
-/// The records that a query reads, of recordings or files that are read for it.
+/// Reads recordings or files, and returns the records that a query uses.
 fn read<'a>(
     options: &QueryOptions,
     query: &Query,
@@ -178,7 +178,7 @@ fn read<'a>(
         report(&hints::missing(query, source, recordings));
         let wanted = Wanted::of(query, format);
         if let Some(stream) = source.filled(recordings, &wanted) {
-            recordings.clear(); // which may hold a gigabyte
+            recordings.clear(); // can free a gigabyte
             report(&hints::unknown_columns(query, source, &stream));
             return Ok(stream);
         }
@@ -214,12 +214,12 @@ fn read<'a>(
     Ok(Stream::of(table))
 }
 
-/// Reports what there is to know of a query beside its answer.
+/// Prints hints about a query.
 fn report(hints: &[String]) {
     hints.iter().for_each(|hint| message(format_args!("query: {hint}")));
 }
 
-/// Whether a file is one of Caliper's: by its name or by its first bytes.
+/// Returns whether a file is one of Caliper's, according to its name or first bytes.
 fn is_cali(path: &Path) -> bool {
     if path == Path::new("-") || path.extension().is_some_and(|extension| extension == "cali") {
         return true;

@@ -1,4 +1,4 @@
-//! `heaptide ranks`: ranks of a parallel job beside each other.
+//! `heaptide ranks`: compares the ranks of a parallel job.
 
 use std::path::{Path, PathBuf};
 
@@ -27,10 +27,10 @@ pub struct RanksOptions {
     /// --format parquet` (requires heaptide-sql) [default: the newest *.heaptide here]
     #[arg(value_name = "DIR|REC")]
     pub recordings: Vec<PathBuf>,
-    /// Compare these
+    /// Compare ranks, hosts or processes
     #[arg(long, value_name = "KIND", value_parser = origin_parser(), default_value = "rank")]
     pub by: Origin,
-    /// Compare by this metric; owners by what they had at that moment
+    /// Compare by this metric; for owners, peak_bytes means at_peak_bytes
     #[arg(long, visible_alias = "sort", alias = "measure", value_name = "METRIC",
         value_parser = metric_parser(), hide_possible_values = true,
         default_value = "peak_bytes")]
@@ -119,7 +119,7 @@ pub fn ranks(options: &RanksOptions) -> Outcome {
     Ok(())
 }
 
-/// The recordings that are meant.
+/// Returns the recordings to read: those given, those in given directories, or the newest one.
 fn find(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     if given.is_empty() {
         return Ok(vec![source::newest()?]);
@@ -140,7 +140,7 @@ fn find(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(all)
 }
 
-/// Reads a dataset; its runs stand for recordings.
+/// Reads a dataset. Its runs take the place of recordings.
 fn read_dataset(path: &Path, options: &RanksOptions) -> Result<(Vec<PathBuf>, Vec<Place>), Stop> {
     if options.selection.filters() || options.selection.process.is_some() {
         let path = path.display();
@@ -160,8 +160,8 @@ fn read_dataset(path: &Path, options: &RanksOptions) -> Result<(Vec<PathBuf>, Ve
     Ok((distinct, all))
 }
 
-/// Reads one recording after the other, for all of a job may not fit in memory, and joins what
-/// they have of one host.
+/// Reads one recording after the other, since those of a job may not fit into memory together, and
+/// merges their values of the same host.
 fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, Stop> {
     let mut all: Vec<Place> = Vec::new();
     let mut of_recording = Vec::new();
@@ -187,13 +187,13 @@ fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, St
     Ok(all)
 }
 
-/// Names places apart, and orders those with numbers by them.
+/// Makes the names of places unique, and sorts places with numbers by number.
 fn finish(places: &mut [Place], of_recording: &[&PathBuf]) {
     name_apart(places, of_recording);
     places.sort_by_key(|place| (place.number.is_none(), place.number)); // stable
 }
 
-/// Names places after their recordings, too, where several have the same name.
+/// Adds the recording to the names of places, if several have the same name.
 fn name_apart(places: &mut [Place], of_recording: &[&PathBuf]) {
     let mut names: Vec<_> = places.iter().filter(|place| place.is_compared).collect();
     names.sort_by(|a, b| a.name.cmp(&b.name));

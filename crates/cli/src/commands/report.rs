@@ -1,4 +1,4 @@
-//! `heaptide report`: the page, one table, or everything as JSON.
+//! `heaptide report`: the report, a table, or everything as JSON.
 
 use std::io::{self, Write};
 
@@ -30,8 +30,7 @@ pub struct ReportOptions {
     /// Show one table with a row for each KIND instead of the report
     #[arg(long, value_name = "KIND", value_parser = by_parser())]
     pub by: Option<Rows>,
-    /// Show and sort rows by this metric [default: at_peak_bytes, of scopes
-    /// usable_bytes]
+    /// Show and sort rows by this metric [default: at_peak_bytes, or usable_bytes for scopes]
     #[arg(long, visible_alias = "sort", alias = "measure", value_name = "METRIC",
         value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,
@@ -52,7 +51,7 @@ const REPORT_EXAMPLE: &str = "\
 Example:
   heaptide report app.heaptide --by function --metric temporary --top 20";
 
-/// The example, and the metrics in lines that fit.
+/// Returns the example and the list of metrics, wrapped to `HELP_COLUMNS`.
 fn report_help() -> String {
     let mut help = format!("{REPORT_EXAMPLE}\n\nMetrics:\n ");
     let mut column = 1;
@@ -68,16 +67,16 @@ fn report_help() -> String {
     help
 }
 
-/// What a row of a report stands for.
+/// The kind of rows of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rows {
-    /// Groups of a process's sites.
+    /// Groups of the sites of a process.
     Sites(GroupBy),
-    /// Groups of a recording's processes.
+    /// Groups of the processes of a recording.
     Processes(Origin),
 }
 
-/// A kind of rows by its name.
+/// Parses a kind of rows.
 fn by_parser() -> impl TypedValueParser<Value = Rows> {
     let sites = GroupBy::all().iter().map(|by| match by {
         GroupBy::Lane => PossibleValue::new(by.name()).alias(GroupBy::FORMER_LANE),

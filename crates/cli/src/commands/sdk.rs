@@ -1,7 +1,7 @@
-//! `heaptide sdk`: writes what programs are built with into one directory.
+//! `heaptide sdk`: installs headers, libraries and sources for programs into one directory.
 //!
-//! A list of what was written stays there, with a fingerprint of each file: what is not in it, or
-//! was changed since, is somebody else's and is not overwritten.
+//! A list with a fingerprint of each written file stays there. A file that is not in the list, or
+//! was changed since, is not overwritten.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,20 +31,20 @@ Example:
   heaptide sdk ~/heaptide && export PKG_CONFIG_PATH=~/heaptide/lib/pkgconfig
   cc app.c $(pkg-config --cflags --libs heaptide)";
 
-/// Headers, monitors, the Rust crate and the Python package, by the path below the directory.
+/// Headers, monitors, the Rust crate and the Python package: path in the directory, and content.
 static FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 
-/// The list of what was written: a fingerprint and a path a line.
+/// The path of the list of written files: per line a fingerprint and a path.
 const LIST: &str = "share/heaptide/files";
-/// The largest file that can be one of these, in bytes: the library is far smaller.
+/// The maximum size of a file that can be ours, in bytes. The library, the largest, is far smaller.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Where pkg-config looks.
+/// The path for pkg-config.
 const PKG_CONFIG: &str = "lib/pkgconfig/heaptide.pc";
-/// The same with the headers that have the names of other tools.
+/// The path for pkg-config, with the headers for programs written for other tools.
 const PKG_CONFIG_COMPAT: &str = "lib/pkgconfig/heaptide-compat.pc";
 
-/// Scripts for the linker in the place of libraries of other tools, for programs that are linked
-/// with these: with `-L DIR/lib/compat -L DIR/lib`.
+/// Linker scripts in place of the libraries of other tools, for programs that are linked with
+/// these: with `-L DIR/lib/compat -L DIR/lib`.
 const COMPAT: [(&str, &str); 4] = [
     ("lib/compat/libcaliper.so", "INPUT(-lheaptide)\n"),
     ("lib/compat/libmalloc_tag.so", "INPUT(-lheaptide)\n"),
@@ -58,7 +58,7 @@ const COMPAT: [(&str, &str); 4] = [
     ),
 ];
 
-/// Writes the files, or lists them.
+/// Installs the files, or lists them.
 pub fn sdk(options: &SdkOptions) -> Outcome {
     let files = files();
     let Some(directory) = &options.directory else {
@@ -81,7 +81,7 @@ pub fn sdk(options: &SdkOptions) -> Outcome {
         ))
         .into());
     }
-    // First the list, so that what an interrupted run leaves is known as ours by the next.
+    // The list is written first, so that the next run recognizes the files of an interrupted one.
     let now = files.iter().map(|(path, bytes)| (path.as_str(), library::fingerprint(bytes)));
     let before = ours.iter().flat_map(|(path, prints)| prints.iter().map(|&p| (path.as_str(), p)));
     write_list(&directory, now.clone().chain(before))?;
@@ -94,7 +94,7 @@ pub fn sdk(options: &SdkOptions) -> Outcome {
     Ok(())
 }
 
-/// All files by path.
+/// Returns all files by path.
 fn files() -> BTreeMap<String, Vec<u8>> {
     let carried = FILES.iter().map(|&(path, bytes)| (path.to_owned(), bytes.to_vec()));
     let mut files: BTreeMap<String, Vec<u8>> = carried.collect();
@@ -105,8 +105,8 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The library comes first among the libraries, and is kept although no object names it yet: its
-/// malloc stands before others.
+/// Returns the text for pkg-config. The library is linked even if no object refers to it
+/// (`--no-as-needed`), so that its `malloc` precedes that of other libraries.
 fn pkg_config() -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\n\
@@ -124,7 +124,7 @@ fn pkg_config() -> String {
     )
 }
 
-/// Headers for programs written for other tools.
+/// Returns the text for pkg-config, for programs written for other tools.
 fn pkg_config_compat() -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\n\
@@ -147,7 +147,7 @@ fn write_list<'a>(
     write(&directory.join(LIST), lines.as_bytes())
 }
 
-/// What earlier runs wrote here: fingerprints by path.
+/// Returns the files that earlier runs wrote here: fingerprints by path.
 fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
     let list = input::read(&directory.join(LIST), FILE_BYTES_MAX).unwrap_or_default();
     let list = String::from_utf8_lossy(&list);
@@ -160,7 +160,7 @@ fn written_before(directory: &Path) -> BTreeMap<String, Vec<u64>> {
     before
 }
 
-/// Whether the file is what would be written, or what was.
+/// Returns whether a file has the content to be written, or one that an earlier run wrote.
 fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
     input::read(file, FILE_BYTES_MAX).is_ok_and(|there| {
         let print = library::fingerprint(&there);
@@ -172,12 +172,12 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
     if let Some(parent) = file.parent() {
         fs::create_dir_all(parent).map_err(|e| Error::file(parent, "create the directory", e))?;
     }
-    // In its place in one step: a program may have the library loaded.
+    // Replaced in one step, since a program may have the library loaded.
     let mut draft = file.as_os_str().to_owned();
     draft.push(format!(".{}.new", std::process::id()));
     let written = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, file));
     written.map_err(|e| {
-        let _ = fs::remove_file(&draft); // if it exists; the first error is the one to tell
+        let _ = fs::remove_file(&draft); // may not exist
         Error::file(file, "write it", e)
     })
 }

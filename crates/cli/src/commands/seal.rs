@@ -1,4 +1,4 @@
-//! `heaptide seal`: stores the names of functions with a recording, now or once more.
+//! `heaptide seal`: stores the names of functions in a recording, also repeatedly.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ Example:
   heaptide seal --sysroot /srv/container/rootfs app.heaptide
   heaptide seal --debuginfod=https://debuginfod.debian.net app.heaptide";
 
-/// Looks all names up, stores those that were found, and lists what has none.
+/// Looks up all names, stores those that were found, and lists modules and functions without names.
 pub fn seal(options: &SealOptions) -> Outcome {
     options.names.check()?;
     let path = &options.recording;
@@ -53,9 +53,9 @@ pub fn seal(options: &SealOptions) -> Outcome {
     Ok(output::print(|out| print(out, path, &sealed))?)
 }
 
-/// Takes a recording that nothing writes to.
+/// Locks a recording.
 ///
-/// Errors: there is none, or something still writes to it.
+/// Errors: it does not exist, or something still writes to it.
 fn lock(path: &Path) -> Result<Recorded, Error> {
     let shown = path.display();
     if path.is_file() {

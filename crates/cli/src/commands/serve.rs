@@ -20,7 +20,7 @@ use heaptide_serve::{Endpoint, Options, Otlp, SERIES_MIN, Server, Target};
 
 use crate::options::StackOptions;
 
-/// Longest token, in bytes: a header has room for it.
+/// The maximum length of a token, in bytes. A header has room for it.
 const TOKEN_MAX: usize = 4096;
 
 /// `heaptide serve`.
@@ -46,7 +46,7 @@ pub struct ServeOptions {
     /// Require the token in FILE from clients (Authorization: Bearer), except at /healthz
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Answer requests to this host name, too; addresses, localhost and, unless --listen is a
+    /// Also answer requests to this host name; addresses, localhost and, unless --listen is a
     /// loopback address, the name of this machine need no option
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
@@ -57,7 +57,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::time,
         requires = "otlp")]
     pub otlp_interval: Duration,
-    /// Send profiles, too, as the protocol stands: /v1development/profiles
+    /// Also send profiles, to the experimental path /v1development/profiles
     #[arg(long, requires = "otlp")]
     pub otlp_profiles: bool,
     /// How stacks and functions of profiles are shown.
@@ -108,7 +108,7 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     Ok(())
 }
 
-/// The targets of the command line, or all recordings here.
+/// Returns the targets of the command line, or the current directory if there are none.
 fn targets(given: &[PathBuf]) -> Result<Vec<Target>, Error> {
     if given.is_empty() {
         return Ok(vec![Target::Directory(PathBuf::from("."))]);
@@ -118,7 +118,7 @@ fn targets(given: &[PathBuf]) -> Result<Vec<Target>, Error> {
     Ok(found?)
 }
 
-/// How processes are shown in profiles, as in exports.
+/// Returns a function that prepares processes for profiles, as for exports.
 fn prepare(options: &StackOptions) -> Result<heaptide_serve::Prepare, Error> {
     let selection = options.selection();
     let view = View::default();
@@ -128,7 +128,7 @@ fn prepare(options: &StackOptions) -> Result<heaptide_serve::Prepare, Error> {
     }))
 }
 
-/// The token in a file, without the line break at its end.
+/// Reads the token in a file, without the line break at its end.
 fn token(path: &Path) -> Result<String, Error> {
     let failed = |what: String| Error::new(format!("--token-file {}: {what}", path.display()));
     let bytes = input::read(path, TOKEN_MAX as u64).map_err(|error| failed(error.to_string()))?;
@@ -142,12 +142,12 @@ fn token(path: &Path) -> Result<String, Error> {
     Ok(token.to_owned())
 }
 
-/// An address with a port.
+/// Parses an address with a port.
 fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "expected ADDRESS:PORT, such as 127.0.0.1:9743 or [::1]:9743")
 }
 
-/// A bound of series.
+/// Parses a limit of series.
 fn series(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (SERIES_MIN..=1_000_000).contains(number));
     number.ok_or_else(|| format!("expected a number from {SERIES_MIN} to 1000000"))

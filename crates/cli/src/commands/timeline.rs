@@ -1,4 +1,4 @@
-//! `heaptide timeline`: the process over time, or one function over the snapshots taken of it.
+//! `heaptide timeline`: a process over time, or some of its sites over its snapshots.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ pub struct TimelineOptions {
     /// Plot live bytes of matching sites across snapshots
     #[arg(long, value_name = "[KIND:]REGEX")]
     pub site: Option<String>,
-    /// Draw N columns wide, 32 to 1012, or N pixels, 400 to 10000 [default: width of the terminal,
-    /// or 100; 1200 pixels]
+    /// Width: 32 to 1012 columns of text, 400 to 10000 pixels of a picture [default: width of the
+    /// terminal, or 100; 1200 pixels]
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,
     #[command(flatten)]
@@ -66,9 +66,9 @@ pub enum TimelineFormat {
     Json,
     /// Samples, one per line
     Csv,
-    /// Chart as a picture of lines
+    /// Chart as a vector image
     Svg,
-    /// Chart as a picture of pixels
+    /// Chart as a raster image
     Png,
 }
 
@@ -82,10 +82,10 @@ impl TimelineFormat {
     }
 }
 
-/// Columns where there is no terminal to ask.
+/// The number of columns if the output is not a terminal.
 const DEFAULT_COLUMNS: usize = 100;
 
-/// Columns of a chart of text.
+/// The range of widths of a text chart, in columns.
 const COLUMNS: (u32, u32) = (32, 1012);
 
 /// Prints the charts or the numbers.
@@ -150,15 +150,16 @@ fn picture(
     Ok(())
 }
 
-/// A part of the process, by `--site` or by filters: the timeline itself is of all.
+/// A part of the process, selected by `--site` or filters. The timeline itself covers the whole
+/// process.
 struct Site {
-    /// What is left of the filtered tables; everything if there are only filters.
+    /// The filter of `--site`, in addition to the filters of the selection; empty without `--site`.
     filter: Filter,
     says: String,
 }
 
 impl Site {
-    /// The part that is asked for; none if that is all.
+    /// Returns the selected part; none if everything is selected.
     fn from_options(options: &TimelineOptions) -> Result<Option<Site>, Error> {
         let Some(says) = options.site.clone() else {
             let says = "the filters".to_owned();
@@ -181,7 +182,8 @@ fn width(options: &TimelineOptions) -> usize {
     options.width.or_else(terminal).map_or(DEFAULT_COLUMNS, |columns| columns as usize)
 }
 
-/// The readable snapshots of a recording; none of a snapshot. The others are reported.
+/// Returns the readable snapshots of a recording; none if the source is a snapshot. Unreadable ones
+/// are reported.
 fn readable_snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snapshot>, Error> {
     if source.snapshot.is_some() {
         return Ok(Vec::new());
@@ -201,7 +203,7 @@ fn readable_snapshots(source: &Source, recording: &Recording) -> Result<Vec<Snap
     Ok(all)
 }
 
-/// The part of the process that is asked for, at each of its snapshots and at the end.
+/// Shows the selected part at each snapshot of the process and at the end.
 fn over_snapshots(
     options: &TimelineOptions,
     site: &Site,
@@ -265,7 +267,7 @@ fn is_joined(options: &TimelineOptions) -> bool {
     options.selection.process == Some(Which::All)
 }
 
-/// That part at a snapshot; none if the snapshot cannot be read.
+/// Returns that part at a snapshot; none if the snapshot does not contain the process.
 fn at(
     options: &TimelineOptions,
     site: &Site,
@@ -289,7 +291,7 @@ fn at(
     Ok(found)
 }
 
-/// What was live of a process.
+/// Returns what was live in a process.
 fn moment(process: &Process, snapshot: Option<u32>, name: &str, time_ns: u64) -> Moment {
     let totals = &process.totals;
     Moment {

@@ -24,7 +24,7 @@ pub struct TopOptions {
     /// [default: the newest *.heaptide here that a program is recording into]
     #[arg(value_name = "REC|PID")]
     pub recording: Option<PathBuf>,
-    /// Move through a finished recording: at all times of a trace, else at its snapshots
+    /// Step through a finished recording: any time of a trace, or else its snapshots
     #[arg(long)]
     pub replay: bool,
     /// Start with this process of the recording [default: the largest]
@@ -50,7 +50,7 @@ Example:
 
 The keys are listed by `?`.";
 
-/// A view by its name.
+/// Parses the name of a view.
 fn view_parser() -> impl TypedValueParser<Value = View> {
     PossibleValuesParser::new(View::ALL.map(View::name)).try_map(|name| {
         let of_name = View::ALL.into_iter().find(|view| view.name() == name);
@@ -58,7 +58,7 @@ fn view_parser() -> impl TypedValueParser<Value = View> {
     })
 }
 
-/// Shows the screen until the user leaves it.
+/// Shows the screen until the user quits.
 pub fn top(options: &TopOptions) -> Outcome {
     let mode = if options.replay { Mode::Replay } else { Mode::Live };
     let recording = match &options.recording {
@@ -87,7 +87,7 @@ pub fn top(options: &TopOptions) -> Outcome {
     Ok(())
 }
 
-/// The newest recording here that can be shown.
+/// Returns the newest recording here that the mode can show.
 fn newest(mode: Mode) -> Result<PathBuf, Error> {
     let here = Path::new(".");
     let (found, otherwise) = match mode {

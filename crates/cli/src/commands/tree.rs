@@ -1,4 +1,4 @@
-//! `heaptide tree`: the tree of calls or of scopes as text.
+//! `heaptide tree`: the call tree or scope tree as text.
 
 use std::num::NonZeroUsize;
 
@@ -47,12 +47,12 @@ pub struct TreeOptions {
     pub selection: Selection,
 }
 
-/// Which branch comes first.
+/// The order of branches.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Branches {
-    /// The one that was called or entered first
+    /// Called or entered first
     First,
-    /// The one with the largest value
+    /// Largest value first
     Value,
 }
 

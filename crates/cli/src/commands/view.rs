@@ -1,4 +1,4 @@
-//! `heaptide view`: a page in the browser for recordings, which this command serves.
+//! `heaptide view`: serves a page for recordings to the browser.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -56,7 +56,7 @@ Example:
 
 The address contains a random token, and requests without it are refused. Ctrl-C ends the command.";
 
-/// Options that the page may send, as they are typed.
+/// Options that the page may send, in the syntax of the command line.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Words {
@@ -68,7 +68,7 @@ struct Words {
 pub fn view(options: &ViewOptions) -> Outcome {
     let recordings = opened(options)?;
     let base = options.stacks.selection();
-    Chosen::new(&base, Reader::Person)?; // wrong options are reported before the server starts
+    Chosen::new(&base, Reader::Person)?; // reports wrong options before the server starts
     let words = move |text: &str, whom| prepare(&base, text, whom);
     let server = Server::start(Options {
         recordings,
@@ -88,7 +88,7 @@ pub fn view(options: &ViewOptions) -> Outcome {
     Ok(())
 }
 
-/// The recordings of the command line, or the newest one here.
+/// Returns the recordings of the command line, or the newest one here.
 fn opened(options: &ViewOptions) -> Result<Vec<Opened>, Error> {
     if options.recordings.is_empty() {
         return Ok(vec![Opened { path: source::newest()?, snapshot: None }]);
@@ -103,9 +103,9 @@ fn opened(options: &ViewOptions) -> Result<Vec<Opened>, Error> {
     options.recordings.iter().map(open).collect()
 }
 
-/// Reads options that select and name, added to those of the command line.
+/// Parses the options of the page for selection and names, and adds those of the command line.
 ///
-/// Errors: the line that the command prints.
+/// Errors: the message of the command.
 fn prepare(base: &Selection, text: &str, whom: For) -> Result<Prepare, String> {
     let unclosed = || format!("filter `{text}`: a quotation mark has no end");
     let words = shlex::split(text).ok_or_else(unclosed)?;
@@ -124,12 +124,12 @@ fn prepare(base: &Selection, text: &str, whom: For) -> Result<Prepare, String> {
     Ok(Box::new(move |process| source::apply_to(process, &selection, &chosen, view)))
 }
 
-/// The selection of the page with the names of the command line.
+/// Returns the selection of the page with the name options of the command line.
 fn added(base: &Selection, mut page: Selection) -> Result<Selection, String> {
     if page.process.is_some() {
         return Err("--process: the page has a list of the processes".to_owned());
     }
-    // Only the command line names files.
+    // Only the command line may name files.
     if let Some(file) = page.rules.iter().find(|name| Rules::built_in(name).is_none()) {
         return Err(format!(
             "--rules {file}: no built-in set; files of rules are options of `heaptide view`"
@@ -146,8 +146,8 @@ fn added(base: &Selection, mut page: Selection) -> Result<Selection, String> {
     Ok(page)
 }
 
-/// Opens the page in the browser, where there is one. Its output and errors are of no interest: the
-/// address has been printed.
+/// Opens the page in the browser, if there is a display. Errors are ignored, since the address was
+/// printed.
 fn open(url: &str) {
     let has_display =
         ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());

@@ -1,5 +1,5 @@
-//! `heaptide watch`: takes snapshots of programs that are recorded already, when something happens,
-//! and keeps the newest.
+//! `heaptide watch`: takes snapshots of recorded programs on events and at intervals, and keeps the
+//! newest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,10 @@ pub struct WatchOptions {
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
-    /// Of traces: keep the events of this time, such as 10m, and drop older ones
+    /// Keep only the trace events of the last TIME, such as 10m
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     keep_trace_for: Option<Duration>,
-    /// Of traces: keep the newest events of each process, in so much disk space
+    /// Keep only the newest trace events of each process, in this much disk space
     #[arg(long, value_name = "BYTES", value_parser = values::kept_trace)]
     keep_trace_size: Option<u64>,
     #[command(flatten)]
@@ -53,7 +53,7 @@ Example:
 Programs do not notice it. It survives their ends: a program that is started again into the same
 recording is watched as well.";
 
-/// Watches the programs.
+/// Takes snapshots and moves traces until the end.
 pub fn watch(options: &WatchOptions) -> Outcome {
     let signals = Ending::block(&options.snapshots)?;
     let (recording, only) = find(&options.target)?;
@@ -96,7 +96,7 @@ pub fn watch(options: &WatchOptions) -> Outcome {
     Ok(())
 }
 
-/// The recording to watch, and the process of it if one is meant.
+/// Returns the recording to watch, and a process of it if one is given.
 fn find(target: &Path) -> Result<(PathBuf, Option<u32>), Error> {
     if let Some(running) = running::by_id(target).map_err(Error::library)? {
         let recording = running.file.parent().unwrap_or(Path::new("."));

@@ -1,5 +1,5 @@
-//! `heaptide write`: what a program asks for by `heaptide_write()` or `HEAPTIDE_REPORT`. The
-//! recorder in the program runs it, with the program's own profile.
+//! `heaptide write`: reports that a program requests with `heaptide_write()` or `HEAPTIDE_REPORT`.
+//! The recorder in the program starts it with the profile of the program.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::commands::export::ExportFormat;
 #[derive(Args, Debug)]
 pub struct WriteOptions {
     /// What to write: text, json, dot, folded, stacks, snapshot, query:CALQL, another format of
-    /// `heaptide export`, or a command; options of it follow
+    /// `heaptide export`, or a command; its options follow
     #[arg(long, value_name = "FORMAT", allow_hyphen_values = true)]
     pub format: String,
     /// File to write or to replace, - for standard output
@@ -29,11 +29,11 @@ pub struct WriteOptions {
     pub recording: PathBuf,
 }
 
-/// What is behind this word is a query, to its end.
+/// The prefix of a query, which extends to the end of the text.
 const QUERY: &str = "query:";
-/// A copy of the recording.
+/// The format that copies the recording.
 const SNAPSHOT: &str = "snapshot";
-/// Commands that a format can name: those that read a recording and print an answer.
+/// Commands that a format can name: those that read a recording and print.
 const COMMANDS: [&str; 10] = [
     "report",
     "tree",
@@ -47,7 +47,7 @@ const COMMANDS: [&str; 10] = [
     "info",
 ];
 
-/// Writes it. `perform` runs another command, of these words, and returns its result.
+/// Writes the report. `perform` runs another command with these words and returns its result.
 pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outcome) -> Outcome {
     let (file, recording) = (&*options.output, &*options.recording);
     if options.format.trim() == SNAPSHOT {
@@ -59,7 +59,7 @@ pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outc
     if output::is_stdout(file) {
         return perform(words);
     }
-    // What is no file, as a pipe, is written to and stays.
+    // Something other than a regular file, such as a pipe, is written to and not replaced.
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
         let open = OpenOptions::new().write(true).open(file);
         let open = open.map_err(|error| Error::file(file, "write it", error))?;
@@ -68,9 +68,9 @@ pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outc
     replace(file, |open, draft| print_to(open, draft, || perform(words)))
 }
 
-/// Holds a format against those that there are, before there is anything to write.
+/// Checks that a format exists, before there is anything to write.
 ///
-/// Errors: there is no such format, or its query is none.
+/// Errors: the format does not exist, or its query is invalid.
 pub fn check(format: &str) -> Result<(), Error> {
     if format.trim() == SNAPSHOT {
         return Ok(());
@@ -94,9 +94,9 @@ pub fn check(format: &str) -> Result<(), Error> {
     )))
 }
 
-/// The command line of the command that writes the format.
+/// Returns the command line that writes the format.
 ///
-/// Errors: there is no such format.
+/// Errors: the format does not exist.
 fn words(format: &str, recording: &Path) -> Result<Vec<OsString>, Error> {
     let words = match format.trim_start().strip_prefix(QUERY) {
         Some(query) => vec!["query".to_owned(), "--".to_owned(), query.to_owned()],
@@ -120,7 +120,7 @@ fn words(format: &str, recording: &Path) -> Result<Vec<OsString>, Error> {
     Ok(words.chain([recording.as_os_str().to_owned()]).collect())
 }
 
-/// Has what is printed meanwhile go to a file.
+/// Runs `print` with standard output redirected to a file.
 fn print_to(file: &File, path: &Path, print: impl FnOnce() -> Outcome) -> Outcome {
     let failed = |error: io::Error| Error::file(path, "write it", error);
     dup2_stdout(file).map_err(|error| failed(error.into()))?;
@@ -129,9 +129,9 @@ fn print_to(file: &File, path: &Path, print: impl FnOnce() -> Outcome) -> Outcom
     Ok(())
 }
 
-/// Writes a file beside its place, which it takes when it is whole.
+/// Writes a file under another name, and renames it when it is complete.
 fn replace(path: &Path, write: impl FnOnce(&File, &Path) -> Outcome) -> Outcome {
-    // A link stays, and what it leads to is replaced.
+    // A symbolic link is kept, and its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let failed = |error: io::Error| Stop::from(Error::file(path, "write it", error));
     let mut name = path.as_os_str().to_owned();
@@ -140,7 +140,7 @@ fn replace(path: &Path, write: impl FnOnce(&File, &Path) -> Outcome) -> Outcome 
     let file = OpenOptions::new().write(true).create_new(true).open(&draft).map_err(failed)?;
     let replaced = write(&file, &draft).and_then(|()| {
         if let Ok(before) = fs::metadata(path) {
-            // Of another user's file the rights may not be known: it gets those of a new one.
+            // If this fails, the file has the permissions of a new one.
             let _ = file.set_permissions(before.permissions());
         }
         fs::rename(&draft, path).map_err(failed)

@@ -1,4 +1,4 @@
-//! Output formats and metrics: values of options that several commands have.
+//! Output formats and metrics: option values that several commands share.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -6,17 +6,17 @@ use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
 use heaptide_command::source::Reader;
 
-/// Output formats of views without a format of their own.
+/// Output formats of commands without other formats.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// For reading
+    /// Human-readable text
     Text,
     /// All data, for scripts
     Json,
 }
 
 impl Format {
-    /// For whom it is.
+    /// Returns the reader that the format is for.
     pub fn reader(self) -> Reader {
         match self {
             Format::Text => Reader::Person,
@@ -25,15 +25,15 @@ impl Format {
     }
 }
 
-/// Parses a metric by its name.
+/// Parses the name of a metric.
 pub fn metric_parser() -> impl TypedValueParser<Value = Measure> {
     let names = Measure::all().iter().map(|m| m.name());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
 }
 
-/// Checks that rows have a metric, of which each is a part of a process.
+/// Checks that rows, which are parts of a process, have a metric.
 ///
-/// Errors: only a whole process has it.
+/// Errors: only whole processes have it.
 pub fn require_of_rows(metric: Measure) -> Result<(), Error> {
     let of_rows = metric.of_sites();
     if of_rows == metric {

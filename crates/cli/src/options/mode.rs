@@ -1,4 +1,4 @@
-//! How much is recorded, as `--mode` and `HEAPTIDE_MODE` have it.
+//! How much is recorded: values of `--mode` and `HEAPTIDE_MODE`.
 
 use std::ffi::OsStr;
 
@@ -9,15 +9,15 @@ use heaptide_format::{SAMPLE_MEAN_BYTES, SAMPLED, sample_mean};
 /// How much `run` records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Totals.
+    /// Totals only.
     Counters,
-    /// And what has a name.
+    /// Totals, and everything with a name, such as scopes.
     Scopes,
-    /// And stacks.
+    /// Also stacks.
     Stacks,
-    /// And every event.
+    /// Also every event.
     Trace,
-    /// Totals, and stacks of sampled blocks; bytes allocated for each on average.
+    /// Totals, and stacks of sampled blocks. Holds the mean number of allocated bytes per sample.
     Sampled(u64),
     /// Nothing.
     Off,
@@ -49,7 +49,7 @@ impl ValueEnum for Mode {
 }
 
 impl Mode {
-    /// Its value in `HEAPTIDE_MODE`.
+    /// Returns the value of `HEAPTIDE_MODE`.
     pub fn value(self) -> String {
         match (self, self.to_possible_value()) {
             (Mode::Sampled(mean), _) => format!("{SAMPLED}={mean}"),
@@ -57,20 +57,20 @@ impl Mode {
         }
     }
 
-    /// The mode with this value; none if there is none.
+    /// Returns the mode of a value of `HEAPTIDE_MODE`, if it is known.
     pub fn from_value(value: &str) -> Option<Mode> {
         let sampled = sample_mean(value.as_bytes()).map(Mode::Sampled);
         sampled.or_else(|| Mode::from_str(value, false).ok())
     }
 
-    /// The values that name modes.
+    /// Returns the names of the modes, separated by commas.
     pub fn names() -> String {
         let names = Mode::value_variants().iter().filter_map(Mode::to_possible_value);
         let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
         names.join(", ")
     }
 
-    /// Whether stacks are recorded, of all blocks or of some.
+    /// Returns whether stacks are recorded, of all blocks or of samples.
     pub fn has_stacks(self) -> bool {
         matches!(self, Mode::Stacks | Mode::Trace | Mode::Sampled(_))
     }

@@ -1,4 +1,4 @@
-//! Options of the commands that look up names: where debug files and modules are.
+//! Options of the commands that look up names: where to find debug files and modules.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::debuginfod::{self, Client};
 /// The heading of these options.
 const NAMES: &str = "Names of functions";
 
-/// Where names are looked for.
+/// Where to look for names.
 #[derive(Args, Debug, Default)]
 pub struct NameOptions {
     /// Also look for debug files and modules in this directory. Can be repeated
@@ -31,7 +31,7 @@ pub struct NameOptions {
 impl NameOptions {
     /// Checks the values.
     ///
-    /// Errors: a directory is missing, or there is no server.
+    /// Errors: a directory is missing, or no server is known.
     pub fn check(&self) -> Result<(), Error> {
         let named = self.directories.iter().map(|directory| ("--symbols", directory));
         let named = named.chain(self.sysroot.iter().map(|directory| ("--sysroot", directory)));
@@ -44,9 +44,9 @@ impl NameOptions {
         self.sources(None).map(|_| ())
     }
 
-    /// The sources. Transfers are shown by `progress`.
+    /// Returns where to look for names. `progress` shows transfers.
     ///
-    /// Errors: there is no server, or no place for what it sends.
+    /// Errors: no server is known, or there is no directory for fetched files.
     pub fn sources(&self, progress: Option<Rc<Progress>>) -> Result<Sources, Error> {
         let variable = std::env::var(debuginfod::URLS).unwrap_or_default();
         let urls = match &self.debuginfod {

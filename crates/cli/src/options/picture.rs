@@ -1,4 +1,4 @@
-//! What stacks consist of, and how flame graphs are drawn.
+//! Options for the frames of stacks, and for the layout of flame graphs.
 
 use std::num::NonZeroUsize;
 
@@ -12,7 +12,7 @@ use heaptide_render::export::flamegraph::{
 };
 use heaptide_render::shared::branches::Lanes;
 
-/// What stacks are of.
+/// Whether stacks consist of functions, scopes or both.
 #[derive(Args, Debug, Default)]
 pub struct Frames {
     /// Show scopes instead of functions
@@ -24,7 +24,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// What is inside the scopes; none where scopes are no frames.
+    /// Returns what to show inside scopes; none if scopes are not frames.
     pub fn in_scopes(&self) -> Option<Inside> {
         match (self.scopes, self.scopes_and_stacks) {
             (true, _) => Some(Inside::Nothing),
@@ -33,13 +33,13 @@ impl Frames {
         }
     }
 
-    /// The metric unless another is chosen. Of scopes it is what was allocated in them, since many
-    /// free all of it before the peak.
+    /// Returns the default metric. For scopes it is bytes allocated in them, since many scopes free
+    /// everything before the peak.
     pub fn metric(&self) -> Measure {
         if self.scopes { Measure::UsableBytes } else { Measure::AtPeakBytes }
     }
 
-    /// Where joined processes are kept apart.
+    /// Returns how to keep joined processes separate.
     pub fn apart(&self, origins: &Origins) -> Apart {
         match self.in_scopes() {
             Some(_) => origins.in_scopes(),
@@ -48,19 +48,19 @@ impl Frames {
     }
 }
 
-/// How a flame graph is drawn.
+/// How to draw a flame graph.
 #[derive(Args, Debug)]
 pub struct Picture {
     /// Draw outermost functions at the bottom, not at the top
     #[arg(long, help_heading = FLAME_GRAPHS, conflicts_with = "icicle")]
     pub flames: bool,
-    /// Draw outermost functions at the top, as by default
+    /// Draw outermost functions at the top (default)
     #[arg(long, help_heading = FLAME_GRAPHS, hide = true)]
     pub icicle: bool,
     /// Draw allocating functions at the root, and their callers next to them
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub bottom_up: bool,
-    /// Draw each call of a function by itself as a box of its own
+    /// Draw each recursive call as a separate box
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub unfold_recursion: bool,
     /// Width of the image [default: the width of its window]
@@ -76,13 +76,13 @@ pub struct Picture {
 pub const FLAME_GRAPHS: &str = "Flame graphs";
 
 impl Picture {
-    /// Whether anything of it is asked for.
+    /// Returns whether any of these options is given.
     pub fn is_asked_for(&self) -> bool {
         let switches = [self.flames, self.icicle, self.bottom_up, self.unfold_recursion];
         switches.contains(&true) || self.width.is_some() || self.title.is_some()
     }
 
-    /// The drawing it describes, of so many levels and without boxes below so many percent.
+    /// Returns the drawing, with at most `levels` levels and without boxes below `min_percent`.
     pub fn drawing(
         &self,
         measure: Measure,

@@ -1,4 +1,4 @@
-//! The options of `heaptide run`, and the settings that they give the recorder.
+//! The options of `heaptide run`, and the recorder settings that result from them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use super::mode::{Mode, ModeParser};
 use super::names::NameOptions;
 use super::snapshots::{SNAPSHOTS, SnapshotOptions};
 
-/// The heading of options that select which requests get a stack, and of traces.
+/// The heading of options for stacks and traces.
 const STACKS: &str = "Stacks and traces";
-/// The heading of options that leave something out for unusual programs.
+/// The heading of options that disable something, for unusual programs.
 const INTERCEPTION: &str = "Special cases";
 
 /// How the memory of Python objects is recorded.
@@ -63,8 +63,8 @@ pub struct RunOptions {
     /// Also load this monitor library, which is called on each allocation. Can be repeated
     #[arg(long = "monitor", value_name = "LIB[:OPTIONS]")]
     pub monitors: Vec<OsString>,
-    /// Write this when the program has ended, to a file, stdout or stderr, such as text:stderr,
-    /// json:FILE or `query:CALQL:FILE`. Can be repeated [default: $HEAPTIDE_REPORT]
+    /// Write a report to TARGET (a file, stdout or stderr) when the program has ended, such as
+    /// text:stderr, json:FILE or `query:CALQL:FILE`. Can be repeated [default: $HEAPTIDE_REPORT]
     #[arg(long = "report", value_name = "FORMAT:TARGET")]
     pub reports: Vec<OsString>,
     /// Record stacks only for requests of at least this many bytes, such as 4096, 4K or 1M
@@ -88,58 +88,58 @@ pub struct RunOptions {
     #[arg(long, alias = "max-size", value_name = "BYTES", value_parser = values::bound)]
     #[arg(help_heading = STACKS)]
     pub max_trace_size: Option<u64>,
-    /// With --mode trace: keep the events of this time, such as 10m, and drop older ones
+    /// With --mode trace: keep only the events of the last TIME, such as 10m
     #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = STACKS)]
     #[arg(conflicts_with = "max_trace_size")]
     pub keep_trace_for: Option<Duration>,
-    /// With --mode trace: keep the newest events of each process, in so much disk space
+    /// With --mode trace: keep only the newest events of each process, in this much disk space
     #[arg(long, value_name = "BYTES", value_parser = values::kept_trace, help_heading = STACKS)]
     #[arg(conflicts_with = "max_trace_size")]
     pub keep_trace_size: Option<u64>,
-    /// Store no more stacks when the profile of a process has this size, such as 64M or 1G; totals
-    /// stay exact
+    /// Store no new stacks when the profile of a process reaches this size, such as 64M or 1G;
+    /// totals stay exact
     #[arg(long, value_name = "BYTES", value_parser = values::profile_limit)]
     #[arg(help_heading = STACKS)]
     pub max_profile: Option<u64>,
     /// Don't preload the library (for programs that embed the recorder)
     #[arg(long, help_heading = INTERCEPTION, conflicts_with = "monitors")]
     pub no_preload: bool,
-    /// Don't intercept an allocator that the program brings; its memory is then not recorded
+    /// Don't intercept the program's own allocator; its memory is then not recorded
     #[arg(long, help_heading = INTERCEPTION)]
     pub no_intercept: bool,
-    /// Record no accounts of resident memory, which `heaptide memory` shows
+    /// Don't record accounts of resident memory, which `heaptide memory` shows
     #[arg(long, help_heading = INTERCEPTION)]
     pub no_accounts: bool,
     #[command(flatten)]
     pub names: NameOptions,
-    /// Unwind every stack from its top to its end, for tests
+    /// Unwind every stack completely, for tests
     #[arg(long = "no-reuse", hide = true)]
     pub no_reuse: bool,
     /// Program to run, searched in PATH unless it contains a slash, and its arguments
-    // One list, not two: else the options of the program would be taken for ours.
+    // A single list: with two, options of the program would be parsed as options of `heaptide`.
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
 impl RunOptions {
-    /// The program to run.
+    /// Returns the program to run.
     pub fn program(&self) -> &OsStr {
-        // The table requires one word at least.
+        // `required` guarantees at least one word.
         self.command.first().map_or(OsStr::new(""), |word| word)
     }
 
-    /// Its name and its arguments.
+    /// Returns the name of the program and its arguments.
     pub fn words(&self) -> &[OsString] {
         &self.command
     }
 
-    /// Which part of traces is kept.
+    /// Returns which part of traces to keep.
     pub fn keep_trace(&self) -> KeepTrace {
         KeepTrace { bytes: self.keep_trace_size, age: self.keep_trace_for }
     }
 
-    /// The settings that these options give the recorder, but for recording, mode and monitors. The
-    /// program calls itself `pid`.
+    /// Returns the settings that these options give to the recorder, except output, mode and
+    /// monitors. `pid` is the process id that the program sees.
     pub fn settings(&self, pid: u32) -> Vec<(Setting, String)> {
         let switch = |is_given: bool, value: &str| is_given.then(|| value.to_owned());
         let below = |bytes| format!("{BELOW}{bytes}");
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// Options that give the recorder nothing: the command performs them itself.
+    /// Options without a setting of the recorder: the command implements them.
     const OF_THE_COMMAND: [&str; 14] = [
         "--debuginfod",
         "--force",

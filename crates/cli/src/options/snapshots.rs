@@ -1,4 +1,4 @@
-//! Options of the commands that take snapshots of programs that run: when, and which are kept.
+//! Options of the commands that take snapshots of running programs: when, and how many to keep.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 /// The heading of these options.
 pub const SNAPSHOTS: &str = "Snapshots and limits";
 
-/// When snapshots are taken, and which are kept.
+/// When to take snapshots, and which to keep.
 #[derive(Args, Debug, Default)]
 pub struct SnapshotOptions {
     /// Take a snapshot at this interval, such as 500ms, 10s or 2m
@@ -22,7 +22,7 @@ pub struct SnapshotOptions {
     /// Can be repeated
     #[arg(long, help_heading = SNAPSHOTS, value_name = "EVENT", value_parser = trigger)]
     pub snapshot_when: Vec<Trigger>,
-    /// Keep this many snapshots of each process and event, the newest; remove older ones
+    /// Keep only the newest N snapshots of each process and event
     #[arg(long, help_heading = SNAPSHOTS, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_snapshots: Option<u32>,
@@ -33,14 +33,14 @@ pub struct SnapshotOptions {
     /// disk space; their totals are kept
     #[arg(long, help_heading = SNAPSHOTS, value_name = "BYTES", value_parser = recording_limit)]
     pub max_recording: Option<u64>,
-    /// Keep as many snapshots as fit into this disk space, the newest, such as 500M or 2G
+    /// Keep the newest snapshots that fit into this much disk space, such as 500M or 2G
     #[arg(long, help_heading = SNAPSHOTS, value_name = "BYTES", value_parser = kept_bytes)]
     pub keep_snapshots_size: Option<u64>,
 }
 
 impl SnapshotOptions {
-    /// What these options ask for, of the programs of one process or of all. `started` is the
-    /// process that was started.
+    /// Returns the plan of these options, for the programs of process `only` or of all processes.
+    /// `started` is the process that the command started, if any.
     pub fn plan(&self, only: Option<u32>, started: Option<u32>) -> Plan {
         Plan {
             every: self.snapshot_every,
@@ -56,7 +56,7 @@ impl SnapshotOptions {
         }
     }
 
-    /// The signals that take a snapshot, with the name that it gets.
+    /// Returns the signals that take a snapshot, each with the name of its snapshots.
     pub fn signals(&self) -> impl Iterator<Item = (i32, &str)> {
         self.snapshot_when.iter().filter_map(|trigger| match trigger.when {
             When::Signal(signal) => Some((signal, &*trigger.name)),
@@ -65,17 +65,17 @@ impl SnapshotOptions {
     }
 }
 
-/// Bytes that kept snapshots may take.
+/// Parses the bytes that kept snapshots may take.
 fn kept_bytes(text: &str) -> Result<u64, String> {
     values::some_bytes(text, "use --keep-snapshots 1 to keep the newest only")
 }
 
-/// Bytes that a recording may take.
+/// Parses the bytes that a recording may take.
 fn recording_limit(text: &str) -> Result<u64, String> {
     values::some_bytes(text, "omit --max-recording for no limit")
 }
 
-/// A trigger, as people type it.
+/// Parses a trigger.
 fn trigger(text: &str) -> Result<Trigger, String> {
     let when = match text.split_once('=') {
         None if text == "oom" => When::Oom,
@@ -101,7 +101,7 @@ fn limit(text: &str) -> Result<u64, String> {
     values::some_bytes(text, "use --snapshot-every for snapshots at an interval")
 }
 
-/// A signal that has no meaning for the command.
+/// Parses a signal that the command does not use itself.
 fn free_signal(text: &str) -> Result<i32, String> {
     const TAKEN: [Signal; 8] = [
         Signal::SIGINT,

@@ -1,11 +1,11 @@
-//! Options of the interactive commands for how stacks and functions are shown: the part of a
+//! Options of the interactive commands for displaying stacks and functions: the part of a
 //! [`Selection`] that does not change while they run.
 
 use clap::Args;
 use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_command::selection::{NAMES, Selection, python_parser};
 
-/// How stacks and functions are shown.
+/// How to display stacks and functions.
 #[derive(Args, Debug)]
 pub struct StackOptions {
     /// Show Python functions and native ones in one stack, or only either [default: mixed]
@@ -20,13 +20,13 @@ pub struct StackOptions {
     /// heaptide.toml
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub own: Vec<String>,
-    /// Put each allocation down to its innermost frame, whatever that is
+    /// Attribute each allocation to its innermost frame, even in a library
     #[arg(long, help_heading = NAMES)]
     pub raw: bool,
 }
 
 impl StackOptions {
-    /// Everything that was recorded, shown in this way.
+    /// Returns a selection of everything with these options.
     pub fn selection(&self) -> Selection {
         let (python, raw) = (self.python, self.raw);
         let (rules, own) = (self.rules.clone(), self.own.clone());

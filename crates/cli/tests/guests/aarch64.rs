@@ -1,8 +1,8 @@
-//! Some guest programs of aarch64 under qemu, without the command: their recordings are sealed and
-//! read on this machine. All others run there, and the command too.
+//! Some guest programs of aarch64, run under qemu without the command. Their recordings are sealed
+//! and read on this machine. A machine of that architecture runs all tests, with the command.
 //!
-//! `cargo xtask aarch64` runs these tests, and no other command: they need a compiler, an emulator
-//! and the recorder's library of that machine, which it names in variables.
+//! `cargo xtask aarch64` runs these tests and sets their variables. They need a cross compiler, an
+//! emulator and the recorder's library for aarch64.
 
 use crate::expectations;
 use crate::harness::{
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What runs programs of the other machine.
+/// The emulator and compilers of aarch64.
 struct Emulator {
     qemu: PathBuf,
     sysroot: PathBuf,
@@ -24,7 +24,7 @@ struct Emulator {
 }
 
 impl Emulator {
-    /// As `cargo xtask aarch64` has found it.
+    /// Reads the paths that `cargo xtask aarch64` sets.
     fn get() -> Emulator {
         let path = |name: &str| -> PathBuf {
             let name = format!("TEST_AARCH64_{name}");
@@ -46,8 +46,9 @@ impl Emulator {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Runs a program in `place`, with the recorder if there is a recording. It reads its variables
-    /// where the emulator has its own; the library is for the emulated loader alone.
+    /// Runs a program in `place`, with the recorder if a recording is given. Variables for the
+    /// program are passed through the emulator, so that only the emulated loader preloads the
+    /// library.
     fn run(&self, program: &Program, place: &Path, recording: Option<(&Path, &str)>) -> Outcome {
         fs::create_dir_all(place).expect("a working directory");
         let mut command = clean(Command::new(&self.qemu));
@@ -61,7 +62,7 @@ impl Emulator {
         run(command.arg(&program.path).args(&program.arguments), place)
     }
 
-    /// Stores the names in a recording, of modules below the emulated root.
+    /// Stores names in a recording, from modules below the emulated root.
     fn seal(&self, recording: &Path, place: &Path) {
         let mut command = heaptide();
         command.args(["seal", "--sysroot"]).arg(&self.sysroot).arg(recording);
@@ -70,7 +71,7 @@ impl Emulator {
     }
 }
 
-/// A program that was built.
+/// A built program.
 struct Program {
     path: PathBuf,
     arguments: Vec<String>,
@@ -98,8 +99,8 @@ impl Program {
     }
 }
 
-/// Output and status as bare, the known numbers met, and the same stacks with verified reuse and
-/// without.
+/// Checks that output and status match the bare run, that the known numbers are met, and that
+/// verified reuse does not change the stacks.
 fn check(name: &str) {
     let (emulator, guest) = (Emulator::get(), Guest::read(name));
     let program = Program::build(&emulator, &guest, name);
@@ -157,7 +158,8 @@ fn every_frame_agrees_with_the_runtime() {
     let outcome = emulator.run(&program, &place.join("recorded"), Some((&recording, "yes")));
     assert_eq!(outcome.status, 0, "{}", outcome.stdout);
     emulator.seal(&recording, &place);
-    // The loader and the kernel name the vDSO, in which signal handlers return, in two ways.
+    // The loader and the kernel use different names for the vDSO, which contains the return path of
+    // signal handlers.
     let output = outcome.stdout.replace("linux-vdso.so.1+", "[vdso]+");
     assert_agrees(&report(&recording, &place), &output, "program", 140);
 }

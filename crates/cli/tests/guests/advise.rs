@@ -1,4 +1,5 @@
-//! `heaptide advise`: each rule finds the fault of a program, and nothing in one that resembles it.
+//! `heaptide advise`: each rule finds the problem of a program, and nothing in a similar program
+//! without it.
 
 use crate::browser::{Browser, DESKTOP, PHONE};
 use crate::harness::{Guest, Outcome, heaptide, programs, recorded, run, scratch};
@@ -7,12 +8,12 @@ use crate::view::Viewer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A recording of a program of this file name, built as `variant` with the macro of that name.
+/// Records a program of `tests/programs`, built as `variant` with the macro of that name.
 fn recording(file: &str, variant: &str, options: &[&str]) -> PathBuf {
     recording_of(file, variant, options, 0)
 }
 
-/// The same of a program that ends with a status.
+/// Records such a program that exits with `status`.
 fn recording_of(file: &str, variant: &str, options: &[&str], status: i32) -> PathBuf {
     let (name, _) = file.rsplit_once('.').expect("a file");
     let name = format!("{name}-{variant}");
@@ -37,7 +38,7 @@ fn json(recording: &Path, words: &[&str]) -> Value {
     json["processes"][0].clone()
 }
 
-/// The findings as `rule subject what`.
+/// Returns the findings as `rule subject what`.
 fn found(advice: &Value) -> Vec<String> {
     let findings = advice["findings"].as_array().expect("a list");
     let text = |finding: &Value, key: &str| finding[key].as_str().expect("a text").to_owned();
@@ -45,7 +46,7 @@ fn found(advice: &Value) -> Vec<String> {
     findings.iter().map(line).collect()
 }
 
-/// What a fault is found as, and that a program that resembles it has no finding.
+/// Checks the findings of a program with a problem, and that the similar variants have none.
 fn check(file: &str, alike: &[&str], expected: &[&str]) -> Value {
     for variant in alike {
         let advice = json(&recording(file, variant, &[]), &[]);
@@ -102,7 +103,7 @@ fn the_same_blocks_in_each_iteration() {
 fn tiny_blocks() {
     let expected = "tiny-blocks add_node holds 100,000 blocks of 16 bytes at peak";
     let advice = check("advise_tiny_blocks.c", &["ALIKE"], &[expected]);
-    // Of 32 bytes for each, 16 are requested.
+    // 16 of 32 bytes are requested.
     assert_eq!(advice["findings"][0]["saves"]["peak_bytes"], 1_600_000);
 }
 
@@ -126,7 +127,7 @@ fn fragmented_memory() {
     let advice = json(&recording("advise_fragmentation.c", "FAULT", &[]), &[]);
     let finding = &advice["findings"][0];
     assert_eq!((&finding["rule"], &finding["place"]), (&"fragmentation".into(), &Value::Null));
-    // Of 32 MiB one part in 64 is live.
+    // 1/64 of 32 MiB is live.
     let saves = finding["saves"]["resident_bytes"].as_u64().expect("bytes") >> 20;
     assert!((28..34).contains(&saves), "{advice:#}");
 }
@@ -180,8 +181,8 @@ fn requests_that_are_hardly_used() {
     assert_eq!(found(&json(&recording(file, "ALIKE", &[]), &[])), [""; 0]);
     let advice = json(&recording(file, "FAULT", &[]), &[]);
     let found = found(&advice);
-    // Of 64 buffers of 1 MiB each, 3 pages are used; 1.3 MiB of others could be unused,
-    // and one buffer may have been allocated at that moment.
+    // 3 pages of 64 buffers of 1 MiB each are used. 1.3 MiB of other memory may be unused, and one
+    // buffer may be allocated just then.
     let expected = "untouched open_channel holds blocks of 64.2 MiB at peak, of which 61.";
     assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
     let saves = advice["findings"][0]["saves"]["peak_bytes"].as_u64().expect("bytes") >> 20;
@@ -234,7 +235,7 @@ fn concatenation_in_python() {
     }
 }
 
-/// What stands for pandas: the rule knows it by the names of its files and functions.
+/// A stand-in for pandas, which the rule recognizes by the names of files and functions.
 const PANDAS: &str = "
 class DataFrame:
     def __init__(self, size=0):
@@ -341,7 +342,7 @@ fn findings_as_sarif() {
     assert_eq!(name, "main");
 }
 
-/// The panel of the page, in a file and served: each finding opens to its evidence, and leads to
+/// The panel of the page, as a file and served: each finding expands to its evidence and links to
 /// its owner.
 #[test]
 fn the_page_has_a_panel_of_findings() {
@@ -382,7 +383,7 @@ fn rules_that_cannot_be_judged_are_named() {
     let advice = json(&recording, &[]);
     let rules = advice["rules"].as_array().expect("rules");
     let judged = rules.iter().filter(|rule| rule["needs"].is_null()).map(|rule| &rule["name"]);
-    // Accounts and samples are taken without stacks, too.
+    // Accounts and samples do not need stacks.
     assert!(judged.clone().all(|name| name == "fragmentation"), "{:?}", judged.collect::<Vec<_>>());
     assert!(rules.len() > 10, "{rules:?}");
     assert_eq!(found(&advice), [""; 0]);

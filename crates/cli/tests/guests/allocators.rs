@@ -4,19 +4,18 @@ use crate::harness::check_with;
 use heaptide_fixtures::skips::skip;
 use std::path::Path;
 
-/// The libraries, of any version.
+/// The allocators' libraries, of any version.
 pub const ALLOCATORS: [&str; 4] =
     ["libtcmalloc", "libtcmalloc_minimal", "libjemalloc", "libmimalloc"];
 
-/// Where Debian and others keep them.
+/// Their directories on Debian and other systems.
 const DIRECTORIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
 
-/// Programs whose known numbers do not depend on how glibc treats a case that the standard leaves
-/// open.
+/// Programs whose known numbers do not depend on behaviour that the C standard leaves open.
 const PROGRAMS: [&str; 6] =
     ["peak.c", "leaks.c", "temporary.c", "proxies.cpp", "usable.c", "cross_thread.c"];
 
-/// The file of an allocator, its newest version. Without one the test is skipped.
+/// Returns the newest version of an allocator's library. Without one the test is skipped.
 pub fn library(name: &str) -> Option<String> {
     let start = format!("{name}.so.");
     let files = DIRECTORIES.iter().flat_map(std::fs::read_dir).flatten().flatten();
@@ -47,8 +46,8 @@ fn linked(allocator: &str) {
     }
 }
 
-/// The executable has the allocator in it, and exports what libraries use of it: its functions are
-/// intercepted in place.
+/// The executable contains the allocator and exports the functions that libraries use: they are
+/// intercepted by patching.
 fn in_the_executable(allocator: &str) {
     let archives = DIRECTORIES.map(|directory| format!("{directory}/{allocator}.a"));
     let Some(archive) = archives.iter().find(|archive| Path::new(archive).exists()) else {

@@ -1,5 +1,4 @@
-//! Sizes, leaks, the process over time and its peak: known numbers of guests, and what must hold of
-//! real programs.
+//! Sizes, leaks, timeline and peak: known numbers of guests, and invariants of real programs.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -12,14 +11,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A recording to be asked.
+/// A recording to query.
 struct Recorded {
     place: PathBuf,
     recording: PathBuf,
 }
 
 impl Recorded {
-    /// A guest program, in a mode.
+    /// Records a guest program.
     fn guest(program: &str, name: &str, options: &[&str]) -> Recorded {
         let program = Guest::read(program).build(program, &[]);
         let place = scratch(name);
@@ -29,7 +28,7 @@ impl Recorded {
         Recorded { place, recording }
     }
 
-    /// A real program, with a snapshot now and then.
+    /// Records a real program, with periodic snapshots.
     fn real(name: &str, words: &[&str]) -> Recorded {
         let place = scratch(name);
         let recording = place.join("a.heaptide");
@@ -46,7 +45,7 @@ impl Recorded {
         run(&mut command, &self.place)
     }
 
-    /// What a command prints, with the status that it must have.
+    /// Returns the output of a command, which must have this status.
     fn says(&self, words: &str, status: i32) -> String {
         let outcome = self.ask(words);
         assert_eq!(outcome.status, status, "{words}: {}", outcome.stderr);
@@ -55,7 +54,7 @@ impl Recorded {
         outcome.stdout
     }
 
-    /// The same as JSON, of which the only process.
+    /// Returns the only process in the output of a command as JSON.
     fn one(&self, words: &str, status: i32) -> Value {
         let all = self.json(words, status);
         assert_eq!(list(&all, "processes").len(), 1);
@@ -72,7 +71,7 @@ impl Recorded {
     }
 }
 
-/// The innermost function of a leak.
+/// Returns the innermost function of a leak.
 fn innermost<'a>(process: &'a Value, leak: &Value) -> &'a str {
     let last = list(leak, "stack").last().and_then(Value::as_u64).expect("a stack");
     function(&list(process, "frames")[last as usize])
@@ -157,7 +156,7 @@ fn leaks_without_stacks() {
     assert!(of.says("peak", 0).contains("  live at exit "));
 }
 
-/// What libraries keep is built in: a C++ program that frees its own has no leaks.
+/// Memory that libraries keep is suppressed: a C++ program that frees all its blocks has no leaks.
 #[test]
 fn leaks_of_libraries() {
     for (compiler, source, text) in [
@@ -208,7 +207,8 @@ fn sizes_of_blocks() {
     let process = of.one("histogram", 0);
     let sizes = list(&process["exact"], "sizes");
     let of_size = |size| sizes.iter().find(|row| number(row, "size") == size).expect("the size");
-    // `brief` has every size from 0 to 999 at one place; other places have one each.
+    // `brief` allocates every size from 0 to 999 at one site; each other site allocates a single
+    // size.
     assert!(sizes.iter().all(|row| number(row, "size") != 999), "{sizes:?}");
     assert_eq!(number(of_size(27), "temporary"), 10);
     assert_eq!(number(of_size(20), "allocations"), 100);
@@ -276,7 +276,7 @@ fn short_programs_have_a_chart_too() {
     assert!(outcome.stderr.contains("heaptide run --snapshot-every 1s"), "{}", outcome.stderr);
 }
 
-/// Holds what every command says of a recording against the report of it.
+/// Checks the output of every command against the report.
 fn hold(of: &Recorded, site: &str) {
     let report = of.report();
     let total = |i: usize, measure: &str| number(&list(&report, "processes")[i]["totals"], measure);

@@ -1,4 +1,4 @@
-//! Programs that a command attaches to while they run: what is counted, and that they continue.
+//! Attaching to running programs: counts, and that the programs continue.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -20,19 +20,20 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Whether a call of `epoll_wait` ends when a command attaches.
+/// Whether attaching interrupts a call of `epoll_wait`.
 const ENDS_CALLS: bool = cfg!(target_arch = "aarch64");
-/// Attachments of a test that makes many; `HEAPTIDE_ATTACH_ROUNDS` sets another number.
+/// The number of attachments in tests that attach repeatedly, unless `HEAPTIDE_ATTACH_ROUNDS` is
+/// set.
 const ROUNDS: u64 = 15;
 
-/// A program that runs, and a directory for recordings of it.
+/// A running program, and a directory for its recordings.
 pub struct Target {
     pub child: Child,
     pub place: PathBuf,
 }
 
 impl Target {
-    /// Starts it, and waits until it is ready.
+    /// Starts the program, and waits until it is ready.
     pub fn start(name: &str, mut command: Command) -> Target {
         let place = scratch(name);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -67,7 +68,7 @@ impl Target {
         self.place.join(name)
     }
 
-    /// `heaptide WORDS PID`.
+    /// Runs `heaptide WORDS PID`.
     pub fn command(&self, words: &[&str]) -> Outcome {
         self.command_on(&self.pid().to_string(), words)
     }
@@ -95,7 +96,7 @@ impl Target {
         process.clone()
     }
 
-    /// Ends it by SIGTERM, and returns its status.
+    /// Ends the program by SIGTERM, and returns its status.
     pub fn end(mut self) -> Option<i32> {
         kill(self.pid(), Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("its end").code()
@@ -104,7 +105,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }
@@ -113,7 +114,7 @@ pub fn program(name: &str) -> PathBuf {
     Guest::read(name).build(name, &["-pthread"])
 }
 
-/// What `amp` of `attached.c` counts after a first attach.
+/// Checks the counts of the steps `amp` of `attached.c` after a first attach.
 fn assert_known(process: &Value) {
     let totals = &process["totals"];
     let found = ["allocations", "frees", "requested_bytes", "live_blocks", "at_peak_blocks"]
@@ -148,7 +149,7 @@ fn limits_that_an_attached_program_sets_are_its_own() {
     assert_eq!(number(&target.process("a.heaptide")["totals"], "allocations"), 1);
 }
 
-/// As redis-server is of Debian, which is a link.
+/// Debian's redis-server is such a link.
 #[test]
 fn a_program_is_named_by_the_link_that_it_was_executed_by() {
     let link = scratch("attach_link").join("linked");
@@ -245,14 +246,14 @@ fn what_cannot_be_attached_to_is_refused_in_one_line() {
     refused(run(&mut none, &target.place), "there is no process 2000000000");
 }
 
-/// `attached_starts.c`, which is given a command to start.
+/// Starts `attached_starts.c` with a command to run.
 fn starting(name: &str, given: &str) -> Target {
     let mut command = Command::new(program("attached_starts.c"));
     command.arg(given);
     Target::start(name, clean(command))
 }
 
-/// How often programs that another one started allocated, in all processes of a recording.
+/// Returns how often child processes called `started`, in all processes of a recording.
 pub fn started(target: &Target, name: &str) -> i128 {
     let report = report(&target.recording(name), &target.place);
     evaluate(&report, "function:started", "allocations")
@@ -311,7 +312,7 @@ fn rounds() -> u64 {
     set.and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
 }
 
-/// Attaches to a program and detaches, `rounds` times, at random moments.
+/// Attaches to a program and detaches, `rounds` times, at random times.
 fn attach_often(target: &Target, rounds: u64) {
     let mut random = Random::new(7);
     for round in 0..rounds {
@@ -331,7 +332,7 @@ fn attach_often(target: &Target, rounds: u64) {
         let detached = detach(target.pid(), Duration::from_secs(30));
         detached.unwrap_or_else(|error| panic!("round {round}: {error}"));
         if round % 10 == 0 {
-            target.process("a.heaptide"); // consistent
+            target.process("a.heaptide"); // checks consistency
         }
     }
 }
@@ -371,10 +372,10 @@ fn a_command_that_is_killed_leaves_a_program_that_runs() {
         command.current_dir(&target.place).args(words).arg(target.pid().to_string());
         let mut killed = command.stderr(Stdio::null()).spawn().expect("heaptide");
         thread::sleep(Duration::from_micros(random.below(150_000)));
-        let _ = killed.kill(); // it may have ended
+        let _ = killed.kill(); // may have ended
         killed.wait().expect("its end");
     }
-    let _ = target.command(&["detach", "-q"]); // it may not be attached
+    let _ = target.command(&["detach", "-q"]); // may not be attached
     let outcome = target.command(&["attach", "-q", "--for", "50ms", "-o", "last.heaptide"]);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     let process = target.process("last.heaptide");
@@ -395,7 +396,7 @@ fn a_process_of_another_user_is_given_the_library_and_the_recording() {
     let _ = fs::remove_dir_all(copied);
 }
 
-/// Programs that it starts could not load the library, which lies among files of this user.
+/// Its child processes cannot load the library, which is in a directory of another user.
 #[test]
 fn programs_out_of_reach_of_the_library_are_counted() {
     if !is_root() {
@@ -418,8 +419,8 @@ fn programs_out_of_reach_of_the_library_are_counted() {
     let _ = fs::remove_dir_all(copied);
 }
 
-/// A program of another user, and the directory of it and its recordings: those of the tests may be
-/// closed to others.
+/// Starts a program as another user, in a directory of its own, since that user may not have access
+/// to those of the tests.
 fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
     let copied = open_to_all(name, source);
     let mut command = Command::new(copied.join("attached"));
@@ -439,7 +440,7 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
         return skip(NAMESPACES);
     }
     let copied = open_to_all("attach_container", "attached.c");
-    // Other mounts, another pid namespace, and the place of the recording hidden in it.
+    // Other mounts, another pid namespace, and the directory of the recording hidden in it.
     let script = format!(
         "mount -t tmpfs none {} && mount -t proc none /proc && exec {}",
         Path::new(env!("CARGO_TARGET_TMPDIR")).display(),
@@ -463,7 +464,7 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
     let _ = fs::remove_dir_all(copied);
 }
 
-/// A directory that all users can search, with the program.
+/// Creates a directory that all users can search, with the program.
 fn open_to_all(name: &str, source: &str) -> PathBuf {
     let place = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);

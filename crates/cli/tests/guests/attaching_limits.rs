@@ -1,4 +1,4 @@
-//! Attaching to programs that have little room, or threads that are hard to stop.
+//! Attaching to programs near their limits, or with threads that are hard to stop.
 
 use crate::attaching::{Target, program};
 use crate::harness::clean;
@@ -10,22 +10,22 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// `attached.c` under a limit of the shell.
+/// Starts `attached.c` with a limit set by `ulimit`.
 fn limited(name: &str, limit: &str) -> Target {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit {limit}; exec \"$0\"")).arg(program("attached.c"));
     Target::start(name, clean(command))
 }
 
-/// Sets a limit of a program that runs.
+/// Sets a limit of a running program.
 fn set(target: &Target, limit: &str) {
     let pid = format!("--pid={}", target.pid());
     let output = Command::new("prlimit").args([&pid, limit]).output().expect("prlimit");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An attach fails with one line that has these words. The program allocates as before, nothing is
-/// left behind, and it is recorded as soon as there is room.
+/// Checks that attaching fails with one line that contains these words, that the program allocates
+/// as before and nothing is left behind, and that attaching succeeds once the limit is raised.
 fn assert_refused(mut target: Target, limit: &str, words: [&str; 2]) {
     target.steps("m");
     let refused = target.command(&["attach", "--for", "10ms", "-o", "a.heaptide"]);
@@ -74,7 +74,7 @@ fn a_full_disk_leaves_an_attached_program_that_runs() {
     assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
     target.steps("amp");
     std::fs::remove_file(filled).expect("it is there");
-    // Room for a part of the traces only.
+    // Space for a part of the traces only.
     target.attach("disk/b.heaptide", &["--mode", "trace"]);
     for _ in 0..50 {
         target.steps("mp");
@@ -95,12 +95,12 @@ fn many_threads_that_only_allocate_are_recorded() {
         target.attach(&name, &["--patience", "60s"]);
         let outcome = target.command(&["detach", "-q", "--patience", "60s"]);
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
-        target.process(&name); // consistent
+        target.process(&name); // checks consistency
     }
     assert_eq!(target.end(), Some(0));
 }
 
-/// A command that gives up leaves no recording, and the next one succeeds.
+/// A command that times out leaves no recording, and the next one succeeds.
 #[test]
 fn a_command_without_patience_leaves_nothing_behind() {
     let mut command = Command::new(program("attached_starts.c"));
@@ -109,7 +109,7 @@ fn a_command_without_patience_leaves_nothing_behind() {
     target.attach("first.heaptide", &[]); // loads the library
     target.detach();
     target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
-    thread::sleep(Duration::from_millis(300)); // the child lives for more than a second
+    thread::sleep(Duration::from_millis(300)); // the child runs for more than a second
     let gave_up = target.command(&["attach", "--patience", "10ms", "-o", "a.heaptide"]);
     assert_eq!((gave_up.status, gave_up.stderr.lines().count()), (2, 1), "{}", gave_up.stderr);
     assert!(gave_up.stderr.contains("gave up on process"), "{}", gave_up.stderr);
@@ -122,14 +122,14 @@ fn a_command_without_patience_leaves_nothing_behind() {
     assert_eq!(crate::attaching::started(&target, "b.heaptide"), 1);
 }
 
-/// The kernel stops such a thread when the child has ended.
+/// The kernel stops such a thread only when the child has ended.
 #[test]
 fn a_thread_that_waits_for_a_child_of_vfork_is_waited_for() {
     let mut command = Command::new(program("attached_starts.c"));
     command.arg("");
     let mut target = Target::start("attach_vfork", clean(command));
     target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
-    thread::sleep(Duration::from_millis(50)); // at most: the child lives for longer than a second
+    thread::sleep(Duration::from_millis(50)); // at most: the child runs for more than a second
     target.attach("a.heaptide", &["--patience", "60s"]);
     assert_eq!(target.answer(), b'v');
     target.steps("s");

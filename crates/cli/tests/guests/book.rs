@@ -1,11 +1,11 @@
-//! The commands of each page of the book run in their order, and print what the page shows.
+//! Runs the commands of each page of the book in order, and compares their output with the page.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p heaptide-cli --test guests book` writes the outputs anew.
-//! `page.rs` explains how pages are written, `masks.rs` what may differ.
+//! `UPDATE_EXPECT=1 cargo test -p heaptide-cli --test guests book` rewrites the outputs. `page.rs`
+//! describes the format of pages, `masks.rs` what may differ.
 //!
-//! A command whose status is not 0 is followed by `echo $?`, so that the page shows the status.
-//! Names of functions, lines and sizes depend on compiler and C library: outputs are compared
-//! where these are [`TOOLS`]. Elsewhere all commands have to have the statuses of the page.
+//! A command with a status other than 0 is followed by `echo $?`, so that the page shows the
+//! status. Names of functions, lines and sizes depend on compiler and C library, so outputs are
+//! only compared where these are [`TOOLS`]. Elsewhere only the statuses are compared.
 
 mod masks;
 mod page;
@@ -19,7 +19,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What made the outputs of the pages: what a page needs, commands, and how what they print begins.
+/// The versions that the outputs of the pages are from: the need of a page, a command, and the
+/// beginning of its output.
 const TOOLS: &[(&str, &[&str], &str)] = &[
     ("", &["getconf", "GNU_LIBC_VERSION"], "glibc 2.36"),
     ("cc", &["cc", "-dumpfullversion"], "12.2.0"),
@@ -28,20 +29,20 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
     ("python3", &["python3", "--version"], "Python 3.11.7"),
     ("rustc", &["rustc", "--version"], "rustc 1.95.0"),
 ];
-/// The name that leaves out the comparison of outputs where the tools are others.
+/// The name under which the comparison of outputs is skipped if the versions differ.
 const OUTPUTS: &str = "book-outputs";
 
-/// What the pages show in place of the directory in which their commands run.
+/// The path that pages show for the directory of their commands.
 const SHOWN_DIRECTORY: &str = "/src";
 
-/// Begins the line between the outputs of two commands, which has the status of the first one.
+/// The beginning of the separator after the output of a command, followed by its status.
 const MARK: &str = "=== exit status ";
 
 fn root() -> PathBuf {
     programs().join("../..")
 }
 
-/// The pages that the table of contents lists, from `docs`.
+/// Returns the pages in the table of contents, relative to `docs`.
 fn listed() -> Vec<String> {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("SUMMARY.md");
     let targets = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -87,17 +88,17 @@ fn check(name: &str) {
     }
 }
 
-/// The name of a written file, without the page that it is a picture of.
+/// Returns the name of a written file, without the page that it is a picture of.
 fn name_of(written: &str) -> &str {
     written.split(" of ").next().unwrap_or(written)
 }
 
-/// The page that a written file is a picture of.
+/// Returns the page that a written file is a picture of.
 fn picture_of(written: &str) -> Option<&str> {
     written.split_once(" of ").map(|(_, page)| page)
 }
 
-/// Keeps a file that the commands of a page wrote, or a picture of one that is kept already.
+/// Stores a file that the commands of a page wrote, or a picture of a stored one.
 fn keep(written: &str, page: &Page, from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     let kept = to.join(name_of(written));
@@ -112,14 +113,16 @@ fn keep(written: &str, page: &Page, from: &Path, to: &Path) {
     assert!(browser.output().expect("chromium").status.success(), "{written}");
 }
 
-/// A text without paths of this machine: the directory of the commands, and where Python is.
+/// Replaces the paths of this machine in a text: the directory of the commands, and prefixes of
+/// Python.
 fn neutral(text: &str, page: &Page, directory: &Path) -> String {
     let directory = fs::canonicalize(directory).expect("the directory");
     let text = text.replace(&*directory.to_string_lossy(), SHOWN_DIRECTORY);
     prefixes(page).iter().fold(text, |text, prefix| text.replace(prefix, "/usr"))
 }
 
-/// Runs all commands of a page in one shell, in the directory `src` of `place`; their outputs.
+/// Runs all commands of a page in one shell, in the directory `src` of `place`, and returns their
+/// outputs.
 fn outputs(page: &Page, place: &Path) -> Vec<String> {
     let (script, directory) = (place.join("page.sh"), place.join("src"));
     fs::write(&script, script_of(page)).expect("the script");
@@ -132,7 +135,8 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
     let Outcome { status, stdout, stderr } = run(&mut shell, place);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
     let stdout = neutral(&stdout, page, &directory);
-    // The first part is what comes before the first command, each other one its status and output.
+    // The first part is before the first command. Each other part has the status of the previous
+    // command and the output of the next.
     let mut parts = stdout.split(MARK);
     let mut output = parts.next().and_then(|_| parts.next()).map(output_of);
     let mut outputs = Vec::new();
@@ -147,20 +151,21 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
     outputs
 }
 
-/// The status of the command before a mark, and what the one after it prints.
+/// Splits a part into the status of the previous command and the output of the next.
 fn output_of(part: &str) -> (&str, &str) {
     part.split_once('\n').expect("a status")
 }
 
-/// An output without the line in which the shell of a script reports that a job was killed: that of
-/// a reader does so at another time.
+/// Removes the line in which the shell of a script reports a killed job, because interactive shells
+/// print it at another time.
 fn without_notices(output: &str) -> String {
     let output = output.strip_suffix('\n').unwrap_or(output);
     let is_notice = |line: &&str| line.contains("page.sh: line ") && line.contains(" Killed ");
     output.lines().filter(|line| !is_notice(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// All commands, with marks around their outputs. The status of a command stays for the next.
+/// Returns a script with all commands, and separators around their outputs. `$?` of a command is
+/// kept for the next.
 fn script_of(page: &Page) -> String {
     let mark = format!("status=$?; printf '{MARK}%s\\n' $status; (exit $status)\n");
     let mut script = format!("exec 2>&1\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrue\n{mark}");
@@ -171,7 +176,8 @@ fn script_of(page: &Page) -> String {
     script + "true\n"
 }
 
-/// The command under test first, and programs of `cargo xtask setup` if the page needs them.
+/// Returns the `PATH` for a page: the command under test first, then programs of `cargo xtask
+/// setup` that the page needs.
 fn path_of(page: &Page) -> std::ffi::OsString {
     let own = Path::new(env!("CARGO_BIN_EXE_heaptide")).parent().expect("a directory");
     let mut paths = vec![own.to_owned()];
@@ -186,7 +192,7 @@ fn path_of(page: &Page) -> std::ffi::OsString {
     std::env::join_paths(paths).expect("a path")
 }
 
-/// Directories of the interpreter of a page, which pages show as `/usr`.
+/// Returns the directories of the page's Python, which pages show as `/usr`.
 fn prefixes(page: &Page) -> Vec<String> {
     if page.needs.iter().any(|need| need == "python-readers") {
         asked(&reader("python").join("bin/python"), "sys.prefix, sys.base_prefix")
@@ -195,7 +201,7 @@ fn prefixes(page: &Page) -> Vec<String> {
     }
 }
 
-/// What an interpreter prints, by lines; nothing if there is none.
+/// Returns the lines that Python prints for an expression; none without Python.
 fn asked(python: &Path, values: &str) -> Vec<String> {
     let code = format!("import os, sys; print({values}, sep='\\n')");
     let output = Command::new(python).args(["-c", &code]).output();
@@ -203,7 +209,7 @@ fn asked(python: &Path, values: &str) -> Vec<String> {
     text.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Where the page and what was printed differ.
+/// Describes the difference between the page and the actual output.
 fn difference(step: &Step, found: &str) -> Option<String> {
     let shown = step.shown(found);
     let page: Vec<&str> = step.output.iter().map(String::as_str).collect();
@@ -223,12 +229,12 @@ fn difference(step: &Step, found: &str) -> Option<String> {
     Some(format!("`{}`, line {number}\n  page:  {expected}\n  found: {found}", step.command))
 }
 
-/// Whether the step is run: most builds are without `heaptide-sql`.
+/// Returns whether to run the step: most builds have no `heaptide-sql`.
 fn is_run(step: &Step) -> bool {
     !step.needs_sql || is_here("heaptide-sql")
 }
 
-/// Whether the machine has a program, or what `cargo xtask setup` calls by this name.
+/// Returns whether the machine has a program, or a tool of `cargo xtask setup`.
 fn is_here(need: &str) -> bool {
     match need {
         "python-readers" => reader("python").join("bin/python").exists(),
@@ -237,7 +243,7 @@ fn is_here(need: &str) -> bool {
     }
 }
 
-/// Whether the tools that the page needs are those that made its outputs.
+/// Returns whether the tools that the page needs have the versions that its outputs are from.
 fn is_made_here(page: &Page) -> bool {
     let of_page = |need: &str| need.is_empty() || page.needs.iter().any(|own| own == need);
     TOOLS.iter().all(|(need, command, version)| !of_page(need) || prints(command, version))
@@ -248,13 +254,13 @@ fn prints(command: &[&str], beginning: &str) -> bool {
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).starts_with(beginning))
 }
 
-/// Copies a file into a directory, or what a directory contains.
+/// Copies a file, or the contents of a directory, into a directory.
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-r").arg(contents(from)).arg(to).status();
     assert!(copied.expect("cp").success(), "{}", from.display());
 }
 
-/// What `cp` takes for all that is in a directory.
+/// Returns the argument of `cp` for the contents of a directory.
 fn contents(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(".") } else { path.to_owned() }
 }
@@ -308,14 +314,14 @@ fn every_page_with_commands_is_run() {
     assert_eq!(listed, PAGES);
 }
 
-/// Documents whose commands have to be accepted, besides the pages of the book.
+/// Documents besides the book whose commands must be accepted.
 const DOCUMENTS: [&str; 2] = ["README.md", "python/README.md"];
-/// Words that stand for values, and such a value.
+/// Placeholders in documents, and a value for each.
 const PLACEHOLDERS: [(&str, &str); 4] =
     [("PID", "4711"), ("BYTES", "4096"), ("ACTION", "status"), ("process|host|rank", "rank")];
 
-/// The commands of a document, by words up to the program to run: in blocks of the shell, and in
-/// the text between backquotes.
+/// Returns the commands in a document, as words up to the program to run: those in blocks of the
+/// shell, and those between backquotes.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let (mut commands, mut fence) = (Vec::new(), None);
     for line in text.lines() {
@@ -330,7 +336,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     commands.into_iter().filter_map(words_of).collect()
 }
 
-/// The words after `heaptide`, up to a program to run or the end of the command.
+/// Returns the words after `heaptide`, up to a program to run or the end of the command.
 fn words_of(text: &str) -> Option<Vec<String>> {
     let text = text.replace("\\|", "|");
     let words = shlex::split(&text)?;
@@ -349,7 +355,7 @@ fn words_of(text: &str) -> Option<Vec<String>> {
         found.map_or(word.clone(), |(_, value)| (*value).to_owned())
     };
     let mut words: Vec<String> = words.map(value).collect();
-    // A text may be about an option, without its value.
+    // A text can mention an option without its value.
     words.pop_if(|word| word.starts_with('-'));
     let is_command = words.first()?.starts_with(|c: char| c.is_ascii_lowercase());
     is_command.then_some(words)
@@ -357,7 +363,8 @@ fn words_of(text: &str) -> Option<Vec<String>> {
 
 #[test]
 fn every_command_of_the_documents_is_accepted() {
-    // Other documents of the book are about the project, and its changes have former options.
+    // The other documents of the book are about the project, and the changelog mentions former
+    // options.
     let pages =
         listed().into_iter().filter(|page| !page.starts_with("../") && page != "options.md");
     let pages = pages.map(|page| format!("docs/{page}")).chain(DOCUMENTS.map(str::to_owned));
@@ -367,7 +374,7 @@ fn every_command_of_the_documents_is_accepted() {
         let text = fs::read_to_string(root().join(&page)).expect(&page);
         for words in commands(&text) {
             count += 1;
-            // The help is printed where the words before it are accepted.
+            // `--help` succeeds only if the words before it are accepted.
             let output = heaptide().args(&words).arg("--help").output().expect("heaptide");
             if !output.status.success() {
                 let error = String::from_utf8_lossy(&output.stderr);
@@ -380,7 +387,7 @@ fn every_command_of_the_documents_is_accepted() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Files of the book in YAML.
+/// YAML files that the book uses.
 const YAML: [&str; 4] = [
     "examples/book/kubernetes/service.yaml",
     "examples/book/kubernetes/reader.yaml",

@@ -1,5 +1,5 @@
-//! Chromium without a window, driven through a pipe by its own protocol (DevTools): pages are
-//! loaded, asked and used as somebody does with mouse and keys.
+//! Headless Chromium, controlled through a pipe with the DevTools protocol: tests load and inspect
+//! pages, and use mouse and keyboard.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::harness::clean;
 use crate::real::is_installed;
 
-/// How long an answer or a state of the page is waited for, on a machine that is busy.
+/// The maximum wait for a reply or a state of the page, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(30);
 
@@ -29,18 +29,18 @@ pub struct Browser {
     output: Receiver<Value>,
     session: Option<String>,
     requests: u64,
-    /// Errors and warnings of the console, exceptions, and what could not be loaded.
+    /// Errors and warnings of the console, exceptions, and resources that failed to load.
     problems: Vec<Value>,
 }
 
 impl Browser {
-    /// Starts it with its files below `place`; none where there is no chromium.
+    /// Starts the browser with its files below `place`; none if Chromium is not installed.
     pub fn start(place: &Path) -> Option<Browser> {
         if !is_installed("chromium") {
             skip("chromium");
             return None;
         }
-        // Its commands come by descriptor 3, its answers by 4.
+        // Chromium reads commands from descriptor 3 and writes replies to 4.
         let script = "exec chromium \"$@\" --remote-debugging-pipe 3<&0 4>&1 </dev/null >/dev/null";
         let mut command = clean(Command::new("sh"));
         command.args(["-c", script, "sh", "--headless", "--no-sandbox", "--disable-gpu"]);
@@ -71,7 +71,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Sends a command, and returns its result.
+    /// Sends a command and returns its result.
     fn command(&mut self, method: &str, parameters: &Value) -> Value {
         self.requests += 1;
         let id = self.requests;
@@ -91,7 +91,7 @@ impl Browser {
         }
     }
 
-    /// Keeps what an event reports of a mistake.
+    /// Stores an event that reports a problem.
     fn note(&mut self, event: Value) {
         let parameters = &event["params"];
         let is_problem = match event["method"].as_str() {
@@ -110,7 +110,7 @@ impl Browser {
         }
     }
 
-    /// Opens a page in a window of this size, and waits until it has drawn itself.
+    /// Opens a page in a window of this size, and waits until it is drawn.
     pub fn open(&mut self, address: &str, (width, height): (u32, u32)) {
         let is_phone = width < 600;
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
@@ -121,7 +121,7 @@ impl Browser {
         self.until("document.readyState === 'complete' && typeof shown === 'object' && shown.model !== null");
     }
 
-    /// Has the page drawn for a dark screen, or a light one, from its next opening on.
+    /// Selects the dark or light colour scheme, from the next page on.
     pub fn theme(&mut self, theme: &str) {
         let feature = json!({ "name": "prefers-color-scheme", "value": theme });
         self.command("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
@@ -133,18 +133,18 @@ impl Browser {
         self.command("Input.dispatchMouseEvent", &event);
     }
 
-    /// Gives the page the checks of `page_checks.js`.
+    /// Loads `page_checks.js` into the page.
     pub fn load_checks(&mut self) {
         self.value(concat!(include_str!("page_checks.js"), "; 0"));
     }
 
-    /// Asserts that a check of the page finds nothing wrong.
+    /// Asserts that a check of the page finds no problem.
     pub fn check(&mut self, call: &str, what: &str) {
         let wrong = self.value(&format!("checks.{call}"));
         assert_eq!(wrong, json!([]), "{what}: {call}");
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true,
             "awaitPromise": true });
@@ -157,7 +157,7 @@ impl Browser {
         self.value(expression).as_str().expect("a text").to_owned()
     }
 
-    /// Waits until an expression holds.
+    /// Waits until an expression is true.
     pub fn until(&mut self, expression: &str) {
         let start = Instant::now();
         let safely = format!(
@@ -172,7 +172,7 @@ impl Browser {
         }
     }
 
-    /// A click in the middle of an element, which has to be visible there.
+    /// Clicks in the middle of an element, which must be visible there.
     pub fn click(&mut self, selector: &str) {
         let selector = json!(selector);
         let at = self.value(&format!(
@@ -189,7 +189,7 @@ impl Browser {
         self.click_at(x, y, "left");
     }
 
-    /// A click on a point of the window with this button.
+    /// Clicks on a point of the window with this button.
     pub fn click_at(&mut self, x: f64, y: f64, button: &str) {
         for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
             let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 });
@@ -197,7 +197,7 @@ impl Browser {
         }
     }
 
-    /// A drag with the left button between two points of the window.
+    /// Drags with the left button between two points of the window.
     pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
         let half = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
         let steps = [
@@ -240,7 +240,7 @@ impl Browser {
         }
     }
 
-    /// Presses a key of movement or Enter while Shift is held.
+    /// Presses an arrow key or Enter while Shift is held.
     pub fn key_with_shift(&mut self, key: &str, code: u32) {
         const SHIFT: u32 = 8;
         for kind in ["rawKeyDown", "keyUp"] {
@@ -250,24 +250,24 @@ impl Browser {
         }
     }
 
-    /// Types a text into the element that has the focus.
+    /// Types a text into the focused element.
     pub fn type_text(&mut self, text: &str) {
         self.command("Input.insertText", &json!({ "text": text }));
     }
 
-    /// Writes what the window shows into a PNG file.
+    /// Writes a screenshot of the window into a PNG file.
     pub fn picture(&mut self, file: &Path) {
         use std::fs;
         let answer = self.command("Page.captureScreenshot", &json!({ "format": "png" }));
         let data = answer["data"].as_str().expect("a picture");
-        // Decoded by the browser's own means: one picture needs no crate.
+        // Decoded by the browser, to avoid a dependency.
         let bytes = self.value(&format!("Array.from(atob('{data}'), (one) => one.charCodeAt(0))"));
         let bytes = bytes.as_array().expect("bytes").iter();
         let bytes: Vec<u8> = bytes.map(|byte| byte.as_u64().expect("a byte") as u8).collect();
         fs::write(file, bytes).expect("a file");
     }
 
-    /// Asserts that the page is no wider than the window, and that nothing went wrong.
+    /// Asserts that the page is not wider than the window, and that there were no problems.
     pub fn assert_sound(&mut self, what: &str) {
         let wide = self.value(
             "(() => { const room = document.documentElement.clientWidth;
@@ -285,7 +285,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }

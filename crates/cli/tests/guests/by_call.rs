@@ -1,5 +1,5 @@
-//! The function called as a dimension of sites: the known numbers of guests stay what they are, and
-//! each kind of function has a site of its own at a place.
+//! `--by-call`: the known numbers of guests do not change, and each kind of function has a separate
+//! site per stack.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::harness::{Guest, check_all_with, heaptide, recorded, report, run, scratch};
 use crate::recording::{list, number};
 
-/// By call: allocations and failures.
+/// Allocations and failures by call.
 const KNOWN: [(&str, [i128; 2]); 6] = [
     ("aligned", [5, 1]),
     ("calloc", [6, 1]),
@@ -128,7 +128,7 @@ fn views_show_calls() {
     );
     let rows = answer(&["export", "--format", "csv"]);
     assert!(rows.lines().next().expect("a heading").contains(",size,call,stack,"), "{rows}");
-    // malloc-tag has operator new and aligned blocks as calls of malloc.
+    // malloc-tag counts operator new and aligned allocations as calls of malloc.
     let tree: Value =
         serde_json::from_str(&answer(&["export", "--format", "malloc-tag"])).expect("JSON");
     let trees = tree.as_object().expect("an object").iter();
@@ -165,7 +165,7 @@ fn counters_have_no_calls() {
     assert_eq!(outcome.stderr, "heaptide: --by-call requires --mode stacks, scopes or trace\n");
 }
 
-/// An allocator with names of its own: `mallocx` is none of the C library's functions.
+/// An allocator with its own names: `mallocx` is not a function of the C library.
 #[test]
 fn families_have_calls() {
     let place = scratch("by-call-family");

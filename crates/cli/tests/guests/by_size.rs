@@ -1,5 +1,5 @@
-//! Sizes as a dimension of sites: the known numbers of guests stay what they are, and each size of
-//! a place is a site of its own.
+//! `--by-size`: the known numbers of guests do not change, and each size has a separate site per
+//! stack.
 
 use crate::harness::{Guest, check_all_with, heaptide, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, number};
@@ -41,7 +41,7 @@ fn each_size_is_a_site() {
             let ours = frames(process, site).iter().any(|f| function(f) == "main");
             let size = number(site, "size");
             if mode == "stacks" && !ours {
-                continue; // blocks of the C library
+                continue; // a block of the C library
             }
             let of = ["largest_bytes", "requested_bytes"].map(|measure| number(site, measure));
             assert_eq!(of, [size, size * number(site, "allocations")], "{site}");
@@ -50,7 +50,8 @@ fn each_size_is_a_site() {
                 *sum += number(site, measure);
             }
         }
-        // Of a labelled size the block was allocated, moved, and arrived: two allocations.
+        // The labelled size counts two allocations: the block was allocated, then moved to the site
+        // of the label.
         let known = [
             (0, [1, 0, 1]),
             (10, [5, 0, 5]),

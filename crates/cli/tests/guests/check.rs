@@ -1,4 +1,4 @@
-//! `heaptide check`: limits that are kept and exceeded, of a program and of a recording, with and
+//! `heaptide check`: limits that are met and exceeded, of a program and of a recording, with and
 //! without a baseline.
 
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
 
-/// `checked.c` and where it is tried out; its header has the numbers.
+/// `checked.c` and its directory; the header of the program contains the numbers.
 struct Trial {
     place: PathBuf,
     program: PathBuf,
@@ -40,7 +40,7 @@ impl Trial {
         (outcome.status, serde_json::from_str(&outcome.stdout).expect("JSON"))
     }
 
-    /// A recording of the program with so many rows.
+    /// Records the program with `rows` rows.
     fn record(&self, rows: u32) -> String {
         let name = format!("{rows}.heaptide");
         let mut command = recorded(&self.place.join(&name), &[]);
@@ -54,7 +54,7 @@ impl Trial {
     }
 }
 
-/// One line of standard error; returned for what it has to say.
+/// Checks for a refusal with one line on standard error, and returns the line.
 fn refused(outcome: &Outcome) -> &str {
     assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{}", outcome.stderr);
     outcome.stderr.trim()
@@ -67,7 +67,7 @@ fn a_limit_that_is_exceeded_names_its_owners() {
         ["--owner", "^parse_row$", "--max", "allocations=99", "--max", "requested_bytes=100K"];
     let words = [&limits[..], &["--", trial.program(), "100"]].concat();
     let outcome = trial.check(&words);
-    // Standard output is the program's.
+    // Standard output belongs to the program.
     assert_eq!((outcome.status, &*outcome.stdout), (1, ""));
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let [_, exceeded, owner, kept] = lines[..] else { panic!("{}", outcome.stderr) };
@@ -134,10 +134,10 @@ fn growth_from_a_baseline_names_what_grew() {
         (&json!("parse_row"), &json!(110), &json!(100))
     );
     assert_eq!(limit["owners"].as_array().map(Vec::len), Some(1), "scratch did not grow");
-    // The same compared with a recording.
+    // The same, compared with a recording.
     let words = ["--max", "allocations=+5%", "--scope", "parse", "--baseline", &before, &after];
     assert_eq!(trial.json(&words).1["limits"], found["limits"]);
-    // Another limit is added, the first one stays.
+    // Another limit is added to the baseline, and the first one is kept.
     let more = ["--max", "leaked=+0", "--baseline", "main.json", "--update", &before];
     assert_eq!(trial.check(&more).status, 0);
     let written = fs::read_to_string(trial.place.join("main.json")).expect("it");
@@ -251,7 +251,7 @@ fn what_cannot_be_checked_is_one_line_and_skipped_by_bisect() {
     assert!(usage.stderr.contains("unknown metric `peaks`"), "{}", usage.stderr);
 }
 
-/// Files that are there stay as they are if the program could not be checked.
+/// Existing files are kept if the program could not be checked.
 #[test]
 fn a_kept_recording_is_not_replaced_unasked() {
     let trial = Trial::new("check_output");
@@ -264,7 +264,7 @@ fn a_kept_recording_is_not_replaced_unasked() {
     assert!(Path::new(&trial.place).join("kept.heaptide").is_dir());
 }
 
-/// The example: its baseline is kept, and a regression is named in the comment.
+/// The example: its limits are met, and the comment names a regression.
 #[test]
 fn the_example_of_continuous_integration() {
     let place = scratch("check_example");

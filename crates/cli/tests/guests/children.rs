@@ -1,5 +1,4 @@
-//! Children, and programs that are started by others: each is recorded, or counted with the reason
-//! why it is not.
+//! Child processes: each is recorded, or counted with the reason why it is not.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -12,14 +11,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The head of a profile, packed or not.
+/// Returns the header of a profile, compressed or not.
 fn head(profile: &Path) -> FileHeader {
     let bytes = fs::read(profile).expect("a profile");
     let plain = zstd::stream::decode_all(&*bytes).unwrap_or(bytes);
     zerocopy::FromBytes::read_from_prefix(&plain).expect("a head").0
 }
 
-/// How many children of all processes in a recording have no profile for a reason.
+/// Returns how many children of all processes in a recording have no profile for a reason.
 fn unrecorded(recording: &Path, why: UnrecordedChild) -> u64 {
     let of = |profile: &PathBuf| head(profile).unrecorded_children[why as usize];
     profiles(recording).iter().map(of).sum()
@@ -36,7 +35,7 @@ fn rights_given_up_before_the_first_allocation() {
     let recording = place.join("a.heaptide");
     assert_eq!(run(recorded(&recording, &[]).arg(&program), &place).status, 0);
     assert_eq!(unrecorded(&recording, UnrecordedChild::NoProfile), 1);
-    // Where the library lies decides what is in its way first.
+    // Which obstacle comes first depends on the location of the library.
     let ways = [UnrecordedChild::NoRight, UnrecordedChild::LibraryUnreachable];
     assert_eq!(ways.map(|why| unrecorded(&recording, why)).iter().sum::<u64>(), 1);
 }
@@ -78,8 +77,8 @@ fn one_recording_without_a_name_for_all_processes() {
     assert_eq!(marker, "{\"version\":1,\"root_pid\":0}\n");
 }
 
-/// Programs that would break behind the recorder, or that it cannot get into, started by a shell
-/// that is recorded: as bare, and counted.
+/// Programs that the recorder would break or cannot enter, started by a recorded shell: they behave
+/// as bare, and are counted.
 #[test]
 fn programs_that_cannot_be_recorded() {
     let place = scratch("not-recordable");
@@ -109,7 +108,7 @@ fn programs_that_cannot_be_recorded() {
     assert_eq!(found, 1, "UBSan has no allocator of its own");
 }
 
-/// A library that another user's programs cannot read: the loader says nothing.
+/// Programs of another user cannot read the library; the loader does not report it.
 #[test]
 fn library_out_of_reach() {
     if !is_root() {
@@ -140,8 +139,8 @@ fn an_allocator_inside_the_program() {
     assert_eq!(evaluate(&report(&recording, &place), "totals", "allocations"), 0);
 }
 
-/// Tools that replace the allocator find the same in a program under the recorder, which then
-/// records nothing; others do not mind it.
+/// Tools that replace the allocator find the same in a program with the recorder, which then
+/// records nothing. Other tools are not affected.
 #[test]
 fn under_valgrind() {
     let place = scratch("under-valgrind");
@@ -166,14 +165,14 @@ fn under_valgrind() {
     assert!(found > 0, "valgrind's none replaces nothing");
 }
 
-/// Bytes that memcheck found lost. Which of them may be reachable it guesses by what looks like an
-/// address.
+/// Returns the bytes that memcheck reports as lost. It guesses which of them are possibly reachable
+/// from values that look like addresses.
 fn lost(output: &str) -> u64 {
     let words = output.lines().filter_map(|line| line.split_once("lost: ")?.1.split(' ').next());
     words.map(|bytes| bytes.replace(',', "").parse::<u64>().expect("bytes")).sum()
 }
 
-/// A process is told from another one of the same pid, and from none by an exec.
+/// Different processes with one pid are distinguished; an exec does not start another process.
 #[test]
 fn identity_of_processes() {
     let place = scratch("identity");
@@ -199,8 +198,8 @@ fn identity_of_processes() {
     assert_eq!(namespaces.len(), 3, "three first processes of three namespaces: {namespaces:?}");
 }
 
-/// The directory gets another name while the program runs: profiles grow there, and children's are
-/// made there.
+/// The recording is renamed while the program runs: profiles continue to grow there, and those of
+/// children are created there.
 #[test]
 fn a_recording_that_is_renamed() {
     let place = scratch("renamed");

@@ -1,5 +1,5 @@
-//! `heaptide run` as a user meets it: streams, signals, status, summary, names; and recordings read
-//! live.
+//! `heaptide run` from the user's view: streams, signals, status, summary, names; and reports of
+//! running programs.
 
 use crate::harness::{Guest, Looping, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
@@ -44,7 +44,7 @@ fn signals_reach_the_program() {
 #[test]
 fn death_by_signal_is_told_as_a_shell_does() {
     let place = scratch("death-by-signal");
-    // Not one that a background job ignores: the tests may be one.
+    // Background jobs ignore SIGINT and SIGQUIT, and the tests may be one.
     for (signal, status) in [("KILL", 137), ("TERM", 143), ("USR1", 138)] {
         let recording = place.join(format!("{signal}.heaptide"));
         let mut command = recorded(&recording, &[]);
@@ -126,7 +126,7 @@ fn process_ids_stand_for_recordings_that_are_written() {
     assert_eq!(list(&report, "processes")[0]["pid"].to_string(), id);
 }
 
-/// A report of a program that goes on meanwhile: its parts are of slightly different moments.
+/// Returns the report of a running program. Its parts are from slightly different times.
 fn read_live(recording: &Path, place: &Path) -> Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);

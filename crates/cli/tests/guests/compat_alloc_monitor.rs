@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     programs().join("../..")
 }
 
-/// Compiles a file of the repository strictly, with the headers of `include/compat`.
+/// Compiles a file of the repository with strict warnings and the headers of `include/compat`.
 fn build(compiler: &str, source: &str, target: &Path, flags: &[&str]) {
     let mut command = Command::new(compiler);
     command.args(["-O2", "-g", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-Wshadow"]);
@@ -22,7 +22,7 @@ fn build(compiler: &str, source: &str, target: &Path, flags: &[&str]) {
     assert!(output.status.success(), "{compiler} {source} {flags:?}: {errors}");
 }
 
-/// The monitors of `monitors/cms`, built once for a test.
+/// Builds the monitors of `monitors/cms` once per test.
 fn monitors(place: &Path) -> String {
     let library = place.join("liballocmonitors.so");
     if !library.exists() {
@@ -31,7 +31,7 @@ fn monitors(place: &Path) -> String {
     library.to_str().expect("a path in UTF-8").to_owned()
 }
 
-/// `heaptide run --monitor liballocmonitors.so:OPTIONS -- PROGRAM`
+/// Runs `heaptide run --monitor liballocmonitors.so:OPTIONS -- PROGRAM`.
 fn monitored(options: &str, program: &Path, place: &Path) -> Outcome {
     let library = monitors(place);
     let recording = place.join("a.heaptide");
@@ -70,7 +70,7 @@ fn preload_functions_of_a_program() {
     assert_eq!((outcome.status, &*outcome.stdout), (0, "own preload\n"));
 }
 
-/// A program that is linked with the original's library, not built with our headers.
+/// A program that is linked with the original library instead of being built with our headers.
 #[test]
 fn registry_of_the_original() {
     let place = scratch("compat-original-registry");
@@ -153,7 +153,7 @@ fn guards_and_pauses() {
     assert!(outcome.stderr.starts_with(guards), "{}", outcome.stderr);
     let report = &outcome.stderr[guards.len()..];
     assert!(report.starts_with("Memory Report: total memory requested: "), "{report}");
-    // The largest is in a pause.
+    // The largest allocation is made during a pause.
     let most = report.lines().nth(1).and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     assert!(most.is_some_and(|most| most < 1_000_000), "{report}");
 }
@@ -172,7 +172,7 @@ const FRAMEWORK: [&str; 10] = [
     "FWCore/Utilities/interface/Exception.h",
 ];
 
-/// A job with the Service, built with stand-ins for the framework's headers.
+/// Builds a job with the Service, with stand-ins for the headers of the framework.
 fn job(place: &Path) -> PathBuf {
     for header in FRAMEWORK {
         let path = place.join("framework").join(header);
@@ -215,7 +215,7 @@ fn service_of_cmsrun() {
     let report = report(&recording, &place);
     assert_eq!(evaluate(&report, "leaf:fill", "allocations"), 3);
     assert!(report.to_string().contains(r#""attribute":"module","value":"work""#), "{report}");
-    // Without the recorder: no monitors, but scopes do nothing.
+    // Without the recorder there are no monitors, and scopes are no-ops.
     let bare = |monitors: &[&str]| {
         let outcome = run(clean(Command::new(&program)).args(monitors), &place);
         (outcome.status, outcome.stdout)

@@ -1,12 +1,12 @@
 //! Programs written for Caliper, built with the headers of `include/compat`: annotations, tracked
-//! memory, and what Caliper's variables have them report at exit.
+//! memory, and the reports at exit that Caliper's variables request.
 
 use crate::harness::{clean, heaptide, library, preloaded, programs, recorded, run, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a program of `tests/compat` strictly.
+/// Compiles a program of `tests/compat` with strict warnings.
 fn build(source: &str, standard: &str, place: &Path, flags: &[&str]) -> PathBuf {
     let compiler = if source.ends_with(".c") { "cc" } else { "c++" };
     let target = place.join(source.replace('.', "-"));
@@ -20,15 +20,15 @@ fn build(source: &str, standard: &str, place: &Path, flags: &[&str]) -> PathBuf 
     target
 }
 
-/// The answer of a query.
+/// Returns the output of a query.
 fn query(query: &str, recording: &Path, place: &Path) -> String {
     let outcome = run(heaptide().args(["query", query]).arg(recording), place);
     assert_eq!(outcome.status, 0, "{query}: {}", outcome.stderr);
     outcome.stdout
 }
 
-/// The queries of Caliper's page on tracking memory allocations, word by word, and the answers for
-/// `caliper_lulesh.cpp`. Beside the program's own blocks there may be one of the C++ library.
+/// The queries in Caliper's documentation of memory tracking, verbatim, and their output for
+/// `caliper_lulesh.cpp`. There can be a block of the C++ library besides those of the program.
 const BY_FUNCTION: &str = "SELECT function,count() GROUP BY function WHERE mem.alloc FORMAT tree";
 const BY_LABEL: &str = "SELECT mem.alloc,count() GROUP BY mem.alloc WHERE mem.alloc FORMAT table";
 const BY_SIZE: &str = "SELECT mem.alloc,alloc.total_size,count() \
@@ -55,7 +55,7 @@ const SIZES: [&str; 9] = [
     "delv_xi                216    10",
 ];
 
-/// Whether each row is a line of the output.
+/// Returns whether each row is a line of the output.
 fn has_rows(output: &str, rows: &[&str]) -> bool {
     rows.iter().all(|row| output.lines().any(|line| line == *row))
 }
@@ -72,7 +72,7 @@ fn answers(output: &str, query: &str) -> bool {
     }
 }
 
-/// How Caliper's page starts a program.
+/// Sets the variables from Caliper's documentation.
 fn configured(command: &mut Command, services: &str, query: &str) {
     command.env("CALI_SERVICES_ENABLE", services).env("CALI_REPORT_CONFIG", query);
     command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
@@ -98,15 +98,15 @@ fn queries_of_the_page() {
             }
         }
     }
-    // Without the recorder the variables do nothing.
+    // Without the recorder the variables have no effect.
     let mut bare = clean(Command::new(&program));
     configured(&mut bare, "alloc,sysalloc,trace,report", BY_LABEL);
     let outcome = run(&mut bare, &place);
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "cycles 10\n", ""));
 }
 
-/// A program that is linked with the recorder is recorded if Caliper's variables ask for something,
-/// into nothing that stays.
+/// A program that is linked with the recorder is recorded if Caliper's variables request a report,
+/// into a temporary recording.
 #[test]
 fn linked_with_the_recorder() {
     let place = scratch("compat-caliper-linked");
@@ -124,10 +124,10 @@ fn linked_with_the_recorder() {
         outcome.stdout
     };
     assert!(answers(&start("alloc,sysalloc,trace,report", &[]), BY_SIZE));
-    // Without `sysalloc` only memory with a label.
+    // Without `sysalloc`, only memory with a label is listed.
     let labelled = start("alloc,report", &[]);
     assert!(has_rows(&labelled, &SIZES[4..]) && !labelled.contains("malloc "), "{labelled}");
-    // Into a file, replaced or appended to.
+    // Into a file, which is replaced or appended to.
     let to_file = [("CALI_REPORT_FILENAME", "report.txt"), ("CALI_REPORT_APPEND", "true")];
     for runs in 1..=2 {
         assert_eq!(start("alloc,sysalloc,report", &to_file), "cycles 10\n");
@@ -214,7 +214,7 @@ fn tracked_memory_and_classes() {
     }
 }
 
-/// The end of a thread does not call what was unloaded.
+/// The end of a thread does not call code that was unloaded.
 #[test]
 fn unloaded_before_the_thread_ends() {
     let place = scratch("compat-caliper-unload");
@@ -248,14 +248,14 @@ fn configurations_by_name() {
     let row = report.lines().find(|line| line.starts_with("solve ")).expect("a row");
     let values: Vec<&str> = row.split_whitespace().skip(2).collect();
     assert_eq!(values, ["4", "1000", "1000"], "{report}");
-    // A report goes to stderr by itself.
+    // The default output of a report is standard error.
     let (status, output, report) = start(&[], "runtime-report,mem.pages");
     assert_eq!((status, &*output), (0, ""));
     assert!(report.contains("Max Bytes/alloc") && report.contains("VmRSS"), "{report}");
     let trace = "event-trace(output=a.cali)";
     assert_eq!(start(&[], trace), (0, String::new(), String::new()));
     assert!(fs::read_to_string(place.join("a.cali")).expect("a file").starts_with("__rec="));
-    // As a variable: at exit, and once, though the program forks.
+    // Set by a variable: the report is printed once, at exit, even if the program forks.
     let recording = place.join("b.heaptide");
     let mut command = recorded(&recording, &[]);
     command.arg(&program).env("CALI_CONFIG", "runtime-report(alloc.stats,output=stdout)");
@@ -267,7 +267,7 @@ fn configurations_by_name() {
     assert_eq!(start(&[], unknown), (1, String::new(), message.to_owned()));
 }
 
-/// The headers, strictly, by each compiler and standard; in any order and twice.
+/// Compiles the headers with strict warnings, each compiler and standard, in any order and twice.
 #[test]
 fn headers_without_a_warning() {
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"];
@@ -277,7 +277,7 @@ fn headers_without_a_warning() {
         command.arg(format!("-std={standard}"));
         headers.iter().for_each(|header| _ = command.args(["-include", header]));
         let output = command.arg("/dev/null").current_dir(programs().join("../..")).output();
-        let Ok(output) = output else { return }; // no such compiler
+        let Ok(output) = output else { return }; // compiler not installed
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{compiler} {standard} {headers:?}: {errors}");
     };
@@ -321,7 +321,7 @@ fn installed_by_the_sdk() {
         assert!(status.success(), "{header}: {flags}");
     }
     assert!(place.join("it/share/heaptide/monitors/cms/alloc_monitors.cpp").exists());
-    // The program's own build line: the library of Caliper's name is the recorder.
+    // The original build line: the library with Caliper's name refers to the recorder.
     let library = place.join("it/lib");
     let library = library.to_str().expect("a path in UTF-8");
     let (compat, own) = (format!("-L{library}/compat"), format!("-L{library}"));

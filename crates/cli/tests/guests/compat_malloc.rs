@@ -8,7 +8,7 @@ use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// A program of `tests/compat`, built as C++11 and with these flags.
+/// Builds a program of `tests/compat` as C++11 with these flags.
 fn build(name: &str, place: &Path, flags: &[&str]) -> PathBuf {
     let program = place.join(name);
     let mut compiler = Command::new("c++");
@@ -25,12 +25,12 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Has the program write both files of malloc-tag into its directory.
+/// Makes the program write both files of malloc-tag into its directory.
 fn with_variables(command: &mut Command) -> &mut Command {
     command.env("MTAG_STATS_OUTPUT_JSON", "out.json").env("MTAG_STATS_OUTPUT_GRAPHVIZ_DOT", "out")
 }
 
-/// The only tree in a snapshot of malloc-tag with this name.
+/// Returns the only tree with this name in a snapshot of malloc-tag.
 fn tree<'a>(snapshot: &'a Value, name: &str) -> &'a Value {
     let trees = snapshot.as_object().expect("an object").iter();
     let mut named =
@@ -50,7 +50,7 @@ fn assert_scopes(snapshot: &Value) {
     let (load, grid) =
         (&run["nestedScopes"]["scope_load"], &run["nestedScopes"]["scope_Grid::fill"]);
     let number = |scope: &Value, name: &str| scope[name].as_u64().expect("a number");
-    // Of usable bytes: 104, 200 and 504 under glibc.
+    // Usable bytes: 104, 200 and 504 with glibc.
     assert_eq!(number(load, "nBytesSelfAllocated"), 304);
     assert_eq!(number(load, "nBytesSelfFreed"), 304);
     assert_eq!(number(load, "nBytesTotalAllocated"), 304 + 504);
@@ -77,14 +77,14 @@ fn malloc_tag_scopes() {
     assert_scopes(&json(&place.join("out.json")));
     let graph = fs::read_to_string(place.join("out.dot")).expect("the graph");
     assert_eq!(graph.matches("scope=parse").count(), 2, "{graph}");
-    // The command writes the same of the recording.
+    // The command exports the same from the recording.
     let mut export = heaptide();
     export.args(["export", "--format", "malloc-tag"]).arg(&recording);
     let exported: Value = serde_json::from_str(&run(&mut export, &place).stdout).expect("JSON");
     assert_eq!(tree(&exported, "malloc_tag_scop")["nTreeNodesInUse"], 6);
 }
 
-/// Linked as malloc-tag is, with nothing set: the program starts the recorder itself.
+/// Linked like malloc-tag, without variables: the program starts the recorder itself.
 #[test]
 fn malloc_tag_linked() {
     let place = scratch("compat-malloc-tag-linked");
@@ -142,7 +142,8 @@ fn malloc_profiler_stacks() {
         rest.split_once(to).expect("its end").0.to_owned()
     };
     let lines = part("== lines\n", "== details\n");
-    // Calls, bytes, live bytes, most live bytes; the peak of the process is that of the three.
+    // Calls, bytes, live bytes, highest live bytes; the peak of the process is the sum of the
+    // three.
     let of_append = |line: &&str| line.contains(";main;instrumented;append $");
     let of_append: Vec<&str> = lines.lines().filter(of_append).collect();
     let (calls, max): (Vec<u64>, Vec<u64>) = of_append
@@ -168,7 +169,8 @@ fn malloc_profiler_stacks() {
     assert!(shouted.contains(";APPEND  1 40 "), "{shouted}");
 }
 
-/// The example of the slides: calls, total, live and highest live bytes, all of requested bytes.
+/// The example in MallocProfiler's slides: calls, total, live and highest live bytes, all as
+/// requested bytes.
 #[test]
 fn malloc_profiler_hash_table() {
     let place = scratch("compat-malloc-profiler-hash-table");
@@ -221,7 +223,7 @@ fn malloc_profiler_threads() {
     assert!(names.iter().any(|name| name.starts_with("memdump_") && name.ends_with("_0.mdr")));
 }
 
-/// What MallocProfiler prints at exit, by a variable.
+/// The output of MallocProfiler at exit, requested by a variable.
 #[test]
 fn malloc_profiler_at_exit() {
     let place = scratch("compat-malloc-profiler-at-exit");

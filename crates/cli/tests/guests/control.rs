@@ -1,5 +1,5 @@
-//! Programs that are controlled from outside while they run: on and off, marks, snapshots,
-//! thresholds, resets; and monitors that are loaded into them.
+//! Control of running programs from outside: on and off, marks, snapshots, thresholds, resets; and
+//! monitors that are loaded into them.
 
 use crate::expectations::evaluate;
 use crate::harness::{Looping, Outcome, clean, heaptide, library, recorded, run, scratch, until};
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a function allocated.
+/// Returns the allocations of a function.
 fn allocations(report: &Value, function: &str) -> i128 {
     evaluate(report, &format!("function:{function}"), "allocations")
 }
 
-/// One line, and status 2.
+/// Checks for a refusal: one line, and status 2.
 fn assert_refused(outcome: &Outcome, says: &str) {
     assert_eq!(outcome.status, 2, "{outcome:?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
@@ -55,8 +55,8 @@ fn a_process_is_steered_by_its_pid() {
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
 }
 
-/// The program's process id stands for its recording in every command that reads one, unless
-/// something has that name.
+/// The process id of the program can replace the path of its recording in every command that reads
+/// one, unless a file has that name.
 #[test]
 fn a_recording_is_read_by_the_pid_of_its_program() {
     let mut guest = Steps::named("ctl-read-by-pid", &[]);
@@ -149,12 +149,12 @@ fn the_last_word_counts() {
     guest.steps("b1b");
     let report = guest.end();
     let (small, large) = (allocations(&report, "small"), allocations(&report, "large"));
-    // What the program turned off itself stays off for commands.
+    // If the program disabled recording itself, commands do not enable it.
     assert_eq!((small, large), (10, 5));
 }
 
-/// A command and the program change the same word at the same time: neither undoes what the other
-/// did.
+/// A command and the program change the same word concurrently: neither reverts the change of the
+/// other.
 #[test]
 fn a_command_keeps_what_the_program_turned_on() {
     let mut guest = Steps::named("ctl-at-the-same-time", &[]);
@@ -234,7 +234,7 @@ fn snapshot_by_the_program() {
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
     let info = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
     assert_eq!(info.matches("  from inside\n").count(), 2, "{info}");
-    // Of snapshots of one name the last counts; it is found as an option, too.
+    // The last of several snapshots with one name is used, also in the option.
     let at = |name: &str| format!("{}@{name}", guest.recording.display());
     let named = read(Path::new(&at("from inside")), &[], &guest.place);
     assert_eq!((allocations(&named, "small"), allocations(&named, "large")), (10, 5));
@@ -276,7 +276,7 @@ fn marks_from_outside() {
 fn an_idle_program_is_marked_later() {
     let mut guest = Steps::named("ctl-idle", &[]);
     guest.steps("a");
-    // The copy needs no answer of the program: it took two seconds before, to wait for one.
+    // The copy does not need a reply of the program. It once waited two seconds for one.
     let start = Instant::now();
     let snapshot = guest.ctl(&["snapshot", "idle"]);
     assert_eq!((snapshot.status, &*snapshot.stderr), (0, ""));
@@ -352,7 +352,7 @@ fn snapshots_at_an_interval() {
     let snapshot = |n: u32| format!("{}-0.{n}.snapshot", guest.pid());
     let here = |n: u32| guest.recording.join(snapshot(n));
     let last = (1..).find(|&n| !here(n).exists()).expect("a number that is free");
-    // One that is begun later: the one that is next may have been begun before.
+    // The second one, since the next one may have been started before.
     until("two more snapshots", || here(last + 2).exists());
     guest.steps("b");
     guest.finish();
@@ -442,7 +442,7 @@ fn figures_since_a_reset() {
     assert_eq!(histogram(&whole), 30);
     let page = run(heaptide().arg("report").arg(&guest.recording), &guest.place).stdout;
     assert!(page.contains("  counts   since the reset at "), "{page}");
-    // Without the copy there is nothing to take off, and that is said.
+    // Without the baseline nothing can be subtracted, which is reported.
     let baseline = guest.recording.join(format!("{}-0.baseline", guest.pid()));
     fs::write(&baseline, "garbage").expect("damage the baseline");
     assert_eq!(of(&guest.report(&[]), "small", "allocations"), 30);
@@ -490,7 +490,8 @@ fn scopes_since_a_reset() {
             let work = scopes.iter().find(|s| s["value"] == "work").expect("the scope");
             ["entered", "allocations", "frees_here", "live_blocks"].map(|m| number(work, m))
         };
-        // The first work frees a block of small, each later one the block of the work before.
+        // The first call of `work` frees a block of `small`, each later one the block of the
+        // previous call.
         assert_eq!(counted(&[]), [3, 3, 3, 1], "{mode}");
         assert_eq!(counted(&["--from-start"]), [5, 5, 5, 1], "{mode}");
     }
@@ -511,7 +512,7 @@ fn a_monitor_of_ones_own() {
     guest.finish();
     let counted = fs::read_to_string(out).expect("what the monitor wrote");
     assert_eq!(counted, "allocated 30 freed 30\n");
-    // Preloaded by hand, before the recorder or after it.
+    // Preloaded manually, before the recorder or after it.
     let (recorder, monitor_first) = (library(), monitor.display().to_string());
     let recorder = recorder.display();
     let orders = [format!("{monitor_first}:{recorder}"), format!("{recorder}:{monitor_first}")];
@@ -525,7 +526,7 @@ fn a_monitor_of_ones_own() {
         assert_eq!(fs::read_to_string(out).expect("its counts"), "allocated 20 freed 20\n");
         assert_eq!(allocations(&guest.report(&[]), "small"), 20);
     }
-    // Where the recorder is not, the library does nothing.
+    // Without the recorder the library has no effect.
     let mut command = clean(Command::new("true"));
     let outcome = run(command.env("LD_PRELOAD", &monitor), &place);
     assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
@@ -597,7 +598,8 @@ fn damaged_snapshots_are_told() {
     }
 }
 
-/// The crate of the SDK with all that its features need: cargo reads the manifests of each.
+/// The crate of the SDK with everything that its features need, because cargo reads the manifest of
+/// each member.
 #[test]
 fn crate_of_the_sdk_has_its_features() {
     let place = scratch("sdk-crate");
@@ -635,7 +637,7 @@ fn built_with_the_sdk() {
     };
     let flags = String::from_utf8(flags.stdout).expect("UTF-8");
     let source = crate::harness::programs().join("leaks.c");
-    // The library stands before the program on the line, as after it.
+    // The library is before or after the program on the command line.
     for order in [0, 1] {
         let program = place.join(format!("program-{order}"));
         let mut compiler = Command::new("cc");

@@ -1,21 +1,20 @@
-//! Files of a recording that cannot be read: every command reports each of them, and shows what is
-//! left.
+//! Unreadable files of a recording: every command reports each of them, and shows the rest.
 
 use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, run, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A recording of three processes with events: of two of them snapshots and a baseline.
+/// A recording of three processes with events; two of them have snapshots and a baseline.
 pub struct Recorded {
-    /// Where it is.
+    /// The directory of the test.
     pub place: PathBuf,
     /// The recording.
     pub path: PathBuf,
 }
 
 impl Recorded {
-    /// Makes it.
+    /// Records the program.
     pub fn new(test: &str) -> Recorded {
         let place = scratch(test);
         let path = place.join("a.heaptide");
@@ -27,7 +26,8 @@ impl Recorded {
         Recorded { place, path }
     }
 
-    /// The file of the recording whose name ends so; of several the last.
+    /// Returns the file of the recording whose name has this suffix, the last one if there are
+    /// several.
     pub fn file(&self, end: &str) -> PathBuf {
         let entries = fs::read_dir(&self.path).expect("a recording").flatten();
         let paths = entries.map(|entry| entry.path());
@@ -45,11 +45,11 @@ impl Recorded {
     }
 }
 
-/// Commands that list in their output what cannot be read.
+/// Commands that list unreadable files in their output.
 const LISTING: &[&str] = &["report", "report --format json", "info"];
 
-/// The other commands that read recordings. `a.heaptide` in them is the same recording, and `+` a
-/// space in a word.
+/// The other commands that read recordings. `a.heaptide` in them stands for the recording, and `+`
+/// for a space in a word.
 const OTHERS: &[&str] = &[
     "report --by function",
     "report --by process",
@@ -125,7 +125,7 @@ fn every_kind_of_file_is_reported() {
     assert_eq!(reports(&recorded.ask("tree")), [""; 0]);
 }
 
-/// On a terminal, commands that list the files in their output say it there alone.
+/// On a terminal, commands that list the files in their output do not also print them as messages.
 #[test]
 fn nothing_is_said_twice_on_a_terminal() {
     let recorded = Recorded::new("damaged-terminal");

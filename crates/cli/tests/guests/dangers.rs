@@ -1,16 +1,16 @@
-//! One test a danger of life inside a guest, each a program of `tests/programs`.
+//! One test for each danger inside a guest, each with a program of `tests/programs`.
 
 use crate::harness::{check, programs};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
-/// Names a test after its program; the numbers are in the program.
+/// Names a test after its program, which contains the numbers.
 macro_rules! dangers {
     ($($name:ident $file:literal)*) => {
         $(#[test]
         fn $name() {
             check($file);
         })*
-        /// The same with every event in a trace, which adds up to what is counted without it.
+        /// The same with every event in a trace, which adds up to the same counters.
         mod traced {
             $(#[test]
             fn $name() {
@@ -113,7 +113,7 @@ dangers! {
     forks_of_a_program_at_work "trace_forks.c"
 }
 
-/// Programs that tests elsewhere run with arguments, libraries or signals of their own.
+/// Programs that other tests run, with arguments, libraries or signals.
 const ELSEWHERE: [&str; 59] = [
     "agree.c",
     "allocator_inside.c",
@@ -187,7 +187,7 @@ fn directory_and_rights_change() {
 #[test]
 fn every_program_has_a_test() {
     let entries = std::fs::read_dir(programs()).expect("the programs").flatten();
-    // `embedded` is a package, which `embedded.rs` builds and runs.
+    // `embedded` is a package that `embedded.rs` builds and runs.
     let files = entries.filter(|entry| entry.path().is_file());
     for file in files.map(|entry| entry.file_name().into_string().expect("a name in UTF-8")) {
         let tested = CHECKED.contains(&&*file) || ELSEWHERE.contains(&&*file);

@@ -1,5 +1,5 @@
 //! Differences of recordings: two builds of a program with known rows, snapshots, limits, pictures,
-//! and real programs on two inputs.
+//! and real programs with two inputs.
 
 use crate::harness::{Outcome, heaptide, programs, recorded, run, scratch};
 use crate::real::python;
@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `grown` allocates, what the one that is only here is called, and what `part` is called.
+/// Macros set what `grown` allocates, and the names of `part` and of the function that exists in
+/// only one build.
 const PROGRAM: &str = r##"
 #include "heaptide.h"
 #include <stdlib.h>
@@ -46,8 +47,8 @@ struct Builds {
 }
 
 impl Builds {
-    /// Two builds, recorded: optimised or not, in two directories, with two names. No debug
-    /// information, so that the compiler's names are seen.
+    /// Records two builds: optimised or not, in two directories, with two names. Without debug
+    /// information, so that the names are those of the compiler.
     fn new(name: &str, options: &[&str]) -> Builds {
         let builds = Builds { place: scratch(name) };
         let old = ["-O0", "-DGROWN=10000", "-DONLY=gone", "-DPART=\"part\""];
@@ -75,7 +76,7 @@ impl Builds {
         run(&mut command, &self.place)
     }
 
-    /// What a difference that is none to complain of prints.
+    /// Returns the output of a difference, which must not report problems.
     fn prints(&self, words: &str) -> String {
         let Outcome { status, stdout, stderr } = self.diff(words);
         assert_eq!((status, &*stderr), (0, ""), "{words}");
@@ -88,13 +89,14 @@ impl Builds {
     }
 }
 
-/// The rows of a page, in words.
+/// Returns the rows of a page, with single spaces.
 fn rows(page: &str) -> Vec<String> {
     let (_, rows) = page.rsplit_once("change  function\n").expect("rows");
     rows.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// `function before after` of what changed by itself; or `outer;inner before after`.
+/// Returns `function before after` for each change of a function itself, or `outer;inner before
+/// after`.
 fn values(found: &Value) -> Vec<String> {
     let name = |entry: &Value| entry["function"].as_str().unwrap_or("-").to_owned();
     let called = |row: &Value| match row["stack"].as_array() {
@@ -119,7 +121,7 @@ fn builds_differ_by_what_they_allocate_and_by_nothing_else() {
     let requested = "old.heaptide new.heaptide --metric requested_bytes";
     let page = of.prints(requested);
     let rows = rows(&page);
-    // Each with its caller; `main`, which only calls them, has no row.
+    // Each row is followed by the caller. `main` only calls them and has no row.
     let expected = [
         "9.77 KiB 29.3 KiB +19.5 KiB +200.0% +19.5 KiB +200.0% grown [app-old]",
         "main",
@@ -202,7 +204,7 @@ fn a_limit_is_held() {
         let (found, why) = status(&format!("old.heaptide new.heaptide --fail-above {bad}"));
         assert!(found == 2 && why.contains("expected a percentage or bytes"), "{why}");
     }
-    // What was 0 may not grow at all.
+    // If the value was 0, no growth is allowed.
     let outcome = of.diff("old.heaptide@1 old.heaptide --by function --metric allocations");
     assert_eq!(outcome.status, 0);
     let counters = Builds::new("diff-counters", &["--mode", "counters"]);
@@ -237,7 +239,7 @@ fn a_graph_of_what_grew() {
     assert!(outcome.status == 2 && outcome.stderr.contains("--format svg"), "{}", outcome.stderr);
 }
 
-/// Records a command and says of how many process images the recording is.
+/// Records a command.
 fn record(place: &Path, name: &str, command: &[&str]) {
     let recording = place.join(format!("{name}.heaptide"));
     let mut recorded = recorded(&recording, &[]);
@@ -264,7 +266,7 @@ fn a_compiler_on_two_inputs() {
         let program = found[side]["program"].as_str().expect("a program");
         assert!(program.ends_with("/cc1plus"), "the largest is compared: {program}");
     }
-    // What changed by itself adds up to the change of the whole.
+    // The changes of exclusive values add up to the change of the total.
     let change = |values: &Value| values["change"].as_i64().expect("a change");
     for by in ["function", "stack"] {
         let words = format!("small.heaptide large.heaptide --metric usable_bytes --by {by}");

@@ -1,5 +1,5 @@
-//! The programs in the documents: they compile without a warning, and those that are whole do the
-//! same bare and recorded, and name what they say they name.
+//! The programs in the documents compile without a warning. Complete ones behave the same bare and
+//! recorded, and their recordings have the documented names.
 
 use crate::harness::{clean, programs, recorded, report, run, scratch};
 use heaptide_fixtures::skips::skip;
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     programs().join("../..")
 }
 
-/// The fenced blocks of a language in all pages that begin with this.
+/// Returns the fenced blocks of a language in all pages that begin with this text.
 fn blocks(language: &str, beginning: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let read = |page: &str| fs::read_to_string(root().join(page)).expect(page);
@@ -24,7 +24,7 @@ fn blocks(language: &str, beginning: &str) -> Vec<String> {
     blocks.filter(|block| block.starts_with(beginning)).map(str::to_string).collect()
 }
 
-/// Compiles a block, to a program if it is a whole one.
+/// Compiles a block, and links it if it is a complete program.
 fn compile(block: &str, compiler: [&str; 2], source: &Path) -> Option<PathBuf> {
     fs::write(source, block).expect("a source");
     let whole = block.contains("int main(");
@@ -42,7 +42,7 @@ fn compile(block: &str, compiler: [&str; 2], source: &Path) -> Option<PathBuf> {
     whole.then_some(program)
 }
 
-/// Runs it bare and recorded. It has a scope `load` and a label `grid`.
+/// Runs a program bare and recorded. It must have a scope `load` and a label `grid`.
 fn is_content(command: impl Fn(Command) -> Command, place: &Path) {
     let bare = run(&mut command(clean(Command::new("env"))), place);
     assert_eq!((bare.status, &*bare.stderr), (0, ""), "{bare:?}");
@@ -83,7 +83,7 @@ fn programs_in_python() {
         return skip("python3");
     }
     let blocks = blocks("python", "import heaptide\n");
-    // One reads a recording, one records a part: `python/tests/with_command` has them.
+    // One block reads a recording and one records a part; `python/tests/with_command` tests these.
     assert_eq!(blocks.len(), 4);
     for block in blocks.iter().filter(|block| block.contains("grid")) {
         let run = |mut command: Command| {

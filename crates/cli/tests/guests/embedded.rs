@@ -1,8 +1,8 @@
-//! Programs in Rust with the recorder embedded: static, of musl, with an allocator of their own;
-//! counted to the byte, left alone if nobody asks for a recording, and never counted twice.
+//! Programs in Rust with the embedded recorder: static, linked with musl, or with their own
+//! allocator. They are counted to the byte, not recorded unless requested, and never counted twice.
 //!
-//! The programs are `tests/programs/embedded`: the recorder round the system's allocator, and round
-//! one that malloc knows nothing of.
+//! The programs are in `tests/programs/embedded`: the recorder wraps the system's allocator, or one
+//! that malloc is not involved in.
 
 use crate::expectations::{assert_met, parse};
 use crate::harness::{
@@ -19,7 +19,7 @@ const PACKAGE: &str = "heaptide-embedded-guest";
 const GNU: &str = "x86_64-unknown-linux-gnu";
 const MUSL: &str = "x86_64-unknown-linux-musl";
 
-/// How a program is linked.
+/// How to link a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Linking {
     Dynamic,
@@ -27,14 +27,14 @@ enum Linking {
     Musl,
 }
 
-/// The program of this name, linked so; none if the compiler lacks the target.
+/// Returns a program with this linkage; none if the compiler lacks the target.
 fn guest(linking: Linking, name: &str) -> Option<PathBuf> {
     static BUILT: [OnceLock<Option<PathBuf>>; 3] = [const { OnceLock::new() }; 3];
     let place = BUILT[linking as usize].get_or_init(|| build(linking));
     place.as_ref().map(|place| place.join(name))
 }
 
-/// Builds all programs; the directory they are in.
+/// Builds all programs and returns their directory.
 fn build(linking: Linking) -> Option<PathBuf> {
     let target = directory("embedded").join(format!("{linking:?}"));
     let mut cargo = cargo(&target);
@@ -65,7 +65,8 @@ fn has_musl() -> bool {
     output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists())
 }
 
-/// What is tested, and whether `heaptide run` needs to be told that no library is to be loaded.
+/// The tested programs, with the options that prevent `heaptide run` from preloading the library
+/// where that is needed.
 const PROGRAMS: [(Linking, &str, &[&str]); 6] = [
     (Linking::Dynamic, "embedded-system", &["--no-preload"]),
     (Linking::Dynamic, "embedded-arena", &["--no-preload"]),
@@ -75,7 +76,7 @@ const PROGRAMS: [(Linking, &str, &[&str]); 6] = [
     (Linking::Musl, "embedded-arena", &[]),
 ];
 
-/// Runs all programs bare and recorded, doing `work`, and hands the reports out.
+/// Runs all programs bare and recorded with `work`, and checks the reports.
 fn each(work: &str, options: &[&str], known: &str) {
     for (linking, name, own) in PROGRAMS {
         let Some(program) = guest(linking, name) else {
@@ -93,7 +94,7 @@ fn each(work: &str, options: &[&str], known: &str) {
     }
 }
 
-/// The report of a recording that has no sites, which are to add up to nothing.
+/// Returns the report of a recording without sites, for which the sums are not checked.
 fn figures(recording: &Path, place: &Path) -> Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);
@@ -101,7 +102,7 @@ fn figures(recording: &Path, place: &Path) -> Value {
     serde_json::from_str(&outcome.stdout).expect("a report")
 }
 
-/// Holds a report to lines of known numbers.
+/// Checks a report against lines of known numbers.
 fn assert_known(report: &Value, known: &str) {
     assert_met(report, &parse(known, ""));
     assert_met(report, &parse("recording lost_events=0", ""));
@@ -131,7 +132,7 @@ scope:use allocations=0 frees_here=8 entered=1
 label:table/heap allocations=1 requested_bytes=4000 usable_bytes=4000 live_bytes=4000
 recording processes=1";
 
-/// Each byte is sampled, and so is each block that is not of a few bytes.
+/// With a mean of one byte, every block of more than a few bytes is sampled.
 #[test]
 fn embedded_samples() {
     let large = |line: &&str| {
@@ -169,7 +170,7 @@ function:guest::forks>guest::block allocations=4 requested_bytes=7331";
     each("fork", &[], known);
 }
 
-/// The words that a program says of itself, run so.
+/// Returns the output of a program about itself.
 fn said(mut command: Command, place: &Path) -> Outcome {
     run(command.arg("tell").current_dir(place), place)
 }
@@ -194,7 +195,7 @@ fn embedded_leaves_alone() {
     }
 }
 
-/// With the library in the process too, that one records, and is told.
+/// If the library is also in the process, it records alone, and a message reports it.
 #[test]
 fn embedded_and_preloaded() {
     let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
@@ -231,7 +232,7 @@ fn embedded_survives_a_kill() {
     assert_known(&report(&recording, &place), known);
 }
 
-/// Nothing of the recorder is there for other libraries to find.
+/// The program exports no symbol of the recorder to libraries.
 #[test]
 fn embedded_exports_nothing() {
     let program = guest(Linking::Dynamic, "embedded-system").expect("always built");
@@ -244,7 +245,7 @@ fn embedded_exports_nothing() {
         .lines()
         .find(|line| ["heaptide", "malloc", "free"].iter().any(|name| line.contains(name)));
     assert_eq!(found, None);
-    // What a person is told of a function is the program's own, not the allocator's methods.
+    // Reports show functions of the program, not methods of the allocator.
     let place = scratch("embedded-top");
     let recording = place.join("a.heaptide");
     let mut command = recorded(&recording, &["--no-preload"]);

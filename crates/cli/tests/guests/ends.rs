@@ -1,5 +1,5 @@
-//! When and how processes end, which images are of one process, and what is reported where
-//! something is not recorded.
+//! When and how processes end, which images belong to one process, and messages about what is not
+//! recorded.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// What `heaptide COMMAND RECORDING` prints.
+/// Returns the output of `heaptide COMMAND RECORDING`.
 fn shown(command: &[&str], recording: &Path, place: &Path) -> String {
     let outcome = run(heaptide().args(command).arg(recording), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{command:?}");
     outcome.stdout
 }
 
-/// The lines of the summary about what is missing.
+/// Returns the lines of the summary about what is missing.
 fn missing(summary: &str) -> Vec<&str> {
     summary.lines().filter_map(|line| line.strip_prefix("heaptide:   missing    ")).collect()
 }
@@ -47,7 +47,7 @@ fn the_end_of_a_program_that_aborts() {
     assert!((0.38..duration).contains(&peak), "the peak came after {peak} s of {duration}");
 }
 
-/// Nobody saw the end of a program that was killed and not started by the command.
+/// The program died by a signal and was not started by the command, so its end was not observed.
 #[test]
 fn an_end_that_nobody_saw_is_the_last_sign_of_life() {
     let place = scratch("ends-unseen");
@@ -63,7 +63,7 @@ fn an_end_that_nobody_saw_is_the_last_sign_of_life() {
     }
 }
 
-/// Every process is the second of a pid namespace of its own, and so they all have one pid.
+/// Each process is the second one in its own pid namespace, so all have the same pid.
 #[test]
 fn processes_of_one_pid_are_several() {
     if !may_make_namespaces("ends::processes_of_one_pid_are_several") {
@@ -71,7 +71,7 @@ fn processes_of_one_pid_are_several() {
     }
     let place = scratch("ends-one-pid");
     let program = Guest::read("leaks.c").build("leaks.c", &[]);
-    // What each process of the program leaked.
+    // Returns the leaked bytes of each process.
     let leaked = |script: &str, name: &str| -> Vec<i128> {
         let recording = place.join(name);
         run(recorded(&recording, &[]).args(["sh", "-c", script]).arg(&program), &place);
@@ -88,7 +88,7 @@ fn processes_of_one_pid_are_several() {
     assert_eq!(leaked(of_one_pid, "five"), [alone[0]; 5]);
 }
 
-/// A daemon outlives the command: what it does later has names as long as its file is there.
+/// A daemon outlives the command. Its later functions have names as long as its executable exists.
 #[test]
 fn a_daemon_that_outlives_the_command() {
     let place = scratch("ends-daemon");
@@ -110,7 +110,7 @@ fn a_daemon_that_outlives_the_command() {
     assert!(names.any(|name| name == "reached_late"));
 }
 
-/// The summary, `info` and `report` name what cannot be recorded.
+/// The summary, `info` and `report` list what cannot be recorded.
 #[test]
 fn an_own_malloc_is_said() {
     let place = scratch("ends-own-malloc");
@@ -128,7 +128,7 @@ fn an_own_malloc_is_said() {
     }
 }
 
-/// An executable's allocator that is intercepted is nothing to say; with `--no-intercept` it is.
+/// An intercepted allocator in the executable is not reported; with `--no-intercept` it is.
 #[test]
 fn an_intercepted_malloc_is_not_said() {
     let place = scratch("ends-intercepted");
@@ -149,7 +149,7 @@ fn an_intercepted_malloc_is_not_said() {
     assert_eq!(report(&recording, &place)["processes"][0]["totals"]["allocations"], 0);
 }
 
-/// An allocator under names of its own that is not intercepted is reported.
+/// An allocator with its own names that is not intercepted is reported.
 #[test]
 fn an_allocator_that_is_left_alone_is_said() {
     let place = scratch("ends-family");
@@ -167,8 +167,8 @@ fn an_allocator_that_is_left_alone_is_said() {
     assert_eq!(evaluate(&report, "function:in_program", "allocations"), 100);
 }
 
-/// With so little address space that not even the recorder's library may fit: everything is
-/// recorded, or the summary names what is not.
+/// With so little address space that the recorder's library may not fit: everything is recorded, or
+/// the summary lists what is missing.
 #[test]
 fn without_room_all_is_recorded_or_said() {
     let place = scratch("ends-no-room");
@@ -185,7 +185,7 @@ fn without_room_all_is_recorded_or_said() {
         let ours = |process: &&Value| process["program"].as_str() == program.to_str();
         let found = list(&report, "processes").iter().find(ours);
         let total = |name| found.map_or(0, |process| number(&process["totals"], name));
-        // A request that found no room is recorded, too: as failed.
+        // A request that failed for lack of memory is recorded as failed.
         let recorded = total("allocations") + total("failed");
         let missing = missing(&outcome.stderr);
         assert_eq!(recorded == 0, !missing.is_empty(), "{limit}: {}", outcome.stderr);

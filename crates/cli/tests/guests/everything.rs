@@ -1,4 +1,4 @@
-//! Every command and every format on recordings of a compiler and of an interpreter: sealed, not
+//! Every command and every format with recordings of a compiler and an interpreter: sealed, not
 //! sealed, killed, and while the program runs.
 
 use crate::harness::{heaptide, preloaded, profiles, recorded, run, scratch, until};
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What each command is asked: pages, tables and JSON; statuses that are an answer.
+/// Commands for pages, tables and JSON, with the statuses that are acceptable.
 pub const QUESTIONS: &[(&str, &[i32])] = &[
     ("info", &[0]),
     ("report", &[0]),
@@ -48,7 +48,7 @@ pub const QUERIES: &[&str] = &[
     "SELECT * FROM processes FORMAT expand",
 ];
 
-/// Of recordings with every event.
+/// Queries for recordings with every event.
 pub const OF_EVENTS: &[&str] = &[
     "SELECT operation,count() FROM events GROUP BY operation FORMAT table",
     "SELECT function,count() FROM events WHERE mem.alloc GROUP BY function FORMAT tree",
@@ -57,8 +57,8 @@ pub const OF_EVENTS: &[&str] = &[
     "SELECT owner,count(),avg(lifetime_ns) FROM lifetimes GROUP BY owner",
 ];
 
-/// Formats of `export`, as the command itself lists them, but for the one that heaptide-sql writes:
-/// its own tests ask for that.
+/// Returns the formats that the help of `export` lists, except that of heaptide-sql, which has its
+/// own tests.
 pub fn formats() -> Vec<String> {
     let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
@@ -73,7 +73,7 @@ fn words<'a>(line: &'a str, recording: &'a Path) -> impl Iterator<Item = &'a std
     words.chain(std::iter::once(recording.as_os_str()))
 }
 
-/// Complaints, other than which of several processes is shown.
+/// Returns the messages, except those about which of several processes is shown.
 pub fn complaints(stderr: &str) -> Vec<&str> {
     let said = |line: &&str| {
         line.contains(": comparing pid ") || line.starts_with("heaptide: showing pid ")
@@ -81,7 +81,7 @@ pub fn complaints(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| !said(line)).collect()
 }
 
-/// Asks everything of a recording with every event.
+/// Runs all commands and queries on a recording with every event.
 fn ask_everything_of_events(recording: &Path, place: &Path) {
     ask_everything(recording, place);
     ask(OF_EVENTS, recording, place);
@@ -97,7 +97,7 @@ fn ask(queries: &[&str], recording: &Path, place: &Path) {
     }
 }
 
-/// Asks everything of a recording, and exports it in every format.
+/// Runs all commands on a recording, and exports it in every format.
 fn ask_everything(recording: &Path, place: &Path) {
     ask_questions(recording, place);
     ask(QUERIES, recording, place);
@@ -116,7 +116,7 @@ fn ask_questions(recording: &Path, place: &Path) {
     }
 }
 
-/// Exports in every format with these options, and checks what was written.
+/// Exports in every format with these options, and checks the files.
 fn export(recording: &Path, place: &Path, options: &str, check: impl Fn(&str, &[u8])) {
     let formats = formats();
     assert!(formats.len() >= 12, "{formats:?}");
@@ -131,7 +131,7 @@ fn export(recording: &Path, place: &Path, options: &str, check: impl Fn(&str, &[
     }
 }
 
-/// A recording of the compiler: the driver, cc1plus, the assembler and the linker.
+/// Records the compiler: the driver, cc1plus, the assembler and the linker.
 fn compiler(place: &Path, options: &[&str]) -> PathBuf {
     let source = place.join("a.cpp");
     let program = "#include <map>\n#include <string>\n#include <vector>\n\
@@ -210,7 +210,7 @@ fn running_and_killed(mode: &str, while_it_runs: fn(&Path, &Path), killed: fn(&P
     while_it_runs(&recording, &place);
     child.kill().expect("a program that still runs");
     child.wait().expect("its end");
-    let _ = input.write_all(b"late"); // nobody reads it
+    let _ = input.write_all(b"late"); // the program may not read it
     killed(&recording, &place);
 }
 

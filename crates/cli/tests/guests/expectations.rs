@@ -1,49 +1,50 @@
-//! The known numbers of a guest program: read from its header and its output, held against a
+//! The known numbers of a guest program: read from its header and its output, and compared with a
 //! report.
 //!
 //! A header line `// expect SELECTOR CONDITION…` or an output line `known SELECTOR CONDITION…`; a
-//! condition is `MEASURE=N`, `MEASURE>=N` or `MEASURE<=N`. Sums are taken over all processes of the
-//! recording.
+//! condition is `MEASURE=N`, `MEASURE>=N` or `MEASURE<=N`. Values are summed over all processes of
+//! the recording.
 //!
 //! ```text
 //! totals                 the totals
-//! recording              processes, lanes (most of a process), lost_events
+//! recording              processes, lanes (the maximum per process), lost_events
 //! function:A             sites with A anywhere on the stack
 //! function:A>B>C         sites with A, B and C in this order, outermost first, others allowed
 //! leaf:A                 sites whose innermost frame is A
-//! depth:A                count: the most frames of A in one stack
+//! depth:A                count: the maximum number of frames of A in a stack
 //! lane:A                 lanes of this name
-//! class:A                mappings of this class, with `_` for a space, in the report's own sums
-//! scope:A>B              the scope path of just these values, outermost first; `entered` too
+//! class:A                mappings of this class, with `_` for a space, in the sums of the report
+//! scope:A>B              the scope path of exactly these values, outermost first; also `entered`
 //! scope:                 no scope
-//! scope+:A>B             the same with all paths inside it
+//! scope+:A>B             the same including all paths inside it
 //! label:A                blocks and memory with this label, or of this pool
-//! label:A/KIND           of these, one kind: heap, outside, pool_block, pool_chunk, …
+//! label:A/KIND           one kind of these: heap, outside, pool_block, pool_chunk, …
 //! window:A               the windows of this name: live_bytes and live_blocks are net changes,
-//!                        peak_bytes is the highest one's; `count`, how many there are
+//!                        peak_bytes is the maximum; `count` is their number
 //! mark:A                 count: marks of this name and kind `mark`; `snapshot:A` and so on for the
 //!                        other kinds of marks
 //! ```
 //!
-//! A site counts in `function` and `leaf` as it does in the totals; in `label` with the blocks that
-//! came by labelling. Several sites' `largest_bytes` and `peak_bytes` are the largest of theirs.
+//! A site counts in `function` and `leaf` as it does in the totals; in `label` including the blocks
+//! that were moved to it by labelling. `largest_bytes` and `peak_bytes` of several sites are their
+//! maximum.
 //!
 //! Other header lines: `// build: FLAGS` (`%` stands for the build directory), `// compiler: NAME`,
 //! `// plugin: FILE.so SOURCE FLAGS`, `// args: …`, `// order: varies` (threads or timers decide
-//! which stacks occur), `// losses: allowed` (the danger is one that loses events), `// trace: may
-//! end` (there may be more events than are moved out in time).
+//! which stacks occur), `// losses: allowed` (the danger can lose events), `// trace: may end`
+//! (there can be more events than are moved out in time).
 
 use crate::recording::{counted, frames, function, list, number, sites};
 use serde_json::Value;
 
-/// One line of known numbers.
+/// A line of known numbers.
 #[derive(Debug)]
 pub struct Expectation {
     selector: String,
     conditions: Vec<(String, Relation, i128)>,
 }
 
-/// How a measure stands to its known number.
+/// The relation of a metric to its known number.
 #[derive(Clone, Copy, Debug)]
 enum Relation {
     Equal,
@@ -51,7 +52,7 @@ enum Relation {
     AtMost,
 }
 
-/// The expectations in a text, each on a line that starts with `prefix`.
+/// Returns the expectations in a text, each on a line that starts with `prefix`.
 pub fn parse(text: &str, prefix: &str) -> Vec<Expectation> {
     text.lines().filter_map(|line| line.strip_prefix(prefix)).map(parse_line).collect()
 }
@@ -75,7 +76,7 @@ fn parse_condition(word: &str) -> (String, Relation, i128) {
     panic!("not a condition: {word}")
 }
 
-/// Holds a report to the expectations, and names all that fail.
+/// Checks a report against the expectations, and lists all that fail.
 pub fn assert_met(report: &Value, expectations: &[Expectation]) {
     let failures: Vec<String> = expectations.iter().flat_map(|e| failures(report, e)).collect();
     assert!(failures.is_empty(), "known numbers differ:\n  {}", failures.join("\n  "));
@@ -98,7 +99,7 @@ fn failures(report: &Value, expectation: &Expectation) -> Vec<String> {
     failures
 }
 
-/// The figure that a selector and a measure name.
+/// Returns the value of a selector and a metric.
 pub fn evaluate<'a>(report: &'a Value, selector: &str, measure: &str) -> i128 {
     let (kind, argument) = selector.split_once(':').unwrap_or((selector, ""));
     let processes = list(report, "processes");
@@ -173,7 +174,7 @@ fn sum_where(report: &Value, measure: &str, wanted: impl Fn(&[&str]) -> bool) ->
     combine(chosen.map(|(_, site)| counted(site, measure)), measure)
 }
 
-/// One value of several rows'.
+/// Combines the values of several rows.
 fn combine(values: impl Iterator<Item = i128>, measure: &str) -> i128 {
     match measure {
         "largest_bytes" | "peak_bytes" => values.max().unwrap_or(0),
@@ -181,7 +182,7 @@ fn combine(values: impl Iterator<Item = i128>, measure: &str) -> i128 {
     }
 }
 
-/// The scopes of a process whose path is just this; the first of the list for none.
+/// Returns the scopes of a process with exactly this path; the root for an empty path.
 fn scopes_at<'a>(process: &'a Value, path: &[&str]) -> Vec<&'a Value> {
     let all = list(process, "scopes");
     let mut at = vec![0];

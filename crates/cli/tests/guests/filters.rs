@@ -1,4 +1,5 @@
-//! Filters and rules as they are typed: each word in several commands, held to known numbers.
+//! Filters and rules on the command line: each option with several commands, compared with known
+//! numbers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -82,7 +83,7 @@ impl Recorded {
         Recorded::of(place, options, &[program])
     }
 
-    /// What a command line does.
+    /// Records a command line.
     fn of(place: PathBuf, options: &[&str], line: &[&str]) -> Recorded {
         let recording = place.join("a.heaptide");
         let outcome = run(recorded(&recording, options).args(line), &place);
@@ -102,7 +103,7 @@ impl Recorded {
         stdout
     }
 
-    /// The process as JSON, whose sites and lanes add up to its totals.
+    /// Returns the process as JSON, after checking that sites and lanes add up to the totals.
     fn process(&self, words: &str) -> Value {
         let text = self.prints(&format!("report --format json {words}"));
         let mut report: Value = serde_json::from_str(&text).expect("JSON");
@@ -118,7 +119,7 @@ impl Recorded {
         process
     }
 
-    /// Stacks with what was requested, sorted.
+    /// Returns stacks with requested bytes, sorted.
     fn folded(&self, words: &str) -> Vec<String> {
         let process = self.process(words);
         let mut sums = BTreeMap::<String, i128>::new();
@@ -129,14 +130,14 @@ impl Recorded {
         sums.into_iter().map(|(stack, bytes)| format!("{stack} {bytes}")).collect()
     }
 
-    /// What was requested, of allocations and bytes, by what the words leave.
+    /// Returns requested allocations and bytes of the selection.
     fn requested(&self, words: &str) -> (i128, i128) {
         let totals = &self.process(words)["totals"];
         (number(totals, "allocations"), number(totals, "requested_bytes"))
     }
 }
 
-/// The program of a source.
+/// Builds a program from a source.
 fn built(place: &Path, source: &str) -> PathBuf {
     let (file, program) = (place.join("filters.cc"), place.join("filters"));
     fs::write(&file, source).expect("a source");
@@ -231,7 +232,7 @@ fn rules_of_a_file_and_built_in() {
     let words = "--focus function:my:|work";
     let folded = of.folded(&format!("--rules my.rules {words}"));
     assert_eq!(folded, ["[start];my:load 20000", "[work] 200"]);
-    // A set before and a file after: the file sees what the set left.
+    // A built-in set before a file: the file applies to the result of the set.
     let folded = of.folded(&format!("--rules std,my.rules {words}"));
     assert_eq!(folded, ["[work] 200", "main;my:load 20000"]);
     let part = of.process("--rules my.rules")["part"].take();
@@ -281,7 +282,7 @@ fn mistakes_are_one_line() {
     }
 }
 
-/// Sums stay, and the frames that a set is about are gone.
+/// Sums are unchanged, and the frames that a set removes are gone.
 #[test]
 fn built_in_sets_on_real_programs() {
     let python = python().expect("python3 is installed");

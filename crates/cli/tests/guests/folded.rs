@@ -1,5 +1,5 @@
-//! Folded stacks of a real program: every line has a path and a value, and the values are the
-//! totals. And the dump of all stacks with exact values.
+//! Folded stacks of a real program: every line has a path and a value, and the values add up to the
+//! totals. Also the dump of all stacks with exact values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 
-/// What a line says: functions, and a value.
+/// Parses lines into functions and a value.
 fn lines(out: &str) -> Vec<(Vec<&str>, i128)> {
     let line = |line: &'_ str| -> (usize, i128) {
         let at = line.rfind(' ').expect("a value");
@@ -72,7 +72,7 @@ fn folded_stacks_of_python_add_up() {
     }
 }
 
-/// What a paragraph of a dump says: values by name, and lines of functions.
+/// Parses the paragraphs of a dump into values by name, and lines of functions.
 fn paragraphs(dump: &str) -> Vec<(BTreeMap<&str, i128>, Vec<&str>)> {
     fn value(word: &str) -> (&str, i128) {
         let (name, value) = word.split_once('=').expect("a name");
@@ -117,7 +117,7 @@ fn a_dump_has_all_stacks_with_exact_values() {
     assert_eq!(named.map(|name| values[name]), [50, 50, 5000, 0, 100], "{values:?}");
     assert!(lines[0].starts_with("#0 block at ") && lines[0].contains(".h:"), "{lines:?}");
     assert!(lines[1].contains("/timesteps.c:") && lines[1].contains(" from /"), "{lines:?}");
-    // What stays: 8000 and 24,000 bytes, each on a stack of its own.
+    // What stays live: 8000 and 24,000 bytes, on different stacks.
     let kept = prints("export --format stacks --metric live_blocks");
     let kept = paragraphs(&kept);
     let values: Vec<_> =

@@ -1,11 +1,11 @@
-//! What the recorder takes of the program's limits and time, and what it says of both.
+//! How much of the program's limits and time the recorder uses, and what it reports about both.
 
 use crate::expectations::evaluate;
 use crate::harness::{Guest, clean, library, preloaded, recorded, report, run, scratch};
 use crate::recording::{list, number};
 use std::process::Command;
 
-/// Limits of data and of address space in kB, down to what the program itself just needs.
+/// Limits of data and of address space in kB, down to what the program itself needs.
 const LIMITS: [(&str, [u32; 5]); 2] = [
     ("-d", [400_000, 200_000, 100_000, 20_000, 8_000]),
     ("-v", [400_000, 200_000, 100_000, 40_000, 20_000]),
@@ -30,7 +30,7 @@ fn limits_of_data_and_address_space() {
             let mut command = clean(Command::new("sh"));
             let words = format!("ulimit {which} {limit}; exec \"$0\"");
             command.args(["-c", &words]).arg(&program);
-            // The shell is not limited yet, and becomes the program.
+            // The shell itself has no limit yet, and is replaced by the program.
             command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", &recording);
             let outcome = run(&mut command, &place);
             assert_eq!(bare, outcome, "ulimit {which} {limit}");
@@ -40,8 +40,8 @@ fn limits_of_data_and_address_space() {
     }
 }
 
-/// Of a limit that its own threads nearly use up, a program has the largest part to itself. What
-/// the recorder has no room for is counted.
+/// If the threads of a program nearly use up a limit, most of it is left to the program. What the
+/// recorder has no room for is counted.
 #[test]
 fn a_limit_of_data_is_the_program_s() {
     let place = scratch("footprint-budget");

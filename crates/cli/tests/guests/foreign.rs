@@ -1,4 +1,4 @@
-//! Exports, read by the tools they are for, on programs of known numbers and on real ones.
+//! Exports, read by the tools that they are for, of programs with known numbers and of real ones.
 
 use crate::expectations::evaluate;
 use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch, until};
@@ -10,14 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A recording and where its exports go.
+/// A recording and the directory of its exports.
 struct Recorded {
     place: PathBuf,
     recording: PathBuf,
 }
 
 impl Recorded {
-    /// A guest program of known numbers, in a mode.
+    /// Records a guest program with known numbers.
     fn guest(program: &str, name: &str, options: &[&str]) -> Recorded {
         let place = scratch(name);
         let recording = place.join("a.heaptide");
@@ -33,7 +33,7 @@ impl Recorded {
         run(&mut command, &self.place)
     }
 
-    /// Writes a file in the place, without a word.
+    /// Exports to a file; no message may be printed.
     fn to_file(&self, words: &str, file: &str) -> PathBuf {
         let path = self.place.join(file);
         let outcome = self.export(&format!("{words} -o {}", path.display()));
@@ -84,7 +84,7 @@ fn what_a_format_cannot_have_is_said() {
     }
 }
 
-/// What a tool prints of a file; it may not complain.
+/// Returns the output of a tool for a file. The tool must not report problems.
 fn tool(of: &Recorded, words: &[&str], file: &Path) -> String {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(file).current_dir(&of.place).env("HOME", &of.place);
@@ -93,13 +93,13 @@ fn tool(of: &Recorded, words: &[&str], file: &Path) -> String {
     stdout
 }
 
-/// The number in a word: `9,000`, `9000B`.
+/// Returns the number in a word: `9,000`, `9000B`.
 fn figure(word: &str) -> i128 {
     let digits = word.trim_end_matches('B').replace(',', "");
     digits.parse().unwrap_or_else(|e| panic!("{word}: {e}"))
 }
 
-/// `flat` and `cum` of a function as `go tool pprof -top` has them.
+/// Returns `flat` and `cum` of a function from `go tool pprof -top`.
 fn top(of: &Recorded, file: &Path, column: &str, function: &str) -> (i128, i128) {
     let index = format!("-sample_index={column}");
     let words = ["go", "tool", "pprof", "-top", "-unit=B", "-nodefraction=0", &index];
@@ -111,7 +111,7 @@ fn top(of: &Recorded, file: &Path, column: &str, function: &str) -> (i128, i128)
     (figure(words[0]), figure(words[3]))
 }
 
-/// The columns of pprof and ours.
+/// The columns of pprof and our metrics.
 const COLUMNS: [(&str, &str); 6] = [
     ("alloc_objects", "allocations"),
     ("alloc_space", "usable_bytes"),
@@ -121,7 +121,8 @@ const COLUMNS: [(&str, &str); 6] = [
     ("peak_space", "at_peak_bytes"),
 ];
 
-/// The sums of the samples that `go tool pprof -raw` prints: each has a line of values and stack.
+/// Returns the sums of the samples that `go tool pprof -raw` prints: per sample a line with values
+/// and stack.
 fn sums(raw: &str) -> Vec<i128> {
     let samples = raw.split_once("Samples:\n").expect("samples").1.split("Locations\n").next();
     let mut lines = samples.expect("locations").lines();
@@ -154,7 +155,7 @@ fn pprof_has_the_known_numbers() {
     ours.push(number(totals, "requested_bytes"));
     assert_eq!(sums(&raw), ours);
     assert!(raw.contains("requested_bytes/bytes[dflt]"), "{raw}");
-    // Main program first, with its build-id.
+    // The main program is first, with its build id.
     let mapping = raw.split_once("Mappings\n1: ").expect("mappings").1.lines().next();
     assert!(mapping.is_some_and(|line| line.contains("exported-c ")), "{mapping:?}");
     let tags = tool(&of, &["go", "tool", "pprof", "-tags", "-sample_index=alloc_objects"], &file);
@@ -164,12 +165,12 @@ fn pprof_has_the_known_numbers() {
     let focus = ["-tagfocus=scope=help", "-sample_index=alloc_objects", "-top"];
     let help = tool(&of, &[&["go", "tool", "pprof"], &focus[..]].concat(), &file);
     assert!(help.contains(" help\n") && !help.contains(" even\n"), "{help}");
-    // Scopes in the place of functions.
+    // Scopes in place of functions.
     let file = of.to_file("--format pprof --scopes", "scopes.pb.gz");
     assert_eq!(top(&of, &file, "alloc_objects", "grow"), (10, 10));
 }
 
-/// The costs of a function as `callgrind_annotate` has them, the first event's.
+/// Returns the cost of a function in the output of `callgrind_annotate`, for the first event.
 fn annotated(text: &str, function: &str) -> i128 {
     let is_it = |line: &&str| line.contains(&format!(":{function} [")) || line.ends_with(function);
     let line = text.lines().find(is_it).unwrap_or_else(|| panic!("no {function} in {text}"));
@@ -224,7 +225,7 @@ fn massif_has_the_known_numbers() {
         figure(bytes.split_once(')').expect(function).0)
     };
     assert_eq!(share("burst"), evaluate(&report, "leaf:burst", "at_peak_bytes"));
-    // The timeline is of all blocks, so it is not in a file of some.
+    // The timeline covers all blocks, so a filtered file does not contain it.
     let file = of.to_file("--format massif --focus burst", "massif.out.2");
     assert!(tool(&of, &["ms_print"], &file).contains("Number of snapshots: 3\n"));
     let of_nothing = of.export("--format massif --process 1");
@@ -257,7 +258,7 @@ fn trace_events_have_timeline_windows_and_marks() {
     for name in ["exported-c", "helper"] {
         assert!(names.iter().any(|event| event["args"]["name"] == name), "{names:?}");
     }
-    // The Firefox Profiler reads trace events too.
+    // The Firefox Profiler also reads trace events.
     let Some(profiler) = Profiler::open(&of, &of.to_file("--format chrome", "trace.json")) else {
         return;
     };
@@ -271,7 +272,7 @@ fn trace_events_have_timeline_windows_and_marks() {
     }
 }
 
-/// A whole number, also where it is written as `1.0`.
+/// Returns a whole number, also if it is written as `1.0`.
 fn number_of(value: &Value) -> i128 {
     value.as_f64().expect("a number") as i128
 }
@@ -281,7 +282,7 @@ fn the_program_is_what_it_says() {
     check("exported.c");
 }
 
-/// The Firefox Profiler's own code for use without a browser, with a file opened in it, until it is
+/// The command-line interface of the Firefox Profiler with a file opened in it, until it is
 /// dropped.
 struct Profiler<'a> {
     of: &'a Recorded,
@@ -290,7 +291,7 @@ struct Profiler<'a> {
 }
 
 impl<'a> Profiler<'a> {
-    /// None if the test is skipped.
+    /// Opens a file; none if the test is skipped.
     fn open(of: &'a Recorded, file: &Path) -> Option<Profiler<'a>> {
         let script = profiler_script()?;
         let mut command = Profiler::start(of, &script);
@@ -302,7 +303,7 @@ impl<'a> Profiler<'a> {
         until("the profiler", || {
             let ended = profiler.server.try_wait().expect("wait for node");
             assert!(ended.is_none(), "the profiler ended: {ended:?}");
-            // Whoever asks it before it listens removes its socket.
+            // Querying it before it listens would remove its socket.
             let log = fs::read_to_string(of.place.join("s.log")).unwrap_or_default();
             log.contains("Profile loaded successfully")
         });
@@ -326,7 +327,7 @@ impl<'a> Profiler<'a> {
         stdout
     }
 
-    /// The sum over a thread, from one of its tables.
+    /// Returns the sum over a thread, from one of its tables.
     fn total(&self, thread: usize, table: &str) -> i128 {
         self.prints(&format!("thread select t-{thread}"));
         self.prints(&format!("strategy {table}"));
@@ -343,7 +344,7 @@ impl Drop for Profiler<'_> {
     }
 }
 
-/// The profiler's program. Without it the test is skipped.
+/// Returns the profiler's script. Without it the test is skipped.
 fn profiler_script() -> Option<PathBuf> {
     let script = reader("node").join("node_modules/@firefox-devtools/profiler-cli");
     let script = script.join("dist/profiler-cli.js");
@@ -354,7 +355,7 @@ fn profiler_script() -> Option<PathBuf> {
     Some(script)
 }
 
-/// The tables of the Firefox Profiler and the measures they hold.
+/// The tables of the Firefox Profiler and their metrics.
 const TABLES: [(&str, &str); 4] = [
     ("timing", "at_peak_bytes"),
     ("native-retained-allocations", "live_bytes"),
@@ -402,13 +403,13 @@ fn the_firefox_profiler_has_the_known_numbers() {
     );
 }
 
-/// The columns of a table, by name.
+/// Returns the columns of a table, by name.
 fn columns(table: &Value) -> impl Iterator<Item = (&String, &Vec<Value>)> {
     let columns = table.as_object().expect("a table");
     columns.iter().filter_map(|(name, column)| Some((name, column.as_array()?)))
 }
 
-/// Each column is as long as its table, and each index within what it points to.
+/// Checks that each column has the length of its table, and that each index is in range.
 fn assert_indices(profile: &Value) {
     let shared = &profile["shared"];
     let length = |table: &str| number(&shared[table], "length");
@@ -451,7 +452,7 @@ fn assert_indices(profile: &Value) {
     }
 }
 
-/// Holds every format of a recording against the sums in its report.
+/// Checks every format of a recording against the sums in its report.
 fn assert_totals(of: &Recorded) {
     let report = report(&of.recording, &of.place);
     let processes = list(&report, "processes").iter();
@@ -476,7 +477,7 @@ fn assert_totals(of: &Recorded) {
         assert_eq!(figure(first), number(totals, "usable_bytes"));
     }
     let snapshots = tool(of, &["ms_print"], &export("massif", "massif.out.1"));
-    // Where threads race, what sites had at the peak may be more than the peak.
+    // If threads race, the sum over sites at peak can exceed the peak.
     let peak = number(totals, "peak_bytes").max(number(totals, "at_peak_bytes")).to_string();
     assert!(snapshots.replace(',', "").contains(&format!(" {peak} ")), "no {peak}: {snapshots}");
     let file = export("firefox", "a.json");

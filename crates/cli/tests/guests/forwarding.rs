@@ -1,5 +1,5 @@
-//! Signals below `heaptide run`: each arrives once, whether it was sent to process or group, and
-//! program and command stop and continue together.
+//! Signals with `heaptide run`: each arrives once, whether it was sent to the process or the group,
+//! and program and command stop and continue together.
 
 use crate::harness::{Guest, clean, recorded, run, scratch, until};
 use crate::inheritance::is_running;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A program that writes down its signals, started in a process group of its own.
+/// A program that writes the signals it receives, started in its own process group.
 struct Listener {
     command: Child,
     output: PathBuf,
-    /// The program itself.
+    /// The pid of the program.
     pid: String,
 }
 
 impl Listener {
-    /// Starts `run_signals` with these words by a command that its name is added to.
+    /// Starts `run_signals` with these words; its path is appended to the command.
     fn start(mut command: Command, words: &[&str], place: &Path) -> Listener {
         let program = Guest::read("run_signals.c").build("run_signals.c", &[]);
         let output = place.join("signals");
@@ -38,7 +38,7 @@ impl Listener {
         Listener::start(recorded(&place.join("a"), &["--force"]), words, place)
     }
 
-    /// What the program wrote.
+    /// Returns the output of the program.
     fn text(&self) -> String {
         fs::read_to_string(&self.output).expect("the output")
     }
@@ -57,12 +57,13 @@ impl Listener {
         kill(signal, &format!("-{}", self.command.id()));
     }
 
-    /// Waits until the program has got so many signals.
+    /// Waits until the program has received `count` signals.
     fn until_got(&self, count: usize) {
         until("a signal", || self.signals().len() >= count);
     }
 
-    /// Ends the program by a signal to the command, behind all others; what it got, and the status.
+    /// Ends the program by a last signal to the command, and returns the received signals and the
+    /// status.
     fn end(mut self) -> (Vec<String>, i32) {
         self.send("RTMAX");
         let status = self.command.wait().expect("the status");
@@ -128,8 +129,8 @@ fn stop_signals_of_a_terminal_arrive_once() {
     assert_eq!(listener.end(), (["20", "20", "21", "21", "22", "22"].map(String::from).into(), 7));
 }
 
-/// Signals that come within 5 ms are one. On a busy machine the sender may take longer: it is asked
-/// how long it took, and sends again to another command then.
+/// Signals that arrive within 5 ms count as one. The sender can take longer on a busy machine, so
+/// the time is measured and the test repeated with another command if it was too long.
 #[test]
 fn a_process_and_then_its_group_is_one_signal() {
     const AT_ONCE_US: u64 = 2_000;
@@ -161,8 +162,8 @@ fn timeout_signals_once() {
     command.args(["-s", "INT", "0.5", env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]);
     command.arg(place.join("a")).arg("--");
     let mut listener = Listener::start(command, &[], &place);
-    listener.until_got(2); // the signal, and that to continue
-    std::thread::sleep(Duration::from_millis(50)); // any more would be here by now
+    listener.until_got(2); // the signal and the SIGCONT
+    std::thread::sleep(Duration::from_millis(50)); // more would have arrived by now
     kill("RTMAX", &listener.pid);
     assert_eq!(listener.command.wait().expect("timeout").code(), Some(124));
     assert_eq!(listener.signals(), ["2", "18"]);
@@ -184,7 +185,7 @@ fn queued_signals_keep_number_sender_and_value() {
         assert!(send.wait().expect("its end").success());
         listener.until_got(count + 1);
     }
-    // Three to the command and one to all: four.
+    // Three to the command and one to the group: four.
     let four = format!("for i in 1 2 3; do kill -40 {id}; done; kill -40 -- -{id}");
     assert!(Command::new("bash").args(["-c", &four]).status().expect("bash").success());
     expected.extend(vec!["40".to_owned(); 4]);
@@ -230,7 +231,7 @@ fn the_program_outlives_a_killed_command() {
     until("the program to end", || !is_running(&listener.pid));
 }
 
-/// Whether a witness in the process group of this program runs.
+/// Returns whether a witness runs in the process group of this program.
 fn has_witness(pid: &str) -> bool {
     let group = |pid: &str| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -256,7 +257,7 @@ fn the_witness_goes_by_the_name_of_the_program() {
         let found = Command::new("pgrep").args(["-g", &group, "-f", pattern]).output();
         String::from_utf8(found.expect("pgrep").stdout).expect("UTF-8").lines().count()
     };
-    // The command, the program and the witness; the command alone.
+    // The command, the program and the witness; then the command alone.
     assert_eq!(of("run_signals-c one two three"), 3);
     assert_eq!(of("heaptide run"), 1);
     listener.end();
@@ -280,7 +281,7 @@ fn without_room_for_a_witness_signals_of_processes_arrive() {
     assert_eq!(listener.command.wait().expect("its end").code(), Some(143));
 }
 
-/// Runs `terminal.py` with a command that runs `run_signals pause`; what it prints.
+/// Runs `terminal.py` with a command that runs `run_signals pause`, and returns the output.
 fn in_terminal(what: &str, recording: Option<&Path>, place: &Path) -> String {
     let program = Guest::read("run_signals.c").build("run_signals.c", &[]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/terminal.py");

@@ -1,4 +1,4 @@
-//! Builds guest programs, runs them bare and recorded, and holds the two against each other.
+//! Builds guest programs, runs them bare and recorded, and compares the two.
 
 use crate::expectations;
 use crate::recording::{assert_consistent, list, number, stack_tree};
@@ -10,60 +10,60 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A guest that runs longer is taken for hung; the slowest needs a minute where nothing else runs.
+/// A guest that runs longer is considered hung; the slowest needs a minute on an idle machine.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 
-/// The status of a guest in which something is not so that holds in bare runs (`CHECK` in
-/// `guest.h`).
+/// The status of a guest if a condition is false that holds in bare runs (`CHECK` in `guest.h`).
 const CHECK_FAILED: i32 = 99;
 
-/// How long a test waits for a guest to come so far.
+/// How long a test waits for a state of a guest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a running guest is looked at.
+/// The interval at which a running guest is polled.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Builds without frame pointers, and without the compiler's licence to drop a malloc.
+/// Builds have no frame pointers, and the compiler must not remove a malloc.
 pub const BUILD_FLAGS: [&str; 4] = ["-O2", "-g", "-fomit-frame-pointer", "-fno-builtin"];
 
-/// What a program left: its status as a shell shows it, and its output.
+/// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The exit status, or 128 and the signal's number.
+    /// The exit status, or 128 plus the number of the signal.
     pub status: i32,
-    /// What it wrote.
+    /// Standard output.
     pub stdout: String,
-    /// What it complained about.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl Outcome {
-    /// The output without the program's known numbers, which may differ between allocators.
+    /// Returns the outcome without the known numbers in the output, which can differ between
+    /// allocators.
     pub fn without_known(&self) -> (i32, String, &str) {
         let kept = self.stdout.lines().filter(|line| !line.starts_with("known "));
         (self.status, kept.collect::<Vec<_>>().join("\n"), &self.stderr)
     }
 }
 
-/// A guest program and what its header says.
+/// A guest program with its source, whose header contains the expectations.
 pub struct Guest {
     source: PathBuf,
     text: String,
 }
 
-/// The directory of the guest programs.
+/// Returns the directory of the guest programs.
 pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// A directory of this test run, made if it is not there.
+/// Returns a directory of this test run, created if it is missing.
 pub fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&path).expect("a directory for the tests");
     path
 }
 
-/// An empty directory for one test.
+/// Creates an empty directory for a test.
 pub fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scratch").join(name);
     let _ = fs::remove_dir_all(&path);
@@ -71,12 +71,12 @@ pub fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// The command under test, unaffected by the caller's settings.
+/// Returns the command under test, without the caller's settings.
 pub fn heaptide() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_heaptide")))
 }
 
-/// A command without the caller's settings of heaptide, of the loader and of servers.
+/// Removes the caller's settings of Heaptide, the loader and debuginfod servers from a command.
 pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars() {
         let is_ours = ["HEAPTIDE_", "LD_", "DEBUGINFOD_"].iter().any(|own| name.starts_with(own));
@@ -87,15 +87,15 @@ pub fn clean(mut command: Command) -> Command {
     command
 }
 
-/// `heaptide run --quiet -o RECORDING OPTIONS --`, to which the program is added.
+/// Returns `heaptide run --quiet -o RECORDING OPTIONS --`, to which the program is appended.
 pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     let mut command = heaptide();
     command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");
     command
 }
 
-/// Runs to the end, or fails the test after [`RUN_LIMIT`]. Output goes through files: a child that
-/// outlives its parent holds no pipe open.
+/// Runs a command to its end, or fails the test after [`RUN_LIMIT`]. Output goes to files, so that
+/// a child that outlives its parent does not keep a pipe open.
 pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -121,14 +121,14 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
     Outcome { status, stdout: read(out), stderr: read(err) }
 }
 
-/// The capture library, as `heaptide library` names it.
+/// Returns the path that `heaptide library` prints.
 pub fn library() -> PathBuf {
     let output = heaptide().arg("library").output().expect("heaptide library");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end().into()
 }
 
-/// What an outer build sets for itself, not for programs that tests build.
+/// Variables that an outer build sets for itself, not for the programs that tests build.
 pub const OF_OUTER_BUILD: [&str; 7] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -139,7 +139,7 @@ pub const OF_OUTER_BUILD: [&str; 7] = [
     "CARGO_BUILD_TARGET",
 ];
 
-/// Cargo, to build programs of this workspace into a target directory of their own.
+/// Returns a cargo command that builds programs of this workspace into a separate target directory.
 pub fn cargo(target: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     OF_OUTER_BUILD.iter().for_each(|name| _ = cargo.env_remove(name));
@@ -149,14 +149,14 @@ pub fn cargo(target: &Path) -> Command {
     cargo
 }
 
-/// A command that runs a program with the recorder's library preloaded, without `heaptide run`.
+/// Returns a command that runs a program with the recorder preloaded, without `heaptide run`.
 pub fn preloaded(program: impl AsRef<OsStr>, recording: impl AsRef<OsStr>) -> Command {
     let mut command = clean(Command::new(program));
     command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", recording);
     command
 }
 
-/// Waits until something holds, or fails the test.
+/// Waits until a condition holds, or fails the test.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -165,12 +165,12 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The report of a recording, whole and held to its own consistency.
+/// Returns the report of a recording, after checking that it is complete and consistent.
 pub fn report(recording: &Path, scratch: &Path) -> Value {
     report_of_kind("heap", recording, scratch)
 }
 
-/// The same of a kind of memory.
+/// Returns the report of a kind of memory.
 pub fn report_of_kind(kind: &str, recording: &Path, scratch: &Path) -> Value {
     let mut command = heaptide();
     command.args(["report", "--format", "json", "--kind", kind]);
@@ -182,23 +182,23 @@ pub fn report_of_kind(kind: &str, recording: &Path, scratch: &Path) -> Value {
     report
 }
 
-/// The profiles in a recording.
+/// Returns the profiles in a recording.
 pub fn profiles(recording: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(recording).map(|dir| dir.flatten().collect::<Vec<_>>());
     let paths = entries.unwrap_or_default().into_iter().map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|e| e == "profile")).collect()
 }
 
-/// A user without rights, on every Linux.
+/// The id of the unprivileged user on every Linux.
 pub const NOBODY: u32 = 65534;
 
-/// Runs one program bare and recorded, with verified reuse and without: output and status must be
-/// the same, the known numbers met, the stack trees identical.
+/// Runs a program bare and recorded, with and without verified reuse: output and status must be the
+/// same, the known numbers met, and the stack trees identical.
 pub fn check(name: &str) {
     check_with(name, name, &[], &[]);
 }
 
-/// [`check`] with more build flags and environment, as `variant`.
+/// Like [`check`], with more build flags and environment, as `variant`.
 pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&str, &str)]) {
     let trial = Trial::new(name, variant, flags, environment);
     let Some(first) = trial.recording(&[]) else { return };
@@ -211,19 +211,20 @@ pub fn check_with(name: &str, variant: &str, flags: &[&str], environment: &[(&st
     }
 }
 
-/// [`check`] of several programs with a variable of the recorder, which changes no known number.
+/// Like [`check`] for several programs, with a variable of the recorder that changes no known
+/// number.
 pub fn check_all_with(names: &[&str], option: &str, variable: &str) {
     for name in names {
         check_with(name, &format!("{name}-{option}"), &[], &[(variable, "on")]);
     }
 }
 
-/// A program, and how it runs bare.
+/// A program and the outcome of its bare run.
 pub struct Trial<'a> {
     guest: Guest,
     program: PathBuf,
     variant: &'a str,
-    /// Where it runs.
+    /// The directory in which it runs.
     pub scratch: PathBuf,
     environment: &'a [(&'a str, &'a str)],
     bare: Outcome,
@@ -255,8 +256,8 @@ impl<'a> Trial<'a> {
         run(command.current_dir(&place), &self.scratch)
     }
 
-    /// Settings of verified reuse have one length: a guest that copies its environment allocates
-    /// the same with each.
+    /// Records the program. The values of `reuse` have the same length, since a guest that copies
+    /// its environment then allocates the same.
     fn recorded(&self, options: &[&str], reuse: &str, place: &str) -> (Outcome, PathBuf) {
         let recording = self.scratch.join(format!("{place}.heaptide"));
         let mut command = recorded(&recording, options);
@@ -264,18 +265,18 @@ impl<'a> Trial<'a> {
         (self.start(command, place), recording)
     }
 
-    /// Whether the danger is one that loses events.
+    /// Returns whether the danger can lose events.
     pub fn may_lose(&self) -> bool {
         self.guest.says("losses: allowed")
     }
 
-    /// Whether there may be more events than a trace has room for.
+    /// Returns whether there can be more events than a trace has room for.
     pub fn may_outrun(&self) -> bool {
         self.guest.says("trace: may end")
     }
 
-    /// A recording with these options: the program did as bare, and its known numbers are met. None
-    /// if it is out of the recorder's reach.
+    /// Records with these options, and checks that the program behaved as bare and that its known
+    /// numbers are met. None if the recorder cannot record it.
     pub fn recording(&self, options: &[&str]) -> Option<PathBuf> {
         let (bare, variant) = (&self.bare, self.variant);
         let (outcome, recording) = self.recorded(options, "yes", "reuse");
@@ -298,7 +299,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A program out of the recorder's reach ran as bare, and one line reports that it is not recorded.
+/// Checks that a program that cannot be recorded ran as bare, and that one line reports it.
 fn assert_untouched(bare: &Outcome, outcome: &Outcome, recording: &Path) {
     assert!(profiles(recording).is_empty(), "{recording:?} has a profile");
     assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
@@ -306,7 +307,7 @@ fn assert_untouched(bare: &Outcome, outcome: &Outcome, recording: &Path) {
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
 }
 
-/// The last image of the first process ended as the bare program did.
+/// Checks that the last image of the first process ended like the bare program.
 fn assert_end(report: &Value, status: i32) {
     let processes = list(report, "processes");
     let root = processes.first().expect("a process in the recording");
@@ -321,7 +322,7 @@ fn assert_end(report: &Value, status: i32) {
     assert_eq!(found, status.into(), "status in the report");
 }
 
-/// Verified reuse changes how a stack is found, never which.
+/// Checks that verified reuse does not change the stacks.
 pub fn assert_same_tree(with_reuse: &Value, without: &Value) {
     let (with_reuse, without) = (stack_tree(with_reuse), stack_tree(without));
     for (path, row) in &with_reuse {
@@ -333,19 +334,19 @@ pub fn assert_same_tree(with_reuse: &Value, without: &Value) {
 }
 
 impl Guest {
-    /// The program of this file name in `tests/programs`.
+    /// Reads a program of `tests/programs`.
     pub fn read(name: &str) -> Guest {
         let source = programs().join(name);
         let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));
         Guest { source, text }
     }
 
-    /// Its source.
+    /// Returns the source.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Builds the libraries that the header names, and says where they are.
+    /// Builds the libraries that the header lists, and returns their directory.
     pub fn build_plugins(&self) -> PathBuf {
         let place = directory("built");
         for line in self.values("plugin: ") {
@@ -359,7 +360,7 @@ impl Guest {
         place
     }
 
-    /// Builds the program as `variant`, unless that was done since the sources changed.
+    /// Builds the program as `variant`, unless it is newer than its sources.
     pub fn build(&self, variant: &str, flags: &[&str]) -> PathBuf {
         let place = self.build_plugins();
         let program = place.join(variant.replace('.', "-"));
@@ -375,12 +376,12 @@ impl Guest {
         program
     }
 
-    /// Whether the header has this line.
+    /// Returns whether the header has this line.
     pub fn says(&self, what: &str) -> bool {
         self.values(what).next().is_some()
     }
 
-    /// The program's arguments; a plugin is named by its path.
+    /// Returns the program's arguments; plugins are replaced by their paths.
     pub fn arguments(&self) -> Vec<String> {
         let words = self.values("args: ").flat_map(|line| line.split_whitespace());
         let place = directory("built");
@@ -388,7 +389,7 @@ impl Guest {
         words.map(|word| word.replace('%', place)).collect()
     }
 
-    /// The rest of each header line that begins with `key`.
+    /// Returns the rest of each header line that begins with `key`.
     pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.text.lines().filter_map(move |line| line.strip_prefix("// ")?.strip_prefix(key))
     }
@@ -403,7 +404,7 @@ fn compiler_of(source: &Path) -> &'static str {
     }
 }
 
-/// Compiles into a file of its own name first: tests build the same program at the same time.
+/// Compiles into a temporary file first, since tests build the same program concurrently.
 fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
     let include = programs().join("../../include");
@@ -432,11 +433,12 @@ fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     fs::rename(&fresh, target).expect("rename a program");
 }
 
-/// `looping.c` with the library preloaded. It allocates and frees until this is dropped.
+/// `looping.c` with the library preloaded. It allocates and frees until it is dropped.
 pub struct Looping(Child);
 
 impl Looping {
-    /// Starts it, and waits until it has allocated. It shares a file in `place` with the test.
+    /// Starts the program, and waits until it has allocated. It shares a file in `place` with the
+    /// test.
     pub fn start(recording: &Path, place: &Path) -> Looping {
         let program = Guest::read("looping.c").build("looping.c", &[]);
         let page = place.join("page");
@@ -446,7 +448,7 @@ impl Looping {
         Looping(child)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -454,7 +456,7 @@ impl Looping {
 
 impl Drop for Looping {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.kill(); // may have ended
         let _ = self.0.wait();
     }
 }

@@ -1,11 +1,11 @@
-//! What each stack, thread and scope had live at most, of a trace; and requested bytes that are
-//! live. The numbers are in the head of `highest.c`.
+//! The highest live bytes of each stack, thread and scope, from a trace; and requested bytes that
+//! are live. The header of `highest.c` contains the numbers.
 
 use crate::harness::{Guest, check, heaptide, recorded, report, run, scratch};
 use crate::recording::{frames, function, list};
 use std::path::{Path, PathBuf};
 
-/// A recording of a guest.
+/// Records a guest.
 fn recording(name: &str, place: &Path, options: &[&str]) -> PathBuf {
     let variant = place.file_name().expect("a name").to_string_lossy();
     let program = Guest::read(name).build(&format!("of-{variant}"), &[]);
@@ -15,14 +15,14 @@ fn recording(name: &str, place: &Path, options: &[&str]) -> PathBuf {
     recording
 }
 
-/// What a command prints.
+/// Returns the output of a command.
 fn printed(place: &Path, words: &[&str]) -> String {
     let outcome = run(heaptide().args(words).current_dir(place), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{words:?}");
     outcome.stdout
 }
 
-/// The values of a query's records, a line each.
+/// Returns the records of a query, one per line.
 fn asked(place: &Path, query: &str, options: &[&str]) -> String {
     let words: Vec<&str> = ["query", query, "a.heaptide", "--exact"].into_iter().collect();
     printed(place, &[&words, options].concat())
@@ -91,7 +91,7 @@ fn without_a_trace_what_is_live_is_exact_or_absent() {
     }
 }
 
-/// A relabelled block leaves a stack of which its label was filtered away.
+/// A relabelled block is removed from a stack whose label the filter excludes.
 #[test]
 fn filtered_labels_are_not_live() {
     let place = scratch("highest-filtered");

@@ -1,6 +1,6 @@
-//! Names of programs, functions, files, scopes and everything else that a program chooses, made to
-//! control the terminal, to break lines, columns and markup, and to run as a formula: no output is
-//! broken by them.
+//! Malicious names of programs, functions, files, scopes and everything else that a program
+//! chooses: they try to control the terminal, to break lines, columns and markup, and to run as a
+//! formula. No output is broken by them.
 
 use crate::everything::{QUESTIONS, formats};
 use crate::harness::{Looping, Outcome, heaptide, run, scratch};
@@ -11,21 +11,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Everything that could do harm; a line of its own begins with `INJECTED`.
+/// Everything that could do harm. A line break is followed by `INJECTED`.
 const EVIL: &str =
     "'</script><b>HTML\u{1b}[31m\u{7}\nINJECTED 7\r\tx;y\"z&\\\u{9b}5m\u{202e}\u{7f}";
 
-/// The name of something: of a formula, if a spreadsheet took it for one.
+/// Returns a malicious name, which a spreadsheet could take for a formula.
 fn name(of: &str) -> String {
     format!("={of}{EVIL}")
 }
 
-/// The same as part of a path.
+/// Returns such a name for a part of a path.
 fn file_name(of: &str) -> String {
     name(of).replace('/', "|")
 }
 
-/// A profile in which all texts are [`name`]s, with invalid UTF-8 in some.
+/// Builds a profile in which all texts are such names, with invalid UTF-8 in some.
 fn profile(pid: u32) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, 0);
     p.program(&format!("/{}", name("program")), &[&name("command"), &name("argument")]);
@@ -70,7 +70,7 @@ fn profile(pid: u32) -> ProfileBuilder {
     p
 }
 
-/// A recording of two of them, merged, with a snapshot and with files that cannot be read.
+/// Writes a recording of two such profiles, merged, with a snapshot and with unreadable files.
 fn recording(place: &Path) -> PathBuf {
     let directory = place.join(file_name("recording") + ".heaptide");
     fs::create_dir_all(&directory).expect("a directory");
@@ -98,14 +98,15 @@ fn recording(place: &Path) -> PathBuf {
     directory
 }
 
-/// Characters that no output may have: controls but for line ends, and those that turn the writing.
+/// Returns whether no output may contain a character: control characters except line ends, and
+/// those that change the direction of text.
 fn steers(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control() && c != '\n'
 }
 
-/// What is wrong with an output, in a few words.
+/// Lists the problems of an output.
 fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     // JSON is indented with tabs.
@@ -125,7 +126,7 @@ fn faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// Fails with all that is wrong.
+/// Fails with a list of all problems.
 fn assert_none(found: Vec<(String, Vec<String>)>) {
     let found: Vec<_> = found.into_iter().filter(|(_, faults)| !faults.is_empty()).collect();
     assert!(found.is_empty(), "{found:#?}");
@@ -159,7 +160,7 @@ const LAYOUTS: &[&str] = &[
     "cali",
 ];
 
-/// Command lines without the recording.
+/// Returns command lines without the recording.
 fn lines() -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let mut lines: Vec<Vec<String>> = QUESTIONS.iter().map(|(line, _)| words(line)).collect();
@@ -203,14 +204,14 @@ fn no_output_is_broken() {
     for words in lines() {
         let outcome = ask(&words, &[&recording], &place);
         let line = words.join(" ");
-        // 2 is of options that do not go with the format.
+        // Options that are invalid for the format have status 2.
         if outcome.status == 2 && outcome.stderr.contains("--format") {
             continue;
         }
         assert!(matches!(outcome.status, 0 | 1), "{line}: {outcome:?}");
         found.push((format!("{line}: standard error"), faults(&outcome.stderr)));
         if line.contains("pprof") {
-            continue; // not a text: below
+            continue; // not text: tested below
         }
         let of_json = ["json", "speedscope", "firefox", "chrome"].iter().any(|f| line.contains(f));
         if of_json && !line.contains("pretty,split") {
@@ -248,7 +249,7 @@ fn no_difference_is_broken() {
     assert_none(found);
 }
 
-/// Cells of lines of CSV, as RFC 4180 has them.
+/// Returns the cells of CSV lines, as defined by RFC 4180.
 fn cells(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut quoted) = (vec![vec![String::new()]], false);
     for c in text.chars() {
@@ -294,7 +295,7 @@ fn frames_of_folded_stacks_are_parts() {
     }
 }
 
-/// Names in a pprof file are for people: `go tool pprof` prints them as they are.
+/// Names in a pprof file are for people: `go tool pprof` prints them unchanged.
 #[test]
 fn pprof_has_no_controls() {
     let place = scratch("hostile-pprof");
@@ -323,7 +324,7 @@ fn json_keeps_names_as_they_are() {
     assert_eq!(process["frames"][1]["function"], name("inner"));
 }
 
-/// Command lines that fail, with a name in each.
+/// Command lines that fail, each with such a name.
 #[test]
 fn no_error_is_broken() {
     let place = scratch("hostile-errors");
@@ -390,7 +391,7 @@ fn ctl_shows_names_of_marks_and_snapshots() {
     assert_eq!(outcomes[2].stdout.matches("INJECTED").count(), 2, "{}", outcomes[2].stdout);
 }
 
-/// The lines that `heaptide run` ends with.
+/// The summary that `heaptide run` prints at the end.
 #[test]
 fn the_summary_is_not_broken() {
     let place = scratch("hostile-summary");

@@ -1,4 +1,4 @@
-//! Requests over HTTP, written by hand, and their answers.
+//! An HTTP client with full control over requests.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long an answer is waited for, on a machine that is busy.
+/// The maximum wait for a reply, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server has answered.
+/// The reply of a server.
 pub struct Answer {
     pub status: u16,
     headers: BTreeMap<String, String>,
@@ -18,10 +18,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer up to the end of the connection.
+    /// Reads a reply up to the end of the connection.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        let _ = stream.read_to_end(&mut bytes); // a refused request may end in a reset
+        let _ = stream.read_to_end(&mut bytes); // a rejected request may end in a reset
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let mut lines = head.split("\r\n");
@@ -49,14 +49,14 @@ impl Answer {
     }
 }
 
-/// A connection to a server that has to answer.
+/// Connects to a server.
 pub fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
     stream
 }
 
-/// Sends a request with these headers alone.
+/// Sends a request with exactly these headers.
 pub fn ask(address: &str, line: &str, headers: &[&str], body: &str) -> Answer {
     let mut stream = connect(address);
     let head = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
@@ -65,14 +65,14 @@ pub fn ask(address: &str, line: &str, headers: &[&str], body: &str) -> Answer {
     Answer::read(&mut stream)
 }
 
-/// Asks for a path, with the header of the host.
+/// Requests a path, with the header `Host`.
 pub fn get(address: &str, path: &str, headers: &[&str]) -> Answer {
     let host = format!("Host: {address}");
     let headers: Vec<&str> = [&*host].into_iter().chain(headers.iter().copied()).collect();
     ask(address, &format!("GET {path} HTTP/1.1"), &headers, "")
 }
 
-/// A value of a query string.
+/// Encodes a value for a query string.
 pub fn encoded(value: &str) -> String {
     let one = |byte: u8| match byte {
         b if b.is_ascii_alphanumeric() => char::from(b).to_string(),

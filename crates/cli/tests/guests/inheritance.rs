@@ -1,4 +1,4 @@
-//! What a program inherits below `heaptide run`: all that exec hands on, as without it.
+//! What a program inherits from `heaptide run`: the same as from exec.
 
 use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
@@ -10,7 +10,7 @@ use std::process::Command;
 /// The command under test, for scripts.
 const HEAPTIDE: &str = env!("CARGO_BIN_EXE_heaptide");
 
-/// A command by a shell, which knows `heaptide` as `$H`.
+/// Returns a shell command in which `$H` is `heaptide`.
 fn shell(script: &str, place: &Path) -> Command {
     let mut command = crate::harness::clean(Command::new("bash"));
     command.args(["-c", script]).env("H", HEAPTIDE).current_dir(place);
@@ -21,7 +21,7 @@ fn build(name: &str) -> PathBuf {
     Guest::read(name).build(name, &[])
 }
 
-/// The output of `run_inherits` without the variables of the recorder.
+/// Returns the output of `run_inherits` without the variables of the recorder.
 fn without_own(outcome: &Outcome) -> Vec<&str> {
     let own = ["entry HEAPTIDE_", "entry LD_PRELOAD="];
     outcome.stdout.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).collect()
@@ -86,7 +86,7 @@ fn ignored_signals_stay_ignored() {
     let script = "nohup $H run -q --force -o r -- bash -c 'kill -HUP $$; echo survived'";
     let outcome = run(&mut shell(script, &place), &place);
     assert_eq!((outcome.status, &*outcome.stdout), (0, "survived\n"));
-    // A background job of a script: the shell has it ignore SIGINT.
+    // A background job of a script, which ignores SIGINT because of the shell.
     let script = format!("{raise} INT & wait $!");
     assert_eq!(run(&mut shell(&script, &place), &place).status, 7);
 }
@@ -94,7 +94,7 @@ fn ignored_signals_stay_ignored() {
 #[test]
 fn small_stacks_are_enough_for_the_command() {
     let place = scratch("small-stacks");
-    // The environment lies on the stack, too.
+    // The environment is also stored on the stack.
     let shell = |script: &str| {
         let mut command = shell(script, &place);
         command.env_clear().env("H", HEAPTIDE);
@@ -104,7 +104,7 @@ fn small_stacks_are_enough_for_the_command() {
         command
     };
     for limit in [16, 32, 64, 96] {
-        // The recorder itself needs more than the smallest.
+        // The recorder itself needs more than the smallest limits.
         let preload = if limit < 64 { "--no-preload" } else { "" };
         let script =
             format!("ulimit -s {limit}; $H run -q --force {preload} -o r -- sh -c 'exit 9'");
@@ -117,8 +117,8 @@ fn small_stacks_are_enough_for_the_command() {
     }
 }
 
-/// The command takes a part of the address space that the program has left; 26 MB of it are the
-/// code of a build without optimisation.
+/// The command runs in the address space that the program left; 26 MB of it are the code of an
+/// unoptimized build.
 #[test]
 fn a_small_address_space_is_enough_for_the_command() {
     let place = scratch("small-address-space");
@@ -138,7 +138,7 @@ fn a_file_of_no_known_format_is_a_script() {
     assert_eq!((outcome.status, outcome.stdout), (4, format!("{} b c\n", script.display())));
 }
 
-/// The names of settings that `run_inherits` found.
+/// Returns the names of settings that `run_inherits` found.
 fn settings(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.stdout.lines().filter_map(|line| line.strip_prefix("entry HEAPTIDE_"));
     let mut names: Vec<&str> = lines.filter_map(|line| line.split('=').next()).collect();
@@ -229,7 +229,7 @@ fn the_program_dies_with_the_parent_if_the_command_would() {
     }
 }
 
-/// Whether a process runs, and is no remains of one.
+/// Returns whether a process runs and is not a zombie.
 pub fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -269,7 +269,7 @@ fn the_end_of_the_program_is_noted() {
     assert!((before + 100_000_000..=monotonic_ns()).contains(&end), "{before} {end}");
 }
 
-/// The clock of recordings.
+/// Returns the time on the clock of recordings.
 fn monotonic_ns() -> i128 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
     i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec())

@@ -1,4 +1,4 @@
-//! Inputs replaced by something that would block the reader or never end.
+//! Inputs replaced by files that would block the reader or never end.
 
 use crate::damaged::Recorded;
 use crate::harness::{Outcome, heaptide, run, scratch};
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What a command may take that refuses its input; one that reads it takes for ever.
+/// The maximum duration of a command that rejects its input. One that reads it never ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What can stand in the place of a file, and how it is reported.
+/// Kinds of files that replace an input, and how each is reported.
 const OTHERS: &[(&str, &str)] = &[
     ("pipe", "is a named pipe, expected a regular file"),
     ("device", "is a device, expected a regular file"),
@@ -19,7 +19,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("huge", ""),
 ];
 
-/// Puts one of [`OTHERS`] in the place of a file.
+/// Replaces a file by one of [`OTHERS`].
 fn put(kind: &str, path: &Path) {
     let _ = fs::remove_file(path);
     let _ = fs::remove_dir(path);
@@ -42,7 +42,7 @@ fn timed(command: &mut Command, place: &Path) -> Outcome {
     outcome
 }
 
-/// Puts each of [`OTHERS`] in the place of a file, has a command read it, and puts the file back.
+/// Replaces a file by each of [`OTHERS`], runs a command that reads it, and restores the file.
 fn in_the_place_of(path: &Path, place: &Path, line: &[&str], check: impl Fn(&str, Outcome)) {
     let kept = path.with_extension("kept");
     fs::rename(path, &kept).expect("moved");
@@ -84,7 +84,7 @@ fn files_of_a_recording() {
     let line = ["tree", profile.to_str().expect("UTF-8")];
     in_the_place_of(&profile, &recorded.place, &line, |says, outcome| {
         if says.contains("directory") {
-            return assert_eq!(outcome.status, 2, "{outcome:?}"); // it could be a recording
+            return assert_eq!(outcome.status, 2, "{outcome:?}"); // may be a recording
         }
         let told = format!("heaptide: {}: ", profile.display());
         assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{outcome:?}");
@@ -123,7 +123,7 @@ fn files_that_options_name() {
         fs::write(&file, "").expect("a file");
         in_the_place_of(&file, &recorded.place, line, |says, outcome| {
             if says.contains("directory") && line[0] == "report" {
-                return assert_eq!(outcome.status, 2, "{outcome:?}"); // it could be a recording
+                return assert_eq!(outcome.status, 2, "{outcome:?}"); // may be a recording
             }
             assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{outcome:?}");
             let name = file.file_name().and_then(|name| name.to_str()).expect("UTF-8");
@@ -140,7 +140,7 @@ fn files_that_options_name() {
     assert!(outcome.stderr.ends_with(says), "{}", outcome.stderr);
 }
 
-/// `heaptide sdk` compares what is there with what it wrote.
+/// `heaptide sdk` compares existing files with those that it wrote.
 #[test]
 fn files_of_an_sdk() {
     let place = scratch("inputs-sdk");
@@ -154,7 +154,7 @@ fn files_of_an_sdk() {
     });
 }
 
-/// A module whose file is something else now has frames without names, and a note.
+/// A module whose file has been replaced has frames without names, and a note.
 #[test]
 fn files_of_modules() {
     let place = scratch("inputs-module");

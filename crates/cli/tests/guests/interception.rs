@@ -1,4 +1,4 @@
-//! Interception: of real programs, what is listed of it, and where the kernel is against it.
+//! Interception: in real programs, how it is listed, and where the kernel prevents it.
 
 use crate::harness::{
     Guest, OF_OUTER_BUILD, Outcome, check_with, clean, heaptide, recorded, report, run, scratch,
@@ -10,10 +10,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What `starts_confined.c` ends with if the kernel does not have the restriction.
+/// The status of `starts_confined.c` if the kernel does not have the restriction.
 const NOT_HERE: i32 = 77;
 
-/// Records a program with `heaptide run`, which is started by `starts_confined.c` in this mode.
+/// Records a program with `heaptide run`, started by `starts_confined.c` in this mode.
 fn confined(mode: &str, options: &[&str], program: &Path, place: &Path) -> Outcome {
     let start = Guest::read("starts_confined.c").build("starts_confined.c", &[]);
     let heaptide = heaptide();
@@ -46,7 +46,7 @@ fn code_that_may_not_be_changed_is_left_alone() {
     }
 }
 
-/// Functions begin with `bti` or `paciasp`, as Debian 13 builds all.
+/// Functions begin with `bti` or `paciasp`, as in all packages of Debian 13.
 #[test]
 #[cfg_attr(not(target_arch = "aarch64"), ignore = "the compiler has no such option")]
 fn entries_that_sign_the_return_address_stay() {
@@ -77,8 +77,8 @@ fn what_is_intercepted_is_listed() {
     assert!(!listed("leaks.c").contains("allocators"));
 }
 
-/// A filter that ends processes which make memory executable cannot be told from one that allows
-/// it. A program without an allocator of its own gives no reason to try.
+/// A filter that ends processes for making memory executable cannot be distinguished from one that
+/// allows it. For a program without its own allocator, the recorder does not try.
 #[test]
 fn a_filter_that_punishes_changes_of_code_is_not_provoked() {
     let place = scratch("interception-punished");
@@ -94,7 +94,7 @@ fn a_filter_that_punishes_changes_of_code_is_not_provoked() {
     assert_eq!((left_alone.status, &*left_alone.stdout), (0, "1\n"), "{}", left_alone.stderr);
 }
 
-/// The most allocations of an image of a program with this file name, whose `functions` are
+/// Returns the maximum number of allocations of an image with this file name whose `functions` are
 /// intercepted; 0 if there is none.
 fn intercepted_allocations(recording: &Path, place: &Path, program: &str, functions: &str) -> i128 {
     let report = report(recording, place);
@@ -110,7 +110,7 @@ fn intercepted_allocations(recording: &Path, place: &Path, program: &str, functi
     list(&report, "processes").iter().filter(is_it).map(allocations).max().unwrap_or(0)
 }
 
-/// Runs a shell script recorded, without stacks.
+/// Records a shell script, without stacks.
 fn recorded_script(place: &Path, script: &str) -> Outcome {
     let mut command = recorded(&place.join("a.heaptide"), &["--mode", "scopes"]);
     command.args(["sh", "-c", script]).current_dir(place);

@@ -1,4 +1,4 @@
-//! The interface for programs, in C and C++: a known answer for each ability, with the recorder and
+//! The interface for programs in C and C++: known results of each function, with the recorder and
 //! without; every way to link a program; the monitors that come with the headers.
 
 use crate::expectations::{self, assert_met, evaluate};
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names a test after what its program shows; the numbers are in the program.
+/// Names a test after what its program tests; the program contains the numbers.
 macro_rules! abilities {
     ($($name:ident $file:literal)*) => {
         $(
@@ -20,7 +20,7 @@ macro_rules! abilities {
                 check($file);
             }
         )*
-        /// The same with every event in a trace, which adds up to what is counted without it.
+        /// The same with every event in a trace, which adds up to the same counters.
         mod traced {
             $(
                 #[test]
@@ -57,7 +57,7 @@ abilities! {
     monitors_at_exit "api_monitor_exit.cpp"
 }
 
-/// Programs of this prefix that the tests below run.
+/// Programs with this prefix that the tests below run.
 const ELSEWHERE: [&str; 10] = [
     "api_absent.c",
     "api_guest.h",
@@ -81,7 +81,8 @@ fn every_program_of_the_interface_has_a_test() {
     }
 }
 
-/// A report since a reset does not add up as others do: what was live then is freed in it.
+/// A report since a reset does not add up like others: blocks that were live at the reset are freed
+/// in it.
 #[test]
 fn marks_snapshots_reset() {
     let place = scratch("marks-snapshots-reset");
@@ -104,7 +105,7 @@ fn marks_snapshots_reset() {
     assert_met(&read(&["--snapshot", "1"]), &expectations::parse(&text, "// first "));
 }
 
-/// Programs that check themselves, in a mode other than the usual one.
+/// Runs programs that check themselves, in another mode than the default.
 fn in_mode(mode: &str, names: &[&str]) {
     let place = scratch(&format!("interface-in-mode-{mode}"));
     for name in names {
@@ -122,7 +123,7 @@ fn without_stacks() {
     in_mode("scopes", &WITHOUT_SITES);
 }
 
-/// What works with counters alone.
+/// Programs that work with counters alone.
 const WITHOUT_SITES: [&str; 6] = [
     "api_windows.c",
     "api_measure.cpp",
@@ -137,7 +138,7 @@ fn with_counters_only() {
     in_mode("counters", &WITHOUT_SITES);
 }
 
-/// Monitors are told the same of every allocator.
+/// Monitors receive the same calls with every allocator.
 fn monitored_under(allocator: &str) {
     let Some(path) = crate::allocators::library(allocator) else { return };
     for program in ["api_monitor.cpp", "api_monitor_forms.cpp"] {
@@ -162,7 +163,7 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Compilers of C, or of C++, that this machine has.
+/// Returns the installed compilers of C or C++.
 fn compilers(names: [&'static str; 2]) -> Vec<&'static str> {
     names.into_iter().filter(|name| is_there(name)).collect()
 }
@@ -171,7 +172,7 @@ fn root() -> PathBuf {
     programs().join("../..")
 }
 
-/// Runs a compiler at the root of the repository.
+/// Runs a compiler in the root of the repository.
 fn compile(compiler: &str, words: &[&str]) {
     let output = Command::new(compiler).args(words).current_dir(root()).output();
     let output = output.unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
@@ -206,7 +207,7 @@ fn headers_without_a_warning() {
     }
 }
 
-/// The header finds the recorder, or finds that there is none, in every kind of program.
+/// The header detects whether there is a recorder, in every kind of program.
 #[test]
 fn every_way_to_link() {
     let place = scratch("every-way-to-link");
@@ -217,7 +218,7 @@ fn every_way_to_link() {
         for (linker, _) in linkers.iter().filter(|(_, is_there)| *is_there) {
             for kind in kinds {
                 for optimized in ["-O0", "-O2"] {
-                    // Gold leaves relocations in such programs that nobody applies.
+                    // With gold, such programs contain relocations that are never applied.
                     if *linker == "gold" && kind[0] == "-static-pie" {
                         continue;
                     }
@@ -244,7 +245,7 @@ fn link_and_look(compiler: &str, flags: &[&str], is_static: bool, place: &Path) 
     }
 }
 
-/// `-lheaptide` instead of a preload.
+/// Linked with `-lheaptide` instead of preloaded.
 #[test]
 fn linked_with_the_recorder() {
     let place = scratch("linked-with-the-recorder");
@@ -266,7 +267,7 @@ fn linked_with_the_recorder() {
     }
 }
 
-/// A monitor of `monitors/`, built by the command that its source documents.
+/// Builds a monitor of `monitors/` with the command that its source documents.
 fn monitor(language: &str, name: &str, place: &Path) -> PathBuf {
     if language == "rust" {
         return crate::languages::monitor(name);
@@ -302,7 +303,7 @@ impl Monitored {
         self.place.join("a.heaptide")
     }
 
-    /// `heaptide run --monitor libNAME.so:OPTIONS -- PROGRAM ARGUMENTS`
+    /// Runs `heaptide run --monitor libNAME.so:OPTIONS -- PROGRAM ARGUMENTS`.
     fn run(&self, name: &str, options: &str, arguments: &[&str]) -> Outcome {
         let library = monitor(self.language, name, &self.place);
         let path = library.to_str().expect("a path in UTF-8");
@@ -313,13 +314,13 @@ impl Monitored {
         run(&mut command, &self.place)
     }
 
-    /// What a monitor prints about a run that ends well.
+    /// Returns the output of a monitor for a successful run.
     fn prints(&self, name: &str, options: &str) -> String {
         let outcome = self.run(name, options, &[]);
         assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{}", outcome.stderr);
         let report = report(&self.recording(), &self.place);
         assert_eq!(evaluate(&report, "leaf:block", "allocations"), 103);
-        // The monitor's own are not recorded; one is the C++ library's, made when it is loaded.
+        // Allocations of the monitor are not recorded; the C++ library makes one when it is loaded.
         assert!(evaluate(&report, "totals", "allocations") <= 104, "{report}");
         outcome.stderr
     }
@@ -327,7 +328,7 @@ impl Monitored {
 
 const LANGUAGES: [&str; 3] = ["c", "cpp", "rust"];
 
-/// The figures of `api_monitored.c`.
+/// The output of `totals` for `api_monitored.c`.
 const TOTALS: &str = "totals: total memory requested: 6250\n\
                       totals: max memory used: 1304\n\
                       totals: presently used: 0\n\
@@ -339,7 +340,7 @@ fn totals_monitor() {
     for language in LANGUAGES {
         let monitored = Monitored::new(language, "totals-monitor");
         assert_eq!(monitored.prints("totals", ""), TOTALS);
-        // The coreutils close stderr before monitors come to their end.
+        // The coreutils close stderr before monitors end.
         let library = monitor(language, "totals", &monitored.place);
         let with = ["--monitor", library.to_str().expect("a path in UTF-8")];
         let outcome = run(recorded(&monitored.place.join("ls"), &with).arg("ls"), &monitored.place);
@@ -372,7 +373,7 @@ fn totals_of_a_forked_child() {
     for language in LANGUAGES {
         let monitored = Monitored::new(language, "totals-forked");
         let said = monitored.run("totals", "", &["fork"]).stderr;
-        // The child has its parent's counts, and ends first.
+        // The child inherits the counts of its parent, and ends first.
         assert!(said.contains("# allocations calls: 113\n"), "{said}");
         assert!(said.ends_with(TOTALS), "{said}");
         assert_eq!(said.lines().count(), 10, "{said}");
@@ -405,7 +406,7 @@ fn window_monitor() {
             "window 1: requested 300 added -800 peak 304 allocations 2 frees 2 of its own 1 \
              not yet freed 1 blocks 200 bytes\n"
         );
-        // The second to the third are those of the part that the program marks.
+        // The second and third request are in the part that the program marks.
         assert_eq!(
             monitored.prints("window", "from=2,to=3"),
             "window 1: requested 300 added 304 peak 304 allocations 2 frees 0 of its own 0 \
@@ -414,7 +415,7 @@ fn window_monitor() {
     }
 }
 
-/// The CSV files of a run: the rows, each a list of figures, without the header.
+/// Returns the rows of each CSV file of a run as numbers, without the header.
 fn csv_files(place: &Path) -> Vec<Vec<Vec<i64>>> {
     let entries = fs::read_dir(place).expect("the directory").flatten();
     let paths = entries.map(|entry| entry.path());
@@ -437,7 +438,7 @@ fn csv_files(place: &Path) -> Vec<Vec<Vec<i64>>> {
 fn periodic_monitor() {
     for language in LANGUAGES {
         let monitored = Monitored::new(language, "periodic-monitor");
-        // However long the run takes, the last line has the final figures.
+        // The last line has the final numbers, regardless of the duration of the run.
         assert_eq!(monitored.prints("periodic", "interval=5,file=heap-"), "");
         let files = csv_files(&monitored.place);
         assert_eq!(files.len(), 1);
@@ -469,7 +470,7 @@ fn threshold_monitor_aborts() {
         let monitored = Monitored::new(language, "threshold-aborts");
         let outcome = monitored.run("threshold", "min=90,max=150,skip=2", &[]);
         assert_eq!(outcome.status, 128 + 6, "{}", outcome.stderr);
-        // 100, then 90 and 91 of the loop.
+        // 100, then 90 and 91 in the loop.
         assert_eq!(outcome.stderr, "threshold: request of 91 bytes, number 3\n");
     }
 }
@@ -512,7 +513,8 @@ fn bad_options_of_monitors() {
     }
 }
 
-/// A program of `examples/`, built by the command that its source documents, bare and recorded.
+/// Builds a program of `examples/` with the command that its source documents, and runs it bare and
+/// recorded.
 fn example(path: &str, bare_prints: &str, prints: &str) -> Value {
     let source = root().join(path);
     let text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{source:?}: {e}"));

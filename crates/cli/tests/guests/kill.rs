@@ -1,4 +1,4 @@
-//! SIGKILL at any moment: the profile opens, is consistent, and misses at most the event in flight.
+//! SIGKILL at any time: the profile opens, is consistent, and lacks at most the event in flight.
 
 use crate::expectations::evaluate;
 use crate::harness::{Guest, clean, heaptide, library, profiles, report, scratch};
@@ -10,34 +10,34 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How many programs are killed; `HEAPTIDE_KILLS` is another number.
+/// The number of programs to kill, unless `HEAPTIDE_KILLS` is set.
 const KILLS: u32 = 60;
 
-/// The longest delay, from the start of the program; loading it takes the first part.
+/// The maximum delay from the start of the program, which first has to be loaded.
 const LATEST: Duration = Duration::from_millis(60);
 
-/// How often a program of each mode, number of threads and kind is killed, or read while it runs.
-/// `HEAPTIDE_KILLS` is for all of them together.
+/// How often a program is killed, or read while it runs, for each mode, number of threads and kind,
+/// unless `HEAPTIDE_KILLS` sets the total.
 const OF_EACH: u32 = 2;
 
-/// What is recorded of programs that are killed: mode, threads, and whether they use the interface.
+/// Modes, numbers of threads, and whether programs use the interface.
 const MODES: [&str; 4] = ["stacks", "scopes", "trace", "counters"];
 const THREADS: [&str; 3] = ["1", "2", "8"];
 const KINDS: [&str; 2] = ["plain", "named"];
 
-/// The program's words: allocations begun and done, frees begun and done.
+/// Reads the words of the program: allocations begun and done, frees begun and done.
 fn counters(page: &Path) -> [i128; 4] {
     let bytes = fs::read(page).expect("the shared page");
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("a word"));
     [0, 1, 2, 3].map(|i| word(i).into())
 }
 
-/// How often is to be killed, if that was asked for.
+/// Returns `HEAPTIDE_KILLS`, if it is set.
 fn kills() -> Option<u32> {
     std::env::var("HEAPTIDE_KILLS").ok()?.parse().ok()
 }
 
-/// A random delay.
+/// Returns a random delay.
 fn delay(random: &mut Random) -> Duration {
     LATEST.mul_f64(random.below(1 << 24) as f64 / f64::from(1 << 24))
 }
@@ -47,7 +47,7 @@ fn end(child: &mut Child) {
     child.wait().expect("wait for the program");
 }
 
-/// A program that runs until it is killed, at the latest when the test fails.
+/// A program that runs until it is killed, at the latest when the test ends.
 struct Endless(Child);
 
 impl Drop for Endless {
@@ -57,8 +57,8 @@ impl Drop for Endless {
     }
 }
 
-/// `endless.c`, recorded in each mode, with each number of threads, plain and named, as often as
-/// asked for; `check` gets the running program and its recording. Returns how often that was.
+/// Records `endless.c` in each mode, with each number of threads, plain and named; `check` gets the
+/// running program and its recording. Returns the number of runs.
 fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
     let (program, library) = (Guest::read("endless.c").build("endless.c", &[]), library());
     let place = scratch(test);
@@ -73,7 +73,7 @@ fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
                 command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
                 let child = command.spawn().expect("the endless program");
                 check(Endless(child), &recording, &place);
-                // gone if it passed, there to look at if not
+                // kept if the check failed
                 let _ = fs::remove_dir_all(&recording);
             }
         }
@@ -106,7 +106,8 @@ fn tables_agree_whenever_read() {
     assert!(counted > reads / 2, "only {counted} of {reads} reads came while it allocated");
 }
 
-/// 1 if the program had allocated. A profile without a head is of one that has just begun.
+/// Checks the tables. Returns 1 if the program had allocated. A profile without a header is of a
+/// program that has just started.
 fn check_tables(recording: &Path, place: &Path) -> u32 {
     let mut command = heaptide();
     let command = command.args(["report", "--format", "json"]).arg(recording).current_dir(place);
@@ -145,11 +146,12 @@ fn killed_at_any_moment() {
     assert!(counted > kills / 2, "only {counted} kills came while the program allocated");
 }
 
-/// Holds a killed program's profile to the program's own counters; 1 if it had counted anything.
+/// Compares the profile of a killed program with the program's own counters. Returns 1 if it had
+/// counted anything.
 fn assert_nothing_missing(recording: &Path, place: &Path, known: [i128; 4], round: u32) -> u32 {
     let [begun, done, frees_begun, frees_done] = known;
     if begun == 0 {
-        return 0; // killed while it was loading: there may be no profile yet
+        return 0; // killed during loading: there may be no profile
     }
     let report = report(recording, place);
     let found = |measure| evaluate(&report, "function:operation", measure);

@@ -1,21 +1,22 @@
-//! What answers in every format are held to: the totals of the JSON report, whose own sums hold.
+//! Checks results in every format against the totals of the JSON report, which are checked
+//! themselves.
 
 use crate::harness::report;
 use crate::recording::{list, number};
 use serde_json::Value;
 use std::path::Path;
 
-/// The totals of a recording's processes.
+/// The totals of the processes of a recording.
 pub struct Known(Vec<Value>);
 
 impl Known {
-    /// Those of the report.
+    /// Reads them from the report.
     pub fn of(recording: &Path, place: &Path) -> Known {
         let report = report(recording, place);
         Known(list(&report, "processes").iter().map(|process| process["totals"].clone()).collect())
     }
 
-    /// A measure's total of each process.
+    /// Returns the total of a metric for each process.
     fn all(&self, measure: &str) -> impl Iterator<Item = i128> {
         self.0.iter().map(move |totals| number(totals, measure))
     }
@@ -25,14 +26,13 @@ impl Known {
         assert!(is_known, "{of}: {measure} is {value}, no process has that");
     }
 
-    /// Whether a text has a measure's total of one of the processes, as `12,345`.
+    /// Asserts that a text contains the total of a metric for one of the processes, as `12,345`.
     fn assert_shown(&self, measure: &str, text: &str, of: &str) {
         let is_shown = self.all(measure).any(|total| text.contains(&grouped(total)));
         assert!(is_shown, "{of}: no {measure} in:\n{text:.2000}");
     }
 
-    /// Holds the answer to a question against them: a page that shows a total in full, and every
-    /// total in JSON.
+    /// Checks the output of a command: a page must contain a total in full, and JSON every total.
     pub fn check_answer(&self, line: &str, answer: &str) {
         match line {
             "report" | "report --by size" | "histogram" => {
@@ -57,7 +57,7 @@ impl Known {
         }
     }
 
-    /// Holds the answer to a query against them, where it is over whole processes.
+    /// Checks the result of a query over whole processes.
     pub fn check_query(&self, query: &str, answer: &str) {
         if query.contains("FROM processes") {
             for total in self.all("allocations") {
@@ -71,7 +71,7 @@ impl Known {
         }
     }
 
-    /// Holds a file that was exported with the default measure, bytes at the peak, against them.
+    /// Checks a file that was exported with the default metric, bytes at peak.
     pub fn check_export(&self, format: &str, file: &[u8]) {
         const MEASURE: &str = "at_peak_bytes";
         let text = String::from_utf8_lossy(file);
@@ -131,7 +131,7 @@ impl Known {
                 let weights = threads.flat_map(|thread| list(&thread["samples"], "weight"));
                 is_total(weights.map(integer).sum());
             }
-            // Its numbers are rounded.
+            // The numbers are rounded.
             "dot" => {
                 assert!(text.starts_with("digraph ") && text.ends_with("}\n"), "{text}");
                 assert!(text.contains(MEASURE), "{text}");
@@ -141,7 +141,7 @@ impl Known {
                 let word = |total| format!(r#"{{"name":"{MEASURE}","bytes":true,"total":{total},"#);
                 assert!(self.all(MEASURE).any(|total| text.contains(&word(total))), "{format}");
             }
-            // What pprof itself reads of it is in `foreign.rs`.
+            // `foreign.rs` reads it with pprof.
             "pprof" => assert!(file.starts_with(&[0x1f, 0x8b]), "{format} is not packed by gzip"),
             other => panic!("{other}: a format that no answer is known of"),
         }
@@ -160,14 +160,14 @@ fn sum<'a>(words: impl Iterator<Item = Option<&'a str>>) -> i128 {
     words.map(|word| parsed(word.expect("a word"))).sum()
 }
 
-/// The sum of a column, counted from the last one: texts with commas in them are before it.
+/// Returns the sum of a column, counted from the last one, because texts with commas precede it.
 fn column(csv: &str, name: &str) -> i128 {
     let mut lines = csv.lines();
     let from_end = lines.next().and_then(|head| head.rsplit(',').position(|column| column == name));
     sum(lines.map(|line| line.rsplit(',').nth(from_end.expect(name))))
 }
 
-/// A number with a comma between thousands.
+/// Returns a number with a comma between thousands.
 fn grouped(number: i128) -> String {
     let digits = number.to_string();
     let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();

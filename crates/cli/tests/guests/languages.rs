@@ -1,7 +1,7 @@
-//! Programs in Rust and Python that use the interface: each ability, with the recorder and without,
-//! the worked examples, and the monitors in Rust.
+//! Programs in Rust and Python that use the interface: each function, with the recorder and
+//! without, the worked examples, and the monitors in Rust.
 //!
-//! What a program can see of itself it checks itself (`crates/heaptide/guest`, `python/tests`); the
+//! Programs check themselves what they can observe (`crates/heaptide/guest`, `python/tests`); the
 //! numbers here are read from the recording.
 
 use crate::harness::{
@@ -23,7 +23,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where the guest, the example and the monitors are, built in a target directory of their own.
+/// Builds the guest, the example and the monitors in a separate target directory, which it returns.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -41,7 +41,7 @@ fn built() -> &'static Path {
     })
 }
 
-/// A monitor of `monitors/rust`.
+/// Returns the path of a monitor of `monitors/rust`.
 pub fn monitor(name: &str) -> PathBuf {
     built().join(format!("lib{name}.so"))
 }
@@ -50,7 +50,7 @@ fn guest() -> PathBuf {
     built().join("examples/guest")
 }
 
-/// Counters that are looked at, summed over sites.
+/// The checked counters, summed over sites.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Sums {
     allocations: i128,
@@ -59,7 +59,7 @@ struct Sums {
     frees_here: i128,
 }
 
-/// A scope path as `attribute=value/attribute=value`; empty outside of scopes.
+/// Returns a scope path as `attribute=value/attribute=value`; empty outside of scopes.
 fn path(site: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let names = site["scope"].as_array().map_or(&[][..], Vec::as_slice);
@@ -67,7 +67,7 @@ fn path(site: &Value) -> String {
     names.collect::<Vec<_>>().join("/")
 }
 
-/// The sums of each scope path of all processes.
+/// Returns the sums of each scope path over all processes.
 fn by_scope(report: &Value) -> BTreeMap<String, Sums> {
     let mut sums = BTreeMap::<String, Sums>::new();
     for site in list(report, "processes").iter().flat_map(|process| list(process, "sites")) {
@@ -80,13 +80,13 @@ fn by_scope(report: &Value) -> BTreeMap<String, Sums> {
     sums
 }
 
-/// Runs the guest bare and recorded; both must be content. The report of the recording.
+/// Runs the guest bare and recorded; both must succeed. Returns the report and the recording.
 fn ability(name: &str) -> (Value, PathBuf) {
     let recording = content(name);
     (report(&recording, &scratch(&format!("rust-{name}-report"))), recording)
 }
 
-/// Runs the guest bare and recorded; both must be content. The recording.
+/// Runs the guest bare and recorded; both must succeed. Returns the recording.
 fn content(name: &str) -> PathBuf {
     let place = scratch(&format!("rust-{name}"));
     let done = |command: &mut Command| {
@@ -100,14 +100,14 @@ fn content(name: &str) -> PathBuf {
     recording
 }
 
-/// Allocations, requested bytes and frees made there, of a path that must be known.
+/// Checks allocations, requested bytes and frees in a scope path.
 fn expect(sums: &BTreeMap<String, Sums>, path: &str, expected: [i128; 3]) {
     let found = sums.get(path).unwrap_or_else(|| panic!("no scope `{path}` in {sums:#?}"));
     let found = [found.allocations, found.requested_bytes, found.frees_here];
     assert_eq!(found, expected, "allocations, requested bytes, frees in `{path}`");
 }
 
-/// The stacks of the limit that is exceeded are shown, and nothing else is.
+/// Only the stacks of the exceeded limit are shown.
 #[test]
 fn rust_limits() {
     let place = scratch("rust-limits");
@@ -119,7 +119,7 @@ fn rust_limits() {
     assert_eq!(outcome.stderr.matches("memory limit exceeded").count(), 2, "{}", outcome.stderr);
 }
 
-/// Allocations of an iteration in the output of benchmarks: 4 blocks of 87 bytes.
+/// Allocations per iteration in the output of benchmarks: 4 blocks of 87 bytes.
 #[test]
 fn rust_benchmarks() {
     let place = scratch("rust-benchmarks");
@@ -139,7 +139,7 @@ fn rust_benchmarks() {
     let (divan, recording) = output("allocated-divan", &[]);
     let of = |text: &str| divan.matches(text).count();
     assert_eq!((of("│ 4   "), of("│ 87 B ")), (6, 6), "{divan}");
-    // The recorder around the same allocator knows who allocated.
+    // The recorder wraps the same allocator and records the stacks.
     let report = report(&recording, &place);
     let sites = list(&report, "processes").iter().flat_map(|process| list(process, "sites"));
     let words = sites.map(|site| counted(site, "allocations")).sum::<i128>();
@@ -150,7 +150,7 @@ fn rust_benchmarks() {
 fn rust_scopes() {
     let (report, recording) = ability("scopes");
     assert_known_scopes(&by_scope(&report));
-    // Without stacks all the same.
+    // The same without stacks.
     let (place, again) = (scratch("rust-scopes-mode"), recording.with_extension("scopes"));
     let mut command = recorded(&again, &["--mode", "scopes"]);
     assert_eq!(run(command.arg(guest()).arg("scopes"), &place).status, 0);
@@ -158,7 +158,7 @@ fn rust_scopes() {
 }
 
 fn assert_known_scopes(sums: &BTreeMap<String, Sums>) {
-    // Ten blocks and their list; freed in another scope, which both ledgers know.
+    // Ten blocks and their list; freed in another scope, where they count as frees.
     expect(sums, "region=load", [11, 10_240, 0]);
     expect(sums, "region=use", [0, 0, 11]);
     for n in 0..3 {
@@ -178,7 +178,7 @@ fn assert_known_scopes(sums: &BTreeMap<String, Sums>) {
 fn rust_contexts() {
     let (report, _) = ability("contexts");
     let sums = by_scope(&report);
-    // Starting threads allocates in the scope too, less than a block of theirs each.
+    // Starting threads also allocates in the scope, less than one of these blocks each.
     let shared = sums["region=shared"];
     assert_eq!((shared.live_blocks, shared.requested_bytes / 1000), (0, 4));
     for n in 0..30 {
@@ -190,7 +190,7 @@ fn rust_contexts() {
 fn rust_tasks() {
     let (report, _) = ability("tasks");
     let sums = by_scope(&report);
-    // Five steps of three blocks, and one that the task owns; one a step in a scope of its own.
+    // Five steps of three blocks, and one block that the task owns; one per step in a nested scope.
     for (task, bytes) in [("first", 1000), ("second", 2000)] {
         let task = format!("region=executor/task={task}");
         expect(&sums, &task, [16, 16 * bytes, 16]);
@@ -205,7 +205,7 @@ fn rust_tasks() {
 fn rust_spans() {
     let (report, _) = ability("spans");
     let sums = by_scope(&report);
-    // What `tracing` allocates for spans in them is less than a block of theirs.
+    // `tracing` itself allocates less in spans than one of these blocks.
     let blocks = |path: &str| sums.get(path).map_or(0, |sum| sum.requested_bytes / 800);
     assert_eq!(blocks("span=outer/span=inner"), 2);
     assert_eq!(blocks("span=second"), 6);
@@ -256,14 +256,14 @@ fn rust_windows_marks_and_snapshots() {
 
 #[test]
 fn rust_control() {
-    // After a reset, what is live is more than what was allocated since.
+    // After a reset, live bytes can exceed those allocated since.
     let recording = content("control");
     let mut command = heaptide();
     command.args(["report", "--format", "json"]).arg(&recording);
     let outcome = run(&mut command, &scratch("rust-control-report"));
     let report: Value = serde_json::from_str(&outcome.stdout).expect("a report");
     let totals = &list(&report, "processes")[0]["totals"];
-    // Since the reset: the block after it, and what the program prints.
+    // Since the reset: the block after it, and the output buffer of the program.
     let requested = number(totals, "requested_bytes");
     assert!((12_345..20_000).contains(&requested), "{requested} bytes since the reset");
 }
@@ -274,7 +274,7 @@ fn rust_monitors() {
     ability("deregistered");
 }
 
-/// Runs the guest's `work` with a monitor: a hundred requests of a million bytes, two kept.
+/// Runs `work` of the guest with a monitor: a hundred requests of a million bytes, two are kept.
 fn monitored(test: &str, monitor: &str, options: &str) -> (Outcome, PathBuf) {
     let place = scratch(&format!("monitor-{test}"));
     let library = self::monitor(monitor);
@@ -285,7 +285,7 @@ fn monitored(test: &str, monitor: &str, options: &str) -> (Outcome, PathBuf) {
     (outcome, place)
 }
 
-/// The number behind this text in the output.
+/// Returns the number after this text in the output.
 fn said(outcome: &Outcome, what: &str) -> i64 {
     let rest = outcome.stderr.split_once(what).map(|(_, rest)| rest);
     let rest = rest.unwrap_or_else(|| panic!("no `{what}` in {}", outcome.stderr)).trim_start();
@@ -346,7 +346,7 @@ fn monitor_that_writes_periodically() {
 
 #[test]
 fn monitor_with_a_threshold() {
-    /// What a program that aborts ends with, as a shell shows it.
+    /// The status of a program that aborts, as a shell reports it.
     const ABORTED: i32 = 128 + 6;
     let (outcome, _) = monitored("threshold", "threshold", ":min=1000000,max=1M,skip=3");
     assert_eq!(outcome.status, ABORTED, "{}", outcome.stderr);
@@ -374,13 +374,13 @@ print('done')";
         return skip("python3");
     };
     assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "done\n"), "{}", outcome.stderr);
-    // Each saw its own megabyte and nothing of what came after.
+    // Each monitor counted one megabyte and nothing after it.
     let requested = outcome.stderr.lines().filter_map(|l| l.split_once("memory requested: "));
     let mib: Vec<i64> = requested.map(|(_, n)| n.parse::<i64>().expect("bytes") >> 20).collect();
     assert_eq!(mib, [1, 1, 1], "{}", outcome.stderr);
 }
 
-/// What a trace has of memory that got a label: its number, label, dimensions, bytes of an element.
+/// Returns the labelled memory in a trace: number, label, dimensions, bytes per element.
 fn labelled(recording: &Path, place: &Path) -> Vec<String> {
     let query = "SELECT * FROM events WHERE label,operation!=free \
                  FORMAT format(\"%uid% %label% %dims% %element_bytes%\")";
@@ -389,7 +389,7 @@ fn labelled(recording: &Path, place: &Path) -> Vec<String> {
     outcome.stdout.lines().map(str::to_owned).collect()
 }
 
-/// The numbers that C++ resolves are those of the recording.
+/// The numbers that C++ resolves equal those in the recording.
 #[test]
 fn labels_of_cpp_have_numbers_and_dimensions() {
     let place = scratch("label-numbers-cpp");
@@ -402,7 +402,7 @@ fn labels_of_cpp_have_numbers_and_dimensions() {
     assert_eq!(labelled(&recording, &place), ["1 vector 1000 8", "2 table 30 2", "3 block 70 4"]);
 }
 
-/// The same of Python.
+/// The same for Python.
 #[test]
 fn labels_of_python_have_numbers_and_dimensions() {
     let place = scratch("label-numbers-python");
@@ -443,14 +443,14 @@ fn rust_example() {
     for event in 0..20 {
         expect(&sums, &format!("event={event}/region=read"), [1, 12_000, 0]);
         expect(&sums, &format!("event={event}/region=tracks"), [51, 9200, 0]);
-        // The hits, the list and all tracks but the best.
+        // The hits, the list and all tracks except the best.
         expect(&sums, &format!("event={event}"), [0, 0, 51]);
     }
     assert_eq!(sums["region=calibration"].requested_bytes, 80_000);
     assert_eq!(sums["region=histograms"].requested_bytes / 8000, 4);
 }
 
-/// Where numpy is, if the readers are installed.
+/// Returns the directory of numpy, if the readers are installed.
 fn packages() -> Option<PathBuf> {
     let mut versions = fs::read_dir(reader("python").join("lib")).ok()?.flatten();
     Some(versions.next()?.path().join("site-packages"))
@@ -485,14 +485,14 @@ fn python_package() {
     let mib = |path: &str| sums.get(path).map(|sum| sum.requested_bytes >> 20);
     assert_eq!(mib("region=python load"), Some(3));
     assert_eq!(mib("region=python load/iteration=7"), Some(2));
-    // Two before it forks, three in the child.
+    // Two before the fork, three in the child.
     assert_eq!(mib("region=forked"), Some(5));
-    // What was freed there is of other scopes.
+    // What was freed there was allocated in other scopes.
     assert!(sums["region=python use"].frees_here >= 2);
     assert_eq!((0..20).filter_map(|n| mib(&format!("worker={n}"))).sum::<i128>(), 60);
 }
 
-/// Runs tests of what the package has that needs the command, all files that match a pattern.
+/// Runs the tests of the Python package that need the command, in all files that match a pattern.
 fn python_with_the_command(name: &str, files: &str) {
     let python = reader("python").join("bin/python");
     if !python.exists() {

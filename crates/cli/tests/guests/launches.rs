@@ -1,4 +1,4 @@
-//! Several commands that one launcher starts write one recording together.
+//! Several commands started by one launcher write one recording together.
 
 use crate::harness::{Outcome, heaptide, programs, recorded, report, run, scratch, until};
 use crate::merging::without_launchers;
@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A place with the guest program, which keeps as many blocks as its first word says.
+/// A directory with the guest program, whose first argument is the number of blocks that it keeps.
 struct Launcher {
     place: PathBuf,
     program: PathBuf,
@@ -28,7 +28,7 @@ impl Launcher {
         Launcher { place, program, recording }
     }
 
-    /// Ends as `sh -c SCRIPT` does, in which `$RUN` records the program into the recording.
+    /// Runs `sh -c SCRIPT`, in which `$RUN` records the program into the recording.
     fn script(&self, options: &str, script: &str, variables: &[(&str, &str)]) -> Outcome {
         let command = env!("CARGO_BIN_EXE_heaptide");
         let mut shell = crate::harness::clean(Command::new("sh"));
@@ -38,7 +38,8 @@ impl Launcher {
         run(&mut shell, &self.place)
     }
 
-    /// Four ranks of one launch, which exit with their rank; the statuses of their commands.
+    /// Runs four ranks of one launch, whose exit status is their rank. Prints the statuses of their
+    /// commands.
     fn ranks(&self, options: &str) -> Outcome {
         let script = "
             for rank in 0 1 2 3; do
@@ -52,7 +53,7 @@ impl Launcher {
         report(&self.recording, &self.place)
     }
 
-    /// A rank whose program waits for the file `go`.
+    /// Starts a rank whose program waits for the file `go`.
     fn waiting(&self, rank: u32) -> Child {
         let mut command = recorded(&self.recording, &[]);
         without_launchers(&mut command);
@@ -67,14 +68,14 @@ impl Launcher {
     }
 }
 
-/// Files of a recording that only a command that runs, or was killed, has.
+/// Returns the files of a recording that only running or killed commands leave.
 fn left(recording: &Path) -> Vec<String> {
     let entries = fs::read_dir(recording).expect("the recording").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".member") || name.ends_with(".new")).collect()
 }
 
-/// Rank, blocks and exit status of each process, sorted.
+/// Returns rank, blocks and exit status of each process, sorted.
 fn members(report: &Value) -> Vec<(i128, i128, i128)> {
     let of = |process: &Value| {
         let (rank, end) = (number(&process["rank"], "number"), &process["end"]);

@@ -1,5 +1,5 @@
-//! Where `heaptide library` puts the library: a directory and a file that no other user can
-//! replace. What other users own needs root, which can give files away.
+//! The location to which `heaptide library` writes the library: a directory and a file that no
+//! other user can replace. Tests with files of other users need root.
 
 use crate::harness::{NOBODY, Outcome, heaptide, run, scratch};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// A place for temporary files, of which `heaptide library` may use `heaptide-UID`.
+/// A directory for temporary files, in which `heaptide library` can use `heaptide-UID`.
 struct Temporary {
     place: PathBuf,
     path: PathBuf,
@@ -22,20 +22,20 @@ impl Temporary {
         Temporary { place, path }
     }
 
-    /// The directory of this user.
+    /// Returns the directory of this user.
     fn own(&self) -> PathBuf {
         let user = fs::metadata("/proc/self").expect("/proc").uid();
         self.path.join(format!("heaptide-{user}"))
     }
 
-    /// Asks for the library where there is no home.
+    /// Runs `heaptide library` without a home directory.
     fn run_command(&self) -> Outcome {
         let mut command = heaptide();
         command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env("TMPDIR", &self.path);
         run(command.arg("library"), &self.place)
     }
 
-    /// The path of the library, which has to be in the directory of this user.
+    /// Returns the path of the library, which must be in the directory of this user.
     fn provided(&self) -> PathBuf {
         let outcome = self.run_command();
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
@@ -45,7 +45,7 @@ impl Temporary {
         path
     }
 
-    /// Returns the line with the reason why there is no place for the library.
+    /// Returns the line with the reason why the library cannot be written.
     fn refused(&self) -> String {
         let outcome = self.run_command();
         assert_eq!((outcome.status, &*outcome.stdout), (2, ""));
@@ -64,7 +64,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).expect("a file").mode() & 0o7777
 }
 
-/// Files that are not finished.
+/// Returns unfinished files.
 fn drafts(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).expect("the directory").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -137,7 +137,7 @@ fn nobody_else_may_replace_a_directory_above() {
     assert!(temporary.refused().contains(&format!("{shown} belongs to user 65534")));
 }
 
-/// Whatever stands in the place of the library is replaced, unless it is the library.
+/// Any file with the name of the library is replaced, unless it is the library.
 #[test]
 fn only_the_library_itself_is_taken_for_it() {
     let temporary = Temporary::new("library-content");
@@ -196,7 +196,7 @@ fn the_next_place_is_tried() {
         let expected = home.join(".cache/heaptide");
         assert_eq!(Path::new(&outcome.stdout).parent(), Some(&*expected), "{bad:?}");
     }
-    // The home and the place of temporary files are not made, the cache is.
+    // The home and the directory of temporary files are not created, the cache is.
     let missing = place.join("missing");
     let mut command = heaptide();
     command.env_remove("XDG_CACHE_HOME").env("HOME", &missing).env("TMPDIR", &missing);
@@ -205,7 +205,7 @@ fn the_next_place_is_tried() {
     let mut command = heaptide();
     let outcome = run(command.env("XDG_CACHE_HOME", home.join("cache")).arg("library"), place);
     assert_eq!(Path::new(&outcome.stdout).parent(), Some(&*home.join("cache/heaptide")));
-    // A cache on another disk, as users have it, is a link of their own.
+    // A cache on another disk is a symbolic link of the user.
     let (linked, disk) = (place.join("linked"), place.join("disk"));
     fs::create_dir_all(&disk).expect("a directory");
     set_mode(&disk, 0o755);

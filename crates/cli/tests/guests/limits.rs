@@ -1,4 +1,4 @@
-//! Places where nothing can be written, or not enough: the guest is unharmed and the loss is told.
+//! File systems that are read-only or full: the guest is not affected, and the loss is reported.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, os::unix::fs::chown};
 
-/// A file system in memory, gone with the value.
+/// A file system in memory, unmounted when this is dropped.
 pub struct Mount(pub PathBuf);
 
 impl Mount {
-    /// Mounts one of these options, which takes root's rights.
+    /// Mounts a tmpfs with these options, which requires root.
     pub fn new(place: &Path, options: &str) -> Mount {
         fs::create_dir_all(place).expect("a mount point");
         let mut command = Command::new("mount");
@@ -31,10 +31,10 @@ impl Drop for Mount {
     }
 }
 
-/// How often `hungry.c` allocates.
+/// The number of allocations of `hungry.c`.
 const HUNGRY_ALLOCATIONS: i128 = 100_000;
 
-/// A program that needs far more room than there is: 65 536 stacks of its own.
+/// Builds a program that needs far more space than there is: it has 65 536 stacks.
 fn hungry(place: &Path) -> (PathBuf, Outcome) {
     let program = Guest::read("hungry.c").build("hungry.c", &[]);
     let bare = run(clean(Command::new(&program)).current_dir(place), place);
@@ -55,7 +55,7 @@ fn full_disk() {
         let mut command = preloaded(&program, &recording);
         let outcome = run(command.current_dir(&place), &place);
         assert_eq!(bare, outcome, "on a disk of {size}");
-        // Each allocation is counted, with its stack or in a loss that is reported.
+        // Each allocation is counted with its stack, or as a reported loss.
         let report = report(&recording, &place);
         let with_stack = evaluate(&report, "function:branch", "allocations");
         let lost = evaluate(&report, "recording", "lost_events");
@@ -154,9 +154,8 @@ fn children_not_followed() {
     assert_eq!(evaluate(&report, "function:first_image", "allocations"), 10);
 }
 
-/// Programs that are unharmed when only counters are kept, and whose totals are the same then. (A
-/// child that frees what it inherited is not among them: without the table of live blocks those
-/// frees count.)
+/// Programs that behave the same with counters only, and whose totals are the same. (A child that
+/// frees inherited blocks is excluded: without the table of live blocks those frees count.)
 const COUNTED: [&str; 7] = [
     "leaks.c",
     "proxies.cpp",
@@ -186,7 +185,7 @@ fn counters_only() {
     }
 }
 
-/// A report of totals without sites, which has no sums to hold it to.
+/// Returns a report of totals without sites, for which sums are not checked.
 fn json(recording: &Path, place: &Path) -> serde_json::Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);

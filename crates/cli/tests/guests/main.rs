@@ -1,9 +1,9 @@
-//! Guest programs and real programs under `heaptide run`: unharmed, and recorded to the byte.
+//! Guest programs and real programs with `heaptide run`: not affected, and recorded to the byte.
 //!
-//! The small programs stand in `tests/programs`, their known numbers in their header comments (the
-//! grammar is in `expectations.rs`). `cargo test -p heaptide-cli --test guests NAME` runs one.
+//! The small programs are in `tests/programs`, their known numbers in their header comments (for
+//! the grammar see `expectations.rs`). `cargo test -p heaptide-cli --test guests NAME` runs one.
 
-#![allow(clippy::print_stderr)] // the output of a test
+#![allow(clippy::print_stderr)] // output of tests
 
 mod aarch64;
 mod advise;

@@ -1,11 +1,11 @@
-//! `-` in the place of a file, numbers that make no sense, and recordings named in odd ways.
+//! `-` in place of a file, invalid numbers, and unusual paths of recordings.
 
 use crate::everything::formats;
 use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A recording in a directory of its own.
+/// Records into a new directory.
 fn recording(test: &str) -> (PathBuf, PathBuf) {
     let place = scratch(test);
     let program = Guest::read("leaks.c").build("leaks.c", &[]);
@@ -24,7 +24,7 @@ fn dash_is_standard_output() {
     let (place, _) = recording("manners-dash");
     let mut lines: Vec<Vec<String>> = formats()
         .into_iter()
-        .filter(|format| format != "pprof") // which has the time in it that it was written
+        .filter(|format| format != "pprof") // which contains the time of writing
         .map(|format| ["export", "a.heaptide", "--format", &format].map(str::to_owned).to_vec())
         .collect();
     let more: [&[&str]; 6] = [
@@ -47,7 +47,7 @@ fn dash_is_standard_output() {
     let packed = ["export", "a.heaptide", "--format", "pprof", "-o", "-"];
     assert!(ask(&place, &packed).stdout.len() > 100);
     assert!(!place.join("-").exists());
-    // A file of this name is written all the same.
+    // A file with this name can still be written.
     assert_eq!(ask(&place, &["flamegraph", "a.heaptide", "-o", "./-"]).status, 0);
     assert_eq!(fs::read_to_string(place.join("-")).expect("the file"), svg.stdout);
 }
@@ -71,7 +71,7 @@ fn dash_is_no_directory() {
     }
 }
 
-/// Only a whole process has a peak; before, the rows were those of `at_peak_bytes`.
+/// Only a whole process has a peak; earlier versions showed `at_peak_bytes` of rows.
 const ONLY_WHOLE: &str = "heaptide: --metric peak_bytes: only a whole process has its peak; use \
      --metric at_peak_bytes, what each row had at that moment";
 
@@ -129,10 +129,10 @@ fn numbers_that_make_no_sense_are_refused() {
         assert!(first.contains(says), "{words:?}: {}", outcome.stderr);
         assert!(!place.join("x.heaptide").exists(), "{words:?}");
     }
-    // A process has one, and so has a row of processes.
+    // A process has a peak, and so do rows that are processes.
     let processes = ask(&place, &["report", "a.heaptide", "--by", "process", "--sort=peak_bytes"]);
     assert_eq!(processes.status, 0, "{processes:?}");
-    // The head of a table without its rows is an answer.
+    // The header of a table without rows is a result.
     for command in ["report", "peak", "leaks", "histogram"] {
         let outcome = ask(&place, &[command, "a.heaptide", "--top", "0"]);
         assert!(outcome.status < 2 && outcome.stdout.contains("leaks-c"), "{command}: {outcome:?}");
@@ -142,7 +142,7 @@ fn numbers_that_make_no_sense_are_refused() {
     assert_eq!(report["processes"][0]["sites"], serde_json::json!([]));
 }
 
-/// A program that was started through a link has the link's name, and its own file.
+/// A program that was started through a symbolic link has the name of the link and its own file.
 #[test]
 fn a_program_is_called_as_it_was_started() {
     let place = scratch("manners-link");
@@ -165,7 +165,7 @@ fn a_program_is_called_as_it_was_started() {
     assert!(functions.contains("  main  [leaks-c]"), "{functions}");
 }
 
-/// A recording may be named by any path that leads to it.
+/// A recording can be named by any path that leads to it.
 #[test]
 fn odd_paths() {
     let (place, recording) = recording("manners-paths");
@@ -195,7 +195,7 @@ fn odd_paths() {
     assert_eq!((same.status, &*same.stderr), (0, ""));
     let snapshot = ask(&place, &["diff", "a.heaptide/@1", "link/@1"]);
     assert!(snapshot.stderr.contains("no snapshot 1; available: none"), "{}", snapshot.stderr);
-    // Drawn beside the recording, or where the command runs.
+    // The picture is next to the recording, or in the current directory.
     let svgs = ["a.svg", "link.svg", "l.svg", "a.heaptide/a.svg"].map(|name| place.join(name));
     let there = svgs.each_ref().map(|svg| svg.exists());
     assert_eq!(there, [true; 4]);

@@ -1,4 +1,4 @@
-//! The manual pages: each has all sections, and formatters read it without a warning.
+//! The manual pages: each has all sections, and formatters accept it without a warning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use heaptide_fixtures::skips::skip;
 use crate::harness::{heaptide, run, scratch};
 use crate::real::is_installed;
 
-/// Sections of every page, in their order.
+/// The sections of every page, in order.
 const SECTIONS: [&str; 7] =
     ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "FILES", "ENVIRONMENT"];
 
-/// All pages, as `heaptide man` writes them.
+/// Returns all pages, as `heaptide man` writes them.
 fn pages(place: &Path) -> Vec<PathBuf> {
     let outcome = run(heaptide().arg("man").arg(place.join("pages")), place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));

@@ -1,4 +1,4 @@
-//! Mappings: exact under everything that programs do with them, and apart from the heap.
+//! Mappings: exact for everything that programs do with them, and separate from the heap.
 //!
 //! The known numbers are in the headers of the programs, on lines `// mapped SELECTOR CONDITION…`
 //! for the report of `--kind mapped`.
@@ -35,7 +35,7 @@ mappings! {
     confined_by_seccomp "map_confined.c"
 }
 
-/// Runs a program and holds both kinds of its memory to the known numbers.
+/// Runs a program and compares both kinds of its memory with the known numbers.
 fn check(name: &str) {
     let trial = Trial::new(name, name, &[], &[]);
     let recording = trial.recording(&[]).expect("a recording");
@@ -46,7 +46,7 @@ fn check(name: &str) {
     both_kinds_add_up(&recording, &trial.scratch, &mapped);
 }
 
-/// The report of all memory is the sum of those of each kind, its peak too.
+/// Checks that the report of all memory is the sum of those of each kind, including the peak.
 fn both_kinds_add_up(recording: &Path, scratch: &Path, mapped: &Value) {
     let heap = report(recording, scratch);
     let all = report_of_kind("all", recording, scratch);
@@ -59,7 +59,7 @@ fn both_kinds_add_up(recording: &Path, scratch: &Path, mapped: &Value) {
     }
 }
 
-/// Shared memory of a program that is confined counts as lost.
+/// In a confined program, shared memory of unknown size is counted as lost.
 #[test]
 fn shared_memory_of_unknown_size_is_counted() {
     let trial = Trial::new("map_confined.c", "map-confined-loss", &[], &[]);
@@ -70,8 +70,8 @@ fn shared_memory_of_unknown_size_is_counted() {
     assert_eq!(number(found, "count"), 1);
 }
 
-/// A snapshot has the mappings of its moment, and after a reset there is what came later. Such a
-/// report does not add up as others do: what was live at the reset is freed in it.
+/// A snapshot has the mappings of its time, and a report after a reset has the later ones. Such a
+/// report does not add up like others: mappings that were live at the reset are freed in it.
 #[test]
 fn mappings_of_a_snapshot_and_after_a_reset() {
     let trial = Trial::new("map_reset.c", "map-snapshot", &[], &[]);
@@ -91,7 +91,7 @@ fn mappings_of_a_snapshot_and_after_a_reset() {
     assert_eq!(known, [1, 3 * 4096, 3 * 4096]);
 }
 
-/// Sums do not depend on the mode; in mode counters frees count in the lane that unmaps.
+/// Sums do not depend on the mode; in mode counters, frees are counted in the lane that unmaps.
 #[test]
 fn totals_without_stacks() {
     for mode in ["counters", "scopes"] {
@@ -105,7 +105,7 @@ fn totals_without_stacks() {
     }
 }
 
-/// Differences are of the selected kind: of mappings what each maps more, of the heap nothing.
+/// Differences are of the selected kind: each site of mappings maps more, the heap is the same.
 #[test]
 fn differences_of_mappings() {
     let scratch = scratch("map-diff");
@@ -143,7 +143,7 @@ fn a_program_that_maps_nothing_has_no_line_about_mappings() {
     assert!(!text.stdout.contains("\n  mapped "), "{}", text.stdout);
 }
 
-/// The heap is as without it: what an allocator maps is no allocation.
+/// The heap is the same as without the allocator: its mappings are not allocations.
 #[test]
 fn what_an_allocator_maps_is_its_own() {
     let Some(jemalloc) = library("libjemalloc") else { return };
@@ -161,7 +161,7 @@ fn what_an_allocator_maps_is_its_own() {
     assert_eq!(own.count(), 0, "frames of the recorder");
 }
 
-/// Objects of Python lie in arenas that it maps: with them the recording explains the growth.
+/// Python objects are in mapped arenas, which explain the growth of resident memory.
 #[test]
 fn arenas_of_python() {
     const SCRIPT: &str = "rss = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096\n\

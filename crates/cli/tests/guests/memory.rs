@@ -1,4 +1,4 @@
-//! Accounts of resident memory: programs whose memory is of one kind, in an amount that is known.
+//! Accounts of resident memory: programs with memory of one kind, in a known amount.
 
 use crate::allocators::library;
 use crate::harness::{Guest, heaptide, recorded, report, run, scratch};
@@ -11,11 +11,12 @@ use std::process::{Command, Stdio};
 
 const MIB: i128 = 1 << 20;
 
-/// An account closes within this many bytes, or a twentieth of the resident memory.
+/// The maximum unexplained part of an account, or a twentieth of the resident memory if that is
+/// more.
 const SLACK: i128 = 2 * MIB;
 
-/// Runs `resident.c` with an argument and returns the processes of `heaptide memory`, the program's
-/// first. The account of that is of the resident memory that the program printed.
+/// Runs `resident.c` with an argument and returns the processes of `heaptide memory`, that of the
+/// program first. Its account must match the resident memory that the program printed.
 fn processes(kind: &str, options: &[&str]) -> Vec<Value> {
     let place = scratch(&format!("memory-{kind}-{}", options.len()));
     let program = Guest::read("resident.c").build("resident.c", &[]);
@@ -33,7 +34,7 @@ fn processes(kind: &str, options: &[&str]) -> Vec<Value> {
     processes
 }
 
-/// The processes in the JSON of `heaptide memory --at`, in order of their start.
+/// Returns the processes in the JSON of `heaptide memory --at`, in order of their start.
 fn memory(recording: &Path, place: &Path, at: &str) -> Vec<Value> {
     let mut command = heaptide();
     command.args(["memory", "--format", "json", "--at", at]).arg(recording);
@@ -43,7 +44,7 @@ fn memory(recording: &Path, place: &Path, at: &str) -> Vec<Value> {
     list(&document, "processes").to_vec()
 }
 
-/// The account of a process, which closes.
+/// Returns the account of a process, after checking that little is unexplained.
 fn closed(process: &Value) -> &Value {
     let account = &process["account"];
     let (resident, unexplained) =
@@ -54,7 +55,7 @@ fn closed(process: &Value) -> &Value {
     account
 }
 
-/// The row of this path of names.
+/// Returns the row with this path of names.
 fn row<'a>(account: &'a Value, path: &[&str]) -> &'a Value {
     let (first, rest) = path.split_first().expect("a name");
     let find = |rows: &'a Value, key, name: &str| {
@@ -63,7 +64,7 @@ fn row<'a>(account: &'a Value, path: &[&str]) -> &'a Value {
     rest.iter().fold(find(account, "rows", first), |row, name| find(row, "children", name))
 }
 
-/// Resident bytes of a row are as many as this, and at most `more` more.
+/// Asserts that a row has at least `least` resident bytes, and at most `more` more.
 fn assert_resident(account: &Value, path: &[&str], least: i128, more: i128) {
     let row = row(account, path);
     assert!(!row.is_null(), "no row {path:?}: {account:#}");
@@ -122,7 +123,7 @@ fn a_large_bss() {
     assert!((24 * MIB..25 * MIB).contains(&found), "{found}");
 }
 
-/// A line of smaps is divided where recorded mappings end, by the pages that are resident.
+/// A line of smaps is divided at the ends of recorded mappings, by the pages that are resident.
 #[test]
 fn a_mapping_between_blocks_that_are_not_touched() {
     let processes = processes("neighbours", &[]);
@@ -143,7 +144,7 @@ fn a_mapping_behind_a_bss_is_none() {
     assert_resident(account, &["modules"], 0, 8 * MIB);
 }
 
-/// Objects of Python lie in arenas that it maps: heap and arenas are what RSS has grown by.
+/// Python objects are in mapped arenas: heap and arenas explain the growth of RSS.
 #[test]
 fn dictionaries_of_python() {
     const SCRIPT: &str = "import os\n\
@@ -180,7 +181,7 @@ fn shared_memory() {
     assert_resident(account, &["mappings", "shared memory"], 16 * MIB, MIB / 4);
 }
 
-/// The child has its parent's heap, and as much of its own; its account is one of its own.
+/// The child has the heap of its parent, and as much of its own; it has a separate account.
 #[test]
 fn a_fork() {
     let processes = processes("fork", &[]);
@@ -188,7 +189,7 @@ fn a_fork() {
     assert_resident(closed(&processes[1]), &["heap"], 16 * MIB, MIB);
 }
 
-/// Without stacks it is not known where blocks are; the account closes all the same.
+/// Without stacks the positions of blocks are unknown; the account is still complete.
 #[test]
 fn counters_alone() {
     let processes = processes("touched", &["--mode", "counters"]);
@@ -196,7 +197,7 @@ fn counters_alone() {
     assert_resident(closed(&processes[0]), &["heap", "live requested"], bytes - MIB / 4, MIB / 2);
 }
 
-/// Statistics of an allocator in the place of glibc's: what is known of it, and how.
+/// Statistics of other allocators than glibc's: what is known, and the source.
 #[test]
 fn other_allocators() {
     let known = [
@@ -218,7 +219,7 @@ fn other_allocators() {
         assert_eq!(account["allocator"]["source"].as_str().unwrap_or_default(), source, "{name}");
         assert_eq!(account["free_from"], free_from);
         assert_resident(account, &["heap", "live requested"], 1024 * 2000 - MIB / 4, MIB / 2);
-        // Free memory may have been given back in part.
+        // Some of the free memory may have been returned to the kernel.
         let size = number(row(account, &["heap", "free"]), "size_bytes");
         assert!((20 * MIB..110 * MIB).contains(&size), "{name}: {size} free");
         let losses = list(&report(&recording, &place)["processes"][0], "losses").len();
@@ -226,7 +227,7 @@ fn other_allocators() {
     }
 }
 
-/// Every account as a line: parts add up to the resident memory, which grows.
+/// Every account is a line: the parts add up to the resident memory, which grows.
 #[test]
 fn over_time_as_csv() {
     let place = scratch("memory-csv");
@@ -259,7 +260,7 @@ fn over_time_as_csv() {
     assert!(refused.stderr.contains("--format csv"), "{}", refused.stderr);
 }
 
-/// Of a process that runs, the account is of now: it has what the last recorded one has not.
+/// The account of a running process is current: it contains what the last recorded one does not.
 #[test]
 fn a_process_that_runs() {
     let place = scratch("memory-runs");
@@ -295,7 +296,8 @@ fn a_process_that_runs() {
     assert_ne!(recorded["account"]["cause"], "now", "that is the first recorded one");
 }
 
-/// The account nearest to the end, of a process that has none of its end; with its last lines.
+/// Returns the account nearest to the end, for a process without one of its end, and the text
+/// output.
 fn account_of_what_ends(how: &str) -> (Value, String) {
     let place = scratch(&format!("memory-{how}"));
     let program = Guest::read("resident.c").build("resident.c", &[]);
@@ -306,7 +308,7 @@ fn account_of_what_ends(how: &str) -> (Value, String) {
     assert_eq!(text.status, 0, "{how}: {}", text.stderr);
     let account = closed(&memory(&recording, &place, "end")[0]).clone();
     assert_ne!(account["cause"], "end", "{how}");
-    // One of the first 200 ms, in which 60 MiB are mapped and allocated.
+    // An account of the first 200 ms, in which 60 MiB are mapped and allocated.
     let resident = number(&account, "resident_bytes");
     assert!((10 * MIB..80 * MIB).contains(&resident), "{how}: {resident}");
     (account, text.stdout)
@@ -324,7 +326,7 @@ fn before_an_exec_it_has_the_accounts_up_to_then() {
     account_of_what_ends("execs");
 }
 
-/// A filter that forbids open: the recorder calls nothing any more.
+/// A filter forbids `open`: the recorder makes no further system calls.
 #[test]
 fn confined_by_seccomp_it_has_the_accounts_up_to_then() {
     let (_, text) = account_of_what_ends("confined");

@@ -1,4 +1,4 @@
-//! Many processes: ranks as launchers tell them, recordings merged, images joined and told apart.
+//! Many processes: ranks of launchers, merged recordings, images that are joined or distinguished.
 
 use crate::harness::{Outcome, heaptide, recorded, report, run, scratch, until};
 use crate::recording::{assert_consistent, list, number};
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Keeps as many KiB as the first word says and frees twice as many. With `child` a child does the
-/// same after it; with a path it waits until something is there.
+/// The first argument is a size in KiB to keep; twice as much is freed. With `child`, a child does
+/// the same afterwards; with a path, the program waits until that exists.
 const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ impl Guest {
         Guest { place, program }
     }
 
-    /// Records it as `name` with variables of a launcher.
+    /// Records the program as `name` with variables of a launcher.
     fn record(&self, name: &str, variables: &[(&str, &str)], words: &[&str]) -> PathBuf {
         let recording = self.place.join(name);
         let mut command = self.command(&recording, variables);
@@ -77,7 +77,7 @@ impl Guest {
         run(heaptide().args(words).current_dir(&self.place), &self.place)
     }
 
-    /// What a command prints, which must work.
+    /// Returns the output of a command, which must succeed.
     fn prints(&self, words: &[&str]) -> String {
         let Outcome { status, stdout, stderr } = self.heaptide(words);
         assert_eq!(status, 0, "{words:?}: {stderr}");
@@ -92,7 +92,7 @@ impl Guest {
     }
 }
 
-/// The tests may run in a job themselves.
+/// Removes the variables of launchers, since the tests themselves may run in a job.
 pub fn without_launchers(command: &mut Command) {
     for (name, _) in std::env::vars() {
         let of =
@@ -103,13 +103,13 @@ pub fn without_launchers(command: &mut Command) {
     }
 }
 
-/// The cells of the row whose name is this.
+/// Returns the cells of the row with this name.
 fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
     let line = table.lines().find(|line| line.contains(&format!("  {name}  ")));
     line.unwrap_or_else(|| panic!("no {name} in {table}")).split_whitespace().collect()
 }
 
-/// The measures that add up, over all processes of a report.
+/// Returns the metrics that add up, over all processes of a report.
 fn sums(report: &Value) -> BTreeMap<String, i128> {
     let mut sums = BTreeMap::new();
     for process in list(report, "processes") {
@@ -130,7 +130,7 @@ fn ranks_are_those_that_launchers_tell() {
     let with_step = |more: &[(&'static str, &'static str)]| [&step, more].concat();
     let rank = |number: u32, of: u32| json!({"number": number, "of": of});
     let cases = [
-        // Open MPI within Slurm: its daemon is the task of a step.
+        // Open MPI in Slurm: its daemon is a task of a step.
         (
             with_step(&[
                 ("OMPI_COMM_WORLD_RANK", "3"),
@@ -192,7 +192,7 @@ fn ranks_are_merged_and_told_apart() {
     let outcome =
         guest.heaptide(&["merge", "0.heaptide", "1.heaptide", "2.heaptide", "-o", "all.heaptide"]);
     assert_eq!((outcome.status, &*outcome.stdout), (0, ""));
-    // Each rank: the program, and what its fork became.
+    // Each rank has the program and its fork.
     assert_eq!(
         outcome.stderr,
         "heaptide: all.heaptide: merged 6 process images from 3 recordings\n"
@@ -224,7 +224,7 @@ fn ranks_are_merged_and_told_apart() {
     assert_eq!(sums(&joined), expected);
     let process = &list(&joined, "processes")[0];
     assert_eq!((number(process, "images"), number(process, "pid")), (6, 0));
-    // What is of the same line of the same program is one site.
+    // The same line of the same program is one site.
     let live = |site: &&Value| number(site, "live_bytes") >= 2 * (100 + 100 + 400) * KIB;
     let sites = list(process, "sites").iter().filter(live).count();
     assert_eq!(sites, 1, "of 1200 KiB that one line keeps");
@@ -273,7 +273,7 @@ fn nothing_is_lost_or_overwritten() {
     let (status, said) = merge("a.heaptide -o mine --force");
     assert!(status == 2 && said.contains("not a recording: `notes.txt` in it"), "{said}");
     assert_eq!(files(), 3);
-    // The place of the recording that is merged.
+    // The output is one of the inputs.
     let before = sums(&report(&guest.place.join("all.heaptide"), &guest.place));
     assert_eq!(merge("all.heaptide -o all.heaptide --force").0, 0);
     assert_eq!(sums(&report(&guest.place.join("all.heaptide"), &guest.place)), before);

@@ -1,4 +1,4 @@
-//! Programs and recordings in files whose names have line breaks, or are no UTF-8.
+//! Programs and recordings whose paths contain line breaks, or are not UTF-8.
 
 use crate::harness::{Guest, heaptide, preloaded, recorded, report, run, scratch, until};
 use crate::recording::list;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Names of a program. The kernel lists two of them alike among the mappings of a process.
+/// Names of a program. The kernel lists two of them identically among the mappings of a process.
 const NAMES: [&[u8]; 3] = [b"no\xffutf8", b"new\nline", br"lit\012eral"];
 
 fn program(place: &Path, name: &[u8]) -> PathBuf {
@@ -43,7 +43,7 @@ fn programs_keep_their_symbols() {
     }
 }
 
-/// A running program is found by the file that it writes to, wherever that is.
+/// A running program is found by the file that it writes to, regardless of its path.
 #[test]
 fn recordings_in_odd_places_are_controlled() {
     let page = [0; 4096];
@@ -54,7 +54,7 @@ fn recordings_in_odd_places_are_controlled() {
         let inside = place.join(OsStr::from_bytes(name));
         fs::create_dir(&inside).expect("a directory");
         let built = Guest::read("looping.c").build("looping.c", &[]);
-        // The program's own file has such a name, too, and so its list of mappings.
+        // The program's own file, and so its list of mappings, has such a name, too.
         let program = inside.join(OsStr::from_bytes(name));
         fs::copy(built, &program).expect("a copy of the program");
         let (shared, recording) = (inside.join("page"), inside.join("a.heaptide"));
@@ -77,7 +77,7 @@ fn recordings_in_odd_places_are_controlled() {
     }
 }
 
-/// Returns the report of a running program, whose tables need not be of the same instant.
+/// Returns the report of a running program, whose tables can be from slightly different times.
 fn report_of(recording: &Path, place: &Path) -> serde_json::Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).arg(recording), place);

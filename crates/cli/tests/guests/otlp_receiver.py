@@ -140,7 +140,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 class Server(HTTPServer):
     def handle_error(self, request, client_address):
-        # The test ends the sender at any time.
+        # The test can end the sender at any time.
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 

@@ -1,5 +1,5 @@
-//! What programs write about themselves: `heaptide_write()`, `HEAPTIDE_REPORT`, `run --report`; and
-//! that a program linked with the recorder writes nothing unasked.
+//! Reports that programs write about themselves: `heaptide_write()`, `HEAPTIDE_REPORT`, `run
+//! --report`; and that a program linked with the recorder writes nothing unless requested.
 
 use crate::expectations::evaluate;
 use crate::harness::{Guest, clean, heaptide, library, recorded, report, run, scratch};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Has a recorder that `heaptide run` has not started find the command.
+/// Sets the path of the command, for a recorder that `heaptide run` did not start.
 fn with_command(command: &mut Command) -> &mut Command {
     command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"))
 }
@@ -21,7 +21,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text(path)).expect("JSON")
 }
 
-/// The names of the files in a directory.
+/// Returns the names of the files in a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).expect("a directory").flatten();
     let mut names: Vec<String> =
@@ -30,7 +30,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A program that is linked with the recorder.
+/// Builds a program that is linked with the recorder.
 fn linked(name: &str, place: &Path) -> PathBuf {
     let beside = place.join("lib");
     fs::create_dir_all(&beside).expect("a directory");
@@ -65,7 +65,7 @@ fn output_in_every_format() {
     assert!(text(&place.join("out.stacks")).contains(" block "));
     assert!(text(&place.join("out.tree")).contains("grid"));
     assert!(text(&place.join("out.txt")).contains("load > grid"));
-    // The copy is a recording as others are.
+    // The copy is a complete recording.
     let copy = report(&place.join("copy.heaptide"), &place);
     assert_eq!(evaluate(&copy, "leaf:block", "requested_bytes"), 600);
     assert!(!names(&place).iter().any(|name| name.ends_with(".new")));
@@ -76,7 +76,7 @@ fn output_of_cpp() {
     crate::harness::check("api_output.cpp");
 }
 
-/// What cannot be written is counted, and the program goes on.
+/// Reports that cannot be written are counted, and the program continues.
 #[test]
 fn output_without_a_command() {
     let place = scratch("output-without-a-command");
@@ -91,7 +91,7 @@ fn output_without_a_command() {
     assert!(info.stdout.contains("no_snapshot"), "{}", info.stdout);
 }
 
-/// A variable alone has reports written at the exit, and no recording stays.
+/// With the variable alone, reports are written at exit and no recording is kept.
 #[test]
 fn report_at_exit_by_a_variable() {
     let place = scratch("report-at-exit");
@@ -124,7 +124,7 @@ fn report_at_exit_by_a_variable() {
     }
 }
 
-/// Of several processes the first one reports; with `%p` each does.
+/// The first of several processes reports; with `%p` each does.
 #[test]
 fn report_at_exit_of_children() {
     let place = scratch("report-at-exit-of-children");
@@ -143,8 +143,8 @@ fn report_at_exit_of_children() {
     assert_eq!(left.count(), 0);
 }
 
-/// Runs a program with a report at its exit, and without the recorder: it ends in the same way, and
-/// nothing more is printed.
+/// Runs a program with a report at exit, and without the recorder: it ends in the same way, and
+/// prints nothing else.
 fn ends_as_bare(place: &Path, name: &str, reports: &str, change: impl Fn(&mut Command)) {
     let program = Guest::read(name).build(name, &[]);
     let outcome = |is_recorded: bool| {
@@ -192,7 +192,7 @@ fn report_without_a_command() {
     ends_as_bare(&place, "timesteps.c", "json:out.json;text:stderr", |command| {
         command.env("HEAPTIDE_COMMAND", "/missing/heaptide");
     });
-    // A directory is no command, and a file that is no program cannot be started.
+    // A directory is not a command, and a file that is not a program cannot be started.
     for wrong in ["/", "/etc/hostname"] {
         ends_as_bare(&place, "timesteps.c", "json:out.json", |command| {
             command.env("HEAPTIDE_COMMAND", wrong);
@@ -217,12 +217,12 @@ fn report_under_limits() {
     ends_as_bare(&place, "rlimit_fsize.c", "json:out.json;text:out.txt", |_| ());
 }
 
-/// Nobody reads the pipe: the report is lost, and no signal comes of it.
+/// The pipe has no reader: the report is lost, and no signal is raised.
 #[test]
 fn report_to_a_closed_pipe() {
     let place = scratch("report-to-a-closed-pipe");
     let program = Guest::read("timesteps.c").build("timesteps.c", &[]);
-    // The other end is closed before the program starts, and its status is what the shell prints.
+    // The other end is closed before the program starts. The shell prints its status.
     let script = "exec 3> >(exec true); sleep 0.3; \"$0\" 2>&3; echo status $?";
     let outcome = |reports: Option<&str>| {
         let mut command = clean(Command::new("/bin/bash"));
@@ -260,7 +260,7 @@ fn report_of_programs_that_fork() {
     }
 }
 
-/// `heaptide run` writes the reports when the program has ended, however it did.
+/// `heaptide run` writes the reports when the program has ended, also by a signal.
 #[test]
 fn report_of_run() {
     let place = scratch("report-of-run");
@@ -280,7 +280,7 @@ fn report_of_run() {
     let wrong = run(recorded(&recording, &["--report", "dot:"]).arg("true"), &place);
     assert_eq!(wrong.status, 2);
     assert!(wrong.stderr.contains("`dot:`: expected FORMAT:TARGET"), "{}", wrong.stderr);
-    // Before the program starts, and not when it has ended.
+    // Before the program starts, not when it has ended.
     for (format, says) in [("jsonn:a", "`jsonn`: no such format"), ("query:SELECT sum(:a", "sum(")]
     {
         let recording = place.join("wrong.heaptide");
@@ -292,7 +292,7 @@ fn report_of_run() {
     }
 }
 
-/// A program that is linked with the recorder writes nothing unless something asks for it.
+/// A program that is linked with the recorder writes nothing unless requested.
 #[test]
 fn linked_and_unasked() {
     let place = scratch("linked-and-unasked");
@@ -318,6 +318,7 @@ fn linked_and_unasked() {
     let written = json(&here.join("out.json"));
     assert_eq!(evaluate(&written, "leaf:block", "allocations"), 2);
     assert_eq!(evaluate(&written, "leaf:block", "requested_bytes"), 30);
-    // It is no child of a recorded process, though the recorder was asked before it was wanted.
+    // It is not a child of a recorded process, although the recorder was called before recording
+    // began.
     assert_eq!(written["processes"][0]["forked"], false);
 }

@@ -1,4 +1,4 @@
-//! Who allocated: every view names the same function, and the types that are known.
+//! Owners of allocations: every view names the same function, and the known types.
 
 use crate::harness::{self, Guest, heaptide, recorded, run, scratch};
 use crate::pictures::browse;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A recording of a program, in a directory of its own.
+/// Records a program into a new directory.
 fn recording(test: &str, program: &str) -> (PathBuf, PathBuf) {
     let place = scratch(&format!("owners-{test}"));
     let recording = place.join("a.heaptide");
@@ -16,7 +16,7 @@ fn recording(test: &str, program: &str) -> (PathBuf, PathBuf) {
     (recording, place)
 }
 
-/// What a command of some words prints about a recording.
+/// Returns the output of a command for a recording.
 fn prints(words: &str, recording: &Path, place: &Path) -> String {
     let mut command = heaptide();
     command.current_dir(place).args(words.split_whitespace()).arg(recording);
@@ -25,7 +25,7 @@ fn prints(words: &str, recording: &Path, place: &Path) -> String {
     outcome.stdout
 }
 
-/// The answer to a query, in columns.
+/// Returns the result of a query, in columns.
 fn asked(query: &str, recording: &Path, place: &Path) -> String {
     let mut command = heaptide();
     let outcome = run(command.args(["query", "--exact", query]).arg(recording), place);
@@ -33,7 +33,7 @@ fn asked(query: &str, recording: &Path, place: &Path) -> String {
     outcome.stdout
 }
 
-/// `key value` lines as a map.
+/// Parses `key value` lines into a map.
 fn sums(answer: &str) -> BTreeMap<String, u64> {
     let row = |line: &str| {
         let (key, value) = line.trim().rsplit_once(' ')?;
@@ -50,7 +50,8 @@ fn every_view_names_the_same_owner() {
     let query = "SELECT owner,sum(requested_bytes) AS sum GROUP BY owner";
     let owners = sums(&asked(query, &recording, &place));
     assert_eq!(owners["load(int)"], 32_000, "{owners:?}");
-    // Through `app_malloc`, known by its name, and `take`, by its seven callers and their sizes.
+    // Through `app_malloc`, recognized by name, and `take`, recognized by its seven callers and
+    // their sizes.
     assert_eq!((owners["user0()"], owners["user6()"]), (100, 72_900), "{owners:?}");
     assert!(!owners.keys().any(|name| name.contains("take") || name.contains("malloc")));
     // 60 times a node of the map and a session with its counts.
@@ -96,7 +97,7 @@ fn types_of_containers_and_of_objects() {
     assert!(page.contains("  std::vector<Order>") && page.contains("(type not known)"), "{page}");
 }
 
-/// The page for browsers has the types, too, and marks the program's own functions.
+/// The page for browsers also shows the types, and marks the program's own functions.
 #[test]
 fn types_and_own_code_on_the_page() {
     let (recording, place) = recording("page", "owners.cpp");
@@ -113,7 +114,7 @@ fn types_and_own_code_on_the_page() {
     assert!(!own.iter().any(|name| name.starts_with("std::")), "{own:?}");
 }
 
-/// What was made for people leaves out internals of the language in these views, too.
+/// These views for people also omit internals of the language.
 #[test]
 fn internals_are_left_out_of_leaks_and_differences() {
     let (recording, place) = recording("internals", "owners.cpp");
@@ -161,7 +162,7 @@ fn rules_of_a_project() {
     fs::write(place.join("heaptide.toml"), "rules = [\"ours.rules\"]\n").expect("a file");
     let page = rows("");
     assert!(page.contains("  Users  [") && !page.contains("user6()"), "{page}");
-    // Internals of the language are left out all the same.
+    // Internals of the language are still omitted.
     assert!(!page.contains("operator new"), "{page}");
     for other in ["--raw", "--rules std"] {
         assert!(rows(other).contains("user6()"), "{other}");
@@ -193,7 +194,7 @@ fn rust_owners_and_types() {
     assert_eq!(types["Vec<String>"], 1, "{types:?}");
 }
 
-/// A stack that is too long for its place keeps the program's own functions.
+/// A shortened stack keeps the program's own functions.
 #[test]
 fn own_code_stays() {
     let (recording, place) = recording("stacks", "owners.rs");

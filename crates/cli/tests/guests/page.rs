@@ -1,5 +1,5 @@
 //! The page in a real browser, exported as a file and served by `heaptide view`: each of its parts
-//! at the size of a desk and of a phone, used by mouse and keys, with names that mean harm.
+//! on a desktop and a phone, operated with mouse and keyboard, with malicious names.
 
 use std::path::Path;
 use std::thread;
@@ -12,8 +12,8 @@ use crate::harness::{Guest, heaptide, recorded, run, scratch};
 use crate::steps::Steps;
 use crate::view::Viewer;
 
-/// `pictures.c`, recorded into `a.heaptide` with these options: threads, scopes, labels, marks,
-/// windows, some of whose names would end a script or an element.
+/// Records `pictures.c` into `a.heaptide` with these options: threads, scopes, labels, marks and
+/// windows, with some names that would end a script or an element.
 fn record(place: &Path, options: &[&str]) {
     let program = Guest::read("pictures.c").build("pictures", &[]);
     let mut command = recorded(&place.join("a.heaptide"), options);
@@ -21,7 +21,7 @@ fn record(place: &Path, options: &[&str]) {
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
 }
 
-/// The address of the exported page.
+/// Returns the address of the exported page.
 fn exported(place: &Path) -> String {
     let page = place.join("page.html");
     let mut command = heaptide();
@@ -31,13 +31,13 @@ fn exported(place: &Path) -> String {
     format!("file://{}", page.display())
 }
 
-/// A list of texts, which an expression has in the page.
+/// Returns a list of texts, the value of an expression in the page.
 fn all(browser: &mut Browser, expression: &str) -> Vec<String> {
     let Value::Array(values) = browser.value(expression) else { panic!("a list: {expression}") };
     values.iter().map(|value| value.as_str().expect("a text").to_owned()).collect()
 }
 
-/// Looks at each view, grouping, measure and table of the page; returns its tables.
+/// Opens and checks each view, grouping, metric and table of the page; returns its tables.
 fn look_at_all(browser: &mut Browser, what: &str) -> Vec<String> {
     browser.assert_sound(what);
     browser.load_checks();
@@ -95,7 +95,7 @@ fn each_view_fits_a_desk_and_a_phone() {
     }
 }
 
-/// Texts, controls and their edges are seen on light and dark, also under the pointer.
+/// Texts, controls and their edges have enough contrast in light and dark, also under the pointer.
 #[test]
 fn contrast_is_that_of_wcag_in_light_and_dark() {
     let place = scratch("page-contrast");
@@ -124,7 +124,7 @@ fn contrast_is_that_of_wcag_in_light_and_dark() {
     }
 }
 
-/// Moves the pointer over a button of each kind, and looks at its contrast then.
+/// Moves the pointer over a button of each kind, and checks its contrast.
 fn point_at_each_kind(browser: &mut Browser, what: &str) {
     let count = browser.value(
         "(() => { const kinds = new Map(checks.controls().map((one) =>
@@ -149,7 +149,7 @@ fn point_at_each_kind(browser: &mut Browser, what: &str) {
     browser.point_at(1.0, 1.0);
 }
 
-/// Tab leads to each control, and shows where it is.
+/// Tab reaches each control, and the focus is visible.
 #[test]
 fn all_is_reached_by_keys() {
     let place = scratch("page-keys");
@@ -169,7 +169,7 @@ fn all_is_reached_by_keys() {
         browser.check("unreached()", address);
         browser.assert_sound(address);
     }
-    // A range is chosen by keys alone.
+    // A range is selected with the keyboard alone.
     browser.value("byId('chart').focus()");
     browser.key("ArrowRight");
     browser.until("byId('said').textContent.includes('allocations so far')");
@@ -179,7 +179,7 @@ fn all_is_reached_by_keys() {
     browser.assert_sound("a range by keys");
 }
 
-/// 52 of 57 blocks are freed: those of `brief` at once, those of `lifo` last first.
+/// 52 of 57 blocks are freed: those of `brief` immediately, those of `lifo` in reverse order.
 #[test]
 fn lifetimes_are_a_table_where_there_is_a_trace() {
     let place = scratch("page-lifetimes");
@@ -208,7 +208,7 @@ fn lifetimes_are_a_table_where_there_is_a_trace() {
         browser.click("[data-table='lifetimes']");
         browser.until("document.querySelectorAll('#tables tbody tr').length === 5");
         assert_eq!(all(&mut browser, rows), expected, "{address}");
-        // Of ten blocks freed last first, each outlives all that were allocated after it.
+        // Ten blocks are freed in reverse order, so each outlives all that were allocated after it.
         let number = |browser: &mut Browser, name: &str, owner: &str| {
             browser.value(&statistic(name, owner)).as_f64().expect("a number")
         };
@@ -231,7 +231,7 @@ fn lifetimes_are_a_table_where_there_is_a_trace() {
     browser.assert_sound("without a trace");
 }
 
-/// Recursion 5000 frames deep: a canvas as high as that, 95,000 pixels, would be blank.
+/// Recursion with 5000 frames: a canvas of that height, 95,000 pixels, would be blank.
 #[test]
 fn thousands_of_frames_are_drawn() {
     let place = scratch("page-deep");
@@ -256,7 +256,7 @@ fn thousands_of_frames_are_drawn() {
     browser.assert_sound("deep");
 }
 
-/// A click on the span of a window chooses its range; what is resident is shown by its kinds.
+/// A click on the span of a window selects its range; resident memory is divided into kinds.
 #[test]
 fn windows_and_kinds_of_memory_are_in_the_chart() {
     let place = scratch("page-windows");
@@ -288,12 +288,13 @@ fn windows_and_kinds_of_memory_are_in_the_chart() {
         browser.until(window);
         browser.assert_sound(&address);
     }
-    // The window has a quarter of the blocks.
+    // The window contains a quarter of the blocks.
     let name = "shown.model.measures.find((one) => one.name === 'allocations').total";
     browser.until(&format!("shown.model.exact === 'trace' && {name} >= 250 && {name} < 750"));
 }
 
-/// Names of markup, of 10 kB, of control characters and of those that turn the direction of text.
+/// Names with markup, of 10 kB, with control characters and characters that change the direction of
+/// text.
 #[test]
 fn names_are_text() {
     let place = scratch("page-names");
@@ -324,7 +325,7 @@ fn the_flame_graph_is_used_by_mouse_and_keys() {
     let Some(mut browser) = Browser::start(&place) else { return };
     browser.open(&exported(&place), DESKTOP);
     browser.value("byId('canvas').scrollIntoView({ block: 'center' })");
-    // The first box below the root that has others inside it.
+    // The first box below the root that contains others.
     let at = browser.value(
         "(() => { const frame = byId('canvas').getBoundingClientRect();
          const box = flame.panes[0].boxes.find((one) => one.level === 2 && one.node > 0);
@@ -341,7 +342,7 @@ fn the_flame_graph_is_used_by_mouse_and_keys() {
     browser.until("!byId('menu').hidden");
     browser.key("Escape");
     browser.until("byId('menu').hidden");
-    // By keys alone: Tab to the canvas, down into it, zoom, and out again.
+    // Keyboard only: Tab to the canvas, move down, zoom in and out.
     browser.value("document.querySelector('#flame-views button').focus()");
     for _ in 0..8 {
         if browser.value("document.activeElement.id") == "canvas" {
@@ -408,7 +409,7 @@ fn a_running_program_is_followed_and_queried() {
     browser.until("shown.model.head.totals.live_blocks === 10");
     browser.click("[data-table='functions']");
     guest.steps("b");
-    // The next event of the server, without a key or a click.
+    // The next event of the server, without user input.
     browser.until("shown.model.head.totals.live_blocks === 15");
     browser.until("byId('tables').textContent.includes('large')");
     browser.assert_sound("live");
@@ -422,7 +423,7 @@ fn a_running_program_is_followed_and_queried() {
     browser.assert_sound("after its end");
 }
 
-/// Two moments side by side: 10 blocks of 104 bytes, then 5 of 5000 more.
+/// Two snapshots side by side: 10 blocks of 104 bytes, then 5 more of 5000.
 #[test]
 fn two_moments_are_compared() {
     let place = scratch("page-compared");
@@ -444,7 +445,7 @@ fn two_moments_are_compared() {
     }
 }
 
-/// Both pictures have one scale, and move together.
+/// Both pictures have the same scale, and move together.
 fn side_by_side(browser: &mut Browser, what: &str) {
     browser.value("change({ measure: 'live_blocks' })");
     browser.click("[data-pair='both']");
@@ -459,7 +460,7 @@ fn side_by_side(browser: &mut Browser, what: &str) {
         browser.value(&expression).as_f64().expect("a number")
     };
     let near = |a: f64, b: f64| (a - b).abs() < 0.01;
-    // 10 blocks before, and 15 now, in the width of 15.
+    // 10 blocks before and 15 now; the full width is 15.
     assert!(near(width(browser, 0, "everything"), 2.0 / 3.0), "{what}");
     assert!(near(width(browser, 1, "everything"), 1.0), "{what}");
     for (pane, small, large) in [(0, 2.0 / 3.0, 0.0), (1, 2.0 / 3.0, 1.0 / 3.0)] {
@@ -478,7 +479,7 @@ fn side_by_side(browser: &mut Browser, what: &str) {
     browser.until("flame.panes.length === 1");
 }
 
-/// 400 blocks at the begin of a trace, 200 in its middle: a drag over the chart chooses the latter.
+/// 400 blocks at the start of a trace, 200 in the middle: a drag over the chart selects the latter.
 #[test]
 fn a_range_of_time_is_chosen() {
     const PAUSE: Duration = Duration::from_secs(1);

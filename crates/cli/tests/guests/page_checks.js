@@ -1,14 +1,14 @@
-// Checks of the page that tests run inside it: contrast, names, focus, overlaps, blank pictures.
-// Each returns the list of what is wrong.
+// Checks that tests run inside the page: contrast, names, focus, overlaps, blank pictures. Each
+// returns a list of problems.
 window.checks = {};
 
-/** A colour as red, green, blue and opacity. */
+/** Returns a colour as red, green, blue and opacity. */
 checks.colour = (text) => {
   const [r, g, b, a = 1] = text.match(/[\d.]+/g)?.map(Number) ?? [0, 0, 0, 0];
   return [r, g, b, a];
 };
 
-/** A colour over another one, which is opaque. */
+/** Returns a colour blended over an opaque one. */
 checks.over = ([r, g, b, a], [r2, g2, b2]) =>
   [r * a + r2 * (1 - a), g * a + g2 * (1 - a), b * a + b2 * (1 - a), 1];
 
@@ -19,13 +19,13 @@ checks.luminance = (colour) => {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
 
-/** The contrast of WCAG 2. */
+/** Returns the contrast ratio of WCAG 2. */
 checks.ratio = (a, b) => {
   const [light, dark] = [a, b].map(checks.luminance).sort((x, y) => y - x);
   return (light + 0.05) / (dark + 0.05);
 };
 
-/** The colours that an element may have behind it: its own and those around it, bars included. */
+/** Returns the possible backgrounds of an element: its own and its ancestors', including bars. */
 checks.grounds = (element) => {
   const layers = [];
   for (let at = element; at; at = at.parentElement) layers.unshift(getComputedStyle(at));
@@ -41,12 +41,12 @@ checks.grounds = (element) => {
 checks.isShown = (element) => element.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true })
   && element.closest(".unseen, #tip, details:not([open]) > :not(summary)") === null;
 
-/** How an element is called in a message. */
+/** Returns the name of an element for messages. */
 checks.called = (element) => [element.tagName.toLowerCase(), element.id && `#${element.id}`,
   element.className && `.${element.getAttribute("class")}`,
   ` "${(element.textContent ?? "").trim().slice(0, 30)}"`].filter(Boolean).join("");
 
-/** The texts in view of the whole page, each with its element. */
+/** Returns the visible texts of the whole page, each with its element. */
 checks.texts = () => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const texts = [];
@@ -60,7 +60,7 @@ checks.texts = () => {
   return texts;
 };
 
-/** Texts without enough contrast: 4.5, and 3 where they are large. What is disabled is exempt. */
+/** Finds texts with less contrast than 4.5, or 3 if large. Disabled elements are exempt. */
 checks.contrast = (within = document.body) => {
   const wrong = [];
   for (const { element } of checks.texts()) {
@@ -69,7 +69,7 @@ checks.contrast = (within = document.body) => {
     const isDrawn = element instanceof SVGElement;
     const size = parseFloat(style.fontSize);
     const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
-    // Letters of a chart have a rim of this colour.
+    // Text in a chart is outlined in this colour.
     const grounds = isDrawn ? [checks.colour(style.stroke)] : checks.grounds(element);
     for (const ground of grounds) {
       const ink = checks.over(checks.colour(isDrawn ? style.fill : style.color), ground);
@@ -80,7 +80,7 @@ checks.contrast = (within = document.body) => {
   return [...new Set(wrong)];
 };
 
-/** Boxes of the flame graph whose names have too little contrast, whatever is searched for. */
+/** Finds boxes of the flame graph whose names have too little contrast, for any search. */
 checks.boxes = () => {
   const to = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const pixel = (colour) => {
@@ -106,7 +106,7 @@ checks.boxes = () => {
 checks.controls = () => [...document.querySelectorAll(
   "button, input, select, textarea, summary, a[href], [tabindex]")].filter(checks.isShown);
 
-/** Controls without a name, and those whose edge cannot be seen. */
+/** Finds controls without a name, and those without a visible edge. */
 checks.names = () => checks.controls().flatMap((one) => {
   const wrong = [];
   const label = one.labels?.length > 0 ? one.labels[0].textContent : "";
@@ -122,7 +122,7 @@ checks.names = () => checks.controls().flatMap((one) => {
   return wrong;
 });
 
-/** Notes the element that has the focus; whether it is visible that it has. */
+/** Stores the focused element, and checks that its focus is visible. */
 checks.reached = new Set();
 checks.reach = () => {
   const at = document.activeElement;
@@ -135,7 +135,7 @@ checks.reach = () => {
 checks.unreached = () => checks.controls()
   .filter((one) => !one.disabled && one.tabIndex >= 0 && !checks.reached.has(one)).map(checks.called);
 
-/** The rectangles of a text that are not cut off. */
+/** Returns the rectangles of a text that are not cut off. */
 checks.rectangles = ({ node, element }) => {
   const range = document.createRange();
   range.selectNodeContents(node);
@@ -153,12 +153,12 @@ checks.rectangles = ({ node, element }) => {
     .filter((rect) => rect.right - rect.left > 1 && rect.bottom - rect.top > 1);
 };
 
-/** Texts that lie on each other. */
+/** Finds overlapping texts. */
 checks.overlaps = () => {
   scrollTo(0, 0);
   const all = checks.texts().flatMap((text) =>
     checks.rectangles(text).map((rect) => ({ ...text, left: rect.left, right: rect.right,
-      // Lines of text may touch: letters are lower than their lines.
+      // Lines may touch, since letters are lower than their line.
       top: rect.top + 3, bottom: rect.bottom - 3 })));
   all.sort((a, b) => a.top - b.top);
   const wrong = [];
@@ -174,7 +174,7 @@ checks.overlaps = () => {
   return wrong.slice(0, 5);
 };
 
-/** The pixels of a canvas. Reading the canvas itself would move it out of the graphics processor. */
+/** Returns the pixels of a canvas, read from a copy, so that the canvas stays on the GPU. */
 checks.pixels = (canvas) => {
   const { width, height } = canvas;
   const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
@@ -182,7 +182,7 @@ checks.pixels = (canvas) => {
   return copy.getImageData(0, 0, width, height).data;
 };
 
-/** Pictures that are blank, or do not reach from edge to edge at their first row. */
+/** Finds pictures that are blank, or whose first row does not fill the width. */
 checks.blank = () => [...document.querySelectorAll(".stage canvas")].flatMap((canvas) => {
   const { width, height } = canvas;
   if (width < 100 || height < 19) return [`${canvas.id}: ${width} × ${height}`];

@@ -1,5 +1,5 @@
-//! Pictures and pages, drawn and looked at: a browser, Graphviz and speedscope's schema on programs
-//! of known numbers and on real ones.
+//! Pictures and pages, rendered and checked: a browser, Graphviz and the schema of speedscope, for
+//! programs with known numbers and real ones.
 
 use crate::harness::{Guest, Outcome, check, heaptide, recorded, report, run, scratch};
 use crate::real::python;
@@ -10,14 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A recording and where its pictures go.
+/// A recording and the directory of its pictures.
 struct Recorded {
     place: PathBuf,
     recording: PathBuf,
 }
 
 impl Recorded {
-    /// A program that is started by `start`.
+    /// Records a program that `start` sets up.
     fn new(name: &str, start: impl FnOnce(&Path, &mut Command)) -> Recorded {
         let place = scratch(name);
         let recording = place.join("a.heaptide");
@@ -28,7 +28,7 @@ impl Recorded {
         Recorded { place, recording }
     }
 
-    /// The guest of known numbers.
+    /// Records the guest with known numbers.
     fn guest(name: &str) -> Recorded {
         let program = Guest::read("pictures.c").build("pictures", &[]);
         Recorded::new(name, |_, command| {
@@ -36,7 +36,7 @@ impl Recorded {
         })
     }
 
-    /// The compiler proper at work.
+    /// Records the compiler proper.
     fn compiler(name: &str) -> Recorded {
         Recorded::new(name, |place, command| {
             let source = "#include <map>\n#include <string>\n#include <vector>\nint main() {\n\
@@ -46,7 +46,7 @@ impl Recorded {
         })
     }
 
-    /// An interpreter at work.
+    /// Records an interpreter.
     fn python(name: &str) -> Recorded {
         let python = python().expect("python3, which `cargo xtask needs` lists");
         let script = "import json, re, threading\n\
@@ -64,7 +64,7 @@ impl Recorded {
         run(command.args(words.split_whitespace()).arg(&self.recording), &self.place)
     }
 
-    /// What a command that may choose a process writes.
+    /// Returns the output of an export, which may print which process it chose.
     fn export(&self, words: &str) -> String {
         let Outcome { status, stdout, stderr } = self.command(&format!("export --format {words}"));
         assert_eq!(status, 0, "{words}: {stderr}");
@@ -77,7 +77,7 @@ impl Recorded {
         path
     }
 
-    /// What the report says of the process that exports are of: the largest.
+    /// Returns the report of the largest process, which is exported.
     fn largest(&self) -> Value {
         let report = report(&self.recording, &self.place);
         let by_peak = |p: &&Value| number(&p["totals"], "at_peak_bytes");
@@ -85,14 +85,14 @@ impl Recorded {
     }
 }
 
-/// Runs a tool that must be content, and returns what it prints.
+/// Runs a tool that must succeed, and returns its output.
 fn tool(program: &str, arguments: &[&str], place: &Path) -> String {
     let outcome = run(Command::new(program).args(arguments), place);
     assert_eq!(outcome.status, 0, "{program} {arguments:?}: {}", outcome.stderr);
     outcome.stdout
 }
 
-/// The browser on a page, without a window; `words` are what the page shows, as its address has it.
+/// Runs a headless browser on a page; `words` is the state of the page in its address.
 pub fn browse(file: &Path, place: &Path, words: &str, options: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", place.join("browser").display());
     let address = format!("file://{}#{words}", file.display());
@@ -104,7 +104,7 @@ pub fn browse(file: &Path, place: &Path, words: &str, options: &[&str]) -> Strin
     tool("chromium", &arguments, place)
 }
 
-/// A picture of 24 bits a pixel.
+/// A picture with 24 bits per pixel.
 struct Picture {
     width: usize,
     height: usize,
@@ -137,7 +137,7 @@ impl Picture {
         colours.len()
     }
 
-    /// The widths of boxes side by side in a row: runs of one vivid colour.
+    /// Returns the widths of boxes next to each other in a row: runs of one vivid colour.
     fn boxes(&self, y: usize) -> Vec<usize> {
         let vivid = |[r, g, b]: [u8; 3]| r.max(g).max(b) - r.min(g).min(b) > 50;
         let runs = self.row(y).chunk_by(|a, b| a == b);
@@ -145,7 +145,7 @@ impl Picture {
     }
 }
 
-/// The page of the guest says its numbers, and its picture shows them.
+/// The page of the guest contains the known numbers, and its picture shows them.
 #[test]
 fn a_page_of_known_numbers() {
     check("pictures.c");
@@ -187,8 +187,8 @@ fn a_page_of_known_numbers() {
     look_at(&Picture::open(&shot));
 }
 
-/// The screenshot is a page with a flame graph in which the main thread has three quarters and the
-/// other one.
+/// Checks the screenshot: a flame graph in which the main thread has three quarters and the other
+/// thread the rest.
 fn look_at(shot: &Picture) {
     assert_eq!((shot.width, shot.height), (1280, 2000));
     assert!(shot.colours() > 150, "{} colours", shot.colours());
@@ -199,7 +199,8 @@ fn look_at(shot: &Picture) {
         }
         _ => false,
     });
-    // A line above and below the letters at least in each of `main` and the three that start it.
+    // At least one line above and one below the text, in each of `main` and the three frames that
+    // start it.
     assert!(parted.count() > 8, "no boxes of three quarters and one");
 }
 
@@ -243,7 +244,7 @@ fn a_page_on_a_phone() {
     assert!(rows == 40 && high < 9000, "{found}");
 }
 
-/// Resident memory over time, as areas in the colours of their names.
+/// Resident memory over time, as areas in the colours of the legend.
 #[test]
 fn a_page_of_resident_memory() {
     let program = Guest::read("resident.c").build("resident.c", &[]);
@@ -260,14 +261,14 @@ fn a_page_of_resident_memory() {
     }
     let shot = of.place.join("a.png");
     browse(&page, &of.place, "areas=kinds", &[&format!("--screenshot={}", shot.display())]);
-    // Two thirds of the memory at the end are live blocks: a triangle of some 1000 by 150.
+    // Two thirds of the memory at the end are live blocks: a triangle of about 1000 by 150 pixels.
     let shot = Picture::open(&shot);
     let is_live = |[r, g, b]: &[u8; 3]| b > r && b - r > 120 && g > r;
     let live = shot.pixels.iter().filter(|pixel| is_live(pixel)).count();
     assert!(live > 30_000, "{live} pixels of live blocks");
 }
 
-/// What was recorded without stacks or scopes has a page of the rest.
+/// Without stacks or scopes, the page shows the rest.
 #[test]
 fn a_page_of_counters_and_of_scopes() {
     for (mode, has, lacks) in
@@ -345,7 +346,7 @@ fn graphs_of_scopes_keep_equal_names_apart() {
     }
 }
 
-/// Graphviz draws it; the picture is not blank.
+/// Renders a graph with Graphviz; the picture must not be blank.
 fn draw(of: &Recorded, name: &str) -> Picture {
     let path = |name: &str| of.place.join(name).display().to_string();
     let svg = tool("dot", &["-Tsvg", &path(name)], &of.place);
@@ -369,7 +370,7 @@ fn graphs_of_real_programs() {
     }
 }
 
-/// Python's reader adds the rows of each kind up.
+/// Adds up the rows of each kind with Python's CSV reader.
 const SUMS: &str = r#"
 import csv, json, sys
 csv.field_size_limit(1 << 30)
@@ -422,7 +423,7 @@ fn flame_graphs_as_asked_for() {
     let of = Recorded::guest("pictures-flames");
     let svg = of.export("flamegraph --flames --width 2400 --title Memory<of>it");
     assert!(svg.contains("width=\"2400\"") && svg.contains("Memory&lt;of&gt;it"));
-    // From the allocating function to its callers, and not the other way.
+    // From the allocating function to its callers, and not the reverse.
     let depth = |svg: &str, name: &str| {
         let part = svg.split("<title>").find(|part| part.starts_with(name)).expect("a box");
         let y = part.split("y=\"").nth(1).and_then(|rest| rest.split('"').next());
@@ -446,7 +447,7 @@ fn flame_graphs_as_asked_for() {
     }
 }
 
-/// 5,000 calls of one function: 502 blocks of 24 bytes.
+/// 5,000 recursive calls: 502 blocks of 24 bytes.
 #[test]
 fn flame_graphs_of_deep_stacks_open_on_content() {
     let program = Guest::read("deep.c").build("pictures-deep", &[]);

@@ -1,5 +1,5 @@
-//! Python frames, with each CPython that is installed: names, lines and counts are those that the
-//! header of `python_frames.py` lists, whatever the version.
+//! Python frames, with each installed CPython: names, lines and counts match the header of
+//! `python_frames.py` in every version.
 
 use crate::harness::{Guest, directory, heaptide, programs, recorded, run, scratch};
 use crate::real::python;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Blocks by what is innermost: size, functions, the outer one first, and how many.
+/// Blocks by innermost functions: size, functions with the outer one first, and count.
 const KNOWN: [(i128, &str, i128); 17] = [
     (100_001, "nested inner", 2),
     (100_002, "comprehend element", 3),
@@ -32,15 +32,15 @@ const KNOWN: [(i128, &str, i128); 17] = [
     (100_017, "by_function <lambda>", 3),
     (100_018, "two_lines called", 6),
 ];
-/// Options that leave these blocks.
+/// Options that select these blocks.
 const OF_BLOCKS: [&str; 4] = ["--min-size", "100002", "--max-size", "100020"];
-/// Of the functions that are made one by one.
+/// The size of blocks of the generated functions.
 const GENERATED: i128 = 100_016;
 
-/// A frame: function without what it is nested in, file, line.
+/// A frame: the unqualified name of the function, file, line.
 type Frame = (String, String, i128);
 
-/// The interpreters 3.8 to 3.14: the one in the PATH, and those that pyenv has.
+/// Returns the interpreters 3.8 to 3.14: the one in PATH, and those of pyenv.
 fn pythons() -> Vec<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
@@ -57,7 +57,7 @@ fn pythons() -> Vec<PathBuf> {
     all.into_iter().filter(|file| file.exists()).collect()
 }
 
-/// The report of a recording with Python frames only, by options.
+/// Returns the report of a recording with Python frames only.
 fn report(recording: &Path, options: &[&str]) -> Value {
     let mut command = heaptide();
     command.args(["report", "--python", "only", "--format", "json"]).args(options).arg(recording);
@@ -66,8 +66,8 @@ fn report(recording: &Path, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The stacks of blocks by the size that was asked of the bytearray, outermost frame first, and
-/// how many blocks there were. Comprehensions are frames of their own before 3.12.
+/// Returns the stacks of blocks, outermost frame first, and their counts, by the size requested for
+/// the bytearray. Comprehensions have separate frames before 3.12.
 fn stacks(report: &Value) -> BTreeMap<i128, BTreeMap<Vec<Frame>, i128>> {
     let mut all: BTreeMap<i128, BTreeMap<Vec<Frame>, i128>> = BTreeMap::new();
     for process in list(report, "processes") {
@@ -91,7 +91,7 @@ fn stacks(report: &Value) -> BTreeMap<i128, BTreeMap<Vec<Frame>, i128>> {
     all
 }
 
-/// The line of the program that has this text.
+/// Returns the line of the program with this text.
 fn line_of(text: &str) -> i128 {
     let source = fs::read_to_string(programs().join("python_frames.py")).expect("the program");
     let line = source.lines().position(|line| line.contains(text)).expect("a line");
@@ -139,14 +139,15 @@ fn functions_and_lines_are_those_of_the_program_in_every_version() {
                 assert_eq!(depth, if size == 100_011 { 1501 } else { 0 }, "{shown}: {size}");
             }
         }
-        // The same frames at the same place, and only the line of the outer one is another.
+        // The same frames at the same addresses, and only the line of the outer one differs.
         for comment in ["first", "second"] {
             let line = line_of(&format!("called()  # {comment}"));
             let from = |frames: &&Vec<Frame>| frames[frames.len() - 2].2 == line;
             let found: Vec<_> = stacks[&100_018].keys().filter(from).collect();
             assert_eq!((found.len(), stacks[&100_018][found[0]]), (1, 3), "{shown}: {comment}");
         }
-        // The same frame at the same place, with another one between it and that outside, or not.
+        // The same frame at the same address, with or without another frame between it and the
+        // outer one.
         for (callers, count) in [("main either resumed", 2), ("main either by_loop resumed", 2)] {
             let names = |frames: &Vec<Frame>| -> String {
                 let names: Vec<&str> = frames.iter().map(|(name, ..)| &**name).collect();
@@ -156,7 +157,7 @@ fn functions_and_lines_are_those_of_the_program_in_every_version() {
                 stacks[&100_019].iter().filter(|(frames, _)| names(frames).ends_with(callers));
             assert_eq!(found.map(|(_, count)| count).sum::<i128>(), count, "{shown}: {callers}");
         }
-        // Each code object is freed before the next one is made, mostly at its address.
+        // Each code object is freed before the next one is created, usually at the same address.
         let generated = &stacks[&GENERATED];
         let expected: BTreeSet<String> = (0..300).map(|number| format!("f{number}")).collect();
         let names = generated.keys().filter_map(|frames| Some(frames.last()?.0.clone()));
@@ -176,7 +177,7 @@ fn python_frames_survive_sigkill() {
     assert_eq!((frames[0].0.as_str(), frames[0].2), ("inner", line_of("bytearray(100001)")));
 }
 
-/// The folded stacks that sort.
+/// Returns the folded stacks of sorting.
 fn folded(recording: &Path, python: &str) -> String {
     let mut command = heaptide();
     command.args(["export", "--format", "folded", "--metric", "allocations"]);
@@ -200,7 +201,7 @@ fn python_and_native_frames_are_in_one_stack_in_their_order() {
     let stack = mixed.lines().find(|line| line.contains(";key_of;")).expect("a mixed stack");
     let at = |name: &str| stack.find(name).unwrap_or_else(|| panic!("no {name}: {stack}"));
     assert!(at("<module <string>>") < at(";by_key;"), "{stack}");
-    // Between the two is the function of the interpreter that sorts, with or without its name.
+    // Between the two is the interpreter's function that sorts, with or without a name.
     let between = &stack[at(";by_key;") + ";by_key;".len()..at(";key_of;")];
     assert!(!between.is_empty() && !between.contains("_PyEval_EvalFrameDefault"), "{stack}");
     let only = folded(&recording, "only");
@@ -213,7 +214,7 @@ fn python_and_native_frames_are_in_one_stack_in_their_order() {
 fn objects_are_blocks_unless_the_user_chose_an_allocator() {
     let Some(python) = python() else { return skip("python3") };
     let place = scratch("python-memory");
-    // 5000 objects of 56 bytes at least, which Python's own allocator takes from its arenas.
+    // 5000 objects of at least 56 bytes, which Python's own allocator takes from its arenas.
     let script = "import os\nkept = [complex(i, i) for i in range(5000)]\n\
         print(os.environ.get('PYTHONMALLOC'))\n";
     let allocations = |options: &[&str], variable: Option<&str>| {
@@ -248,7 +249,7 @@ fn objects_are_blocks_unless_the_user_chose_an_allocator() {
     assert_eq!(run(&mut command, &place).stdout, ".\n", "another program's environment");
 }
 
-/// The cell of a variable that an inner function uses is made before the first line is executed.
+/// The cell for a variable of an inner function is allocated before the first line is executed.
 #[test]
 fn what_prepares_a_call_is_of_the_first_line() {
     let script = "def outer():\n    held = 1\n    def inner():\n        return held\n\
@@ -295,7 +296,7 @@ fn mappings_have_python_frames() {
     assert_eq!((frame["function"].as_str(), number(frame, "line")), (Some("maps"), 3));
 }
 
-/// The library of an interpreter, if it has one, and the directory that it is installed in.
+/// Returns the library of an interpreter, if it has one, and its installation directory.
 fn library_of(python: &Path) -> Option<(PathBuf, String)> {
     let script = "import sys, sysconfig as s\n\
         print(s.get_config_var('LIBDIR'), s.get_config_var('INSTSONAME'), sys.base_prefix, sep='\\n')";
@@ -316,7 +317,7 @@ fn an_interpreter_that_a_program_loads_later_has_its_frames() {
     let program = Guest::read("python_embedded.c").build("python_embedded", &["-ldl"]);
     let place = scratch("python-embedded");
     for (library, home) in libraries {
-        // And one that it unloads again, with and without its end.
+        // Also a library that the program unloads, with and without finalizing the interpreter.
         for then in [None, Some("end"), Some("unload")] {
             let shown = format!("{} {then:?}", library.display());
             let recording = place.join("x.heaptide");
@@ -339,7 +340,7 @@ fn an_interpreter_that_a_program_loads_later_has_its_frames() {
     }
 }
 
-/// An interpreter that ends frees the states of threads that still run.
+/// When an interpreter ends, it frees the states of running threads.
 #[test]
 fn threads_may_allocate_while_the_interpreter_ends() {
     let library = Guest::read("python_exit.c").build("python_exit.so", &["-shared", "-fPIC"]);
@@ -354,7 +355,7 @@ fn threads_may_allocate_while_the_interpreter_ends() {
     }
 }
 
-/// A thread state of 3.10 has a pointer that is never set where it has none.
+/// In 3.10, a thread state contains a pointer that is never initialized.
 #[test]
 fn memory_that_the_interpreter_never_set_is_not_followed() {
     let place = scratch("python-frames-perturbed");

@@ -1,5 +1,5 @@
-//! Queries and their answers, in `tests/queries/*.test`: a line says what is asked, `>` begins a
-//! query, `!` what goes to standard error. `UPDATE_EXPECT=1` writes the answers anew.
+//! Queries and their results, in `tests/queries/*.test`: a line names the source, `>` begins a
+//! query, `!` output on standard error. `UPDATE_EXPECT=1` rewrites the results.
 
 use crate::harness::{self, Guest, heaptide, programs, recorded, report, run, scratch};
 use std::fs;
@@ -9,7 +9,7 @@ fn queries() -> PathBuf {
     programs().join("../queries")
 }
 
-/// Runs the queries of a file and holds the answers to it.
+/// Runs the queries of a file and compares the results.
 fn check(name: &str) {
     check_with(name, &["--exact"]); // known numbers are exact
 }
@@ -50,7 +50,7 @@ fn check_with(name: &str, options: &[&str]) {
     }
 }
 
-/// What is asked: a file beside the test, or a recording of a guest.
+/// Returns the source of the queries: a file next to the test, or a recording of a guest.
 fn source(head: &str, name: &str, place: &Path) -> PathBuf {
     let line = head.lines().last().expect("what is asked");
     if let Some(file) = line.strip_prefix("file ") {
@@ -145,7 +145,7 @@ fn highest_live_bytes() {
     check("highest-counters");
 }
 
-/// What sites say, events say too.
+/// Events have the same results as sites.
 #[test]
 fn events_of_time_steps() {
     check("trace-timesteps");
@@ -189,7 +189,7 @@ fn time_steps_by_size() {
     check("timesteps-by-size");
 }
 
-/// Every line of the page that calls the command does so with success, one after the other.
+/// Every command line in the documentation succeeds, one after the other.
 #[test]
 fn examples_of_the_page() {
     let place = scratch("queries-page");
@@ -208,7 +208,7 @@ fn examples_of_the_page() {
     }
 }
 
-/// Files of several processes, standard input, the option for the format, and files to write.
+/// Files of several processes, standard input, the option for the format, and output files.
 #[test]
 fn sources_and_outputs() {
     let place = scratch("queries-sources");

@@ -1,13 +1,13 @@
-//! `heaptide ranks`: ranks that differ from the others are named, with the owner by which they do.
+//! `heaptide ranks`: outlying ranks are listed with the owner that makes the difference.
 
 use crate::harness::{Guest, Outcome, heaptide, recorded, run, scratch};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Ranks of the job; `ranks.c` says what each keeps.
+/// Ranks of the job; `ranks.c` lists what each keeps.
 const RANKS: u32 = 12;
 
-/// A directory with a recording of each rank, in directories of nodes.
+/// Creates a recording of each rank, in a directory per node.
 fn job(name: &str) -> PathBuf {
     let place = scratch(name);
     let program = Guest::read("ranks.c").build("ranks", &[]);
@@ -74,7 +74,7 @@ fn ranks_of_one_recording_and_none() {
     let page = ranks(&place, &["all.heaptide"]).stdout;
     assert!(page.starts_with("all.heaptide: 2 ranks, 2 process images\n"), "{page}");
     assert!(page.contains("no rank stands out by peak_bytes"), "{page}");
-    // The same rank twice: both are named after their recordings.
+    // The same rank twice: the names of both contain their recordings.
     let twice = ranks(&place, &["all.heaptide", "job/node1/r1.heaptide", "--format", "json"]);
     assert!(twice.stdout.contains("\"name\":\"r1 rank 1\""), "{}", twice.stdout);
 
@@ -91,7 +91,7 @@ fn ranks_of_one_recording_and_none() {
     assert!(empty.stderr.contains("expected recordings in this directory"), "{}", empty.stderr);
 }
 
-/// What the browser makes of it is looked at by people; here, that it is whole and holds the data.
+/// The appearance in a browser is not tested; the page must be complete and contain the data.
 #[test]
 fn the_heat_map_has_all_ranks_and_no_names_as_markup() {
     let place = job("ranks_map");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Whether a program answers on the search path.
+/// Returns whether a program is in PATH.
 pub fn is_installed(program: &str) -> bool {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("command -v {program}")]);
@@ -16,7 +16,8 @@ pub fn is_installed(program: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The interpreter itself: what stands on the search path may be a script that starts it.
+/// Returns the path of the interpreter itself, since the one in PATH may be a script that starts
+/// it.
 pub fn python() -> Option<String> {
     let script = "import sys, os; print(os.path.realpath(sys.executable))";
     let output = Command::new("python3").args(["-c", script]).output().ok()?;
@@ -24,7 +25,7 @@ pub fn python() -> Option<String> {
     (output.status.success() && Path::new(&path).exists()).then_some(path)
 }
 
-/// A shell script, and the directory that it works in.
+/// A shell script, and its working directory.
 struct Script {
     place: PathBuf,
     file: PathBuf,
@@ -50,7 +51,7 @@ impl Script {
         self.start(clean(Command::new("env")), "bare")
     }
 
-    /// Runs it recorded; at least so many processes must have been recorded.
+    /// Runs the script recorded; at least `processes` processes must have been recorded.
     fn recorded(&self, processes: usize) -> Outcome {
         let recording = self.place.join("a.heaptide");
         let outcome = self.start(recorded(&recording, &[]), "recorded");
@@ -61,7 +62,7 @@ impl Script {
     }
 }
 
-/// Runs a script bare and recorded; at least so many processes must have been recorded.
+/// Runs a script bare and recorded; at least `processes` processes must have been recorded.
 fn same(name: &str, needs: &[&str], processes: usize, script: &str) {
     if let Some(missing) = needs.iter().find(|program| !is_installed(program)) {
         return skip(missing);
@@ -95,7 +96,7 @@ END"#
     same("python-objects", &[], 2, &script);
 }
 
-/// Runs modules of Python's own tests, each with options of its own.
+/// Runs modules of Python's own tests, each with its options.
 fn python_tests(name: &str, modules: &[&str], processes: usize) {
     let Some(python) = python() else {
         return skip("python3");
@@ -111,7 +112,7 @@ fn python_tests(name: &str, modules: &[&str], processes: usize) {
     };
     let script = Script::new(name, &modules.iter().map(line).collect::<String>());
     let outcome = script.recorded(processes);
-    // They know themselves whether they pass: without the recorder they run only if not.
+    // The tests check themselves. They run without the recorder only if they fail.
     if outcome.status != 0 {
         panic!("{name}: recorded {outcome:?}, bare {:?}", script.bare());
     }
@@ -134,7 +135,7 @@ fn python_tests_of_the_system() {
 
 #[test]
 fn python_tests_of_threads() {
-    // One of them fails wherever a `.pth` file imports `threading` at start.
+    // One of them fails if a `.pth` file imports `threading` at startup.
     let module = "test_threading -m ThreadTests -m LockTests -i test_import_from_another_thread";
     python_tests("python-tests-of-threads", &[module], 10);
 }

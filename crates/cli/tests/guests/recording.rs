@@ -1,9 +1,9 @@
-//! `report --format json` as the tests read it, and what must hold in every recording.
+//! Reads `report --format json`, and checks what must hold in every recording.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The measures that add up over sites and over lanes.
+/// The metrics that add up over sites and over lanes.
 const SUMMABLE: [&str; 13] = [
     "allocations",
     "frees",
@@ -20,7 +20,7 @@ const SUMMABLE: [&str; 13] = [
     "cross_thread_frees",
 ];
 
-/// A number of a JSON object; its absence is a broken contract.
+/// Returns a number of a JSON object, which must exist.
 pub fn number(object: &Value, name: &str) -> i128 {
     match object[name].as_number() {
         Some(n) => match (n.as_i64(), n.as_u64()) {
@@ -32,38 +32,38 @@ pub fn number(object: &Value, name: &str) -> i128 {
     }
 }
 
-/// The elements of a JSON array; its absence is a broken contract.
+/// Returns the elements of a JSON array, which must exist.
 pub fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object[name].as_array().unwrap_or_else(|| panic!("{name} is not a list"))
 }
 
-/// The frames of a site, outermost first.
+/// Returns the frames of a site, outermost first.
 pub fn frames<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
     let all = list(process, "frames");
     let index = |i: &Value| i.as_u64().expect("a frame index") as usize;
     list(site, "stack").iter().map(|i| &all[index(i)]).collect()
 }
 
-/// The name of a frame's function without its parameters, or "?".
+/// Returns the name of a frame's function without its parameters, or "?".
 pub fn function(frame: &Value) -> &str {
     let name = frame["function"].as_str().unwrap_or("?");
     let end = name.find('(').filter(|&at| at > 0).unwrap_or(name.len());
     &name[..end]
 }
 
-/// The file name of a frame's module.
+/// Returns the file name of a frame's module.
 pub fn module(frame: &Value) -> &str {
     let path = frame["module"].as_str().unwrap_or("?");
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// All sites of all processes.
+/// Returns all sites of all processes.
 pub fn sites(report: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     let processes = list(report, "processes").iter();
     processes.flat_map(|p| list(p, "sites").iter().map(move |s| (p, s)))
 }
 
-/// Holds a whole report to what is true of every recording.
+/// Checks what holds for every recording.
 pub fn assert_consistent(report: &Value) {
     assert_eq!(number(report, "schema"), 1);
     for process in list(report, "processes") {
@@ -73,9 +73,9 @@ pub fn assert_consistent(report: &Value) {
     }
 }
 
-/// What a site adds to sums: a block that came by labelling was counted where it came from, memory
-/// that is not from the allocator is in no sum, and blocks of a pool only have their live bytes
-/// there, in the place of the chunk's.
+/// Returns what a site adds to sums: a block that was moved by labelling was counted at its origin,
+/// memory outside the allocator is in no sum, and blocks of a pool only contribute live bytes,
+/// which the chunk lends them.
 pub fn counted(site: &Value, measure: &str) -> i128 {
     let value = number(site, measure);
     let moved = |name| if site[name].is_null() { 0 } else { number(site, name) };
@@ -92,8 +92,8 @@ pub fn counted(site: &Value, measure: &str) -> i128 {
     }
 }
 
-/// Whether requests are what labels say. A block that is being labelled may be counted as allocated
-/// and not yet as moved.
+/// Returns whether all requests of a site come from labels. A block that is being labelled may
+/// already be counted as allocated but not yet as moved.
 fn is_said(site: &Value) -> bool {
     let is_only_moved = || {
         let moved = number(site, "moved_blocks");
@@ -102,7 +102,7 @@ fn is_said(site: &Value) -> bool {
     !site["label"].is_null() && is_only_moved()
 }
 
-/// Sites, scopes and lanes add up to the totals, measure by measure.
+/// Checks that sites, scopes and lanes add up to the totals, for each metric.
 fn assert_sums(process: &Value) {
     let totals = &process["totals"];
     let name = process["program"].as_str().unwrap_or("?");
@@ -124,7 +124,7 @@ fn assert_sums(process: &Value) {
     assert_eq!(largest.unwrap_or(0), number(totals, "largest_bytes"), "{name}: largest_bytes");
 }
 
-/// Events that a process that was killed or still runs may have counted in part: one of each lane.
+/// Returns how many events a killed or running process may have counted partially: one per lane.
 fn in_flight(process: &Value) -> i128 {
     match process["end"]["kind"].as_str() {
         Some("exited" | "exec") => 0,
@@ -132,10 +132,11 @@ fn in_flight(process: &Value) -> i128 {
     }
 }
 
-/// Live is what was allocated and not freed, in totals and in every site; the peak is no lower.
+/// Checks that live is allocated minus freed, in totals and in every site, and that the peak is not
+/// lower.
 fn assert_balance(process: &Value) {
     let partial = in_flight(process) * number(&process["totals"], "largest_bytes");
-    // Counters have frees by the lane that made them, regardless of the block.
+    // Counters record frees in the lane that makes them, regardless of the block.
     let sites = if process["mode"] == "counters" { &[] } else { list(process, "sites") };
     for row in sites.iter().chain([&process["totals"]]) {
         let of = |measure| number(row, measure);
@@ -156,7 +157,7 @@ fn assert_balance(process: &Value) {
     }
 }
 
-/// The histogram counts every block once for each of its sizes.
+/// Checks that the histogram counts every block once for each of its sizes.
 fn assert_histogram(process: &Value) {
     let totals = &process["totals"];
     let sum = |column: &str| -> i128 {
@@ -170,7 +171,7 @@ fn assert_histogram(process: &Value) {
     }
 }
 
-/// A recording as a multiset: for each path of frames the sum of what was counted there.
+/// Returns a recording as a multiset: the sums of counters for each path of frames.
 pub fn stack_tree(report: &Value) -> BTreeMap<String, [i128; 7]> {
     const KEPT: [&str; 7] = [
         "allocations",

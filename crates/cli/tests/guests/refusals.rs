@@ -1,5 +1,5 @@
-//! Kernels, containers and sandboxes that refuse system calls: the program does as bare, and its
-//! known numbers are met. A filter refuses the calls to the command and to the program.
+//! Kernels, containers and sandboxes that reject system calls: the program behaves as bare, and its
+//! known numbers are met. A filter rejects the calls of the command and the program.
 
 use crate::expectations;
 use crate::harness::{Guest, Outcome, clean, heaptide, report, run, scratch};
@@ -8,11 +8,11 @@ use nix::libc;
 use std::path::Path;
 use std::process::Command;
 
-/// What `starts_refused.c` ends with if there are no filters.
+/// The status of `starts_refused.c` if there are no filters.
 const NOT_HERE: i32 = 77;
 
 /// Programs with known numbers: threads, exceptions, deep stacks, children of every kind, libraries
-/// that come and go.
+/// that are loaded and unloaded.
 const GUESTS: [&str; 8] = [
     "leaks.c",
     "cross_thread.c",
@@ -24,8 +24,8 @@ const GUESTS: [&str; 8] = [
     "reload.c",
 ];
 
-/// Calls that came after Linux 3.10, which is as old as glibc 2.17; `execveat`, too, but one of the
-/// programs makes that call itself.
+/// Calls that are newer than Linux 3.10, which has the age of glibc 2.17. `execveat` is missing,
+/// because one of the programs makes that call itself.
 const LATER: [i64; 21] = [
     libc::SYS_clone3,
     libc::SYS_close_range,
@@ -50,8 +50,8 @@ const LATER: [i64; 21] = [
     libc::SYS_userfaultfd,
 ];
 
-/// Calls that the default filter of Docker refuses, or refused when it did not know them yet. With
-/// EPERM for `clone3` no thread of glibc starts, so it is not among them.
+/// Calls that the default filter of Docker rejects, or rejected before it knew them. With EPERM for
+/// `clone3`, glibc cannot start threads, so it is not included.
 const CONTAINER: [i64; 26] = [
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -81,9 +81,9 @@ const CONTAINER: [i64; 26] = [
     libc::SYS_vhangup,
 ];
 
-/// Calls that a kernel in user space, such as gVisor, may lack or restrict. `madvise` is not among
-/// them: without memory that forked children find wiped (Linux 4.14) nothing can be recorded. Nor
-/// is `prctl`, by which a program names its thread.
+/// Calls that a kernel in user space, such as gVisor, may lack or restrict. `madvise` is not
+/// included: without memory that is wiped in forked children (Linux 4.14), recording is impossible.
+/// Nor is `prctl`, which programs use to name threads.
 const SANDBOX: [i64; 14] = [
     libc::SYS_copy_file_range,
     libc::SYS_fallocate,
@@ -101,7 +101,7 @@ const SANDBOX: [i64; 14] = [
     libc::SYS_userfaultfd,
 ];
 
-/// Runs `words` where these calls fail with `errno`.
+/// Runs `words` with a filter that makes these calls fail with `errno`.
 fn refused(errno: i32, calls: &[i64], words: &Command, place: &Path) -> Outcome {
     let numbers: Vec<String> = calls.iter().map(i64::to_string).collect();
     let mut command = Command::new(Guest::read("starts_refused.c").build("starts_refused.c", &[]));
@@ -110,7 +110,8 @@ fn refused(errno: i32, calls: &[i64], words: &Command, place: &Path) -> Outcome 
     run(clean(command).current_dir(place), place)
 }
 
-/// Each guest does as bare where these calls fail with `errno`, and its known numbers are met.
+/// Checks that each guest behaves as bare if these calls fail with `errno`, and that its known
+/// numbers are met.
 fn check(name: &str, errno: i32, calls: &[i64]) {
     let place = scratch(name);
     for name in GUESTS {
@@ -148,8 +149,8 @@ fn a_kernel_in_user_space() {
     check("refused-sandbox", libc::ENOSYS, &SANDBOX);
 }
 
-/// Nothing is at /proc, as in a chroot that lacks it: the recorder does not find its settings.
-/// The program does as bare, and one line reports that nothing was recorded.
+/// Without /proc, as in some chroots, the recorder does not find its settings. The program behaves
+/// as bare, and one line reports that nothing was recorded.
 #[test]
 fn without_proc() {
     if !may_make_namespaces("refusals::without_proc") {

@@ -1,4 +1,4 @@
-//! Recordings are replaced whole or not at all, and only recordings are.
+//! Recordings are replaced as a whole or not at all, and nothing else is replaced.
 
 use crate::harness::{heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
@@ -16,7 +16,7 @@ fn record(recording: &Path, options: &[&str], script: &str, place: &Path) -> (i3
     (outcome.status, outcome.stderr)
 }
 
-/// What is in a directory, by name.
+/// Returns the sorted names in a directory.
 fn names(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).expect("a directory").flatten();
     let mut names: Vec<String> =
@@ -25,12 +25,12 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// The recordings in a directory, and what is left of others.
+/// Returns the recordings in a directory, and leftovers of others.
 fn recordings(place: &Path) -> Vec<String> {
     names(place).into_iter().filter(|name| !name.starts_with("std")).collect()
 }
 
-/// Bytes and names of all files of a recording.
+/// Returns names and contents of all files of a recording.
 fn contents(recording: &Path) -> Vec<(String, Vec<u8>)> {
     let read = |name: String| {
         let bytes = fs::read(recording.join(&name)).expect("a file");
@@ -125,7 +125,7 @@ fn spellings_of_a_path() {
     assert!(refused.0 == 2 && refused.1.contains("exists"), "{}", refused.1);
 }
 
-/// Starts a run that lasts until the file `go` is there; returns when its program is there.
+/// Starts a run that lasts until the file `go` exists; returns when its program runs.
 fn lasting(recording: &Path, script: &str, place: &Path) -> std::process::Child {
     let mut command = recorded(recording, &[]);
     command.args(["sh", "-c", script]).current_dir(place).stdin(Stdio::null());
@@ -194,13 +194,13 @@ fn a_killed_run_leaves_a_whole_recording() {
         let metadata: Value = serde_json::from_slice(&marker).expect("whole JSON");
         assert!(number(&metadata, "root_pid") > 0);
     }
-    // A program that a killed command has left may still run for a short time.
+    // The program of a killed command can still run for a short time.
     until("the next run", || record(&recording, &["--force"], "exit 6", &place).0 == 6);
     assert_eq!(recordings(&place), ["a", "b"]);
     assert_eq!(list(&report(&recording, &place), "processes").len(), 1);
 }
 
-/// Two recordings of many processes, which take a while to merge.
+/// Creates two recordings of many processes, which take a while to merge.
 fn to_merge(place: &Path) -> [PathBuf; 2] {
     ["one", "two"].map(|name| {
         let recording = place.join(name);
@@ -276,7 +276,7 @@ fn a_killed_seal_leaves_no_drafts() {
     let mut killed = 0;
     for round in 0..30u32 {
         let _ = fs::remove_file(place.join("ready"));
-        // The program of the last round may still be about to end: then the run is refused.
+        // The program of the last round may not have ended yet; then the run is refused.
         let mut child = sealing(&recording, script, &place);
         until("the end of the program", || {
             if child.try_wait().expect("its status").is_some() {

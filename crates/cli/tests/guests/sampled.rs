@@ -1,5 +1,5 @@
 //! Sampled recordings: totals as exact as in mode counters, and estimates whose intervals contain
-//! what a recording of all blocks has.
+//! the values of a complete recording.
 
 use crate::expectations::{assert_met, parse};
 use crate::harness::{Guest, Outcome, check_with, heaptide, recorded, report, run, scratch};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Totals that are counted of all blocks.
+/// Totals that count all blocks.
 const EXACT: [&str; 11] = [
     "allocations",
     "frees",
@@ -26,10 +26,10 @@ const EXACT: [&str; 11] = [
 ];
 /// Metrics of scopes that have an interval.
 const ESTIMATES: [&str; 3] = ["usable_bytes", "live_bytes", "at_peak_bytes"];
-/// Where each byte is sampled, so is every block of glibc, of 24 bytes at least.
+/// A mean of one byte samples every block, since those of glibc have at least 24 bytes.
 const ALL: &str = "sampled=1";
 
-/// Estimates are then the known numbers.
+/// Estimates then equal the known numbers.
 #[test]
 fn known_numbers_hold_where_every_block_is_sampled() {
     let guests = [
@@ -88,7 +88,7 @@ fn ask(place: &Path, question: &str, recordings: &[&Path]) -> Outcome {
     run(command.args(question.split_whitespace()).args(recordings), place)
 }
 
-/// The scopes of the only process by name.
+/// Returns the scopes of the only process by name.
 fn scopes(process: &Value) -> BTreeMap<&str, &Value> {
     let scopes = list(process, "scopes").iter();
     scopes.filter_map(|scope| Some((scope["value"].as_str()?, scope))).collect()
@@ -128,8 +128,8 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
             }
         }
     }
-    // One in twenty is expected. A tenth, with errors that go together within a run, is not
-    // once in a million.
+    // One in twenty is expected. With errors that are correlated within a run, more than an eighth
+    // has a probability below one in a million.
     assert_eq!(intervals, i128::from(SEEDS) * 7 * 3);
     assert!(missed.len() as i128 <= intervals / 8, "{missed:#?}");
 }
@@ -166,14 +166,14 @@ fn pages_name_what_is_estimated() {
     assert!(!ask(&place, "report", &[&all]).stdout.contains("estimate"));
 }
 
-/// Two runs of one program differ by errors of sampling alone.
+/// Two runs of one program differ only by errors of sampling.
 #[test]
 fn errors_of_sampling_are_no_changes() {
     let place = scratch("sampled-diff");
     let [old, new] = [1, 2].map(|seed| record(&place, &seed.to_string(), "sampled=64K", seed, &[]));
     let outcome = ask(&place, "diff --fail-above 0%", &[&old, &new]);
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
-    // All blocks against a sample of them: the same.
+    // The same for all blocks compared with a sample of them.
     let all = record(&place, "all", "stacks", 0, &[]);
     let outcome = ask(&place, "diff --fail-above 0%", &[&all, &new]);
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
@@ -193,7 +193,7 @@ fn sizes_and_calls_are_those_of_sampled_blocks() {
     assert_eq!(of("call", "realloc".into()), 59);
 }
 
-/// What the program did before a reset counts no more, but lives on.
+/// Allocations before a reset are not counted, but their blocks stay live.
 #[test]
 fn resets_leave_what_is_live() {
     let place = scratch("sampled-reset");
@@ -245,7 +245,7 @@ fn limits_of_totals_are_exact_and_counts_of_parts_are_refused() {
     let totals = judged("check --max allocations=56K --max frees=1 --max peak=1");
     assert_eq!(totals.status, 1, "{}{}", totals.stdout, totals.stderr);
     assert!(!totals.stdout.contains("estimate"), "{}", totals.stdout);
-    // Of two megabytes the whole interval is above one, or a part of it below two and a half.
+    // For two megabytes, the whole interval is above one, and a part of it below two and a half.
     for (limit, status) in [("1M", 1), ("2.5M", 0)] {
         let question = format!("check --scope ^small$ --max live_bytes={limit}");
         let outcome = judged(&question);

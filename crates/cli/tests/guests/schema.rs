@@ -1,8 +1,8 @@
-//! JSON held against a JSON schema of the few words that the schemas in `tests/schemas` use.
+//! Validates JSON against a JSON schema with the keywords that the schemas in `tests/schemas` use.
 
 use serde_json::Value;
 
-/// Fails unless the value is what the schema says; and if the schema says it in words unknown here.
+/// Fails unless the value matches the schema; also if the schema contains unknown keywords.
 pub fn assert_valid(schema: &Value, value: &Value) {
     if let Err(what) = check(schema, schema, value, "$") {
         panic!("{what}");

@@ -1,4 +1,4 @@
-//! Pages on a terminal: their width, colours and pager.
+//! Pages on a terminal: width, colours and pager.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::harness::{Guest, clean, heaptide, run, scratch};
 
 const ESCAPE: char = '\x1b';
 
-/// A directory with a recording `a` of a program in C++.
+/// Creates a directory with a recording `a` of a program in C++.
 fn recorded(name: &str) -> PathBuf {
     let place = scratch(name);
     let program = Guest::read("owners.cpp").build(name, &["-g"]);
@@ -18,12 +18,12 @@ fn recorded(name: &str) -> PathBuf {
     place
 }
 
-/// The variables of the environment that decide about colours and the pager. Services that run
-/// tests set `CI`, and show colours on every terminal.
+/// The environment variables that determine colours and the pager. CI services set `CI`, and show
+/// colours on every terminal.
 const SCREEN_VARIABLES: [&str; 7] =
     ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PAGER", "HEAPTIDE_PAGER", "LESS"];
 
-/// What `heaptide WORDS` shows on a terminal of 70 columns.
+/// Returns the output of `heaptide WORDS` on a terminal of 70 columns.
 fn on_terminal(words: &[&str], variables: &[(&str, &str)], place: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/terminal.py");
     let mut command = clean(Command::new("python3"));
@@ -98,7 +98,7 @@ fn a_terminal_has_the_pager_that_the_user_chose() {
     assert!(!marked(&["report", "a"], &[("PAGER", pager), ("HEAPTIDE_PAGER", "")]));
     assert!(!marked(&["--no-pager", "report", "a"], &[("PAGER", pager)]));
     assert!(!marked(&["report", "a", "--format", "json"], &[("PAGER", pager)]));
-    // A reader who has seen enough is no error.
+    // A pager that exits early is not an error.
     let first = on_terminal(&["report", "a", "--by", "stack"], &[("PAGER", "head -n 1")], &place);
     assert_eq!(first.lines().count(), 1, "{first}");
 }

@@ -1,4 +1,4 @@
-//! `heaptide seal`: names of recordings that no command sealed, from servers and directories.
+//! `heaptide seal`: names for recordings that no command sealed, from servers and directories.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,8 +23,8 @@ fn sh(directory: &Path, command: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
 }
 
-/// A stripped program that was recorded without the command, and its build id. Its debug file is
-/// `app.full`.
+/// Records a stripped program without the command; returns its directory and build id. Its debug
+/// file is `app.full`.
 fn recorded_stripped(name: &str) -> (PathBuf, String) {
     let place = scratch(name);
     fs::write(place.join("app.c"), PROGRAM).expect("a source");
@@ -49,8 +49,8 @@ fn seal(place: &Path, options: &[&str], urls: &str) -> Outcome {
     run(command.env("DEBUGINFOD_TIMEOUT", "1"), place)
 }
 
-/// A server of files by path on this machine, which answers 404 to other paths. Returns its address
-/// and the paths that it was asked for.
+/// Starts a local server of files by path, which replies 404 to other paths. Returns its address
+/// and the list of requested paths.
 fn serve(files: Vec<(String, Vec<u8>)>) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -109,7 +109,7 @@ fn names_come_from_a_server_and_stay() {
 #[test]
 fn servers_that_fail_are_given_up_with_a_line() {
     let (place, id) = recorded_stripped("sealing-silent");
-    // It is connected to and never answers.
+    // It accepts connections and never replies.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = format!("http://{}", listener.local_addr().expect("an address"));
     let file = fs::read(place.join("app.full")).expect("a debug file");
@@ -127,7 +127,7 @@ fn servers_that_fail_are_given_up_with_a_line() {
     assert!(functions(&place).contains(&"inner".to_owned()), "names that are known stay");
 }
 
-/// A server that sends without end, fast enough not to be given up for that.
+/// A server that sends endlessly, fast enough not to be abandoned for its rate.
 #[test]
 fn transfers_take_a_limited_time() {
     let (place, _) = recorded_stripped("sealing-endless");
@@ -229,8 +229,8 @@ fn code_of_jit_compilers_has_the_names_of_its_map() {
     assert!(stacks.iter().any(has), "{stacks:?}");
 }
 
-/// The function that calls malloc, its caller, and the bytes requested, of each stack of generated
-/// code in `jit_times.c`.
+/// Returns the function that calls malloc, its caller, and the requested bytes, for each stack of
+/// generated code in `jit_times.c`.
 fn generated(recording: &Path, place: &Path) -> Vec<(String, String, i128)> {
     let report = report(recording, place);
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! `heaptide serve`, asked by Prometheus, by `go tool pprof` and by requests written by hand, about
-//! a program that does a step for each letter of its input.
+//! `heaptide serve`, queried by Prometheus, `go tool pprof` and raw requests, for a program that
+//! does a step for each letter of its input.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::http_client::{self, Answer, PATIENCE};
 use crate::real::is_installed;
 use crate::steps::{Steps, program};
 
-/// How often a state is looked at.
+/// The polling interval.
 pub const POLL: Duration = Duration::from_millis(20);
 
-/// A server.
+/// A running server.
 pub struct Served {
     child: Child,
     /// `127.0.0.1:PORT`.
@@ -28,12 +28,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts `heaptide serve` with these words, on a port that is free.
+    /// Starts `heaptide serve` with these arguments, on a free port.
     pub fn start(place: &Path, words: &[&str]) -> Served {
         Served::of(heaptide(), place, words)
     }
 
-    /// The same of a command that starts `heaptide`.
+    /// The same with a command that starts `heaptide`.
     fn of(mut command: Command, place: &Path, words: &[&str]) -> Served {
         let errors = place.join("serve-errors");
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(words).current_dir(place);
@@ -47,12 +47,12 @@ impl Served {
         Served { child, address, errors }
     }
 
-    /// Asks for a path.
+    /// Requests a path.
     pub fn get(&self, path: &str) -> Answer {
         http_client::get(&self.address, path, &[])
     }
 
-    /// The metrics.
+    /// Returns the metrics.
     pub fn metrics(&self) -> Metrics {
         let answer = self.get("/metrics");
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -72,14 +72,14 @@ impl Served {
         }
     }
 
-    /// Waits until so many processes run.
+    /// Waits until `count` processes run.
     pub fn until_running(&self, count: u64) -> Metrics {
         self.until(&format!("{count} processes"), |metrics| {
             metrics.value("heaptide_processes", &[]) == Some(count as f64)
         })
     }
 
-    /// Ends it by a signal, and returns its status.
+    /// Ends the server by a signal, and returns its status.
     fn end(mut self, signal: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
@@ -89,23 +89,23 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }
 
-/// An answer of `/metrics`.
+/// A reply of `/metrics`.
 pub struct Metrics {
     pub text: String,
 }
 
 impl Metrics {
-    /// The lines of series.
+    /// Returns the lines of series.
     pub fn series(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter(|line| !line.starts_with('#'))
     }
 
-    /// The value of the only series of this name that has these labels.
+    /// Returns the value of the only series with this name and these labels.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut values = self.values(name, labels);
         let value = values.next();
@@ -113,7 +113,7 @@ impl Metrics {
         value
     }
 
-    /// The values of all series of this name that have these labels.
+    /// Returns the values of all series with this name and these labels.
     fn values(&self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = f64> {
         self.series().filter_map(move |line| {
             let (series, value) = line.rsplit_once(' ')?;
@@ -124,13 +124,13 @@ impl Metrics {
         })
     }
 
-    /// The names with labels.
+    /// Returns the names with labels.
     fn names(&self) -> BTreeSet<&str> {
         self.series().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect()
     }
 }
 
-/// What a program of these steps counts: allocations, frees, live blocks, live bytes, peak.
+/// Checks the counters of a program: allocations, frees, live blocks, live bytes, peak.
 fn assert_totals(metrics: &Metrics, pid: &str, expected: [u64; 5]) {
     let names = [
         "heaptide_allocations_total",
@@ -236,7 +236,8 @@ fn go_reads_profiles_and_their_differences() {
     let columns = "alloc_objects/count alloc_space/bytes[dflt] inuse_objects/count";
     let of_process = format!("/debug/pprof/allocs?pid={}&gc=1", guest.pid());
     assert!(raw(&of_process).contains(columns));
-    // The difference begins once the server has been asked: it is asked again and again.
+    // The difference begins when the server receives the request, so the program allocates until
+    // the reply.
     let difference = std::thread::scope(|scope| {
         let asked = scope.spawn(|| raw("/debug/pprof/heap?seconds=2"));
         while !asked.is_finished() {
@@ -254,7 +255,8 @@ fn go_reads_profiles_and_their_differences() {
     assert!(difference.contains("Duration: 2"), "{difference}");
 }
 
-/// The sums of the samples that `go tool pprof -raw` prints: each has a line of values and stack.
+/// Returns the sums of the samples that `go tool pprof -raw` prints: per sample a line with values
+/// and stack.
 fn sums(raw: &str) -> Vec<i64> {
     let samples = raw.lines().skip_while(|line| *line != "Samples:").skip(2);
     let samples = samples.take_while(|line| *line != "Locations");
@@ -479,7 +481,7 @@ fn series_are_bounded_and_do_not_change_between_readings() {
 fn processes_without_series_of_their_own_are_in_those_of_others() {
     let place = scratch("serve-processes");
     let mut command = recorded(&place.join("a.heaptide"), &[]);
-    // They end with this test's end of the pipe.
+    // They end when this test closes its end of the pipe.
     command.args(["sh", "-c", "exec 3<&0; for i in 1 2 3 4; do cat <&3 & done; wait"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("heaptide");
     let all = Served::start(&place, &["."]);

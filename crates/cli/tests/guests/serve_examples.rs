@@ -1,5 +1,5 @@
-//! The files of `examples/serve`, read by those that they are for; and Prometheus, which scrapes a
-//! program with known numbers.
+//! The files of `examples/serve`, read by the tools that they are for; and Prometheus, which
+//! scrapes a program with known numbers.
 
 use std::fs;
 use std::net::TcpListener;
@@ -38,7 +38,7 @@ impl Prometheus {
         let config = config.replace("_interval: 15s", "_interval: 200ms");
         fs::copy(example("alerts.yml"), place.join("alerts.yml")).expect("a copy");
         fs::write(place.join("prometheus.yml"), config).expect("a file");
-        // It has no way to report the port that it chose.
+        // Prometheus cannot report a port that it chose itself.
         let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
         let (address, log) = (free.to_string(), place.join("prometheus-log"));
         let mut command = Command::new("prometheus");
@@ -50,7 +50,7 @@ impl Prometheus {
         Prometheus { child, address, log }
     }
 
-    /// The result of a query; none as long as it does not answer.
+    /// Returns the result of a query; none while there is no reply.
     fn ask(&self, query: &str) -> Option<Value> {
         std::net::TcpStream::connect(&self.address).ok()?;
         let path = format!("/api/v1/query?query={}", encoded(query));
@@ -79,7 +79,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }
@@ -125,7 +125,7 @@ fn prometheus_scrapes_known_numbers_and_answers_the_dashboard() {
     prometheus.until(&format!("count({}) or vector(0)", of("heaptide_live_bytes")), 0.0);
 }
 
-/// The queries of the dashboard, with values in the place of its variables.
+/// Returns the queries of the dashboard, with values in place of its variables.
 fn queries_of_dashboard() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&read("dashboard.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -139,7 +139,7 @@ fn queries_of_dashboard() -> Vec<String> {
     queries
 }
 
-/// The names of metrics in a query.
+/// Returns the names of metrics in a query.
 fn names_of_metrics(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let is_name = |word: &&str| word.starts_with("heaptide_") || word.starts_with("process_");
@@ -168,7 +168,7 @@ fn the_unit_is_one_of_systemd() {
     let place = scratch("serve-systemd");
     let heaptide = env!("CARGO_BIN_EXE_heaptide");
     let unit = read("heaptide-serve.service").replace("/usr/bin/heaptide", heaptide);
-    // That user is not there, and names of other units are looked up where the unit lies.
+    // That user does not exist here, and names of other units are looked up next to this one.
     let unit = unit.replace("User=app", "User=daemon");
     fs::write(place.join("heaptide-serve.service"), unit).expect("a file");
     let mut verify = Command::new("systemd-analyze");
@@ -213,7 +213,7 @@ fn the_pod_shares_processes_volumes_and_the_port() {
     assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], Value::from(&*port));
     let listen = sidecar["args"][2].as_str().expect("an address");
     assert_eq!(listen, format!("0.0.0.0:{port}"));
-    // The program records where the sidecar looks.
+    // The program records into the directory that the sidecar serves.
     let output = spec["containers"][0]["env"][1]["value"].as_str().expect("a path");
     let watched = sidecar["args"][3].as_str().expect("a path");
     assert_eq!(Path::new(output).parent(), Some(Path::new(watched)));

@@ -1,5 +1,5 @@
-//! `heaptide serve --otlp`: what it sends, decoded by OpenTelemetry's own classes, and what it
-//! reports where nobody takes it.
+//! `heaptide serve --otlp`: the requests, decoded by OpenTelemetry's own classes, and what it
+//! reports if no collector accepts them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -22,8 +22,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Starts it on a port, 0 for any, with the statuses of its first answers. None where its
-    /// classes are not installed.
+    /// Starts the receiver on a port, 0 for any, with the statuses of its first replies. None if
+    /// its classes are not installed.
     fn start(port: &str, statuses: &[&str]) -> Option<Receiver> {
         let python = reader("python").join("bin/python");
         if !python.exists() {
@@ -40,7 +40,7 @@ impl Receiver {
         Some(Receiver { child, output, port: port.trim().to_owned() })
     }
 
-    /// What it took next.
+    /// Returns the next received request.
     fn next(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
@@ -50,18 +50,19 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }
 
-/// What is of the program, not of the server.
+/// Returns the resource of the program, not that of the server.
 fn of_program(request: &Value) -> Option<&Value> {
     let resources = request["resources"].as_array().expect("resources");
     resources.iter().find(|resource| resource["attributes"]["service.name"] == "ctl_steps-c")
 }
 
-/// The sum of the samples of a profile that go through a function; all for none.
+/// Returns the sum of the samples of a profile whose stacks contain a function; of all samples if
+/// the name is empty.
 fn sum(profile: &Value, function: &str) -> u64 {
     let samples = profile["samples"].as_array().expect("samples");
     let has = |sample: &&Value| {
@@ -123,7 +124,7 @@ fn a_collector_gets_metrics_and_profiles_with_known_numbers() {
     let allocated = of(&profiles, "alloc_objects");
     assert_eq!((&allocated["unit"], sum(&allocated, "")), (&json!("{object}"), 16));
 
-    // Each allocation is in one of the profiles, whenever they are taken.
+    // Each allocation is in exactly one of the profiles, whenever they are taken.
     let (mut all, mut end, mut steps) = (16, u64::MAX, 0);
     while steps < 200 {
         guest.steps("ttttt");
@@ -151,7 +152,7 @@ fn a_collector_gets_metrics_and_profiles_with_known_numbers() {
 #[test]
 fn each_kind_of_failure_of_a_collector_is_one_line() {
     let place = scratch("serve-otlp-failures");
-    // A port that was free a moment ago.
+    // A port that was free just before.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("bound");
     drop(free);
@@ -166,7 +167,7 @@ fn each_kind_of_failure_of_a_collector_is_one_line() {
         }
     };
     until("cannot connect");
-    // All that can be refused for ever, and then it takes them.
+    // Requests that are rejected permanently, then accepted ones.
     let statuses = ["400", "400", "400", "404"];
     let Some(mut receiver) = Receiver::start(&address.port().to_string(), &statuses) else {
         return;

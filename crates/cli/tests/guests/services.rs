@@ -1,6 +1,5 @@
-//! Services that run for months: snapshots when something happens, rings of them, and limits that
-//! are reached without harm. Programs wait for each step that they are told, so that what a
-//! snapshot holds is known.
+//! Services that run for months: snapshots on events, rings of snapshots, and limits that do not
+//! affect the program. Programs wait for each step, so that the contents of snapshots are known.
 
 use crate::expectations::evaluate;
 use crate::harness::{
@@ -21,7 +20,7 @@ fn program() -> PathBuf {
     Guest::read("service_steps.c").build("service_steps.c", &[])
 }
 
-/// `service_steps.c` under `heaptide run OPTIONS`.
+/// Starts `service_steps.c` with `heaptide run OPTIONS`.
 fn service(name: &str, options: &[&str]) -> Steps {
     let place = scratch(name);
     let recording = place.join("a.heaptide");
@@ -30,7 +29,7 @@ fn service(name: &str, options: &[&str]) -> Steps {
     Steps::spawn(command, recording, place)
 }
 
-/// The same with the library preloaded.
+/// Starts it with the library preloaded.
 fn preloaded_service(place: &Path) -> Steps {
     let recording = place.join("a.heaptide");
     let mut command = clean(Command::new(program()));
@@ -38,7 +37,7 @@ fn preloaded_service(place: &Path) -> Steps {
     Steps::spawn(command, recording, place.to_owned())
 }
 
-/// Blocks of 1 MiB that a recording, or a snapshot of it, has allocated.
+/// Returns the number of blocks of 1 MiB allocated in a recording, or a snapshot of it.
 fn grown(recording: &Path, snapshot: &str, place: &Path) -> i128 {
     let report = match snapshot {
         "" => read(recording, &[], place),
@@ -47,7 +46,7 @@ fn grown(recording: &Path, snapshot: &str, place: &Path) -> i128 {
     evaluate(&report, "function:grows", "allocations")
 }
 
-/// The numbers of the snapshots of a process image that are there.
+/// Returns the numbers of the existing snapshots of a process image.
 fn numbers(recording: &Path, image: &str) -> Vec<u32> {
     let names = fs::read_dir(recording).expect("the recording").flatten();
     let number = |name: String| {
@@ -87,7 +86,8 @@ fn a_snapshot_when_live_bytes_reach_a_limit() {
     guest.steps("mmmm");
     wait_for(&guest, 1);
     guest.steps("mmm");
-    // A quarter more than 4 MiB was live at the fifth or the sixth, whenever the command looked.
+    // A quarter more than 4 MiB was live at the fifth or the sixth block, depending on when the
+    // command polled.
     until("a second snapshot", || numbers(&guest.recording, &image(&guest)).len() >= 2);
     let (recording, place) = (guest.recording.clone(), guest.place.clone());
     guest.finish();
@@ -129,7 +129,7 @@ fn a_snapshot_when_live_bytes_have_grown() {
     assert!((8..=blocks).contains(&at), "{at} of {blocks} MiB");
 }
 
-/// The signal would end the program: it does not get it.
+/// The signal would end the program, but the command consumes it.
 #[test]
 fn a_snapshot_at_a_signal_to_the_command() {
     let mut guest = service("when-signal", &["--snapshot-when", "signal=USR2"]);
@@ -231,7 +231,7 @@ fn a_ring_of_an_interval_stays_small() {
     assert!(left.len() == 3 && left[0] > 6, "{left:?}");
 }
 
-/// The same of a program that was started without the command, and removes its own.
+/// The same for a program that was started without the command, and removes its own snapshots.
 #[test]
 fn a_ring_of_an_interval_by_variables() {
     let place = scratch("ring-variables");
@@ -255,13 +255,13 @@ fn a_ring_of_an_interval_by_variables() {
     assert!(left.len() == 3 && left[0] == by_hand, "{left:?}, {by_hand} by hand");
     let removed = number(&report["removed"], "snapshots");
     assert_eq!(removed, i128::from(left[2]) - 3, "all others");
-    // A ring from outside knows those that the program took by itself.
+    // The ring of `heaptide watch` recognizes snapshots that the program took at an interval.
     let watch = watch(recording.to_str().expect("a path"), &["--keep-snapshots", "1"], &place);
     until("the ring", || numbers(&recording, &image) == [by_hand, left[2]]);
     end_watch(watch);
 }
 
-/// A command that watches what another has begun to record.
+/// Starts `heaptide watch` on a program that is already recorded.
 fn watch(target: &str, options: &[&str], place: &Path) -> Child {
     begin(&[&["watch", target], options].concat(), "heaptide: watching ", place)
 }
@@ -288,7 +288,7 @@ fn end_watch(mut child: Child) -> String {
     rest
 }
 
-/// Programs that were started without the command, and one that is started again meanwhile.
+/// Programs that were started without the command, and one that is restarted meanwhile.
 #[test]
 fn a_recording_is_watched_across_restarts() {
     let place = scratch("watch-restarts");
@@ -323,7 +323,7 @@ fn a_recording_is_watched_across_restarts() {
     assert!(blocks.iter().all(|blocks| (3..=4).contains(blocks)), "{blocks:?}");
 }
 
-/// Programs that failed before a command began to watch are not its business.
+/// Programs that failed before a command began to watch are ignored.
 #[test]
 fn only_what_fails_meanwhile_is_kept() {
     let place = scratch("watch-failure");
@@ -353,7 +353,7 @@ fn only_what_fails_meanwhile_is_kept() {
     assert_eq!(list(&report, "processes").len(), 1, "{says}");
 }
 
-/// Waits for a snapshot of a name.
+/// Waits for a snapshot with a name.
 fn wait_for_any(recording: &Path, name: &str, place: &Path) {
     let reads = || {
         let mut command = heaptide();
@@ -424,11 +424,11 @@ fn a_watch_without_anything_to_do_is_an_error() {
     }
 }
 
-/// A control group with a limit of memory, gone with the value.
+/// A control group with a memory limit, removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// None where none can be made.
+    /// None if it cannot be created.
     fn new(limit: u64) -> Option<Group> {
         let name = format!("heaptide-test-{}", std::process::id());
         let root = Path::new("/sys/fs/cgroup");
@@ -480,7 +480,8 @@ fn a_snapshot_before_memory_of_a_control_group_is_exhausted() {
     assert!((75..=90).contains(&blocks), "{blocks} MiB of blocks at nine tenths of 96 MiB");
 }
 
-/// A service that forks a child for each request: old ones make room, and none is lost in the sums.
+/// A service that forks a child for each request: profiles of old children are removed, and the
+/// sums stay complete.
 #[test]
 fn ended_children_make_room() {
     let sums = |name: &str, options: &[&str]| {
@@ -513,8 +514,8 @@ fn ended_children_make_room() {
     assert!(info.contains("to keep to the limit of the recording"), "{info}");
 }
 
-/// The newest events of a program are kept, and what they add up to is what the counters hold less
-/// what is reported of the time before.
+/// The newest events of a program are kept, and add up to the counters minus what is reported for
+/// the earlier time.
 #[test]
 fn the_newest_events_of_a_trace_are_kept() {
     const TIMES: u64 = 200_000;
@@ -565,8 +566,8 @@ fn the_newest_events_of_a_trace_are_kept() {
     assert_eq!(rows[0]["n"], freed, "a row for each block that was freed");
 }
 
-/// 65 536 stacks and a profile that has room for a few thousand: each allocation is counted, with
-/// its stack or by a function that stands for those without.
+/// 65 536 stacks and a profile with room for a few thousand: each allocation is counted, with its
+/// stack or in a function that stands for those without.
 #[test]
 fn a_limit_of_the_profile() {
     let place = scratch("limit-profile");
@@ -584,8 +585,8 @@ fn a_limit_of_the_profile() {
     assert_limit(&recording, 100_000, 1 << 20, &place);
 }
 
-/// What grows with a program that runs for months, each in a program that does nothing else, with a
-/// profile that has no room for it: all is counted, and the profile has its size.
+/// Programs that each let one table grow, as in a program that runs for months, with a profile that
+/// has no room for it: everything is counted, and the profile stays within its limit.
 #[test]
 fn everything_that_grows_keeps_to_the_limit_of_the_profile() {
     const LIMIT: u64 = 1 << 20;
@@ -627,13 +628,14 @@ fn everything_that_grows_keeps_to_the_limit_of_the_profile() {
             assert!((0..10).contains(&own), "{own} more mappings");
         }
         let size = fs::metadata(&profiles(&recording)[0]).expect("the profile").len();
-        // Threads are stored beyond the limit: each name a page, and a half for its counters.
+        // Threads are stored beyond the limit: a page for each name, and half a page of counters.
         let threads = list(process, "lanes").len() as u64 * (6 << 10);
         assert!(size <= LIMIT + threads + (64 << 10), "{kind}: {size} bytes, {threads} of threads");
     }
 }
 
-/// Threads with ever new names: the first have their own in the report, and others share one.
+/// Threads with ever new names: the first have separate rows in the report, and the others share
+/// one.
 #[test]
 fn threads_of_ever_new_names_share_one() {
     let place = scratch("limit-names");
@@ -645,11 +647,11 @@ fn threads_of_ever_new_names_share_one() {
     let lanes = list(&list(&report, "processes")[0], "lanes");
     assert_eq!(lanes.len(), 2049);
     let others = lanes.iter().find(|lane| lane["name"] == "[other threads]").expect("the others");
-    // One name of those with their own is the program's.
+    // One of the separate names is that of the program.
     assert_eq!((number(others, "threads"), number(others, "allocations")), (953, 953));
 }
 
-/// Holds a recording of one process to a limit of its profile that was reached.
+/// Checks a recording of one process that reached the limit of its profile.
 fn assert_limit(recording: &Path, allocations: i128, limit: i128, place: &Path) -> Value {
     let report = report(recording, place);
     assert_eq!(evaluate(&report, "totals", "allocations"), allocations);

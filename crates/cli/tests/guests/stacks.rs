@@ -1,4 +1,4 @@
-//! Recorded stacks against those that the C++ runtime's unwinder finds at the same moment.
+//! Recorded stacks compared with those that the C++ runtime's unwinder finds at the same time.
 
 use crate::harness::{Guest, check_with, clean, heaptide, library, recorded, report, run, scratch};
 use crate::recording::{frames, function, list, module, number, sites};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The frames of a stack that have return addresses of their own.
+/// Returns the frames of a stack that have separate return addresses.
 fn physical<'a>(process: &'a Value, site: &Value) -> Vec<&'a Value> {
     frames(process, site).into_iter().filter(|frame| frame["inlined"] == false).collect()
 }
@@ -33,7 +33,7 @@ fn every_frame_agrees_with_the_runtime() {
     assert_agrees(&report(&recording, &place), &outcome.stdout, &name, 140);
 }
 
-/// Holds the report of `backtrace.cpp`, a file of this name, against the stacks in its output.
+/// Compares the report of `backtrace.cpp`, a file with this name, with the stacks in its output.
 pub fn assert_agrees(report: &Value, output: &str, name: &str, at_least: usize) {
     let mut by_recorder = Counts::new();
     for (process, site) in sites(report) {
@@ -58,10 +58,10 @@ pub fn assert_agrees(report: &Value, output: &str, name: &str, at_least: usize) 
     assert!(by_runtime.len() >= at_least, "only {} stacks compared", by_runtime.len());
 }
 
-/// How often each stack occurred, by its addresses.
+/// The number of occurrences of each stack, by its addresses.
 type Counts = BTreeMap<String, i128>;
 
-/// The stacks that `agree.so` found in the process.
+/// Reads the stacks that `agree.so` found in the process.
 fn found_by_runtime(path: &Path) -> Counts {
     let mut counts = Counts::new();
     for line in fs::read_to_string(path).expect("the stacks of agree.so").lines() {
@@ -71,7 +71,7 @@ fn found_by_runtime(path: &Path) -> Counts {
     counts
 }
 
-/// The recorded stacks that go through `agree.so`, without the frames of the two libraries.
+/// Returns the recorded stacks that contain `agree.so`, without the frames of the two libraries.
 fn found_by_recorder(process: &Value) -> Counts {
     let mut counts = Counts::new();
     for site in list(process, "sites") {
@@ -89,7 +89,8 @@ fn found_by_recorder(process: &Value) -> Counts {
     counts
 }
 
-/// Records a command under both unwinders; the share of its allocations on whose stacks they agree.
+/// Records a command with both unwinders, and returns the share of allocations for which their
+/// stacks agree.
 fn agreement(name: &str, command: &[&str]) -> f64 {
     let place = scratch(name);
     let agree = Guest::read("agree.c").build_plugins().join("agree.so");
@@ -100,7 +101,7 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
     guest.env("HEAPTIDE_OUTPUT", &recording).env("AGREE", place.join("stacks"));
     let outcome = run(guest.env("PYTHONMALLOC", "malloc"), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    // The runtime knows nothing of Python.
+    // The runtime does not know Python frames.
     let mut command = heaptide();
     command.args(["report", "--format", "json", "--python", "native"]).arg(&recording);
     let output = command.output().expect("heaptide runs");
@@ -125,7 +126,7 @@ fn agreement(name: &str, command: &[&str]) -> f64 {
     share
 }
 
-/// Disagreements allowed: the runtime walks to the process entry, where tables differ between C
+/// The minimum agreement: the runtime unwinds to the process entry, where tables differ between C
 /// libraries.
 const SHARE: f64 = 0.999;
 

@@ -8,24 +8,24 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// `ctl_steps.c`, recorded, which does one step for each letter of its input.
+/// The running program, which does one step for each letter of its input.
 pub struct Steps {
     pub child: Child,
     tell: Option<ChildStdin>,
     answers: ChildStdout,
-    /// Its recording, `a.heaptide` in `place`.
+    /// The recording, `a.heaptide` in `place`.
     pub recording: PathBuf,
-    /// Where it runs.
+    /// The working directory.
     pub place: PathBuf,
 }
 
 impl Steps {
-    /// Starts it under `heaptide run OPTIONS`.
+    /// Starts it with `heaptide run OPTIONS`, in a new directory.
     pub fn named(name: &str, options: &[&str]) -> Steps {
         Steps::start(&scratch(name), options)
     }
 
-    /// The same in a directory that is there.
+    /// Starts it in an existing directory.
     pub fn start(place: &Path, options: &[&str]) -> Steps {
         let recording = place.join("a.heaptide");
         let mut command = recorded(&recording, options);
@@ -51,13 +51,13 @@ impl Steps {
         Steps { child, tell, answers, recording, place }
     }
 
-    /// Writes to its input.
+    /// Writes to the program's input.
     pub fn tell(&mut self, text: &str) {
         let tell = self.tell.as_mut().expect("its input");
         tell.write_all(text.as_bytes()).expect("tell a step");
     }
 
-    /// Has it do these steps, and waits for each.
+    /// Makes the program do these steps, and waits for each.
     pub fn steps(&mut self, letters: &str) {
         for letter in letters.chars() {
             self.tell(letter.encode_utf8(&mut [0; 4]));
@@ -65,26 +65,27 @@ impl Steps {
         }
     }
 
-    /// Waits for the answer to a step.
+    /// Waits for the reply to a step.
     pub fn answer(&mut self, letter: char) {
         let mut answer = [0];
         self.answers.read_exact(&mut answer).expect("the step is done");
         assert_eq!(char::from(answer[0]), letter);
     }
 
-    /// The program's pid; it runs once it has done a step.
+    /// Returns the program's pid. It must have done a step.
     pub fn pid(&self) -> String {
         let found = profiles(&self.recording);
         let name = found[0].file_name().expect("a name").to_string_lossy().into_owned();
         name.split('-').next().expect("a pid").to_owned()
     }
 
-    /// `heaptide ctl RECORDING WORDS`.
+    /// Runs `heaptide ctl RECORDING WORDS`.
     pub fn ctl(&self, words: &[&str]) -> Outcome {
         run(heaptide().arg("ctl").arg(&self.recording).args(words), &self.place)
     }
 
-    /// The same, for what the program does at its next allocation: it allocates meanwhile.
+    /// Runs `heaptide ctl` while the program allocates, for actions that it performs at its next
+    /// allocation.
     pub fn ctl_while_it_allocates(&mut self, words: &[&str]) {
         let mut command = heaptide();
         command.arg("ctl").arg(&self.recording).args(words);
@@ -98,38 +99,38 @@ impl Steps {
         assert!(status.success(), "ctl {words:?}: {status}");
     }
 
-    /// Ends it, and reads the whole recording.
+    /// Ends the program, and reads the whole recording.
     pub fn end(mut self) -> Value {
         self.finish();
         self.report(&[])
     }
 
-    /// Ends it.
+    /// Ends the program.
     pub fn finish(&mut self) {
         self.tell.take();
         assert_eq!(self.child.wait().expect("wait for heaptide").into_raw(), 0);
     }
 
-    /// What `heaptide report OPTIONS` has of the recording.
+    /// Returns the JSON of `heaptide report OPTIONS` for the recording.
     pub fn report(&self, options: &[&str]) -> Value {
         read(&self.recording, options, &self.place)
     }
 }
 
 impl Drop for Steps {
-    /// A test that failed leaves nothing behind.
+    /// Ends the program also if a test failed.
     fn drop(&mut self) {
         self.tell.take();
         let _ = self.child.wait();
     }
 }
 
-/// The program.
+/// Builds the program.
 pub fn program() -> PathBuf {
     Guest::read("ctl_steps.c").build("ctl_steps.c", &[])
 }
 
-/// What `heaptide report` has of a recording.
+/// Returns the JSON of `heaptide report` for a recording.
 pub fn read(path: &Path, options: &[&str], place: &Path) -> Value {
     let mut command = heaptide();
     let outcome = run(command.args(["report", "--format", "json"]).args(options).arg(path), place);

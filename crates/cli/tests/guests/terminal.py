@@ -93,7 +93,7 @@ def interrupt(words):
     terminal.until("ready")
     terminal.type("\x03")
     text, status = terminal.rest()
-    # The terminal's own echo is lost if the program ends before it is read.
+    # The echo of the terminal is lost if the program ends before it is read.
     print(text.replace("^C", "").strip())
     print("status", status)
 

@@ -1,5 +1,5 @@
-//! Limits in the tests of C and C++ programs: kept ones say nothing, others fail the test with the
-//! stacks that allocated.
+//! Limits in the tests of C and C++ programs: met limits print nothing, exceeded ones fail the test
+//! with the allocating stacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn limits_of_statements_in_c() {
     assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "sum 3\n", ""));
 }
 
-/// Two tests, of which `wasteful` fails where it is recorded.
+/// Two tests, of which `wasteful` fails when it is recorded.
 const TESTS: &str = r#"
 #include "heaptide_test.h"
 #include <stdexcept>
@@ -61,13 +61,13 @@ fn build(place: &Path, head: &str, libraries: &[&str]) -> PathBuf {
     program
 }
 
-/// `wasteful` fails if it is recorded, and only it.
+/// Checks that only `wasteful` fails, and only when it is recorded.
 fn judge(place: &Path, program: &Path, failed: &str, passed: &str) {
     let bare = run(&mut clean(Command::new(program)), place);
     assert_eq!(bare.status, 0, "{}", bare.stdout);
     let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg(program), place);
     assert_eq!(outcome.status, 1, "{}{}", outcome.stdout, outcome.stderr);
-    // Lines may be wrapped anywhere.
+    // Lines can be wrapped anywhere.
     let joined = |text: &str| text.replace(char::is_whitespace, "");
     for text in [failed, passed, "memory limit exceeded: 1 allocations, limit 0"] {
         assert!(joined(&outcome.stdout).contains(&joined(text)), "{text}: {}", outcome.stdout);
@@ -78,7 +78,7 @@ fn judge(place: &Path, program: &Path, failed: &str, passed: &str) {
 #[test]
 fn limits_in_googletest() {
     let place = scratch("test-limits-gtest");
-    // Its tests are named by identifiers.
+    // Names of tests must be identifiers in GoogleTest.
     let head = "#include <gtest/gtest.h>\n#define TEST_CASE_(name) TEST_AT_(__LINE__)\n\
                 #define TEST_AT_(line) TEST_OF_(line)\n\
                 #define TEST_OF_(line) TEST(Limits, line_##line)";

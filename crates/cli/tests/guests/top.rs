@@ -1,5 +1,5 @@
-//! `heaptide top` in a terminal, which tmux plays: known numbers of a program that obeys its input,
-//! and a terminal that works again afterwards.
+//! `heaptide top` in a terminal, which tmux emulates: known numbers of a program that tests
+//! control, and a terminal that works again afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::harness::{Guest, clean, heaptide, recorded, run, scratch};
 use crate::real::is_installed;
 use crate::steps::{Steps, program};
 
-/// How long a screen is waited for, on a machine that is busy.
+/// The maximum wait for a screen, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 const HEAPTIDE: &str = env!("CARGO_BIN_EXE_heaptide");
@@ -25,7 +25,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a script of a shell on a terminal of this size; none where there is no tmux.
+    /// Runs a shell script on a terminal of this size; none if tmux is not installed.
     fn start(place: &Path, size: (u16, u16), script: &str) -> Option<Terminal> {
         if !is_installed("tmux") {
             skip("tmux");
@@ -71,8 +71,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// Waits for a screen on which something holds of its lines, whose words have one space
-    /// between them.
+    /// Waits until a condition holds for the lines of the screen, with single spaces between words.
     fn until(&self, what: &str, holds: impl Fn(&[String]) -> bool) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -105,7 +104,8 @@ impl Drop for Terminal {
     }
 }
 
-/// A script that shows how the screen was left: the status, and whether the terminal echoes lines.
+/// Returns a script that prints the state after the command: the status, and whether the terminal
+/// echoes lines.
 fn script(words: &str) -> String {
     format!(
         "(echo $BASHPID > pid; exec {HEAPTIDE} {words}); echo status $?; \
@@ -257,7 +257,7 @@ fn processes_of_a_recording_are_listed_and_switched() {
     assert!(!lines.join("\n").contains("large"), "{lines:?}");
 }
 
-/// A shell that becomes another program: its pid has another image then.
+/// A shell that executes another program: its pid then has another image.
 #[test]
 fn the_screen_follows_an_exec() {
     let place = scratch("top-exec");

@@ -1,4 +1,4 @@
-//! Traces: programs of known events, random ones held to a model, and real ones added up.
+//! Traces: programs with known events, random ones compared with a model, and sums of real ones.
 
 use crate::allocators::{ALLOCATORS, library as allocator};
 use crate::harness::{
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 const TRACE: [&str; 2] = ["--mode", "trace"];
 
-/// A program of `dangers.rs` with every event in a trace: unharmed, its known numbers met, and the
-/// trace adds up to them.
+/// Runs a program of `dangers.rs` with every event in a trace: it behaves as bare, its known
+/// numbers are met, and the trace adds up to them.
 pub fn check(name: &str) {
     let variant = format!("{name}-traced");
     let trial = Trial::new(name, &variant, &[], &[]);
@@ -31,7 +31,7 @@ pub fn check(name: &str) {
     }
 }
 
-/// The random program, its logs and where its trace goes.
+/// The random program, its logs and its recording.
 struct Random {
     place: PathBuf,
     recording: PathBuf,
@@ -50,14 +50,14 @@ impl Random {
         Random { place, recording, logs, program, words }
     }
 
-    /// Under `heaptide run`, with these options.
+    /// Returns a command that records it with `heaptide run` and these options.
     fn supervised(&self, options: &[&str]) -> Command {
         let mut command = recorded(&self.recording, &[&TRACE[..], options].concat());
         command.arg(&self.program).arg(&self.logs).args(&self.words);
         command
     }
 
-    /// With the library alone.
+    /// Returns a command that records it with the library alone.
     fn alone(&self) -> Command {
         let mut command = preloaded(&self.program, &self.recording);
         command.env("HEAPTIDE_MODE", "trace").arg(&self.logs).args(&self.words);
@@ -69,7 +69,7 @@ impl Random {
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{}", outcome.stdout);
     }
 
-    /// The process that made the logs.
+    /// Reads the process that wrote the logs.
     fn process(&self) -> Process {
         let mut recording = Recording::open(&self.recording).expect("a recording");
         assert!(recording.damaged.is_empty(), "{:?}", recording.damaged);
@@ -85,7 +85,7 @@ impl Random {
     }
 }
 
-/// Programs of 1 to 8 threads, with several seeds each.
+/// Runs programs of 1 to 8 threads, with several seeds each.
 fn random_programs(name: &str, operations: usize, start: impl Fn(&Random) -> Command) {
     for threads in 1..=8 {
         for seed in ["1", "2"] {
@@ -134,7 +134,7 @@ fn random_programs_with_stacks_of_frees_and_sizes() {
     assert!(frees > 1000, "{frees} frees");
 }
 
-/// The tables of queries have what replaying gives.
+/// The tables of queries contain the events of the replay.
 #[test]
 fn tables_are_the_events() {
     let random = Random::new("tables", &["12", "4", "3000", "labels"]);
@@ -169,7 +169,8 @@ fn tables_are_the_events() {
     let live = process.replay().expect("a trace").into_live();
     lifetimes.extend(live.iter().map(|block| format!("{}  false", block.uid)));
     assert_eq!(ask(freed), lifetimes);
-    // Labelling is in the scope and on the lane of who labels, which is not that of the site.
+    // Labelling is an event in the scope and on the lane of the labelling thread, which can differ
+    // from those of the site.
     let rest = "GROUP BY label,stack";
     let of_events = "SELECT label,stack,count() AS n,sum(size) AS b FROM events WHERE mem.alloc";
     let of_sites = "SELECT label,stack,sum(allocations) AS n,sum(requested_bytes) AS b FROM sites \
@@ -182,7 +183,8 @@ fn tables_are_the_events() {
     assert_eq!(sorted(of_events), sorted(of_sites));
 }
 
-/// Threads have their numbers, one after the other on a few lanes and 200 at once.
+/// Events have the ids of threads, for threads one after the other on a few lanes and for 200 at
+/// once.
 #[test]
 fn threads_by_number() {
     let place = scratch("trace-threads-by-number");
@@ -207,14 +209,14 @@ fn threads_by_number() {
         .collect();
     assert_eq!(said.len(), 300);
     for &(tid, size) in said.iter().filter(|(_, size)| size % 16 != 0).step_by(7) {
-        // Its own block, made and freed, the other one made; main frees that.
+        // Its own block, allocated and freed, and the other one allocated, which main frees.
         let threads = of_size(size);
         assert!(
             threads.ends_with(&[tid, tid, tid, process.identity.pid]),
             "{size}: {threads:?} of {tid}"
         );
     }
-    // Rows of several threads list their numbers.
+    // Rows of several threads list their ids.
     let rows = process.tables.lanes.iter();
     let rows: Vec<u32> = rows.flat_map(|lane| &lane.tids).copied().collect();
     let threads: HashSet<u32> = said.iter().map(|&(tid, _)| tid).collect();
@@ -223,7 +225,7 @@ fn threads_by_number() {
     assert_eq!(rows.len(), counted as usize);
 }
 
-/// Of a reset process, the events since: frees of older blocks are of those.
+/// The events of a process since a reset: frees of older blocks are included.
 #[test]
 fn events_since_a_reset() {
     let place = scratch("trace-reset");
@@ -261,7 +263,8 @@ fn random_program_of_many_events() {
     assert_add_up(&random.recording);
 }
 
-/// The bound of `--max-trace-size` ends the trace, at a moment of all threads, and nothing else.
+/// The limit of `--max-trace-size` ends the trace for all threads at the same time, and nothing
+/// else.
 #[test]
 fn bound_of_disk() {
     let random = Random::new("bound", &["3", "4", "60000"]);
@@ -274,7 +277,7 @@ fn bound_of_disk() {
     report(&random.recording, &random.place);
 }
 
-/// Files in a recording whose names end so.
+/// Returns the files of a recording with this extension.
 fn files(recording: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(recording).expect("a recording").flatten();
     let paths = entries.map(|entry| entry.path());
@@ -285,7 +288,7 @@ fn length(file: &Path) -> u64 {
     fs::metadata(file).expect("a file").len()
 }
 
-/// A disk that is full in the middle ends the trace; the program is unharmed.
+/// A disk that becomes full ends the trace; the program is not affected.
 #[test]
 fn full_disk() {
     if !may_make_namespaces("trace::full_disk") {
@@ -317,7 +320,7 @@ fn recording_removed() {
     assert_eq!(Log::operations(&Log::all(&random.logs)), 400_000);
 }
 
-/// Read while it runs, a trace has what is in the logs by then.
+/// Read while the program runs, a trace contains what the logs contain by then.
 #[test]
 fn read_while_it_runs() {
     for alone in [true, false] {
@@ -337,29 +340,29 @@ fn read_while_it_runs() {
     }
 }
 
-/// Kills the program, not who runs it.
+/// Kills the program, not the command that runs it.
 fn kill(random: &Random) {
     let profile = profiles(&random.recording).pop().expect("a profile");
     let name = profile.file_name().and_then(|name| name.to_str()).expect("a name");
     let pid = name.split('-').next().expect("a pid");
-    Command::new("kill").args(["-KILL", pid]).status().expect("kill"); // it may have ended
+    Command::new("kill").args(["-KILL", pid]).status().expect("kill"); // may have ended
 }
 
-/// Under every other allocator, preloaded.
+/// With every other allocator, preloaded.
 #[test]
 fn random_programs_under_other_allocators() {
     for name in ALLOCATORS {
         let Some(path) = allocator(name) else { continue };
         let random = Random::new(&format!("under-{name}"), &["4", "3", "5000", "labels"]);
         let mut command = random.supervised(&[]);
-        // Some complain of the requests that fail.
+        // Some allocators print a message about failed requests.
         assert_eq!(run(command.env("LD_PRELOAD", &path), &random.place).status, 0);
         assert_eq!(random.assert_held(Ended::Itself), 15_000, "{name}");
         assert_add_up(&random.recording);
     }
 }
 
-/// Requests whose stacks are not recorded are in the trace too.
+/// Requests without recorded stacks are also in the trace.
 #[test]
 fn stacks_of_large_requests_only() {
     let random = Random::new("stacks-from", &["8", "2", "5000", "labels"]);
@@ -367,10 +370,10 @@ fn stacks_of_large_requests_only() {
     assert!(assert_add_up(&random.recording) > 8_000);
 }
 
-/// Moments at which programs are killed.
+/// How often programs are killed.
 const KILLS: u64 = 12;
 
-/// Kills random programs at random moments after they have begun.
+/// Kills random programs at random times after their start.
 fn killed(name: &str, start: impl Fn(&Random) -> Command, kill: impl Fn(&Random, &mut Child)) {
     let mut delays = Delays::unseeded();
     for round in 0..KILLS {
@@ -390,8 +393,7 @@ fn killed(name: &str, start: impl Fn(&Random) -> Command, kill: impl Fn(&Random,
     }
 }
 
-/// A kill may come between what is counted and what is traced, so that they differ by one event of
-/// each thread.
+/// A kill can come between counting and tracing, so that they differ by one event per thread.
 fn end_killed(random: &Random) {
     random.assert_held(Ended::Killed);
 }
@@ -418,7 +420,7 @@ fn killed_at_any_moment_alone() {
     });
 }
 
-/// Without whoever moves its events out the program goes on, and nothing is lost.
+/// Without the command that moves its events out, the program continues and nothing is lost.
 #[test]
 fn supervisor_killed_at_any_moment() {
     killed(
@@ -502,8 +504,8 @@ git -c user.name=a -c user.email=b commit -qm first && git gc -q && git log --fo
     of_script("tools", 15, 100_000, script);
 }
 
-/// Scopes begin and end as events, with what was live then: also those that allocate nothing, or
-/// only free, and one that its thread left open.
+/// Scopes begin and end as events that contain the live bytes: also scopes that allocate nothing,
+/// or only free, and one that its thread left open.
 #[test]
 fn scopes_begin_and_end_as_events() {
     let program = Guest::read("trace_scopes.c").build("trace_scopes.c", &[]);

@@ -1,5 +1,5 @@
 //! Where events are while a program runs, when it or its supervisor is killed, and afterwards: none
-//! is lost, and the disk they take is bounded.
+//! is lost, and the disk space is bounded.
 
 use crate::harness::{Guest, heaptide, profiles, recorded, run, scratch, until};
 use heaptide_analysis::model::{Process, Recording};
@@ -18,7 +18,7 @@ fn program(name: &str) -> PathBuf {
     Guest::read(name).build(name, &[])
 }
 
-/// Records `churning ROUNDS THREADS`, and returns what the command said.
+/// Records `churning ROUNDS THREADS`, and returns the recording and the output of the command.
 fn churned(place: &Path, options: &[&str], rounds: u64, threads: u64) -> (PathBuf, String) {
     let recording = place.join("x.heaptide");
     let mut command = heaptide();
@@ -36,7 +36,8 @@ fn open(recording: &Path) -> Recording {
     read
 }
 
-/// The process's events add up to its counters, but for this many in flight.
+/// Checks that the events of a process add up to its counters, except for those in flight. Returns
+/// their number.
 fn assert_whole(process: &Process, in_flight: u64) -> u64 {
     let replayed = process.replayed().expect("a trace");
     let off = |d: &heaptide_analysis::trace::Difference| d.counted.abs_diff(d.replayed);
@@ -57,7 +58,7 @@ fn length(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |file| file.len())
 }
 
-/// The one profile of a recording, once there is one.
+/// Waits for the only profile of a recording.
 fn only_profile(recording: &Path) -> PathBuf {
     until("a profile", || !profiles(recording).is_empty());
     profiles(recording).remove(0)
@@ -75,7 +76,7 @@ fn pid_of(profile: &Path) -> Pid {
     Pid::from_raw(name.split('-').next().and_then(|pid| pid.parse().ok()).expect("a pid"))
 }
 
-/// `looping` under the command, which writes what it did into the page.
+/// Starts `looping` with the command. It writes its counts into the page.
 fn looping(place: &Path) -> (Child, PathBuf, PathBuf) {
     let (recording, page) = (place.join("x.heaptide"), place.join("page"));
     fs::write(&page, [0; 4096]).expect("the shared page");
@@ -106,13 +107,14 @@ fn events_are_moved_out_while_the_program_runs() {
     assert!(raw > 8 * MB, "{raw}");
     assert_eq!(trace.torn(), 0);
     assert!(trace.length() < 8 * events, "{} bytes for {events} events", trace.length());
-    // Sealed, and what was freed takes no disk: what its extents took at once is its length.
+    // It is sealed, and freed extents take no disk space: its size equals that of the extents in
+    // use.
     assert!(disk(&profile) < MB, "{}", disk(&profile));
     assert!(head(&profile).trace_bytes < raw / 2, "{}", head(&profile).trace_bytes);
     assert!(said.contains("allocations and frees in "), "{said}");
 }
 
-/// The head of a sealed profile.
+/// Returns the header of a sealed profile.
 fn head(profile: &Path) -> heaptide_format::FileHeader {
     let packed = fs::File::open(profile).expect("a profile");
     let plain = zstd::stream::decode_all(packed).expect("a packed profile");
@@ -131,7 +133,7 @@ fn a_killed_program_has_all_events_but_the_one_in_flight() {
     assert_whole(&read.processes[0], 1);
     let replayed = read.processes[0].replayed().unwrap();
     let made: u64 = replayed.sites.iter().map(|site| site.allocations).sum();
-    // The program's own blocks, and those of its start.
+    // The blocks of the program, and those of its start.
     let known = allocations(&page);
     assert!(*known.start() <= made && made <= known.end() + 100, "{made}, known {known:?}");
     assert!(disk(&profile) < MB, "{}", disk(&profile));
@@ -147,12 +149,12 @@ fn a_killed_supervisor_loses_no_events() {
     command.wait().expect("the command");
     let then = *allocations(&page).end();
     until("the program goes on", || *allocations(&page).end() > then + 50_000);
-    // Part of the events is in the file and part in the profile, which is written to meanwhile.
+    // Some of the events are in the trace file, others in the profile, which is being written.
     let mixed = open(&recording).processes[0].replayed().expect("a trace").events;
     assert!(mixed > then, "{mixed} of {then}");
     kill(pid_of(&profile), Signal::SIGKILL).expect("kill the program");
     until("its end", || !Path::new(&format!("/proc/{}", pid_of(&profile))).exists());
-    // A torn chunk is what a supervisor leaves that is killed while it writes.
+    // A supervisor that is killed while it writes leaves a torn chunk.
     let mut torn = fs::read(path_of(&profile)).expect("a trace");
     torn.extend(b"HTCH and not much more");
     fs::write(path_of(&profile), torn).expect("a torn trace");
@@ -179,7 +181,7 @@ fn every_image_has_a_trace_of_its_own() {
         assert!(assert_whole(process, 0) > 0);
         assert!(path_of(&process.identity.file).exists(), "{:?}", process.identity.file);
     }
-    // Replacing it takes a directory that holds nothing else.
+    // Replacing a recording requires that it contains no other files.
     let mut again = recorded(&recording, &["--mode", "trace", "--force"]);
     assert_eq!(run(again.arg("true"), &place).status, 0);
 }

@@ -1,5 +1,5 @@
-//! What `trace_random.c` did, by its own logs, and a trace held to it: another way to the same
-//! events, which knows blocks by their numbers and nothing of lanes, ticks or pairing.
+//! Compares a trace with the logs of `trace_random.c`: an independent model of the same events,
+//! which identifies blocks by numbers and has no lanes, ticks or pairing.
 
 use heaptide_analysis::model::{LaneId, Process};
 use heaptide_analysis::trace::{Event, Operation};
@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-/// Bytes of a log's header, and of each record: see the program.
+/// Bytes of a log's header and of each record, as defined in the program.
 const RECORD: usize = 64;
 
-/// The clock of the program and that of the trace may differ by this much.
+/// The maximum difference between the clock of the program and that of the trace.
 const CLOCKS_NS: i64 = 20_000;
 
-/// What a record of a log says.
+/// The kinds of records in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
     Allocated,
@@ -26,7 +26,7 @@ enum What {
     Unlabelled,
 }
 
-/// An operation that the program has done.
+/// A completed operation of the program.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     what: What,
@@ -40,10 +40,10 @@ struct Done {
     after_ns: u64,
 }
 
-/// What a thread did, in order.
+/// The operations of a thread, in order.
 pub struct Log {
     thread: u32,
-    /// Operations begun: as many as done, or one more.
+    /// The number of operations begun: those completed, and possibly one more.
     begun: u64,
     done: Vec<Done>,
 }
@@ -71,13 +71,13 @@ impl Log {
         Some(Log { thread: word(0) as u32, begun: word(8), done }).filter(|log| log.thread != 0)
     }
 
-    /// The logs that a program wrote there, or was about to.
+    /// Reads the logs in a directory, including unfinished ones.
     pub fn all(place: &Path) -> Vec<Log> {
         let paths = (0..).map(|number| place.join(format!("{number}.log")));
         paths.map_while(|path| Log::read(&path)).collect()
     }
 
-    /// How many operations of all were done.
+    /// Returns the number of completed operations in all logs.
     pub fn operations(logs: &[Log]) -> usize {
         logs.iter().map(|log| log.done.len()).sum()
     }
@@ -112,14 +112,14 @@ struct Expected {
     usable: u64,
 }
 
-/// An expected event, what it is about, and when it was.
+/// An expected event, its block, and when it happened.
 struct Known {
     event: Expected,
     block: u64,
     within_ns: (i64, i64),
 }
 
-/// What is known of a block when it is freed.
+/// The properties of a block when it is freed.
 #[derive(Clone, Copy)]
 struct Block {
     thread: u32,
@@ -129,7 +129,7 @@ struct Block {
     labelled: bool,
 }
 
-/// Every block of the logs, by its number, with whether it had a label last.
+/// Returns all blocks of the logs by number, with their last label.
 fn blocks(logs: &[Log]) -> HashMap<u64, Block> {
     let mut blocks = HashMap::new();
     for log in logs {
@@ -149,10 +149,10 @@ fn blocks(logs: &[Log]) -> HashMap<u64, Block> {
     blocks
 }
 
-/// The events of a thread, in order, as far as the blocks are known: logs of threads that run are
-/// of slightly different moments.
+/// Returns the events of a thread in order, as far as the blocks are known: logs of running threads
+/// are from slightly different times.
 fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
-    let mut last = None; // where the block is that the thread allocated last
+    let mut last = None; // the scope of the thread's last allocation
     let mut known = Vec::new();
     let is_known = |done: &&Done| match done.what {
         What::Failed => true,
@@ -187,7 +187,7 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
                 last = last.filter(|_| !temporary);
             }
             What::Moved => {
-                // Elsewhere, both are there for a moment.
+                // If the block moves, both exist for an instant.
                 let in_place = blocks.get(&done.old).is_some_and(|old| old.address == done.address);
                 let both = [(Operation::Free, done.old), (Operation::Allocate, done.block)];
                 let order = if in_place { [0, 1] } else { [1, 0] };
@@ -204,7 +204,7 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
     known
 }
 
-/// Whether a site is one of the operations', not of the C library's own blocks.
+/// Returns for each site whether it belongs to the operations, not to blocks of the C library.
 fn operations_sites(process: &Process) -> Vec<bool> {
     let mut within = vec![false; process.tables.stacks.len()];
     for (at, node) in process.tables.stacks.iter().enumerate().skip(1) {
@@ -218,19 +218,19 @@ fn operations_sites(process: &Process) -> Vec<bool> {
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// By itself: the logs have everything.
+    /// By itself: the logs are complete.
     Itself,
-    /// Killed: the logs have everything but what was being done.
+    /// Killed: the logs lack the operations in flight.
     Killed,
-    /// It goes on: the logs were read before the trace.
+    /// Still running: the logs were read before the trace.
     NotYet,
-    /// By itself, and the trace some time before that.
+    /// By itself, after the trace had ended.
     Stopped,
 }
 
 impl Ended {
-    /// Whether a trace may have so many events of a thread, of which so many are known, while more
-    /// operations were begun.
+    /// Returns whether a trace may have `events` events of a thread with `known` known ones, while
+    /// `begun` more operations were begun.
     fn may_have(self, events: usize, known: usize, begun: usize) -> bool {
         match self {
             Ended::Itself => events == known,
@@ -241,7 +241,7 @@ impl Ended {
     }
 }
 
-/// Holds the trace of a process to the logs of its threads.
+/// Compares the trace of a process with the logs of its threads.
 pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
     let events: Vec<Event> = process.replay().expect("a trace").collect();
     assert_order(&events);
@@ -280,7 +280,7 @@ pub fn assert_held(process: &Process, logs: &[Log], ended: Ended) {
     clock.assert_one();
 }
 
-/// An event as the model knows it; what the model does not know is as in `known`.
+/// Converts an event to the model; properties that the model lacks are those of `known`.
 fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
     let is_free = event.operation == Operation::Free;
     let fails = event.operation == Operation::Fail;
@@ -298,8 +298,8 @@ fn seen(process: &Process, event: &Event, known: &Expected) -> Expected {
     }
 }
 
-/// Numbers count up from 1, those of blocks in the order of allocations; times do not go back; what
-/// is live is the sum of what went before; frees know the allocation they end.
+/// Checks the order: numbers increase from 1, those of blocks in the order of allocations; times do
+/// not decrease; live bytes are the sum of previous events; frees refer to their allocation.
 fn assert_order(events: &[Event]) {
     let (mut block, mut live, mut time_ns, mut number) = (0, 0, 0, 0);
     let mut made: HashMap<u64, &Event> = HashMap::new();
@@ -331,7 +331,8 @@ fn assert_order(events: &[Event]) {
     }
 }
 
-/// The difference between the program's clock and the trace's, of which there must be one.
+/// The range of the difference between the program's clock and the trace's, which must not be
+/// empty.
 struct Clock {
     least: i64,
     most: i64,

@@ -1,4 +1,4 @@
-//! A trace added up event by event: it gives the figures that the recorder counted, to the byte.
+//! Sums of the events of a trace: they equal the recorder's counters, to the byte.
 
 use heaptide_analysis::model::{
     LaneId, Measures, Moved, Process, Recording, Site, SiteKind, SizeClass, Sum,
@@ -6,14 +6,15 @@ use heaptide_analysis::model::{
 use heaptide_analysis::trace::{Event, Operation};
 use std::path::Path;
 
-/// Holds the traces of all processes of a recording to their figures; says how many events.
+/// Compares the traces of all processes of a recording with their counters; returns the number of
+/// events.
 pub fn assert_add_up(recording: &Path) -> u64 {
     let recording = Recording::open(recording).expect("a recording");
     assert!(recording.damaged.is_empty(), "{:?}", recording.damaged);
     recording.processes.iter().map(of_process).sum()
 }
 
-/// What a site's events add up to.
+/// The sums of a site's events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Row {
     measures: Measures,
@@ -21,14 +22,14 @@ struct Row {
 }
 
 impl Row {
-    /// What was counted of a site, as far as events say it.
+    /// Returns the counters of a site, without those that do not follow from events.
     fn counted(site: &Site) -> Row {
         let measures = Measures {
             at_peak_blocks: 0,
             at_peak_bytes: 0,
             frees_here: 0,
             freed_here_bytes: 0,
-            // Of a chunk, what its pool's blocks have is theirs; events have it twice.
+            // The blocks of a pool borrow live bytes from their chunk; events count both.
             live_bytes: site.measures.live_bytes + site.lent_bytes,
             ..site.measures
         };
@@ -53,7 +54,7 @@ impl Row {
         row.live_bytes -= event.usable;
     }
 
-    /// A free is undone.
+    /// Reverts a free.
     fn is_back(&mut self, event: &Event) {
         let row = &mut self.measures;
         row.frees -= 1;
@@ -66,11 +67,11 @@ impl Row {
 /// The sums of a process.
 struct Sums {
     sites: Vec<Row>,
-    /// Frees by other lanes of each site, less those undone.
+    /// Frees by other lanes per site, minus reverted ones.
     remote: Vec<i64>,
     /// Frees made in each scope, and their bytes.
     scopes: Vec<(u64, u64)>,
-    /// Likewise on each lane.
+    /// The same for each lane.
     lanes: Vec<(u64, u64)>,
     histogram: Vec<SizeClass>,
     events: u64,
@@ -139,7 +140,7 @@ impl Sums {
             self.class(event.requested).requested += 1;
             self.class(event.usable).usable += 1;
         } else if event.lane.is_some() {
-            self.class(event.usable).freed += 1; // nobody counts sizes of frees in the recorder
+            self.class(event.usable).freed += 1; // the recorder does not count sizes of frees
         }
     }
 
@@ -165,7 +166,7 @@ impl Sums {
     }
 }
 
-/// Whether an event is of a block of the allocator's, which are in totals.
+/// Returns whether a block belongs to the allocator, so that its event is in the totals.
 fn is_counted(process: &Process, event: &Event) -> bool {
     let site = process.tables.sites.get(event.site as usize);
     site.is_some_and(|site| matches!(site.kind, SiteKind::Heap | SiteKind::PoolChunk))
@@ -175,9 +176,9 @@ fn empty(class: &SizeClass) -> SizeClass {
     SizeClass { requested: 0, usable: 0, freed: 0, ..*class }
 }
 
-/// What a row says of a labelled site that can be had from outside: it is a site of the lane that
-/// allocated, but one that labelled counts there. And memory that is no block of the allocator's
-/// is told as new with each label.
+/// Removes from a row of a labelled site what events do not determine: the site belongs to the
+/// allocating lane, but the labelling lane counts there. Memory outside the allocator is reported
+/// as new with each label.
 fn of_labelled(mut row: Row, kind: SiteKind) -> Row {
     row.measures.cross_thread_frees = 0;
     if !matches!(kind, SiteKind::Heap | SiteKind::PoolChunk) {
@@ -206,7 +207,8 @@ fn of_process(process: &Process) -> u64 {
     sums.events
 }
 
-/// All of the run as a span of time has the totals of the process, and so do two halves of it.
+/// Checks that the whole run as a span of time has the totals of the process, and so do two halves
+/// of it.
 fn assert_spans(process: &Process) {
     let program = &process.identity.program;
     let during = |from, to| {
@@ -218,7 +220,8 @@ fn assert_spans(process: &Process) {
         assert_eq!(lanes, part.totals.allocations, "{program}: {from} to {to}");
         part
     };
-    // What moved into a label counts as freed by the other lane once more than it is undone.
+    // A block that is moved to a label counts once more as freed by another lane than it is
+    // reverted.
     let counted = |totals: &Measures| Measures {
         peak_bytes: 0,
         at_peak_blocks: 0,

@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What allocates, prints, and ends with status 3.
+/// Allocates, prints, and exits with status 3.
 const PROGRAM: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ fn build(place: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
     compiler.output().expect("a compiler").status.success().then_some(program)
 }
 
-/// Runs a program bare and recorded: the same but for one line, which has these words.
+/// Runs a program bare and recorded: the results are the same except for one line, which contains
+/// these words.
 fn assert_told(program: &Path, place: &Path, words: &[&str]) {
     let bare = run(&mut clean(Command::new(program)), place);
     let recording = place.join("a");
@@ -36,7 +37,7 @@ fn assert_told(program: &Path, place: &Path, words: &[&str]) {
     let own: Vec<&str> = own.collect();
     let others = outcome.stderr.lines().filter(|line| !line.starts_with("heaptide: "));
     assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout), "{program:?}");
-    // What sanitizers print has numbers of processes in it.
+    // The output of sanitizers contains process ids.
     assert_eq!(bare.stderr.lines().count(), others.count(), "{}", outcome.stderr);
     assert!(own.len() == 1 && own[0].starts_with("heaptide: not recorded: "), "{}", outcome.stderr);
     let unrecorded = unrecorded(&recording);
@@ -47,7 +48,7 @@ fn assert_told(program: &Path, place: &Path, words: &[&str]) {
     assert!(profiles(&recording).is_empty());
 }
 
-/// The reason in the recording.
+/// Returns the reason in the recording.
 fn unrecorded(recording: &Path) -> String {
     let text = fs::read(recording.join("recording.json")).expect("the metadata");
     let metadata: Value = serde_json::from_slice(&text).expect("JSON");
@@ -97,7 +98,7 @@ fn static_programs() {
     }
 }
 
-/// Takes 64 MiB from the kernel, without the C library.
+/// A program that maps 64 MiB with a system call, without the C library.
 const FROM_THE_KERNEL: &str = "\
 #include <string.h>
 #include <sys/mman.h>
@@ -114,8 +115,8 @@ int main(int count, char **words) {
 }
 ";
 
-/// Records that program, with a constant text and these flags. Returns what `heaptide run` printed,
-/// and the report.
+/// Records that program, with a constant text and these flags. Returns the output of `heaptide
+/// run`, and the report.
 fn from_the_kernel(place: &Path, text: &str, flags: &[&str]) -> (String, String) {
     fs::write(place.join("kernel.c"), FROM_THE_KERNEL).expect("a source");
     let mut compiler = Command::new("cc");
@@ -204,7 +205,7 @@ fn a_program_that_loads_no_recorder_for_no_known_reason() {
 #[test]
 fn children_of_an_unrecorded_program_are_recorded() {
     let place = scratch("unrecorded-parent");
-    let source = Guest::read("static.c"); // shows that static programs can be built
+    let source = Guest::read("static.c"); // checks that static programs can be built
     assert!(source.says("not recorded"));
     let text = "#include <stdlib.h>\nint main(void) { return system(\"true; true\") != 0; }\n";
     fs::write(place.join("parent.c"), text).expect("a source");
@@ -219,7 +220,7 @@ fn children_of_an_unrecorded_program_are_recorded() {
     assert!(!profiles(&recording).is_empty());
 }
 
-/// Entries of `unrecorded_programs` of all processes: file name, reason, count.
+/// Returns the entries of `unrecorded_programs` of all processes: file name, reason, count.
 fn programs(report: &Value) -> Vec<(String, String, i128)> {
     let of = |process: &Value| list(process, "unrecorded_programs").to_vec();
     let entry = |entry: Value| {
@@ -255,7 +256,7 @@ fn programs_that_a_recorded_one_starts_are_named_with_the_reason() {
     let report = report(&recording, &place);
     let entry = |name: &str, why: &str, count| (name.to_owned(), why.to_owned(), count);
     let mut expected = vec![
-        // As `./static`, by its whole path, and from `env`.
+        // As `./static`, by its absolute path, and from `env`.
         entry("static", "child_static", 1),
         entry("static", "child_static", 1),
         entry("static", "child_static", 1),
@@ -277,7 +278,7 @@ fn programs_that_a_recorded_one_starts_are_named_with_the_reason() {
         "{summary:?}"
     );
     assert!(!is_root() || has(&["set-user-id", "./raised"]), "{summary:?}");
-    // What was started is the shell, whatever its children use.
+    // The message is about the shell, which was started, not about its children.
     assert!(outcome.stderr.lines().any(|line| line.contains("sh -c")), "{}", outcome.stderr);
     let requested = list(&report, "processes").iter().filter(|p| p["requested"] == true);
     assert!(requested.count() >= 1);

@@ -1,5 +1,5 @@
-//! Standard output and error that cannot be written: every command and every format ends in order,
-//! with a status that a script can rely on.
+//! Standard output and error that cannot be written: every command and every format ends in an
+//! orderly way, with a reliable status.
 
 use crate::everything::{OF_EVENTS, QUERIES, QUESTIONS, complaints, formats};
 use crate::harness::{Guest, clean, heaptide, preloaded, recorded, run, scratch, until};
@@ -9,11 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What is printed when standard output is a full disk.
+/// The message when standard output is on a full disk.
 const FULL: &str =
     "heaptide: cannot write standard output: No space left on device (os error 28)\n";
 
-/// Commands that read no recording, and print.
+/// Commands that print without reading a recording.
 const WITHOUT_RECORDING: &[&str] = &[
     "library",
     "sdk",
@@ -28,7 +28,7 @@ const WITHOUT_RECORDING: &[&str] = &[
     "ctl --help",
 ];
 
-/// All commands that print, as the words of their command lines.
+/// Returns all commands that print, as words of their command lines.
 fn commands(recording: &Path) -> Vec<Vec<String>> {
     let shown = recording.display().to_string();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -54,7 +54,7 @@ fn commands(recording: &Path) -> Vec<Vec<String>> {
     questions.chain(queries).chain(exports).chain(differences).chain(more).chain(others).collect()
 }
 
-/// A recording of every event.
+/// Creates a recording with every event.
 fn traced(place: &Path) -> PathBuf {
     let program = Guest::read("leaks.c").build("leaks.c", &[]);
     let recording = place.join("a.heaptide");
@@ -67,7 +67,7 @@ fn full() -> File {
     File::options().write(true).open("/dev/full").expect("/dev/full")
 }
 
-/// The writing end of a pipe that nobody reads.
+/// Returns the write end of a pipe without a reader.
 fn broken() -> Stdio {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
@@ -98,7 +98,7 @@ fn a_broken_pipe_ends_every_command_quietly() {
     }
 }
 
-/// Command lines that fail, each with words on standard error.
+/// Command lines that fail with a message on standard error.
 const REFUSED: &[&str] = &[
     "report nothing-here.heaptide",
     "run -- ./nothing-here",
@@ -124,7 +124,7 @@ fn standard_error_may_be_unwritable() {
     }
 }
 
-/// Runs a command without standard streams.
+/// Runs commands without standard streams.
 #[test]
 fn standard_streams_may_be_closed() {
     let place = scratch("unwritable-closed");
@@ -138,7 +138,7 @@ fn standard_streams_may_be_closed() {
     assert!(recording.is_dir() && place.join("there/include/heaptide.h").is_file());
 }
 
-/// More processes than `ctl` asks at the same time.
+/// More processes than `ctl` queries in parallel.
 const PROCESSES: usize = 70;
 
 #[test]

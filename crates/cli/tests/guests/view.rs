@@ -1,5 +1,5 @@
-//! `heaptide view` over HTTP, with requests written by hand, on a program that obeys its input; and
-//! the requests that it refuses.
+//! `heaptide view` over HTTP, with raw requests, for a program that tests control; and the requests
+//! that it rejects.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, run, scratch,
 use crate::http_client::{self, Answer, PATIENCE, encoded};
 use crate::steps::Steps;
 
-/// A server.
+/// A running server.
 pub struct Viewer {
     child: Child,
     address: String,
@@ -23,14 +23,14 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Starts `heaptide view --no-open` with these words.
+    /// Starts `heaptide view --no-open` with these arguments.
     pub fn start(place: &Path, words: &[&str]) -> Viewer {
         let mut command = heaptide();
         command.args(["view", "--no-open"]).args(words).current_dir(place);
         Viewer::of(command)
     }
 
-    /// One that a command starts.
+    /// Starts a server with a command.
     fn of(mut command: Command) -> Viewer {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("view");
         let mut line = String::new();
@@ -43,7 +43,7 @@ impl Viewer {
         Viewer { child, address, token }
     }
 
-    /// The address that it prints.
+    /// Returns the address that the server prints.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }
@@ -52,7 +52,7 @@ impl Viewer {
         http_client::connect(&self.address)
     }
 
-    /// The target of a request with the token.
+    /// Returns the target of a request with the token.
     fn target(&self, path: &str, query: &[(&str, &str)]) -> String {
         let pairs = query.iter().map(|(name, value)| format!("&{name}={}", encoded(value)));
         format!("{path}?token={}{}", self.token, pairs.collect::<String>())
@@ -62,7 +62,7 @@ impl Viewer {
         self.ask(&format!("GET {} HTTP/1.1", self.target(path, query)), &[])
     }
 
-    /// Asks with a first line and headers beside that of the host.
+    /// Sends a request line with the header `Host` and others.
     fn ask(&self, line: &str, headers: &[&str]) -> Answer {
         let host = format!("Host: {}", self.address);
         let headers: Vec<&str> = [&*host].into_iter().chain(headers.iter().copied()).collect();
@@ -86,7 +86,7 @@ impl Viewer {
         self.ask_raw(&line, &headers, &body)
     }
 
-    /// The only row of an answer to a query.
+    /// Returns the only row of the result of a query.
     fn row(&self, query: &str, more: &[(&str, &str)]) -> Value {
         let fixed = [("process", "0"), ("q", query)];
         let parameters: Vec<_> = fixed.into_iter().chain(more.iter().copied()).collect();
@@ -95,7 +95,7 @@ impl Viewer {
         answer["rows"][0].clone()
     }
 
-    /// Ends it as Ctrl-C does, and returns its status.
+    /// Ends the server like Ctrl-C, and returns its status.
     fn interrupt(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
@@ -109,12 +109,12 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
     }
 }
 
-/// `ctl_steps.c` after some steps, recorded into `a.heaptide`.
+/// Records `ctl_steps.c` with some steps into `a.heaptide`.
 fn finished(place: &Path, steps: &str) -> PathBuf {
     let mut guest = Steps::start(place, &[]);
     guest.steps(steps);
@@ -246,7 +246,8 @@ fn lines_of_source_files_are_those_of_frames_and_of_no_other_file() {
     assert_eq!((old.status, &*old.text()), (409, "the tables have changed; load them again\n"));
 }
 
-/// Steps with snapshots between them: 10 blocks of 104 bytes, then 5 of 5000, then all are freed.
+/// Records steps with snapshots between them: 10 blocks of 104 bytes, then 5 of 5000, then all are
+/// freed.
 fn with_snapshots(place: &Path, options: &[&str]) -> Viewer {
     let mut guest = Steps::start(place, options);
     guest.steps("a");
@@ -408,7 +409,7 @@ fn slow_huge_and_many_requests_hinder_nobody() {
     let start = Instant::now();
     assert_eq!(own("/api/data").body, data);
     assert!(start.elapsed() < Duration::from_secs(8), "it waited for the slow: {start:?}");
-    // They are given up after some time, with or without an answer.
+    // They are closed after a timeout, with or without a reply.
     for mut stream in half_open {
         let answer = Answer::read(&mut stream);
         assert!(matches!(answer.status, 0 | 408), "{}", answer.status);
@@ -416,7 +417,7 @@ fn slow_huge_and_many_requests_hinder_nobody() {
     for length in [70_000, 1 << 20] {
         let target = viewer.target(&format!("/{}", "x".repeat(length)), &[]);
         let mut stream = viewer.connect();
-        // It may close the connection before all was sent.
+        // The server may close the connection before everything was sent.
         let _ = stream.write_all(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes());
         let status = Answer::read(&mut stream).status;
         assert!(matches!(status, 0 | 400 | 414 | 431), "{status}");
@@ -437,10 +438,10 @@ fn slow_huge_and_many_requests_hinder_nobody() {
     assert_eq!(viewer.interrupt(), Some(0));
 }
 
-/// Events as they come.
+/// A stream of events.
 struct Events {
     stream: BufReader<TcpStream>,
-    /// The names of those that came.
+    /// The names of received events.
     names: Vec<String>,
 }
 
@@ -459,7 +460,7 @@ impl Events {
         events
     }
 
-    /// The data of the next event of a name for which something holds.
+    /// Returns the data of the next event with a name for which a condition holds.
     fn until(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         let (mut event, mut line) = (String::new(), String::new());
@@ -496,7 +497,7 @@ fn a_running_program_is_followed_to_its_end() {
     assert_eq!((&first["process"], &first["allocations"]), (&json!(0), &json!(10)));
     assert_eq!(first["ended"], Value::Null);
     assert!(first["resident_bytes"].as_u64() > Some(100_000) && first["time_ns"].is_u64());
-    // The tables that were sent are good until the program counts something, however long that is.
+    // The tables are not sent again until the program counts something.
     (0..4).for_each(|_| drop(events.until("live", live(1040))));
     assert!(!events.names.iter().any(|name| name == "tables"), "{:?}", events.names);
     guest.steps("b");
@@ -555,7 +556,7 @@ fn processes_that_come_are_reported() {
     let mut guest = Steps::spawn(command, place.join("a.heaptide"), place.clone());
     until("the shell", || !profiles(&place.join("a.heaptide")).is_empty());
     let viewer = loop {
-        // The header is written a moment after the file is there.
+        // The header is written shortly after the file is created.
         let probe = run(heaptide().arg("info").arg(place.join("a.heaptide")), &place);
         if probe.status == 0 {
             break Viewer::start(&place, &["a.heaptide"]);
@@ -573,7 +574,7 @@ fn processes_that_come_are_reported() {
     assert!(titles.contains(&"ctl_steps-c") && titles.len() >= 2, "{titles:?}");
 }
 
-/// Others see the command line of `xdg-open`, so its address lets in once only.
+/// Other users see the command line of `xdg-open`, so its address works only once.
 #[test]
 fn the_browser_gets_an_address_that_works_once() {
     let place = scratch("view-opens");
@@ -636,7 +637,7 @@ fn ctrl_c_ends_it_with_status_0_and_frees_the_port() {
     let place = scratch("view-ends");
     let mut guest = Steps::start(&place, &[]);
     guest.steps("a");
-    // Of no name: the newest recording.
+    // Without a name: the newest recording.
     let viewer = Viewer::start(&place, &[]);
     let address = viewer.address.clone();
     let mut events = Events::listen(&viewer);

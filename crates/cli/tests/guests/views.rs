@@ -1,5 +1,5 @@
-//! The views of scopes, labels and lanes as the command prints them, held to known numbers; and
-//! names that would do harm on a terminal or in a picture.
+//! The views of scopes, labels and lanes as the command prints them, compared with known numbers;
+//! and names that would control a terminal or break a picture.
 
 use crate::harness::{Guest, Outcome, clean, heaptide, programs, recorded, report, run, scratch};
 use crate::recording::{list, number};
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Two lanes, recursion, a block freed in another scope and lane than it is from, a label, a pool
-/// of 4096 bytes with 1024 in use, a window; or, with an argument, scopes so many deep.
+/// Two lanes, recursion, a block freed in another scope and lane than it was allocated in, a label,
+/// a pool of 4096 bytes with 1024 in use, a window; or, with an argument, that many nested scopes.
 const PROGRAM: &str = r##"
 #include "heaptide.h"
 #include <pthread.h>
@@ -71,7 +71,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// The program in a mode.
+    /// Records the program in a mode.
     fn new(name: &str, options: &[&str], words: &[&str]) -> Recorded {
         let place = scratch(name);
         let (source, program) = (place.join("views.c"), place.join("views"));
@@ -92,7 +92,7 @@ impl Recorded {
         run(command.args(words.split_whitespace()).arg(&self.recording), &self.place)
     }
 
-    /// What a command prints, without anything that controls a terminal.
+    /// Returns the output of a command, after checking that it does not control a terminal.
     fn prints(&self, words: &str) -> String {
         let Outcome { status, stdout, stderr } = self.command(words);
         assert_eq!((status, &*stderr), (0, ""), "{words}");
@@ -113,7 +113,7 @@ impl Recorded {
     }
 }
 
-/// The line that ends with a name, in words. The numbers of threads behind it are left out.
+/// Returns the words of the line that ends with a name. Thread ids after the name are ignored.
 fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let end = format!("  {name}");
     let mut lines = text.lines().map(|line| line.split(" (tid").next().unwrap_or_default());
@@ -121,7 +121,7 @@ fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).split_whitespace().collect()
 }
 
-/// The part behind the heading of a thread: its number varies.
+/// Splits a tree at the heading of a thread, whose id varies.
 fn below_thread<'a>(tree: &'a str, heading: &str) -> (&'a str, &'a str) {
     let (before, rest) = tree.split_once(heading).unwrap_or_else(|| panic!("{heading}: {tree}"));
     (before, rest.split_once('\n').expect("rows").1)
@@ -135,7 +135,7 @@ fn scopes_labels_and_lanes_as_tables() {
         assert_eq!(row(&by_scope, "A")[1..7], ["1000", "B", "51.8", "KiB", "1", "1"]);
         let inner = row(&by_scope, "A > B > A");
         assert_eq!(inner[1..7], ["48.8", "KiB", "48.8", "KiB", "1", "1"]);
-        // The second ledger: the block of `A > B > A` was freed in `release`.
+        // Frees are counted where they are made: the block of `A > B > A` was freed in `release`.
         assert_eq!(inner[7..11], ["0", "B", "0", "B"]);
         assert_eq!(row(&by_scope, "release")[9..11], ["48.8", "KiB"]);
         row(&by_scope, r"red\x1b[31m;\x0a\xff");
@@ -199,7 +199,7 @@ fn the_tree_of_scopes_drops_nothing_silently() {
     assert_eq!(cells(&rows[2])[6..8], ["100", "100"], "entered and allocations of solve");
     assert_eq!(cells(&rows[4])[1..3], ["3.75", "KiB"]);
     assert_eq!(cells(&rows[4])[6..8], ["60", "60"], "entered and allocations of the names");
-    // What was allocated and freed again is shown unless another metric is chosen.
+    // Scopes whose blocks were all freed are shown unless another metric is selected.
     assert_eq!(names(&tree("")), expected);
     let all = tree("--min-percent 0");
     assert_eq!(all.len(), 3 + 1 + 1 + 60 + 1, "{all:?}");
@@ -212,7 +212,7 @@ fn the_tree_of_scopes_drops_nothing_silently() {
     let unfolded = tree("--unfold-values --metric requested_bytes --min-percent 3");
     assert_eq!(names(&unfolded)[..3], ["loop", "  … 200 more scopes", "names"]);
     assert_eq!(names(&tree("--depth 1 --metric requested_bytes")).len(), 5);
-    // A scope that filters leave nothing of is no row.
+    // A scope without matching sites has no row.
     assert_eq!(names(&tree("--focus scope:solve")), expected[..3]);
     let by_scope = of.prints("report --by scope --top 100");
     assert!(by_scope.contains(" loop > iteration=0…99, 100 values > solve\n"), "{by_scope}");
@@ -289,7 +289,7 @@ fn groups_of_threads() {
         assert_eq!(status, 2, "{words}");
         assert!(stderr.starts_with("heaptide: --group-threads ") && stderr.lines().count() == 1);
     }
-    // A comma of an expression is no end of it; threads that none matches stay.
+    // A comma inside an expression does not end it; threads without a match keep their rows.
     let json = of.json("--group-threads rest=^he.{1,9}$");
     let lanes = list(&json["processes"][0], "lanes");
     assert_eq!((&lanes[0]["name"], &lanes[1]["name"]), (&"views".into(), &"rest".into()));
@@ -346,7 +346,7 @@ fn scopes_as_pictures() {
     for words in ["--scopes", "--scopes-and-stacks", "--scopes --fold-recursion"] {
         let svg = of.picture(&format!("{words} --metric requested_bytes"));
         assert!(!svg.contains(|c: char| c.is_control() && !"\n\t\r".contains(c)), "{words}");
-        // A number at the end of a name is no value, and a semicolon no border.
+        // A number at the end of a name is not a value, and a semicolon not a separator.
         assert!(svg.contains("step\u{a0}7 (") && svg.contains(r"red\x1b[31m:\x0a"), "{words}");
     }
 }
@@ -389,7 +389,7 @@ fn views_of_what_was_not_recorded() {
     }
 }
 
-/// A shell that runs the program twice: the largest is shown, the others can be chosen.
+/// A shell that runs the program twice: the largest process is shown, the others can be selected.
 #[test]
 fn scopes_of_several_processes() {
     let of = Recorded::new("views-several", &[], &[]);
@@ -413,7 +413,7 @@ fn scopes_of_several_processes() {
     }
 }
 
-/// What the threshold leaves out is one row, which is in no file.
+/// Requests that the threshold excludes are one row, which belongs to no file.
 #[test]
 fn stacks_by_threshold() {
     for (option, name) in [

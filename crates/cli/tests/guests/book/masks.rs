@@ -1,30 +1,30 @@
-//! What differs between two runs of a page, masked on both sides of a comparison.
+//! Masks parts of lines that differ between two runs of a page, on both sides of a comparison.
 //!
 //! ```text
 //! times                  a number with a unit of time; a day, and a time of day
 //! processes              the number after `pid`, `tid`, `process`, `detach`; file names that begin
 //!                        with one
 //! addresses              0x…
-//! resident memory        a line that begins with `resident`: which account of it there is depends
-//!                        on time; all numbers of a line with that word, `virtual` or `recorder`
+//! resident memory        a line that begins with `resident`, because the account that it shows
+//!                        depends on time; all numbers of a line with `resident`, `virtual` or
+//!                        `recorder`
 //! parts of the run       all numbers of a line with `of the run`
-//! widths of columns      any number of spaces is one
+//! widths of columns      any number of spaces equals one
 //! ```
 
 use super::page::Compared;
 
 /// Units of durations.
 const TIMES: [&str; 7] = ["ns", "us", "µs", "ms", "s", "min", "h"];
-/// Lines with one of these words have numbers that the kernel counts, or that depend on when it
-/// was asked.
+/// Lines with one of these words contain numbers from the kernel, or numbers that depend on time.
 const OF_THE_KERNEL: [&str; 3] = ["resident", "virtual", "recorder"];
-/// Files of a recording that begin with a process id.
+/// Suffixes of files in a recording whose names begin with a process id.
 const FILES: [&str; 4] = [".profile", ".snapshot", ".trace", ".baseline"];
 
-/// How far numbers may be apart with [`Compared::About`], as a part of the larger one.
+/// The maximum difference of numbers with [`Compared::About`], relative to the larger one.
 const ABOUT: f64 = 0.05;
 
-/// Whether two lines are the same.
+/// Returns whether two lines are considered equal.
 pub fn is_same(expected: &str, found: &str, compared: Compared) -> bool {
     if compared == Compared::Varies {
         return true;
@@ -39,7 +39,7 @@ pub fn is_same(expected: &str, found: &str, compared: Compared) -> bool {
         && expected.iter().zip(&found).all(|(a, b)| a == b || is_near(a, b))
 }
 
-/// Whether two words are numbers that are nearly equal, with the same text behind them.
+/// Returns whether two words are nearly equal numbers followed by the same text.
 fn is_near(a: &str, b: &str) -> bool {
     let (a, b) = (number(a), number(b));
     a.zip(b).is_some_and(|((a, after_a), (b, after_b))| {
@@ -47,14 +47,14 @@ fn is_near(a: &str, b: &str) -> bool {
     })
 }
 
-/// The number that a word begins with, and the rest of the word.
+/// Splits a word into the number at its beginning and the rest.
 fn number(word: &str) -> Option<(f64, &str)> {
     let end = word.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.');
     let (digits, rest) = word.split_at(end.unwrap_or(word.len()));
     Some((digits.replace(',', "").parse().ok()?, rest))
 }
 
-/// The line with masks.
+/// Returns the line with masks.
 fn masked(line: &str, compared: Compared) -> String {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     if words.first() == Some(&"resident") {
@@ -85,7 +85,8 @@ fn masked(line: &str, compared: Compared) -> String {
     words.iter().enumerate().map(mask).collect::<Vec<_>>().join(" ")
 }
 
-/// Removes numbers with a sign, and their units: of nearly equal numbers, they are of any size.
+/// Removes numbers with a sign, and their units, because differences of nearly equal numbers vary
+/// strongly.
 fn remove_differences(words: &mut Vec<&str>) {
     let mut is_unit = false;
     words.retain(|word| {
@@ -97,7 +98,7 @@ fn remove_differences(words: &mut Vec<&str>) {
     });
 }
 
-/// A word without punctuation around it.
+/// Returns a word without punctuation around it.
 fn letters(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
@@ -107,12 +108,12 @@ fn is_number(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
 }
 
-/// At least as many hexadecimal digits as those of a short build id.
+/// Returns whether a word has at least as many hexadecimal digits as a short build id.
 fn is_build_id(word: &str) -> bool {
     word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// A day or a time of day: digits and their separators.
+/// Returns whether a word is a day or a time of day: digits and separators.
 fn is_day(word: &str) -> bool {
     let separators = |mark: char| word.matches(mark).count() == 2;
     word.starts_with(|c: char| c.is_ascii_digit())
@@ -120,7 +121,7 @@ fn is_day(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || "-:,.TZ".contains(c))
 }
 
-/// Each run of digits, with what separates them, as one mark.
+/// Replaces each run of digits and their separators by a mark.
 fn without_digits(word: &str) -> String {
     let mut masked = String::new();
     let mut chars = word.chars().peekable();

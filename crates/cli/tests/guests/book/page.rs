@@ -1,51 +1,51 @@
-//! A page of the book: what it needs, and its commands with their outputs.
+//! Parses pages of the book: what a page needs, and its commands with their outputs.
 //!
-//! A page is Markdown. Comments at its beginning name what its commands need:
+//! A page is Markdown. Comments at its beginning list what its commands need:
 //!
 //! ```text
-//! <!-- files: examples/book/service -->  files that the directory of the commands has
+//! <!-- files: examples/book/service -->  files to copy into the directory of the commands
 //! <!-- needs: g++, curl -->              programs, or names of `cargo xtask setup --check`
 //! <!-- writes: a.html, b.png of a.html -->
 //! ```
 //!
-//! `writes` are files that the commands write, or a picture of such a page. The directory beside
-//! the page that has its name keeps them.
+//! `writes` lists files that the commands write, or a picture of such an HTML page. They are stored
+//! in the directory next to the page with the same name.
 //!
-//! A fenced block of the language `console` has commands, each after `$ `, continued after `> `,
-//! and what each prints. An output that ends with the line `…` is the beginning of what is printed.
-//! `console,about` compares numbers within 5 %, for programs whose counts are not exact, and
+//! A fenced block of the language `console` contains commands, each after `$ `, continued after `>
+//! `, and their outputs. An output that ends with the line `…` is only the beginning of the actual
+//! one. `console,about` compares numbers within 5 %, for programs whose counts are not exact, and
 //! `console,shape` masks all numbers, for formats that consist of times and addresses.
-//! `console,varies` compares nothing, for charts over time. `console,sql` is run where
-//! `heaptide-sql` is beside the command.
+//! `console,varies` compares nothing, for charts over time. `console,sql` is only run if
+//! `heaptide-sql` is next to the command.
 
-/// Language of the blocks whose commands are run.
+/// The beginning of blocks whose commands are run.
 const LANGUAGE: &str = "```console";
-/// How the block's language continues if numbers need not be equal, or are not compared.
+/// Suffixes of the language, for numbers that are compared roughly or not at all.
 const ABOUT: &str = ",about";
 const SHAPE: &str = ",shape";
 const VARIES: &str = ",varies";
-/// How it continues if its commands need `heaptide-sql`, which most builds do not have.
+/// The suffix for commands that need `heaptide-sql`, which most builds do not have.
 const SQL: &str = ",sql";
-/// The last line of an output that is cut.
+/// The last line of a truncated output.
 const CUT: &str = "…";
 
-/// How an output is compared.
+/// How to compare an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compared {
-    /// All of it, but for what differs between runs.
+    /// Everything except what differs between runs.
     Exactly,
-    /// Numbers within 5 %, and no differences of numbers.
+    /// Numbers within 5 %; differences of numbers are ignored.
     About,
     /// With all numbers masked.
     Shape,
-    /// Not at all.
+    /// No comparison.
     Varies,
 }
 
 /// A part of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Lines that are no commands, fences among them.
+    /// Lines without commands, including fences.
     Text(String),
     /// A command with its output.
     Step(Step),
@@ -60,27 +60,27 @@ pub struct Step {
     pub output: Vec<String>,
     /// Whether the command prints more than `output`.
     pub is_cut: bool,
-    /// How the output is compared.
+    /// How to compare the output.
     pub compared: Compared,
-    /// Whether it needs `heaptide-sql`.
+    /// Whether the command needs `heaptide-sql`.
     pub needs_sql: bool,
 }
 
-/// A page, taken apart.
+/// A parsed page.
 #[derive(Debug)]
 pub struct Page {
-    /// In their order.
+    /// The parts in order.
     pub parts: Vec<Part>,
     /// Files and directories of the repository that the commands work with.
     pub files: Vec<String>,
-    /// What the machine has to have.
+    /// What the machine must have.
     pub needs: Vec<String>,
     /// Files that the commands write.
     pub writes: Vec<String>,
 }
 
 impl Page {
-    /// Takes the text of a page apart.
+    /// Parses the text of a page.
     pub fn parse(text: &str) -> Page {
         let mut parts = Vec::new();
         let mut block = None;
@@ -103,7 +103,7 @@ impl Page {
         Page { parts, files, needs, writes }
     }
 
-    /// The commands, in their order.
+    /// Returns the commands in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.parts.iter().filter_map(|part| match part {
             Part::Step(step) => Some(step),
@@ -111,7 +111,7 @@ impl Page {
         })
     }
 
-    /// The text of the page with these outputs in place of its own that are not `same`.
+    /// Returns the text of the page, with each output replaced for which `same` is false.
     pub fn with_outputs(&self, outputs: &[String], same: impl Fn(&Step, &str) -> bool) -> String {
         let mut outputs = outputs.iter();
         let mut text = String::new();
@@ -131,7 +131,7 @@ impl Page {
 }
 
 impl Step {
-    /// The lines of an output that the page shows.
+    /// Returns the lines of an output that the page shows.
     pub fn shown<'a>(&self, output: &'a str) -> Vec<&'a str> {
         let lines = output.lines().map(str::trim_end);
         if self.is_cut { lines.take(self.output.len()).collect() } else { lines.collect() }
@@ -152,7 +152,8 @@ impl Step {
     }
 }
 
-/// A command without its lines, as those of the block that a line opens, if its commands are run.
+/// Returns a step without lines, with the properties of the block that a line opens, if the block's
+/// commands are run.
 fn opened(line: &str) -> Option<Step> {
     let kind = line.strip_prefix(LANGUAGE)?;
     let compared = match kind {
@@ -180,7 +181,7 @@ fn add_line(parts: &mut Vec<Part>, line: &str, block: &Step) {
     }
 }
 
-/// The values of the comments `<!-- KEY: VALUE, … -->`.
+/// Returns the values of the comments `<!-- KEY: VALUE, … -->`.
 fn listed(text: &str, key: &str) -> Vec<String> {
     let start = format!("<!-- {key}: ");
     let lines = text.lines().filter_map(|line| line.strip_prefix(&*start)?.strip_suffix(" -->"));
