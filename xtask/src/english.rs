@@ -64,7 +64,7 @@ const COMMENTS: &Phrases = &[
     ("unharmed", "not affected"),
 ];
 /// Directories whose comments still have such phrases.
-const PENDING: [&str; 4] = ["crates/analysis/", "crates/render/", "crates/cli/", "crates/control/"];
+const PENDING: [&str; 1] = ["crates/analysis/"];
 /// Rejected in help texts and messages. Documents explain the term for JSON, CalQL and the file
 /// format.
 const MESSAGES: &Phrases = &[("lane", "thread"), ("lanes", "threads"), ("guest", "program")];
