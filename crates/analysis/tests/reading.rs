@@ -345,7 +345,7 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     assert!(says(&p.finish()).contains("version 0"));
     let mut p = two_lanes();
     p.header.mode = 7;
-    assert!(says(&p.finish()).contains("mode 7 in the header, expected 1 to 3"));
+    assert!(says(&p.finish()).contains("mode 7 in the header, expected 1 to 4"));
 }
 
 #[test]

@@ -19,7 +19,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("list", "`heaptide info` lists the processes, modules and snapshots of a recording"),
     ("live", "use `heaptide top`"),
     ("open", "use `heaptide view`"),
-    ("serve", "use `heaptide view`"),
     ("print", REPORT),
     ("record", "use `heaptide run`"),
     ("show", REPORT),

@@ -37,11 +37,7 @@ struct Record {
     int status;
 };
 
-<<<<<<< HEAD
 /// Records of requests, for a page that no user has ever opened.
-=======
-/// Requests, for a status page that is never opened.
->>>>>>> en-cli
 std::deque<std::unique_ptr<Record>> history;
 
 void remember(const std::string &request, int status)

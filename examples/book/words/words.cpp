@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 //! Generates a text and counts its words. It allocates like a program that has never been
-=======
-//! Counts the words of a text that it generates, and allocates like a program that was never
->>>>>>> en-cli
 //! profiled: a copy of the text, a temporary string for each word, and an index that is never
 //! deleted.
 //
