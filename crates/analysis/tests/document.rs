@@ -93,7 +93,7 @@ fn offsets_of_heads() {
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
-        python python_minor labellings profile_limit profile_full_ns snapshots_removed
+        python python_minor labellings profile_limit profile_full_ns snapshots_removed sample_mean_bytes
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);

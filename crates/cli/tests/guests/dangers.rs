@@ -114,7 +114,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 59] = [
+const ELSEWHERE: [&str; 60] = [
+    "sampled.c",
     "agree.c",
     "allocator_inside.c",
     "attached.c",
