@@ -39,7 +39,7 @@ pub enum Error {
         /// empty.
         reason: String,
     },
-    /// A process whose events were not recorded.
+    /// A process without recorded events.
     NoTrace {
         /// Its profile.
         path: PathBuf,

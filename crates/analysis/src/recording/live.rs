@@ -117,7 +117,7 @@ pub struct Look {
 /// An extent that is read repeatedly.
 struct Extent {
     offset: u64,
-    /// Bytes behind its header.
+    /// Bytes after its header.
     room: u64,
     committed: u64,
     /// In an extent of sites: the slot of the first site.

@@ -94,7 +94,7 @@ pub fn merge_with(
     merging.finish()
 }
 
-/// A recording to be merged.
+/// Its path as given.
 struct Input {
     /// As it was named.
     path: PathBuf,
