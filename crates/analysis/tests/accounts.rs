@@ -12,7 +12,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const READ_WRITE: u32 = format::RANGE_READ | format::RANGE_WRITE;
 
-/// A mapping of so many KiB, of which so many are resident.
+/// Returns a mapping of so many KiB, of which so many are resident.
 fn range(start: u64, kib: u64, resident: u32, flags: u32, name: u32) -> AccountRange {
     let (length, resident_kib) = (kib * KIB, resident);
     AccountRange { start, length, resident_kib, flags, name, ..AccountRange::default() }

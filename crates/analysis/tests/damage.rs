@@ -11,7 +11,7 @@ use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// A profile with several extents of each kind.
+/// Returns a profile with several extents of each kind.
 fn profile() -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     p.program("/bin/app", &["app"]);

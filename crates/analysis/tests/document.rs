@@ -25,7 +25,7 @@ fn document() -> String {
     fs::read_to_string(DOCUMENT).unwrap()
 }
 
-/// The cells of the table rows between a heading and the next.
+/// Returns the cells of the table rows between a heading and the next.
 fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, rest) = document.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = rest.split("\n## ").next().unwrap();

@@ -40,7 +40,7 @@ fn open(scratch: &Scratch) -> Vec<Process> {
     Recording::open(scratch).unwrap().processes
 }
 
-/// How long the image lasted, and whether that is known.
+/// Returns how long the image lasted, and whether that is known.
 fn lasted(process: &Process) -> (u64, bool) {
     (process.lifetime.duration_ns, process.lifetime.duration_is_known)
 }

@@ -14,7 +14,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// The version in a packed profile.
+/// Returns the version in a packed profile.
 fn version(recording: &Path) -> u32 {
     let entries = std::fs::read_dir(recording).unwrap().map(|entry| entry.unwrap().path());
     let mut profiles = entries.filter(|path| path.extension().is_some_and(|e| e == "profile"));
@@ -26,7 +26,7 @@ fn version(recording: &Path) -> u32 {
     header.version
 }
 
-/// The one process of a recording, whose sums add up.
+/// Returns the one process of a recording, whose sums add up.
 fn process(name: &str) -> Process {
     let mut recording = Recording::open(&path(name)).unwrap();
     assert_eq!((recording.sealed, recording.processes.len()), (true, 1), "{name}");

@@ -113,7 +113,7 @@ fn top_keeps_the_first_and_drops_zeros() {
     assert_eq!(top(groups, Measure::Temporary, Order::Inclusive, 2).len(), 0);
 }
 
-/// A tree as indented lines.
+/// Returns a tree as indented lines.
 fn draw(tree: &Tree, process: &Process, owners: &Owners) -> Vec<String> {
     let mut lines = Vec::new();
     let mut todo = vec![(0, 0)];

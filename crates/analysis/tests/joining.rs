@@ -11,8 +11,8 @@ use zerocopy::FromZeros;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A process that starts so many seconds after the first, with `blocks` of 64 live bytes in a frame
-/// of a library that is mapped where its pid says, and as many with a label in a scope.
+/// Returns a process that starts so many seconds after the first, with `blocks` of 64 live bytes in
+/// a frame of a library that is mapped where its pid says, and as many with a label in a scope.
 fn process(pid: u32, after_s: u64, blocks: u64) -> Process {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, 0);
     p.program(&format!("/bin/app{}", pid % 2), &["app"]);

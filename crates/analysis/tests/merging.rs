@@ -14,8 +14,8 @@ use heaptide_format::{Mode, PAGE};
 
 const KEY: [u8; 3] = [7, 7, 7];
 
-/// A process of rank `rank` with one block of `bytes` live, at an address of a file that is not
-/// here.
+/// Returns a process of rank `rank` with one block of `bytes` live, at an address of a file that is
+/// not here.
 fn profile(pid: u32, image: u32, rank: u32, bytes: u64) -> Vec<u8> {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, image);
     p.program("/bin/app", &["app"]);
@@ -28,7 +28,7 @@ fn profile(pid: u32, image: u32, rank: u32, bytes: u64) -> Vec<u8> {
     p.finish()
 }
 
-/// A recording in a directory, with the status that its first process ended with.
+/// Returns a recording in a directory, with the status that its first process ended with.
 fn recording(scratch: &Scratch, name: &str, files: &[(&str, Vec<u8>)], code: i32) -> PathBuf {
     let directory = scratch.join(name);
     fs::create_dir(&directory).expect("a directory");

@@ -16,7 +16,7 @@ use heaptide_format as format;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const NAME: &str = "12-0.profile";
 
-/// A profile that zstd packs into several blocks, sites in more than one.
+/// Returns a profile that zstd packs into several blocks, sites in more than one.
 fn profile(pid: u32) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, pid, 0);
     p.program("/bin/app", &["app"]);
@@ -39,7 +39,7 @@ fn pack(scratch: &Scratch) -> Vec<u8> {
     packed
 }
 
-/// All tables, as text.
+/// Returns all tables, as text.
 fn tables(directory: &Path) -> String {
     format!("{:?}", Recording::open(directory).unwrap().processes)
 }

@@ -13,7 +13,7 @@ fn read(p: &ProfileBuilder) -> Process {
     Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
 }
 
-/// A process that was killed with 20 blocks of 1000 bytes live, of two lanes.
+/// Returns a process that was killed with 20 blocks of 1000 bytes live, of two lanes.
 fn killed(peak_bytes: u64, lanes_at_once: u32) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     (p.header.peak_bytes, p.header.peak_time_ns) = (peak_bytes, 3);

@@ -112,7 +112,7 @@ fn a_process_that_maps_more_than_the_first_page_writes_the_profile() {
     }
 }
 
-/// The contents of an extent of events: one allocation at each of these ticks.
+/// Returns the contents of an extent of events: one allocation at each of these ticks.
 fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec<u8>) {
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
     let start = TraceStart {
@@ -136,7 +136,7 @@ fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec
     (start, records)
 }
 
-/// The ticks of the events that a process has.
+/// Returns the ticks of the events that a process has.
 fn ticks(process: &Process) -> Vec<u64> {
     process.replay().unwrap().map(|event| event.time_ns / 10).collect()
 }

@@ -12,8 +12,8 @@ const MEAN: u64 = 1000;
 /// Blocks of a size.
 type Blocks = (u64, u64);
 
-/// A process that exited, of which a thread counted these blocks allocated and freed. Each of the
-/// functions `0`, `1`, … has the sampled blocks of the list, of which some were freed.
+/// Returns a process that exited, of which a thread counted these blocks allocated and freed. Each
+/// of the functions `0`, `1`, … has the sampled blocks of the list, of which some were freed.
 fn process(allocated: &[Blocks], freed: &[Blocks], sampled: &[(Blocks, u64)]) -> Process {
     process_with(MEAN, allocated, freed, sampled)
 }
@@ -69,7 +69,7 @@ fn assert_sums(p: &Process) {
     }
 }
 
-/// The sites that have a stack, and the row of what was not sampled.
+/// Returns the sites that have a stack, and the row of what was not sampled.
 fn rows(p: &Process) -> (Vec<&Site>, Option<&Site>) {
     let is_unseen = |site: &&Site| {
         p.path_of(site.stack).into_iter().any(|frame| p.label(frame) == "[not sampled]")

@@ -15,8 +15,8 @@ use compiled::{compile, has, record, run, stacks};
 
 const WHOLE: &str = "outer app.c:8 / inner app.c:3 inlined";
 
-/// A recording of a stripped program, whose debug information is in `app.full`, and its build id in
-/// hexadecimal digits.
+/// Returns a recording of a stripped program, whose debug information is in `app.full`, and its
+/// build id in hexadecimal digits.
 fn stripped(scratch: &Scratch) -> String {
     let (app, id, addresses) = compile(scratch);
     run(scratch, "objcopy --only-keep-debug app app.full && strip app");
@@ -131,7 +131,7 @@ const COMMON: &str = "#include <map>\n#include <string>\n#include <vector>\n#inc
     namespace deep { template <class T> struct Box { T value;\n\
         __attribute__((noinline)) void fill(int n) { sink = this; sink = inlined(n); } }; }\n";
 
-/// The functions at each address of `deep::Box<Shared>::fill` of a library.
+/// Returns the functions at each address of `deep::Box<Shared>::fill` of a library.
 fn names_in_fill(library: &Path) -> Vec<String> {
     let symbols = Command::new("nm").args(["-S", "--defined-only"]).arg(library).output().unwrap();
     let symbols = String::from_utf8(symbols.stdout).unwrap();

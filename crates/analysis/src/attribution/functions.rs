@@ -40,22 +40,22 @@ impl Functions {
         functions
     }
 
-    /// The function of a frame.
+    /// Returns the function of a frame.
     pub fn of_frame(&self, frame: FrameId) -> FunctionId {
         self.of_frame[frame.0 as usize]
     }
 
-    /// A frame of a function, for its name, module and file.
+    /// Returns a frame of a function, for its name, module and file.
     pub fn first_frame(&self, function: FunctionId) -> FrameId {
         self.first_frame[function.0 as usize]
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.first_frame.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.first_frame.is_empty()
     }
@@ -101,7 +101,7 @@ impl Functions {
     }
 }
 
-/// Whether a frame is of the C library.
+/// Returns whether a frame is of the C library.
 pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
     let module = frame.module.and_then(|module| process.tables.modules.get(module.0 as usize));
@@ -111,7 +111,7 @@ pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
 /// Parts of the paths of installed extensions of Python.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
 
-/// Whether the source of a frame is of Rust's own library.
+/// Returns whether the source of a frame is of Rust's own library.
 fn is_of_rust_library(frame: &Frame) -> bool {
     let file = frame.file.as_deref().and_then(|file| file.strip_prefix("/rustc/"));
     file.is_some_and(|file| file.contains("/library/"))

@@ -23,7 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The same of a function in a file that is a runtime's as a whole, or not.
+    /// Returns the same of a function in a file that is a runtime's as a whole, or not.
     pub(crate) fn in_runtime(self, in_runtime: bool) -> Role {
         match self {
             Role::Owner if in_runtime => Role::Runtime,
@@ -136,7 +136,7 @@ impl Known {
         if is_of_rust(name) { Role::Container } else { Role::Owner }
     }
 
-    /// Whether all functions of a file with code are a runtime's, by the file's name.
+    /// Returns whether all functions of a file with code are a runtime's, by the file's name.
     ///
     /// ```
     /// use heaptide_analysis::attribution::known;
@@ -167,7 +167,7 @@ impl Known {
     }
 }
 
-/// Whether a text is what a pattern says, `*` being any text.
+/// Returns whether a text is what a pattern says, `*` being any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|head| text.strip_prefix(head)) else {

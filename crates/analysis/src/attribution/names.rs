@@ -4,7 +4,7 @@
 /// Libraries of Rust's own.
 const RUST: [&str; 4] = ["core", "alloc", "std", "hashbrown"];
 
-/// The qualified name of a function: without return type and arguments.
+/// Returns the qualified name of a function: without return type and arguments.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::qualified;
@@ -39,20 +39,20 @@ pub fn qualified(name: &str) -> &str {
     &name[start.min(name.len())..]
 }
 
-/// Whether a word can begin here.
+/// Returns whether a word can begin here.
 fn ends_a_word(bytes: &[u8], at: usize) -> bool {
     at.checked_sub(1)
         .is_none_or(|before| !bytes[before].is_ascii_alphanumeric() && bytes[before] != b'_')
 }
 
-/// How long the name of an operator is, from its `operator` on: up to its arguments.
+/// Returns how long the name of an operator is, from its `operator` on: up to its arguments.
 fn operator(name: &str) -> usize {
     let after = "operator".len();
     let skipped = if name[after..].starts_with("()") { 2 } else { 0 };
     name[after + skipped..].find('(').map_or(name.len(), |at| after + skipped + at)
 }
 
-/// The last part of a qualified name, without template arguments.
+/// Returns the last part of a qualified name, without template arguments.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::last;
@@ -85,7 +85,8 @@ pub fn last(qualified: &str) -> &str {
     qualified.get(start..end).unwrap_or(qualified)
 }
 
-/// Whether a function is of Rust's own libraries: by its path, or as their trait for their type.
+/// Returns whether a function is of Rust's own libraries: by its path, or as their trait for their
+/// type.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::is_of_rust;
@@ -110,7 +111,7 @@ pub fn is_of_rust(qualified: &str) -> bool {
     }
 }
 
-/// The type and the trait of `T as Trait>::…`; no trait if there is none.
+/// Returns the type and the trait of `T as Trait>::…`; no trait if there is none.
 fn split_as(inside: &str) -> (&str, Option<&str>) {
     let mut depth = 0usize;
     for (at, byte) in inside.bytes().enumerate() {
@@ -135,7 +136,7 @@ fn is_in_library(path: &str) -> bool {
     })
 }
 
-/// A type that Rust's libraries or the language define: no path at all, or theirs.
+/// Returns a type that Rust's libraries or the language define: no path at all, or theirs.
 fn is_library_type(kind: &str) -> bool {
     let kind = kind.trim_start_matches(['&', '*']);
     let kind =

@@ -28,9 +28,9 @@ const LIBRARIES: [&str; 9] = [
     "/vendor/",
 ];
 
-/// Whether a frame is of the program itself: what `--own` names, else a function of the executable
-/// or of a file outside the directories of systems and package managers, whose source is no
-/// library's and which is no wrapper, container or runtime.
+/// Returns whether a frame is of the program itself: what `--own` names, else a function of the
+/// executable or of a file outside the directories of systems and package managers, whose source is
+/// no library's and which is no wrapper, container or runtime.
 pub fn is_own(process: &Process, frame: &Frame) -> bool {
     if frame.is_scope() {
         return true;
@@ -60,8 +60,8 @@ fn is_own_module(module: &str, program: &str) -> bool {
         && (module == program || !is_system && !is_librarys)
 }
 
-/// Whether a script is the program's: outside of the interpreter's library and of
-/// what is installed for it.
+/// Returns whether a script is the program's: outside of the interpreter's library and of what is
+/// installed for it.
 fn is_own_script(file: &str) -> bool {
     let is_of_interpreter = file.starts_with("node:")
         || file.starts_with('<') && file != "<string>" && file != "<stdin>";

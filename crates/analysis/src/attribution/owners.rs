@@ -52,19 +52,19 @@ impl Owners {
         Owners { functions, roles, owners }
     }
 
-    /// The frame of a stack's owner; none without a stack.
+    /// Returns the frame of a stack's owner; `None` without a stack.
     pub fn frame(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
         (owner != StackId(0)).then(|| process.tables.stacks[owner.0 as usize].frame)
     }
 
-    /// The stack without the frames inside its owner.
+    /// Returns the stack without the frames inside its owner.
     pub fn stack(&self, stack: StackId) -> StackId {
         self.owners.get(stack.0 as usize).copied().unwrap_or(StackId(0))
     }
 
-    /// The frame that a stack's owner allocates through: the one that it calls, if it does not
-    /// allocate itself and that is more than `malloc`.
+    /// Returns the frame that a stack's owner allocates through: the one that it calls, if it does
+    /// not allocate itself and that is more than `malloc`.
     pub fn through(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
         let mut at = stack;
@@ -126,7 +126,7 @@ mod tests {
     use crate::model::{Frame, ModuleId};
     use Role::{Container, Owner, Runtime, Starter, Wrapper};
 
-    /// The owner of a stack of these functions, outermost first, by its place.
+    /// Returns the owner of a stack of these functions, outermost first, by its place.
     fn owner(roles: &[Role]) -> u32 {
         let nodes: Vec<(u32, Role)> = (0..).zip(roles.iter().copied()).collect();
         owners_in_tree(nodes.into_iter()).last().copied().unwrap_or_default()

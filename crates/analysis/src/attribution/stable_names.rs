@@ -19,9 +19,9 @@ const PARTS: [&str; 12] = [
     "__uniq",
 ];
 
-/// The name without what differs between builds of one source: suffixes of parts and copies,
-/// hashes of crates, versions of symbols, numbers that a file's functions are counted with, and the
-/// prefix that functions of glibc have in its debug information only.
+/// Returns the name without what differs between builds of one source: suffixes of parts and
+/// copies, hashes of crates, versions of symbols, numbers that a file's functions are counted with,
+/// and the prefix that functions of glibc have in its debug information only.
 ///
 /// ```
 /// use heaptide_analysis::attribution::name_in_every_build;
@@ -41,7 +41,7 @@ pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The file of a module without its version: `libz.so` of `libz.so.1.2.13`.
+/// Returns the file of a module without its version: `libz.so` of `libz.so.1.2.13`.
 pub fn file_in_every_build(file: &str) -> &str {
     file.find(".so.").map_or(file, |at| &file[..at + ".so".len()])
 }
@@ -56,7 +56,7 @@ fn without_suffixes(mut name: &str) -> &str {
     }
 }
 
-/// The name without its last suffix, if it has one.
+/// Returns the name without its last suffix, if it has one.
 fn without_suffix(name: &str) -> &str {
     if name.ends_with([']', ')']) {
         let last = name.rfind(['[', '(']).unwrap_or(0);
@@ -83,8 +83,8 @@ fn without_suffix(name: &str) -> &str {
     if is_number || PARTS.contains(&last) { start } else { name }
 }
 
-/// The name without disambiguators of crates, and numbers that shift when another function is
-/// written: `core[8a1f…]::fmt`, `{impl#3}`, `main::$_7`.
+/// Returns the name without disambiguators of crates, and numbers that shift when another function
+/// is written: `core[8a1f…]::fmt`, `{impl#3}`, `main::$_7`.
 fn without_numbers(name: &str) -> String {
     let mut kept = String::with_capacity(name.len());
     let mut rest = name;
@@ -101,14 +101,14 @@ fn without_numbers(name: &str) -> String {
     kept
 }
 
-/// The length of the disambiguator in brackets that a text starts with, or 0.
+/// Returns the length of the disambiguator in brackets that a text starts with, or 0.
 fn hash_length(rest: &str) -> usize {
     let inside = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("", |s| s.0);
     let is_hash = inside.len() >= 8 && inside.bytes().all(|b| b.is_ascii_hexdigit());
     if is_hash { inside.len() + 2 } else { 0 }
 }
 
-/// How many digits a text starts with.
+/// Returns how many digits a text starts with.
 fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }

@@ -55,7 +55,7 @@ impl Types {
         types
     }
 
-    /// The type that a stack allocates.
+    /// Returns the type that a stack allocates.
     pub fn of_stack(&self, stack: StackId) -> Option<TypeId> {
         self.of_stack.get(stack.0 as usize).copied().flatten()
     }
@@ -98,7 +98,7 @@ const RUST: [(&str, &str, usize); 12] = [
     ("alloc::string::", "String", 0),
 ];
 
-/// The type that a function allocates, by its name.
+/// Returns the type that a function allocates, by its name.
 ///
 /// ```
 /// use heaptide_analysis::attribution::type_in;
@@ -149,7 +149,7 @@ fn in_cpp(name: &str) -> Option<String> {
     (is_container && !own.starts_with('_') && !own.contains("alloc")).then(|| simple(class))
 }
 
-/// How long the last part of a qualified name is, with its arguments.
+/// Returns how long the last part of a qualified name is, with its arguments.
 fn last_with_arguments(name: &str) -> usize {
     let mut depth = 0usize;
     let bytes = name.as_bytes();
@@ -164,8 +164,8 @@ fn last_with_arguments(name: &str) -> usize {
     bytes.len()
 }
 
-/// The type of a function in the module that defines it: `rest` is what follows the module's name,
-/// and the first `count` arguments are the type's.
+/// Returns the type of a function in the module that defines it: `rest` is what follows the
+/// module's name, and the first `count` arguments are the type's.
 fn in_rust(rest: &str, kind: &str, count: usize) -> Option<String> {
     if count == 0 {
         return Some(kind.to_owned());
@@ -190,7 +190,7 @@ fn in_arguments(inside: &str, kind: &str, count: usize) -> Option<String> {
     })
 }
 
-/// How long the arguments at the end of a name are.
+/// Returns how long the arguments at the end of a name are.
 fn generic(name: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in name.bytes().enumerate().rev() {
@@ -275,7 +275,7 @@ const PATHS: [&str; 9] = [
     "core::cell::",
 ];
 
-/// A type without default arguments and without what nobody writes: `std::string` for
+/// Returns a type without default arguments and without what nobody writes: `std::string` for
 /// `std::__cxx11::basic_string<char, …>`.
 fn simple(text: &str) -> String {
     simple_within(text, 0)

@@ -37,7 +37,8 @@ pub(crate) fn read(walk: &Walk, texts: &mut Texts) -> Vec<Account> {
     accounts
 }
 
-/// The account in an extent; none if it is not whole, as one is that the recorder was writing.
+/// Returns the account in an extent; `None` if it is not whole, as one is that the recorder was
+/// writing.
 fn account(bytes: &[u8], texts: &mut Texts) -> Option<Account> {
     let (record, rest) = format::Account::read_from_prefix(bytes).ok()?;
     let records = rest.chunks_exact(size_of::<format::AccountRange>());

@@ -91,7 +91,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// The key of a site; none if it has none, or one that is not there.
+    /// Returns the key of a site; `None` if it has none, or one that is not there.
     pub(crate) fn key(&self, site_key: u32) -> Option<&format::Key> {
         let id = site_key & !(format::KEY_BIT | format::KEY_LABELLED);
         let index = self.keys.get(id).get()?;
@@ -155,7 +155,7 @@ pub(crate) fn read(walk: &Walk, texts: &mut Texts, header: &FileHeader) -> (Name
     (named, ids)
 }
 
-/// The scope paths with outer ones first; `ids` learns where each came to be.
+/// Returns the scope paths with outer ones first; `ids` learns where each came to be.
 fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
     let mut raw = Vec::new();
     let mut raw_ids = Vec::new();

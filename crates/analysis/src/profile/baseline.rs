@@ -53,7 +53,7 @@ pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
     }));
 }
 
-/// The baseline of a profile or snapshot; none for what is neither.
+/// Returns the baseline of a profile or snapshot; `None` for what is neither.
 fn file_of(file: &Path) -> Option<PathBuf> {
     let process = match file_names::snapshot(file) {
         Some((image, _)) => image.to_string(),
@@ -63,8 +63,8 @@ fn file_of(file: &Path) -> Option<PathBuf> {
     (path != file).then_some(path)
 }
 
-/// The baseline if it is that of this profile's last reset. A snapshot may be older: then it is of
-/// a later one.
+/// Returns the baseline if it is that of this profile's last reset. A snapshot may be older: then
+/// it is of a later one.
 fn matching(before: Profile, baseline: &Path, profile: &Profile) -> Result<Profile, String> {
     let (is, was) = (&profile.header, &before.header);
     let same = |h: &format::FileHeader| (h.pid, h.image, h.start_realtime_ns);

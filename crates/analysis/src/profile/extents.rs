@@ -48,7 +48,7 @@ impl Cut {
 }
 
 impl<'a> Contents<'a> {
-    /// All of a file.
+    /// Returns all of a file.
     pub(crate) fn whole(bytes: &'a [u8]) -> Contents<'a> {
         Contents { bytes, cuts: &[] }
     }
@@ -135,7 +135,7 @@ fn event_heads(head: &[u8; EVENTS_HEAD]) -> Option<(ExtentHeader, TraceStart)> {
     Some((extent, TraceStart::read_from_bytes(start).ok()?))
 }
 
-/// The extents of events of a profile that is written to meanwhile, as they are now.
+/// Returns the extents of events of a profile that is written to meanwhile, as they are now.
 ///
 /// Errors: it cannot be read.
 pub(crate) fn events_now(profile: &File) -> io::Result<Vec<EventExtent>> {
@@ -276,7 +276,7 @@ impl<'a> Walk<'a> {
         self.bytes.len()
     }
 
-    /// The committed bytes of each extent of a kind.
+    /// Returns the committed bytes of each extent of a kind.
     pub(crate) fn committed(&self, kind: Kind) -> impl Iterator<Item = &'a [u8]> {
         self.of(kind).map(|extent| &self.bytes[extent.range.start..extent.range.end])
     }
@@ -285,8 +285,8 @@ impl<'a> Walk<'a> {
         self.of(kind).map(|extent| extent.range).collect()
     }
 
-    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
-    /// left out.
+    /// Returns the whole records of a kind: extent, record, offset in the file. A record cut at the
+    /// end is left out.
     pub(crate) fn records<T: FromBytes>(
         &self,
         kind: Kind,

@@ -26,7 +26,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The places of native frames, and no stacks.
+    /// Returns the places of native frames, and no stacks.
     pub(super) fn places(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
         let nodes = walk.records::<format::Node>(Kind::Nodes);
         let python = format::NODE_PYTHON | format::NODE_PYTHON_STACK;
@@ -89,7 +89,7 @@ impl Nodes {
     }
 }
 
-/// The tree in which stacks with Python frames have them in their places.
+/// Returns the tree in which stacks with Python frames have them in their places.
 fn with_python(
     raw: &[Raw],
     lines: Lines,
@@ -154,7 +154,7 @@ fn with_python(
     Nodes { nodes, places: places.list, python: lines.lines, made: times, by_id }
 }
 
-/// The flags of a node of generated code, if they have the time at which it was made.
+/// Returns the flags of a node of generated code, if they have the time at which it was made.
 fn made(raw: &Raw) -> Option<u32> {
     let is_generated = (format::PAGE..1 << format::ADDRESS_BITS).contains(&raw.key);
     (is_generated && format::node_made_ns(raw.flags).is_some()).then_some(raw.flags)
@@ -179,7 +179,7 @@ impl Places {
     }
 }
 
-/// The place of a node's key and flags.
+/// Returns the place of a node's key and flags.
 fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Place {
     let address = key & ((1 << format::ADDRESS_BITS) - 1);
     let number = key >> format::ADDRESS_BITS;

@@ -28,12 +28,12 @@ const WINDOW_LOG: u32 = 23;
 /// Packed bytes that the first bytes of a profile are in: a block of zstd is smaller.
 const FIRST: u64 = 1 << 20;
 
-/// Whether these are the first bytes of a packed profile.
+/// Returns whether these are the first bytes of a packed profile.
 pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// The most bytes that `packed` bytes may unpack to.
+/// Returns the most bytes that `packed` bytes may unpack to.
 fn limit(packed: u64) -> u64 {
     packed.saturating_mul(RATIO).clamp(FLOOR, FILE_LIMIT)
 }
@@ -66,7 +66,7 @@ pub(crate) fn unpack(
     }
 }
 
-/// The first bytes of a profile, packed or not, `length` at most.
+/// Returns the first bytes of a profile, packed or not, `length` at most.
 ///
 /// Errors: it cannot be read or unpacked so far.
 pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
@@ -99,7 +99,7 @@ pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
     }
 }
 
-/// The same of an open file; the result is yet to be put at a path.
+/// Returns the same of an open file; the result is yet to be put at a path.
 pub(crate) fn packed(mut file: &File, path: &Path, file_end: u64) -> io::Result<Option<Draft>> {
     let was = file.metadata()?;
     let size = was.len().min(file_end);

@@ -82,7 +82,7 @@ pub struct MappedProfile {
 }
 
 impl Profile {
-    /// Whether it has counters of stacks or scopes, and not of lanes alone.
+    /// Returns whether it has counters of stacks or scopes, and not of lanes alone.
     pub(crate) fn has_sites(&self) -> bool {
         self.mode != format::Mode::Counters
     }
@@ -96,8 +96,9 @@ impl Profile {
         }
     }
 
-    /// Whether tables that disagree do so because of events that were being counted: the process
-    /// may not have been at rest, and nothing of the file is missing. Version 1 had other tables.
+    /// Returns whether tables that disagree do so because of events that were being counted: the
+    /// process may not have been at rest, and nothing of the file is missing. Version 1 had other
+    /// tables.
     pub(crate) fn may_be_reconciled(&self) -> bool {
         let at_rest = self.header.end_kind == format::End::Exited as u32;
         let alone = self.header.lanes_at_once <= 1;
@@ -140,7 +141,7 @@ pub const NO_MODULE: u32 = u32::MAX;
 pub const PYTHON: u32 = u32::MAX - 1;
 
 impl Place {
-    /// Whether it is in a module's code.
+    /// Returns whether it is in a module's code.
     pub fn has_module(&self) -> bool {
         self.module < PYTHON
     }
@@ -200,7 +201,7 @@ impl Before {
         format!("since {}", self.since)
     }
 
-    /// The same of mappings, whose sites have ids of their own.
+    /// Returns the same of mappings, whose sites have ids of their own.
     pub(crate) fn of_mappings(&self) -> Before {
         let lanes = self.mapped_lanes.clone();
         let mapped_lanes = FxHashMap::default();
@@ -237,7 +238,7 @@ impl Before {
         }
     }
 
-    /// The lanes with what they had counted taken off, as far as size classes have it.
+    /// Returns the lanes with what they had counted taken off, as far as size classes have it.
     pub(crate) fn counts(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
         let mut lanes = lanes.to_vec();
         for lane in &mut lanes {

@@ -58,12 +58,12 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// Whether it is a Python frame, and not the root of all.
+    /// Returns whether it is a Python frame, and not the root of all.
     fn is_python_frame(&self) -> bool {
         self.flags & format::NODE_PYTHON != 0 && self.key != format::PYTHON_ROOT
     }
 
-    /// Whether it is of native frames alone.
+    /// Returns whether it is of native frames alone.
     fn is_native(&self) -> bool {
         self.flags & (format::NODE_PYTHON | format::NODE_PYTHON_STACK) == 0
     }
@@ -146,9 +146,9 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The tree's node of a stack with Python frames; none if it is none, or there is no more room.
-    /// `native` has the tree's nodes of stacks without, by slot; `child` returns the tree's node of
-    /// a frame below another.
+    /// Returns the tree's node of a stack with Python frames; `None` if it is none, or there is no
+    /// more room. `native` has the tree's nodes of stacks without, by slot; `child` returns the
+    /// tree's node of a frame below another.
     pub(super) fn node(
         &mut self,
         node: u32,
@@ -209,8 +209,8 @@ impl<'a> Assembly<'a> {
         Piece { innermost: frame, interpreter, python, entry }
     }
 
-    /// The tree's node of the innermost Python frame of a piece, of which the outer ones are at
-    /// `at`.
+    /// Returns the tree's node of the innermost Python frame of a piece, of which the outer ones
+    /// are at `at`.
     fn executed(
         &mut self,
         piece: Piece,
@@ -263,12 +263,12 @@ impl<'a> Assembly<'a> {
         at
     }
 
-    /// The next outer node, if it is of a kind.
+    /// Returns the next outer node, if it is of a kind.
     fn outer(&self, node: u32, is_of: fn(&Raw) -> bool) -> OptionalIndex {
         self.only(self.nodes[node as usize].parent, is_of)
     }
 
-    /// A node, if it is of a kind.
+    /// Returns a node, if it is of a kind.
     fn only(&self, at: OptionalIndex, is_of: fn(&Raw) -> bool) -> OptionalIndex {
         let is = at.get().and_then(|index| self.nodes.get(index as usize)).is_some_and(is_of);
         if is { at } else { OptionalIndex::NONE }
@@ -299,8 +299,8 @@ mod tests {
         NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_STACK,
     };
 
-    /// The frames of the last node's stack. Node `index` has the id `index + 1`; line `index` has
-    /// the id `index + 1`, too.
+    /// Returns the frames of the last node's stack. Node `index` has the id `index + 1`; line
+    /// `index` has the id `index + 1`, too.
     fn frames(nodes: &[Raw], lines: u32, room: usize) -> Option<Vec<Part>> {
         let ids = |count: u32| {
             let mut ids = SparseArray::default();
@@ -343,8 +343,8 @@ mod tests {
         Raw { parent: OptionalIndex::from_slot(parent), key, flags }
     }
 
-    /// A path of native frames, true for those of the interpreter; a root and a path of Python
-    /// frames, true for entries; and the stack with both.
+    /// Returns a path of native frames, true for those of the interpreter; a root and a path of
+    /// Python frames, true for entries; and the stack with both.
     fn stack(native: &[bool], python: &[bool]) -> Vec<Raw> {
         let mut nodes = Vec::new();
         for &is_interpreter in native {
@@ -361,7 +361,8 @@ mod tests {
         nodes
     }
 
-    /// The frames as letters: native ones `n`, of the interpreter `i`, Python lines as digits.
+    /// Returns the frames as letters: native ones `n`, of the interpreter `i`, Python lines as
+    /// digits.
     fn shown(native: &[bool], python: &[bool]) -> String {
         let frames = frames(&stack(native, python), python.len() as u32, 10_000);
         let letter = |part: &Part| match part {

@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
 
 /// Reads as much of a profile file as is wanted.
 ///
-/// Errors: as those of reading it whole.
+/// Errors: the same as those of reading it whole.
 pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
@@ -85,9 +85,9 @@ pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error>
     parse_plain(Contents::whole(&bytes), path, wanted)
 }
 
-/// The head of a profile or snapshot, packed or not.
+/// Returns the head of a profile or snapshot, packed or not.
 ///
-/// Errors: as those of reading it whole.
+/// Errors: the same as those of reading it whole.
 pub(crate) fn read_header(file: &Path) -> Result<FileHeader, Error> {
     let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
     let bytes = pack::first(input::open(file).map_err(io)?, format::PAGE).map_err(io)?;
@@ -195,7 +195,7 @@ fn lanes(walk: &Walk, kind: Kind) -> Vec<format::Lane> {
     lanes
 }
 
-/// What there is of mappings; none if there were none.
+/// What there is of mappings; `None` if there were none.
 fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<MappedProfile>> {
     if sites.is_empty() {
         return None;
@@ -235,7 +235,7 @@ fn arguments(bytes: &[u8]) -> Vec<String> {
     bytes.split(|&b| b == 0).map(text::from_bytes).collect()
 }
 
-/// The modules, and their indices by the number that nodes know them by.
+/// Returns the modules, and their indices by the number that nodes know them by.
 fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>) {
     let mut modules = Vec::new();
     let mut by_index = FxHashMap::default();
@@ -260,8 +260,8 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
     (modules, by_index)
 }
 
-/// The sites of a kind, yet without their nodes, and the id of each one's node in the file; without
-/// `ids` (version 1) each has a stack and nothing else.
+/// Returns the sites of a kind, yet without their nodes, and the id of each one's node in the file;
+/// without `ids` (version 1) each has a stack and nothing else.
 fn sites(walk: &Walk, kind: Kind, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
     let site = |(extent, counters, offset): (&Extent, format::Site, u64)| {
         let id = (offset / format::SITE_GRANULE) as u32;

@@ -21,7 +21,7 @@ impl<'a> Texts<'a> {
         Texts { strings, known: FxHashMap::default(), kept: FxHashSet::default(), room }
     }
 
-    /// The string of a reference; cut where there is no more room.
+    /// Returns the string of a reference; cut where there is no more room.
     pub(super) fn get(&mut self, reference: u32) -> Arc<str> {
         if let Some(text) = self.known.get(&reference) {
             return text.clone();
@@ -34,7 +34,7 @@ impl<'a> Texts<'a> {
         text
     }
 
-    /// The text as it is kept.
+    /// Returns the text as it is kept.
     pub(super) fn keep(&mut self, text: &str) -> Arc<str> {
         if let Some(kept) = self.kept.get(text) {
             return kept.clone();

@@ -7,7 +7,7 @@ const SYMBOLS: &[u8] = b"<>=!+-*/%^&|~,";
 /// What can follow the arguments of a function.
 const QUALIFIERS: [&str; 6] = ["const", "volatile", "&", "[", "noexcept", "."];
 
-/// A name without its arguments, what follows them, and the return type.
+/// Returns a name without its arguments, what follows them, and the return type.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::without_signature;
@@ -40,13 +40,13 @@ pub fn without_signature(name: &str) -> &str {
     if short.is_empty() { name } else { short }
 }
 
-/// Whether what comes after a space says more of the function before it.
+/// Returns whether what comes after a space says more of the function before it.
 fn qualifies(rest: &str) -> bool {
     let word = rest.trim_start();
     QUALIFIERS.iter().any(|qualifier| word.starts_with(qualifier))
 }
 
-/// A function's own path: a name without its signature and all template arguments.
+/// Returns a function's own path: a name without its signature and all template arguments.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::bare;
@@ -85,13 +85,13 @@ pub fn bare(name: &str) -> Cow<'_, str> {
     Cow::Owned(path)
 }
 
-/// Whether a type follows, which can begin with a bracket: `<A as <B>::C>`.
+/// Returns whether a type follows, which can begin with a bracket: `<A as <B>::C>`.
 fn is_rust_word(before: &str) -> bool {
     [" as", " for", " dyn"].iter().any(|word| before.ends_with(word))
 }
 
-/// A name without the template arguments of this type that come after others: each is dropped with
-/// all in its brackets. The first argument of a template stays.
+/// Returns a name without the template arguments of this type that come after others: each is
+/// dropped with all in its brackets. The first argument of a template stays.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::without_argument;
@@ -131,7 +131,7 @@ pub fn without_argument<'a>(name: &'a str, argument: &str) -> Cow<'a, str> {
     Cow::Owned(short)
 }
 
-/// Whether a list goes on with an argument of this type.
+/// Returns whether a list goes on with an argument of this type.
 fn is_argument(rest: &str, argument: &str) -> bool {
     let after = rest.trim_start().strip_prefix(argument);
     after.is_some_and(|after| after.starts_with(['<', ',', '>', ' ']))

@@ -14,16 +14,16 @@ use crate::trace::lending::{Change, Lending, signed};
 use crate::trace::{Event, Operation};
 
 impl Process {
-    /// The same process, of which counts are those of the events from a time on up to another one,
-    /// in nanoseconds from the start, and live is what is live at the second. The peak is the
-    /// highest in between, at the start of the span or after any event in it.
+    /// Returns the same process, of which counts are those of the events from a time on up to
+    /// another one, in nanoseconds from the start, and live is what is live at the second. The peak
+    /// is the highest in between, at the start of the span or after any event in it.
     ///
     /// Sums over sites equal the totals. What was before a reset is not counted. Samples, marks,
     /// windows and accounts stay those of the whole run, and so do the scopes' own highest bytes. A
     /// label that is taken off in the span moves its block to the site that it is at again, as a
     /// label does that is set.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -267,7 +267,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether blocks of this kind are from the allocator.
+/// Returns whether blocks of this kind are from the allocator.
 const fn is_allocator(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolChunk)
 }

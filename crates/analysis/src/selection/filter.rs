@@ -33,7 +33,7 @@ pub enum Only {
 }
 
 impl Filter {
-    /// Whether it leaves everything as it is.
+    /// Returns whether it leaves everything as it is.
     pub fn is_empty(&self) -> bool {
         let names = self.focus.is_empty() && self.ignore.is_empty();
         names && !self.has_sizes() && self.only.is_empty()
@@ -201,7 +201,8 @@ fn mean_live(site: &Site) -> Option<u64> {
     site.measures.live_bytes.checked_div(site.measures.live_blocks)
 }
 
-/// The size classes of sites, each with all its blocks in one: that of their size, or of its mean.
+/// Returns the size classes of sites, each with all its blocks in one: that of their size, or of
+/// its mean.
 fn histogram(sites: &[Site]) -> Vec<SizeClass> {
     let mut classes = [(0i128, 0i128, 0i128); format::SIZE_CLASSES];
     let counted = [SiteKind::Heap, SiteKind::PoolChunk];

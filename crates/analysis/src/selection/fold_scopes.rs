@@ -71,7 +71,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// The name, if it was not open before.
+    /// Returns the name, if it was not open before.
     fn enter(&mut self, id: u32) -> Option<Name> {
         let scope = &self.scopes[id as usize];
         let name = (scope.attribute.clone(), scope.value.clone());

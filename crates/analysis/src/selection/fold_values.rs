@@ -81,7 +81,7 @@ impl Groups {
         Groups { list }
     }
 
-    /// The groups below one: scopes of one name, and of one attribute with many numbers.
+    /// Returns the groups below one: scopes of one name, and of one attribute with many numbers.
     fn below(parent: usize, scopes: &[Scope], ids: Vec<u32>, kept: Option<&str>) -> Vec<Group> {
         let mut numbers: FxHashMap<&str, FxHashMap<i64, ()>> = FxHashMap::default();
         let number = |scope: &Scope| -> Option<i64> {
@@ -110,7 +110,7 @@ impl Groups {
         groups
     }
 
-    /// The scopes, in the order of the first of each group, and the new id of each.
+    /// Returns the scopes, in the order of the first of each group, and the new id of each.
     fn finish(self, scopes: &[Scope]) -> (Vec<Scope>, Vec<ScopeId>) {
         let mut order: Vec<usize> = (0..self.list.len()).collect();
         // The group around another one has a scope around that one's first, so it comes before.

@@ -120,8 +120,8 @@ impl Process {
         self.settle();
     }
 
-    /// The lanes of each group become the first of them, called as `name` makes it of two of them.
-    /// Returns the lane of each group that has any.
+    /// Returns the lanes of each group become the first of them, called as `name` makes it of two
+    /// of them. Returns the lane of each group that has any.
     fn join_lanes(
         &mut self,
         group_of: &[Option<usize>],
@@ -168,7 +168,7 @@ impl Scope {
     }
 }
 
-/// The name of several lanes: `worker-1` and `worker-12` are `worker-1*`.
+/// Returns the name of several lanes: `worker-1` and `worker-12` are `worker-1*`.
 fn common_name(a: &str, b: &str) -> String {
     if a == b {
         return a.to_owned();

@@ -156,7 +156,7 @@ impl Process {
         }
     }
 
-    /// The sites with the name of each one's file as the innermost frame of its stack.
+    /// Returns the sites with the name of each one's file as the innermost frame of its stack.
     fn with_files(&mut self, mut sites: Vec<Site>, files: Vec<Option<Arc<str>>>) -> Vec<Site> {
         let tables = &mut self.tables;
         let mut frames: FxHashMap<Arc<str>, FrameId> = FxHashMap::default();

@@ -71,7 +71,7 @@ impl fmt::Display for BadPattern {
 
 impl std::error::Error for BadPattern {}
 
-/// A regex; what is wrong with it is told on one line.
+/// Returns a regex; what is wrong with it is told on one line.
 pub(crate) fn regex(text: &str) -> Result<Regex, BadPattern> {
     if let Err(error) = regex_syntax::Parser::new().parse(text) {
         let (what, at) = match &error {
@@ -84,7 +84,7 @@ pub(crate) fn regex(text: &str) -> Result<Regex, BadPattern> {
     Regex::new(text).map_err(|error| BadPattern(format!("`{text}`: {error}").replace('\n', " ")))
 }
 
-/// The text of a pattern that matches this name of a function and no other.
+/// Returns the text of a pattern that matches this name of a function and no other.
 ///
 /// ```
 /// use heaptide_analysis::selection::pattern::exactly;
@@ -126,15 +126,15 @@ fn is_word(text: &str) -> bool {
 }
 
 impl Pattern {
-    /// A regex on names of a kind.
+    /// Returns a regex on names of a kind.
     ///
     /// Errors: it is no regex.
     pub fn of(kind: Kind, text: &str) -> Result<Pattern, BadPattern> {
         Ok(Pattern { kind, regex: regex(text)? })
     }
 
-    /// The same as a name of own code; none if it is of something else than functions, modules or
-    /// source files.
+    /// Returns the same as a name of own code; `None` if it is of something else than functions,
+    /// modules or source files.
     ///
     /// ```
     /// use heaptide_analysis::selection::pattern::Pattern;

@@ -32,7 +32,7 @@ impl PythonFrames {
 }
 
 impl Process {
-    /// Whether stacks have Python frames.
+    /// Returns whether stacks have Python frames.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -70,7 +70,7 @@ impl Process {
         self.settle();
     }
 
-    /// What each frame becomes; none if it is left out.
+    /// What each frame becomes; `None` if it is left out.
     fn frames_for(&mut self, frames: PythonFrames) -> Vec<Option<FrameId>> {
         let ids = (0..self.tables.frames.len() as u32).map(FrameId);
         if frames != PythonFrames::Native {

@@ -11,23 +11,23 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// The empty stack, and room for as many more.
+    /// Returns the empty stack, and room for as many more.
     pub(crate) fn with_capacity(nodes: usize) -> Stacks {
         Stacks { tree: Trie::with_room(nodes) }
     }
 
-    /// A stack with a frame more.
+    /// Returns a stack with a frame more.
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
         StackId(self.tree.child(parent.0, frame.0))
     }
 
-    /// The innermost frame of a stack.
+    /// Returns the innermost frame of a stack.
     pub(crate) fn frame(&self, stack: StackId) -> Option<FrameId> {
         let node = self.tree.nodes().get(stack.0 as usize).filter(|_| stack != StackId(0))?;
         Some(FrameId(node.key))
     }
 
-    /// The nodes; the first is the empty stack, parents come before children.
+    /// Returns the nodes; the first is the empty stack, parents come before children.
     pub(crate) fn into_nodes(self) -> Vec<StackNode> {
         let stack =
             |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.key) };

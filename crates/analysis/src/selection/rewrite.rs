@@ -140,8 +140,8 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// A frame of each function, and for each frame the index of its function. Frames of one
-    /// function share its name and file.
+    /// Returns a frame of each function, and for each frame the index of its function. Frames of
+    /// one function share its name and file.
     fn functions(&self, process: &Process) -> (Vec<FrameId>, Vec<u32>) {
         let mut functions = Vec::new();
         let mut known = FxHashMap::default();
@@ -267,7 +267,7 @@ impl Naming {
         }
     }
 
-    /// A frame of this name that is no place in the code.
+    /// Returns a frame of this name that is no place in the code.
     fn stand_in(&mut self, process: &mut Process, name: &str, module: Option<ModuleId>) -> FrameId {
         let name = self.name(name);
         *self.stand_ins.entry((name.clone(), module)).or_insert_with(|| {
@@ -277,7 +277,7 @@ impl Naming {
     }
 }
 
-/// The name with all that matches replaced, if anything does and anything is left.
+/// Returns the name with all that matches replaced, if anything does and anything is left.
 fn replaced(name: &str, regex: &Regex, text: &str) -> Option<String> {
     // As in `Match::renamed`: groups are allocated also where nothing matches.
     match regex.is_match(name).then(|| regex.replace_all(name, text))? {
@@ -357,7 +357,8 @@ impl Rewriting {
         }
     }
 
-    /// The outermost open range that a frame ends, as the frame that stands for it, and where.
+    /// Returns the outermost open range that a frame ends, as the frame that stands for it, and
+    /// where.
     fn closed(&self, opened: Option<OpenedId>, fate: &Fate) -> Option<(FrameId, (StackId, State))> {
         let ends = |opened: &Opened| {
             let range = fate.closes.iter().find(|(rule, _)| *rule == opened.rule)?;
@@ -369,7 +370,7 @@ impl Rewriting {
         self.chain(opened).filter_map(ends).last()
     }
 
-    /// The open ranges, innermost first; at most one a rule.
+    /// Returns the open ranges, innermost first; at most one a rule.
     fn chain(&self, opened: Option<OpenedId>) -> impl Iterator<Item = &Opened> {
         let mut at = opened;
         std::iter::from_fn(move || {
@@ -379,7 +380,7 @@ impl Rewriting {
         })
     }
 
-    /// A frame that is one with its caller, if that has the same name and folds, too.
+    /// Returns a frame that is one with its caller, if that has the same name and folds, too.
     fn folded(&self, stacks: &mut Stacks, caller: (StackId, State), frame: FrameId) -> StackId {
         let (stack, state) = caller;
         let name = |frame: FrameId| {

@@ -81,12 +81,12 @@ pub(crate) struct Match {
 }
 
 impl Match {
-    /// Whether a function has such a name.
+    /// Returns whether a function has such a name.
     pub(crate) fn is_match(&self, name: &Name) -> bool {
         self.regex.is_match(self.held(name))
     }
 
-    /// The text with what matched in it, if a function has such a name. It is not empty.
+    /// Returns the text with what matched in it, if a function has such a name. It is not empty.
     pub(crate) fn renamed(&self, name: &Name, text: &str) -> Option<String> {
         // Groups are allocated whether there is a match or not, and mostly there is none.
         let held = Some(self.held(name)).filter(|held| self.regex.is_match(held))?;
@@ -177,7 +177,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// A built-in set by its name.
+    /// Returns a built-in set by its name.
     ///
     /// ```
     /// use heaptide_analysis::selection::rules::Rules;
@@ -190,7 +190,7 @@ impl Rules {
         Rules::parse(text).ok()
     }
 
-    /// The built-in sets of the languages and libraries that a process has functions of.
+    /// Returns the built-in sets of the languages and libraries that a process has functions of.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -236,12 +236,12 @@ impl Rules {
         &self.ignore
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.rules.len() + self.ignore.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -312,7 +312,7 @@ fn action(word: &str, rest: &str) -> Result<Action, String> {
     })
 }
 
-/// The two sides of the last arrow.
+/// Returns the two sides of the last arrow.
 fn arrow<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
     let sides = rest.rsplit_once("=>").filter(|(from, _)| !from.trim().is_empty());
     let (from, to) = sides.ok_or_else(|| format!("expected `{form}`, found `{rest}`"))?;

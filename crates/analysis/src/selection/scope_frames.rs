@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// The stack that stands for each scope path, with a frame for each name.
+    /// Returns the stack that stands for each scope path, with a frame for each name.
     fn stacks_of_scopes(&mut self, stacks: &mut Stacks) -> Vec<StackId> {
         let mut frames: FxHashMap<String, FrameId> = FxHashMap::default();
         let mut of_scope: Vec<StackId> = Vec::with_capacity(self.tables.scopes.len().max(1));

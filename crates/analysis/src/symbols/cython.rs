@@ -7,8 +7,8 @@ const KINDS: [&str; 4] = ["__pyx_pw_", "__pyx_pf_", "__pyx_f_", "__pyx_gb_"];
 /// Before that, with a number behind it: a function made for one of the types that it is for.
 const FUSED: &str = "__pyx_fuse_";
 
-/// The name of a C function as it is in the source; none if it is not one of Cython's. What follows
-/// the identifier, such as parameters, stays.
+/// Returns the name of a C function as it is in the source; `None` if it is not one of Cython's.
+/// What follows the identifier, such as parameters, stays.
 pub(super) fn readable(function: &str) -> Option<String> {
     let fused = function.strip_prefix(FUSED).map(without_number);
     let kind = fused.unwrap_or(function);
@@ -25,12 +25,12 @@ pub(super) fn readable(function: &str) -> Option<String> {
     (!name.is_empty() && !own.is_empty()).then(|| name + own + after)
 }
 
-/// A name without the number of the function in its scope.
+/// Returns a name without the number of the function in its scope.
 fn without_number(name: &str) -> &str {
     name.trim_start_matches(|c: char| c.is_ascii_digit())
 }
 
-/// The outermost scope of a name, which has its length before it, and what is inside.
+/// Returns the outermost scope of a name, which has its length before it, and what is inside.
 fn scope(name: &str) -> Option<(&str, &str)> {
     let digits = name.find(|c: char| !c.is_ascii_digit())?;
     let length: usize = name[..digits].parse().ok()?;

@@ -30,7 +30,7 @@ pub(super) struct DebugInfo {
 }
 
 impl DebugInfo {
-    /// Reads the debug information of a file; none if it has none, or it cannot be read.
+    /// Reads the debug information of a file; `None` if it has none, or it cannot be read.
     pub(super) fn read(elf: &ElfFile, path: &Path) -> Option<DebugInfo> {
         let supplementary = elf.supplementary().and_then(|link| link.open(path));
         let mut info = DebugInfo {
@@ -47,14 +47,14 @@ impl DebugInfo {
         Some(info).filter(|info| !info.ranges.is_empty())
     }
 
-    /// The sections as they are read.
+    /// Returns the sections as they are read.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         let supplementary = self.supplementary.as_ref();
         let slice = |section| EndianSlice::new(section, LittleEndian);
         self.sections.borrow_with_sup(supplementary, |section: &Vec<u8>| slice(section))
     }
 
-    /// The sections of the file that a unit is in.
+    /// Returns the sections of the file that a unit is in.
     pub(super) fn dwarf_of<'d, 'a>(
         &self,
         dwarf: &'d Dwarf<Slice<'a>>,
@@ -63,15 +63,15 @@ impl DebugInfo {
         dwarf.sup().filter(|_| index >= self.units.len()).unwrap_or(dwarf)
     }
 
-    /// The units that may have functions at an address.
+    /// Returns the units that may have functions at an address.
     pub(super) fn units_at(&self, address: u64) -> impl Iterator<Item = usize> {
         let end = self.ranges.partition_point(|(range, _)| range.start <= address);
         let holds = move |range: &&(Range<u64>, usize)| range.0.contains(&address);
         self.ranges[..end].iter().rev().take(NEIGHBOURS).filter(holds).map(|&(_, unit)| unit)
     }
 
-    /// The unit that contains an offset of `.debug_info` of the file of the unit `from`, and the
-    /// offset in it.
+    /// Returns the unit that contains an offset of `.debug_info` of the file of the unit `from`,
+    /// and the offset in it.
     pub(super) fn unit_with(
         &self,
         from: usize,
@@ -83,7 +83,7 @@ impl DebugInfo {
         unit_in(&self.units, offset)
     }
 
-    /// The same for an offset of the supplementary file.
+    /// Returns the same for an offset of the supplementary file.
     pub(super) fn supplementary_unit_with(
         &self,
         offset: DebugInfoOffset,
@@ -92,7 +92,7 @@ impl DebugInfo {
         Some((self.units.len() + index, offset))
     }
 
-    /// Reads a unit; none if it is damaged.
+    /// Reads a unit; `None` if it is damaged.
     pub(super) fn unit<'a>(
         &self,
         dwarf: &Dwarf<Slice<'a>>,
@@ -113,7 +113,7 @@ fn sections(elf: &ElfFile) -> Option<DwarfSections<Vec<u8>>> {
     DwarfSections::load(load).ok()
 }
 
-/// The unit that contains an offset, and the offset in it.
+/// Returns the unit that contains an offset, and the offset in it.
 fn unit_in(units: &[DebugInfoOffset], offset: DebugInfoOffset) -> Option<(usize, UnitOffset)> {
     let index = units.partition_point(|unit| unit.0 <= offset.0).checked_sub(1)?;
     Some((index, UnitOffset(offset.0 - units[index].0)))
@@ -178,19 +178,19 @@ impl Scopes {
         walk.found
     }
 
-    /// The function at an address and those inlined into it, outermost first.
+    /// Returns the function at an address and those inlined into it, outermost first.
     pub(super) fn functions(&self, address: u64) -> &[UnitOffset] {
         self.functions.get(&address).map_or(&[], Vec::as_slice)
     }
 
-    /// The scope that an entry is declared in; none if that is the unit.
+    /// Returns the scope that an entry is declared in; `None` if that is the unit.
     pub(super) fn parent(&self, offset: UnitOffset) -> Option<Scope> {
         let index = self.scopes.binary_search_by_key(&offset, |scope| scope.offset).ok()?;
         self.scopes.get(self.scopes[index].parent? as usize).copied()
     }
 
-    /// The number of a closure among those of its scope, from 1, in the order of the source: the
-    /// number in mangled names. None if it is no closure.
+    /// Returns the number of a closure among those of its scope, from 1, in the order of the
+    /// source: the number in mangled names. None if it is no closure.
     pub(super) fn closure_number(&self, offset: UnitOffset) -> Option<usize> {
         let this = self.closures.iter().find(|closure| closure.offset == offset)?;
         let is_before = |c: &&Closure| {
@@ -280,7 +280,7 @@ impl<'b> Walk<'_, 'b> {
         }
     }
 
-    /// Those of the addresses that are in the code of a function.
+    /// Returns those of the addresses that are in the code of a function.
     fn within(&self, entry: &Entry<'b>, addresses: &[u64]) -> Vec<u64> {
         let mut within = Vec::new();
         if addresses.is_empty() {

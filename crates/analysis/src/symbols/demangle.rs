@@ -30,7 +30,7 @@ impl Demangler {
         cython::readable(name).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Returns the readable name of a mangled symbol; none if it is not mangled.
+    /// Returns the readable name of a mangled symbol; `None` if it is not mangled.
     pub fn demangled(&mut self, symbol: &str) -> Option<&str> {
         if !is_mangled(symbol) {
             return None;
@@ -43,7 +43,7 @@ impl Demangler {
     }
 }
 
-/// Whether a name is in one of the manglings, by its beginning.
+/// Returns whether a name is in one of the manglings, by its beginning.
 pub fn is_mangled(symbol: &str) -> bool {
     ["_Z", "__Z", "_R"].iter().any(|start| symbol.starts_with(start))
 }
@@ -58,7 +58,7 @@ fn demangle(symbol: &str) -> Option<String> {
     })
 }
 
-/// Whether a symbol is Rust's: by its beginning, or by the hash at the end of a legacy one.
+/// Returns whether a symbol is Rust's: by its beginning, or by the hash at the end of a legacy one.
 fn is_rust(symbol: &str) -> bool {
     const HASH: &str = "17h";
     const HASH_DIGITS: usize = 16;
@@ -77,7 +77,7 @@ fn cpp(symbol: &str, levels: u32) -> Option<String> {
     written(|out| parsed.structured_demangle(out, &writing))
 }
 
-/// The same by a thread with room for deep recursion.
+/// Returns the same by a thread with room for deep recursion.
 fn with_deep_stack(symbol: &str) -> Option<String> {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(DEEP_STACK_BYTES);
@@ -86,10 +86,10 @@ fn with_deep_stack(symbol: &str) -> Option<String> {
     })
 }
 
-/// An expression that GCC writes for `std::is_array<T>::value` in the return type of a template, as
-/// of `std::make_shared`: a scope `sr` that is a whole type, where the ABI has a list of names, and
-/// the demangler only reads the latter. A member of `typeid(T)` has the same parts in the same
-/// order, so that the numbers of substitutions stay right.
+/// Returns an expression that GCC writes for `std::is_array<T>::value` in the return type of a
+/// template, as of `std::make_shared`: a scope `sr` that is a whole type, where the ABI has a list
+/// of names, and the demangler only reads the latter. A member of `typeid(T)` has the same parts in
+/// the same order, so that the numbers of substitutions stay right.
 fn std_scopes_replaced(symbol: &str) -> Option<String> {
     symbol.contains(STD_SCOPE).then(|| symbol.replace(STD_SCOPE, MEMBER_OF_TYPEID))
 }
@@ -120,7 +120,7 @@ fn scopes_restored(name: &str) -> String {
     restored
 }
 
-/// Where the bracket is that ends a text which begins behind an opening one.
+/// Returns where the bracket is that ends a text which begins behind an opening one.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1;
     text.bytes().position(|byte| {
@@ -129,7 +129,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// The text that `write` writes, if it succeeds within [`LONGEST`] bytes.
+/// Returns the text that `write` writes, if it succeeds within [`LONGEST`] bytes.
 fn written(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
     let mut out = Bounded(String::new());
     write(&mut out).ok()?;

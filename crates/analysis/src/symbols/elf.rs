@@ -32,7 +32,7 @@ impl ElfFile {
         Ok(elf)
     }
 
-    /// Returns the content of a section, decompressed; none if there is no such section, its
+    /// Returns the content of a section, decompressed; `None` if there is no such section, its
     /// compression is unknown, or it is larger than `limit` bytes.
     pub(super) fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
         let file = self.parsed().ok()?;
@@ -58,7 +58,7 @@ impl ElfFile {
         Some(Cow::Owned(bytes))
     }
 
-    /// Whether there is a section of this name with content.
+    /// Returns whether there is a section of this name with content.
     pub(super) fn has(&self, name: &str) -> bool {
         let file = self.parsed().ok();
         let section = file.as_ref().and_then(|file| file.section_by_name(name));
@@ -109,7 +109,7 @@ pub(super) struct DebugLink {
 }
 
 impl DebugLink {
-    /// Of the name in a module; none if it is more than a name.
+    /// Of the name in a module; `None` if it is more than a name.
     pub(super) fn new(name: &[u8], checksum: u32) -> Option<DebugLink> {
         let name = Path::new(OsStr::from_bytes(name));
         let name = name.file_name().filter(|only| *only == name.as_os_str())?;
@@ -125,7 +125,8 @@ pub(super) struct SupplementaryLink {
 }
 
 impl SupplementaryLink {
-    /// Opens the supplementary file of the file `of`; none if it is not there, or of another build.
+    /// Opens the supplementary file of the file `of`; `None` if it is not there, or of another
+    /// build.
     pub(super) fn open(&self, of: &Path) -> Option<ElfFile> {
         let of = fs::canonicalize(of).ok()?;
         let elf = ElfFile::open(&of.parent()?.join(&self.path)).ok()?;
@@ -133,7 +134,7 @@ impl SupplementaryLink {
     }
 }
 
-/// The addresses and name of a symbol, if it is a function.
+/// Returns the addresses and name of a symbol, if it is a function.
 pub(super) fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
     let is_function = symbol.kind() == SymbolKind::Text && symbol.size() > 0;
     let name = symbol.name().ok().filter(|name| is_function && !name.is_empty())?;

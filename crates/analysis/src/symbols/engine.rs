@@ -67,9 +67,9 @@ impl Engine for Blazesym {
     }
 }
 
-/// The names that the readers of this crate find at addresses, which are ascending: those of
-/// MiniDebugInfo, else those that debug information has by scopes. [`Blazesym`] adds them to what
-/// blazesym finds.
+/// Returns the names that the readers of this crate find at addresses, which are ascending: those
+/// of MiniDebugInfo, else those that debug information has by scopes. [`Blazesym`] adds them to
+/// what blazesym finds.
 ///
 /// Errors: the file cannot be read, or is no executable or library.
 pub fn own_names(file: &Path, addresses: &[u64]) -> Result<Vec<Option<String>>, String> {
@@ -126,7 +126,8 @@ fn whole_names(
         .collect()
 }
 
-/// A name of debug info without template arguments, which compilers write in other ways there.
+/// Returns a name of debug info without template arguments, which compilers write in other ways
+/// there.
 fn identifier(name: &str) -> &str {
     if name.starts_with("operator") {
         return name;
@@ -134,15 +135,15 @@ fn identifier(name: &str) -> &str {
     name.split('<').next().unwrap_or(name)
 }
 
-/// Whether debug information knows more of a function: the scopes around it, where this is a bare
-/// name, or the types that a function of Rust's libraries is for, which older names lack.
+/// Returns whether debug information knows more of a function: the scopes around it, where this is
+/// a bare name, or the types that a function of Rust's libraries is for, which older names lack.
 fn is_incomplete(name: &str) -> bool {
     const LIBRARIES: [&str; 4] = ["_ZN5alloc", "_ZN4core", "_ZN3std", "_ZN9hashbrown"];
     !is_mangled(name)
         || (name.contains("17h") && LIBRARIES.iter().any(|library| name.starts_with(library)))
 }
 
-/// The addresses at which a function has less than its whole name.
+/// Returns the addresses at which a function has less than its whole name.
 fn with_bare_names(
     addresses: &[u64],
     answer: &[Symbolized<'_>],

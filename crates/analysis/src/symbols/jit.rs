@@ -32,12 +32,12 @@ pub(crate) struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// The module that stands for its code in stored names.
+    /// Returns the module that stands for its code in stored names.
     pub(crate) fn module(&self) -> ModuleKey {
         module(self.pid, self.start_realtime_ns)
     }
 
-    /// Reads what is known of its code; none if there is no file of it. A map is `/tmp` of one of
+    /// Reads what is known of its code; `None` if there is no file of it. A map is `/tmp` of one of
     /// `roots`; a dump may also be one of `mapped`, as JIT compilers map it for profilers.
     pub(crate) fn code(&self, roots: &[PathBuf], mapped: &[PathBuf]) -> Option<Code> {
         let dump = format!("jit-{}.dump", self.pid);
@@ -53,8 +53,8 @@ impl Image<'_> {
         })
     }
 
-    /// Whether a file is of the owner of the profile, and was written while the process ran: pids
-    /// come round again, and anyone may write to `/tmp`.
+    /// Returns whether a file is of the owner of the profile, and was written while the process
+    /// ran: pids come round again, and anyone may write to `/tmp`.
     fn is_own(&self, file: &Path) -> bool {
         let (Ok(found), Ok(profile)) = (file.symlink_metadata(), fs::metadata(self.profile)) else {
             return false;
@@ -68,7 +68,7 @@ impl Image<'_> {
     }
 }
 
-/// The module that stands for the code of a process image in stored names.
+/// Returns the module that stands for the code of a process image in stored names.
 pub(crate) fn module(pid: u32, start_realtime_ns: u64) -> ModuleKey {
     ModuleKey { path: format!("[jit {pid} {start_realtime_ns}]").into(), build_id: Vec::new() }
 }
@@ -109,20 +109,20 @@ impl Code {
         Code::from_dump(bytes).unwrap_or_else(|| Code::from_map(bytes))
     }
 
-    /// The functions, each with its first address and the one behind its last, in order.
+    /// Returns the functions, each with its first address and the one behind its last, in order.
     pub fn functions(&self) -> impl Iterator<Item = (u64, u64, &str)> {
         self.functions.iter().map(|(&start, &(end, ref name))| (start, end, &**name))
     }
 
-    /// The name of the function at an address.
+    /// Returns the name of the function at an address.
     pub fn name(&self, address: u64) -> Option<&str> {
         let (_, (end, name)) = self.functions.range(..=address).next_back()?;
         (address < *end).then_some(name)
     }
 
-    /// The names that code at these addresses, which are in order, had before the last one: the
-    /// address, when that code was replaced in nanoseconds of the monotonic clock, and the name. Of
-    /// each address they are in order of time.
+    /// Returns the names that code at these addresses, which are in order, had before the last one:
+    /// the address, when that code was replaced in nanoseconds of the monotonic clock, and the
+    /// name. Of each address they are in order of time.
     pub fn earlier<'a>(
         &'a self,
         addresses: &'a [u64],
@@ -151,7 +151,7 @@ impl Code {
         code
     }
 
-    /// Reads a dump up to where it is damaged or not yet written; none if it is none.
+    /// Reads a dump up to where it is damaged or not yet written; `None` if it is none.
     fn from_dump(bytes: &[u8]) -> Option<Code> {
         if read_u32(bytes, 0)? != MAGIC {
             return None;
@@ -170,7 +170,7 @@ impl Code {
         Some(code)
     }
 
-    /// Reads a record of a dump, with its time if that is known; none if it is too short.
+    /// Reads a record of a dump, with its time if that is known; `None` if it is too short.
     fn add_record(&mut self, record: &[u8], time_ns: Option<u64>) -> Option<()> {
         match read_u32(record, 0)? {
             LOAD => {

@@ -22,7 +22,8 @@ impl<'a> JitName<'a> {
         parsed.unwrap_or_else(whole)
     }
 
-    /// Whether the code only calls the interpreter of CPython for a function, as with `-X perf`.
+    /// Returns whether the code only calls the interpreter of CPython for a function, as with `-X
+    /// perf`.
     pub(crate) fn is_python(name: &str) -> bool {
         name.starts_with(PYTHON)
     }

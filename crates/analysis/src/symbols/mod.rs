@@ -81,7 +81,7 @@ impl ModuleSymbols {
         self.places.insert(address, (start, names.len() as u32));
     }
 
-    /// The functions at an address, outermost first; none if it was never looked up.
+    /// Returns the functions at an address, outermost first; `None` if it was never looked up.
     pub fn get(&self, address: u64) -> Option<impl Iterator<Item = Known<'_>>> {
         let &(start, count) = self.places.get(&address)?;
         let names = &self.names[start as usize..(start + count) as usize];
@@ -92,13 +92,13 @@ impl ModuleSymbols {
         }))
     }
 
-    /// Whether an address had functions that other code has replaced.
+    /// Returns whether an address had functions that other code has replaced.
     pub(crate) fn has_earlier(&self) -> bool {
         !self.earlier.is_empty()
     }
 
-    /// The function that was at an address at a time, in nanoseconds from the start of the process
-    /// image, if other code has replaced it since.
+    /// Returns the function that was at an address at a time, in nanoseconds from the start of the
+    /// process image, if other code has replaced it since.
     pub(crate) fn replaced_since(&self, address: u64, time_ns: u64) -> Option<&Arc<str>> {
         let earlier = self.earlier.get(&address)?;
         let then = earlier.iter().find(|earlier| earlier.until_ns > time_ns)?;
@@ -111,7 +111,7 @@ impl ModuleSymbols {
         self.earlier.entry(address).or_default().push(Earlier { until_ns, function });
     }
 
-    /// Whether more is known of an address than these names: a function, or its source.
+    /// Returns whether more is known of an address than these names: a function, or its source.
     fn knows_more(&self, address: u64, names: &[Name<'_>]) -> bool {
         let old: Vec<_> = self.get(address).into_iter().flatten().collect();
         let has_source = |file: Option<&str>| file.is_some();
@@ -191,7 +191,7 @@ struct StoredModule {
 }
 
 impl Symbols {
-    /// Reads what is stored with a recording; none if nothing is.
+    /// Reads what is stored with a recording; `None` if nothing is.
     ///
     /// Errors: the file cannot be read, does not parse, or is of a later version.
     pub fn read(directory: &Path) -> Result<Option<Symbols>, Error> {
@@ -220,7 +220,7 @@ impl Symbols {
         replace(&path, &text)
     }
 
-    /// The names of a module.
+    /// Returns the names of a module.
     pub fn module(&self, key: &ModuleKey) -> Option<&ModuleSymbols> {
         self.modules.get(key)
     }

@@ -64,8 +64,8 @@ pub(super) fn names(
     addresses.iter().filter_map(at).collect()
 }
 
-/// The name of a function of Rust's libraries with the types that it is for, which names of the
-/// older form lack: `alloc::vec::Vec<T,A>::push::<app::Order>`, by the bare name
+/// Returns the name of a function of Rust's libraries with the types that it is for, which names of
+/// the older form lack: `alloc::vec::Vec<T,A>::push::<app::Order>`, by the bare name
 /// `push<app::Order>`.
 fn with_types(name: String, bare: &str) -> String {
     let is_of_library = ["alloc::", "core::", "std::", "hashbrown::"];
@@ -149,8 +149,8 @@ impl<'a> Names<'a, '_> {
         }
     }
 
-    /// The entry that has the name of a function or type: the one it is a copy or the definition
-    /// of.
+    /// Returns the entry that has the name of a function or type: the one it is a copy or the
+    /// definition of.
     fn declared(&self, place: Place, entry: &Entry<'a>) -> Option<Place> {
         self.link(place, entry, gimli::DW_AT_abstract_origin)
             .or_else(|| self.link(place, entry, gimli::DW_AT_specification))
@@ -193,7 +193,8 @@ impl<'a> Names<'a, '_> {
         read.unit.entry(parent.offset).is_ok_and(|entry| is_type(&entry))
     }
 
-    /// The scopes around an entry, each with `::` behind it; none if one of them is unknown.
+    /// Returns the scopes around an entry, each with `::` behind it; `None` if one of them is
+    /// unknown.
     fn scope(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let read = self.read(place.unit)?;
@@ -212,7 +213,7 @@ impl<'a> Names<'a, '_> {
         Some(name + "::")
     }
 
-    /// The name of a class, union or enumeration.
+    /// Returns the name of a class, union or enumeration.
     fn class(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let (read, entry) = self.entry(place)?;
@@ -246,8 +247,8 @@ impl<'a> Names<'a, '_> {
         children
     }
 
-    /// The types of parameters in brackets, and whether the function is a const member; none if one
-    /// cannot be named.
+    /// Returns the types of parameters in brackets, and whether the function is a const member;
+    /// `None` if one cannot be named.
     fn parameters(&mut self, place: Place, depth: usize) -> Option<String> {
         let mut types = Vec::new();
         let mut is_const = false;
@@ -294,7 +295,7 @@ impl<'a> Names<'a, '_> {
         }
     }
 
-    /// A type as a demangler writes it; none if it cannot be named.
+    /// Returns a type as a demangler writes it; `None` if it cannot be named.
     fn type_name(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let (read, entry) = self.entry(place)?;
@@ -315,8 +316,8 @@ impl<'a> Names<'a, '_> {
         Some(self.type_of(place, &entry, depth)? + suffix)
     }
 
-    /// A name in which GCC's `<lambda(int)>` of template arguments have the numbers of mangled
-    /// names.
+    /// Returns a name in which GCC's `<lambda(int)>` of template arguments have the numbers of
+    /// mangled names.
     fn with_lambdas(&mut self, place: Place, name: String, depth: usize) -> String {
         if !name.contains(LAMBDA) {
             return name;
@@ -360,7 +361,7 @@ impl<'a> Names<'a, '_> {
     }
 }
 
-/// Writes the closures in a name with their numbers; none if there are not as many of them.
+/// Writes the closures in a name with their numbers; `None` if there are not as many of them.
 fn numbered(name: &str, numbers: &[usize]) -> Option<String> {
     let mut text = String::with_capacity(name.len());
     let mut rest = name;
@@ -387,7 +388,7 @@ fn is_type(entry: &Entry<'_>) -> bool {
     )
 }
 
-/// The name of a number type as demanglers write it; GCC has `long unsigned int`.
+/// Returns the name of a number type as demanglers write it; GCC has `long unsigned int`.
 fn base_type(name: &str) -> String {
     let short = match name {
         "long int" => "long",

@@ -27,7 +27,7 @@ const DEBUG_ROOT: &str = "usr/lib/debug";
 
 /// A server of debug files.
 pub trait DebugFiles {
-    /// Returns the debug file with a build id; none if there is no such file. `module` is for
+    /// Returns the debug file with a build id; `None` if there is no such file. `module` is for
     /// messages.
     ///
     /// Errors: it could not be asked, in a line for people.
@@ -127,7 +127,7 @@ impl Sources {
         }
     }
 
-    /// Where the debug file of a module may be.
+    /// Returns where the debug file of a module may be.
     fn places(&self, module: &ModuleKey, link: Option<&DebugLink>) -> Vec<PathBuf> {
         let by_id = by_build_id(&module.build_id);
         let name = module.path.file_name().unwrap_or_default();
@@ -157,7 +157,7 @@ impl Sources {
 const DEBUG_INFO: &str = ".debug_info";
 const SYMBOL_TABLE: &str = ".symtab";
 
-/// The directory of a module below a root, as its path has it and without symbolic links.
+/// Returns the directory of a module below a root, as its path has it and without symbolic links.
 fn directories(root: &Path, module: &Path) -> Vec<PathBuf> {
     let file = below(root, module);
     let real = fs::canonicalize(&file).ok();
@@ -167,13 +167,13 @@ fn directories(root: &Path, module: &Path) -> Vec<PathBuf> {
     directories
 }
 
-/// `ab/cdef….debug`; none of a module without a build id.
+/// `ab/cdef….debug`; `None` of a module without a build id.
 fn by_build_id(id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     Some(PathBuf::from(format!("{}/{}.debug", hex(&[*first]), hex(rest))))
 }
 
-/// An absolute path inside another root directory.
+/// Returns an absolute path inside another root directory.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -206,8 +206,8 @@ fn is_module(file: &Path, want: &Wanted, changed: Changed) -> Result<(), String>
     same_build_id(&found, build_id)
 }
 
-/// Whether a file has the debug information or the symbols of a module; false if there is no such
-/// file.
+/// Returns whether a file has the debug information or the symbols of a module; false if there is
+/// no such file.
 ///
 /// Errors: it is that of another build.
 fn is_debug_file(
@@ -230,7 +230,7 @@ fn is_debug_file(
     }
 }
 
-/// The CRC-32 of a file, as debug links have it.
+/// Returns the CRC-32 of a file, as debug links have it.
 fn checksum(file: &Path) -> std::io::Result<u32> {
     let mut file = input::open(file)?;
     let (mut checksum, mut buffer) = (Crc::new(), vec![0; CHUNK]);

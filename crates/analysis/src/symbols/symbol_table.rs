@@ -18,7 +18,7 @@ pub(super) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// Reads the functions of a module that has MiniDebugInfo; none if it has none.
+    /// Reads the functions of a module that has MiniDebugInfo; `None` if it has none.
     pub(super) fn read(elf: &ElfFile) -> Option<SymbolTable> {
         if elf.has(".symtab") {
             return None;
@@ -33,7 +33,7 @@ impl SymbolTable {
         Some(SymbolTable { functions })
     }
 
-    /// The mangled name of the function at an address.
+    /// Returns the mangled name of the function at an address.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let end = self.functions.partition_point(|function| function.0 <= address);
         let (_, behind, name) = self.functions.get(end.checked_sub(1)?)?;

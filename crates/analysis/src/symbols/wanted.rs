@@ -14,7 +14,7 @@ pub struct ModuleKey {
 }
 
 impl ModuleKey {
-    /// The path for people.
+    /// Returns the path for people.
     pub(super) fn shown(&self) -> String {
         text::of_path(&self.path)
     }

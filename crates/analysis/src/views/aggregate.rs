@@ -37,7 +37,7 @@ impl GroupBy {
     /// Another name of [`GroupBy::Lane`], from before it was called `thread`.
     pub const FORMER_LANE: &str = "lane";
 
-    /// Every way to group.
+    /// Returns every way to group.
     pub const fn all() -> &'static [GroupBy] {
         use GroupBy::{Call, Function, Label, Lane, Module, Scope, Size, Stack, Type};
         &[Function, Stack, Module, Scope, Label, Type, Lane, Size, Call]
@@ -164,8 +164,8 @@ pub fn group(process: &Process, owners: &Owners, by: GroupBy) -> Vec<Group> {
     }
 }
 
-/// The `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those with 0
-/// left out.
+/// Returns the `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those
+/// with 0 left out.
 pub fn top(mut groups: Vec<Group>, measure: Measure, order: Order, count: usize) -> Vec<Group> {
     let value = |group: &Group| match order {
         Order::Own => measure.of_sites().of(&group.own),
@@ -186,7 +186,7 @@ pub enum Order {
     Inclusive,
 }
 
-/// The size classes as groups: blocks by usable size, allocated and freed.
+/// Returns the size classes as groups: blocks by usable size, allocated and freed.
 fn size((class, id): (&SizeClass, u32)) -> Group {
     let measures = Measures {
         allocations: class.usable,

@@ -49,7 +49,7 @@ impl Highest {
     /// Replays the trace of a process. Memory is bounded by its tables and the blocks that are live
     /// at once.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::highest::Highest;
@@ -127,7 +127,7 @@ pub fn live_requested(site: &Site) -> Option<u64> {
     measures.live_blocks.checked_mul(one_size(site)?)
 }
 
-/// The size of all blocks of a site; none if they have several.
+/// Returns the size of all blocks of a site; `None` if they have several.
 pub fn one_size(site: &Site) -> Option<u64> {
     let measures = &site.measures;
     let largest = measures.largest_bytes;
@@ -135,21 +135,22 @@ pub fn one_size(site: &Site) -> Option<u64> {
     site.size.or(is_one.then_some(largest))
 }
 
-/// The same of every site of a process: by its counters or else by its trace, if that was replayed.
+/// Returns the same of every site of a process: by its counters or else by its trace, if that was
+/// replayed.
 pub fn live_requested_of_sites(process: &Process, highest: Option<&Highest>) -> Vec<Option<u64>> {
     let by_trace = |index: usize| *highest?.live_requested.get(index)?;
     let sites = process.tables.sites.iter().enumerate();
     sites.map(|(index, site)| live_requested(site).or_else(|| by_trace(index))).collect()
 }
 
-/// The same, by the trace where the counters are not enough; a trace that cannot be read adds
-/// nothing.
+/// Returns the same, by the trace where the counters are not enough; a trace that cannot be read
+/// adds nothing.
 pub fn live_requested_replayed(process: &Process) -> Vec<Option<u64>> {
     let highest = trace_knows_more(process).then(|| Highest::of(process).ok()).flatten();
     live_requested_of_sites(process, highest.as_ref())
 }
 
-/// Whether there is a trace that knows more of what is live than the counters.
+/// Returns whether there is a trace that knows more of what is live than the counters.
 pub fn trace_knows_more(process: &Process) -> bool {
     let is_known =
         |site| live_requested(site).is_some() && live_requested_of_allocator(site).is_some();
@@ -195,7 +196,7 @@ fn not_negative(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(0)
 }
 
-/// Whether a site's live bytes are part of the sums of stacks, lanes and scopes.
+/// Returns whether a site's live bytes are part of the sums of stacks, lanes and scopes.
 pub const fn is_in_sums(kind: SiteKind) -> bool {
     kind.is_in_totals()
 }

@@ -51,7 +51,7 @@ pub struct Leaks {
 }
 
 impl Leaks {
-    /// Those of a process.
+    /// Returns those of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::leaks::Leaks;
@@ -130,14 +130,14 @@ impl Leaks {
     }
 }
 
-/// Whether what is live in a process counts: one that another program took the place of by exec had
-/// no time to free anything.
+/// Returns whether what is live in a process counts: one that another program took the place of by
+/// exec had no time to free anything.
 pub fn counts(process: &Process) -> bool {
     process.lifetime.end != End::Exec
 }
 
-/// The suppression of an origin: a pattern may also match a scope or a lane where there are no
-/// stacks.
+/// Returns the suppression of an origin: a pattern may also match a scope or a lane where there are
+/// no stacks.
 fn suppressed(
     process: &Process,
     suppressions: &Suppressions,

@@ -39,7 +39,7 @@ impl Lifetimes {
     /// are in no sum and are left out. A reallocation ends a block and begins another one, as in
     /// the table `lifetimes` of queries.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::lifetimes::Lifetimes;
@@ -97,13 +97,13 @@ impl OfSite {
     }
 }
 
-/// Whether blocks of this kind are from the allocator or the kernel, and counted once.
+/// Returns whether blocks of this kind are from the allocator or the kernel, and counted once.
 const fn is_in_sums(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_))
 }
 
-/// The class of a lifetime. The first 8 have one nanosecond each; class `c` above them begins at
-/// `(8 + c % 8) << (c / 8 - 1)`.
+/// Returns the class of a lifetime. The first 8 have one nanosecond each; class `c` above them
+/// begins at `(8 + c % 8) << (c / 8 - 1)`.
 ///
 /// ```
 /// use heaptide_analysis::views::lifetimes::class;

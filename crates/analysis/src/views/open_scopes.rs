@@ -24,7 +24,7 @@ pub struct OpenScopes {
 impl OpenScopes {
     /// Replays the trace of a process.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::open_scopes::OpenScopes;

@@ -30,7 +30,7 @@ impl OwnersOverTime {
     /// Replays the trace of a process for so many owners. Memory is bounded by its tables and the
     /// blocks that are live at once.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::attribution::Owners;
@@ -83,7 +83,7 @@ fn owner_of(process: &Process, owners: &Owners, stack: StackId) -> Option<Functi
     owners.frame(process, stack).map(|frame| owners.functions.of_frame(frame))
 }
 
-/// Those with most bytes at the peak.
+/// Returns those with most bytes at the peak.
 fn first_owners(process: &Process, owners: &Owners, count: usize) -> Vec<Option<FunctionId>> {
     let mut sums = FxHashMap::<Option<FunctionId>, u64>::default();
     for site in process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap) {

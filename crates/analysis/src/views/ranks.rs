@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// The ranks, hosts or processes of a recording, with what each owner has of a metric.
+/// Returns the ranks, hosts or processes of a recording, with what each owner has of a metric.
 ///
 /// ```
 /// use heaptide_analysis::model::Measure;
@@ -120,8 +120,8 @@ fn owners(processes: &[&Process], metric: Measure) -> FxHashMap<Arc<str>, u64> {
     sums
 }
 
-/// The slope of the line through the live bytes of the second half of the time, by least squares,
-/// in bytes a second; none of too few samples or too short a time.
+/// Returns the slope of the line through the live bytes of the second half of the time, by least
+/// squares, in bytes a second; `None` of too few samples or too short a time.
 fn growth(samples: &[Sample]) -> Option<f64> {
     let end_ns = samples.last()?.time_ns;
     if end_ns / 2 < GROWTH_OVER_NS {
@@ -157,9 +157,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of values; none if there are none. A value stands out if its modified z-score is
-    /// above 3.5 (B. Iglewicz, D. C. Hoaglin: How to Detect and Handle Outliers, 1993; with the
-    /// mean deviation where the median deviation is 0) and it is 5 % away from the median.
+    /// Returns the spread of values; `None` if there are none. A value stands out if its modified
+    /// z-score is above 3.5 (B. Iglewicz, D. C. Hoaglin: How to Detect and Handle Outliers, 1993;
+    /// with the mean deviation where the median deviation is 0) and it is 5 % away from the median.
     ///
     /// ```
     /// use heaptide_analysis::views::ranks::Spread;
@@ -182,7 +182,8 @@ impl Spread {
     }
 }
 
-/// The value below which a part of sorted values is, between two where it falls between them.
+/// Returns the value below which a part of sorted values is, between two where it falls between
+/// them.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
@@ -221,13 +222,13 @@ pub struct OwnerSpread {
     pub above_median: f64,
 }
 
-/// How many owners are compared of so many places.
+/// Returns how many owners are compared of so many places.
 pub fn owners_of(places: usize) -> usize {
     (VALUES_MAX / places.max(1)).clamp(OWNERS_MIN, OWNERS_MAX)
 }
 
-/// The owners of places, those by which they differ most first: by what places have above the
-/// median. Of many owners those with most.
+/// Returns the owners of places, those by which they differ most first: by what places have above
+/// the median. Of many owners those with most.
 pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
     let mut sums: FxHashMap<&Arc<str>, u64> = FxHashMap::default();
     for (name, &value) in places.iter().flat_map(|place| &place.owners) {

@@ -11,7 +11,7 @@ pub struct ScopeSums {
     pub inclusive: Measures,
 }
 
-/// The sums of every scope path, by its id: over all lanes, or of one.
+/// Returns the sums of every scope path, by its id: over all lanes, or of one.
 ///
 /// ```
 /// use heaptide_analysis::views::scopes;
@@ -37,7 +37,7 @@ pub fn sums(process: &Process, lane: Option<LaneId>) -> Vec<ScopeSums> {
     sums
 }
 
-/// How often each scope path was entered, by its id: by all lanes, or by one.
+/// Returns how often each scope path was entered, by its id: by all lanes, or by one.
 pub fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
     let Some(lane) = lane else {
         return process.tables.scopes.iter().map(|scope| scope.entered).collect();

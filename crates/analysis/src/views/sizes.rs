@@ -19,7 +19,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether but one number is left.
+    /// Returns whether but one number is left.
     pub const fn is_exact(self) -> bool {
         self.least == self.most
     }
@@ -60,7 +60,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Those of a process.
+    /// Returns those of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::sizes::Sizes;
@@ -84,8 +84,8 @@ impl Sizes {
     }
 }
 
-/// The exact sizes. A block that was labelled counts where it was allocated, so labels of one stack
-/// are taken together.
+/// Returns the exact sizes. A block that was labelled counts where it was allocated, so labels of
+/// one stack are taken together.
 pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
     type Place = (StackId, ScopeId, LaneId, Option<u64>);
     let mut places: FxHashMap<Place, Sum> = FxHashMap::default();
@@ -106,8 +106,8 @@ pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
     exact
 }
 
-/// The size of every block of these sums, if they are all of one: none is larger than the largest,
-/// so none can be smaller where all together are as many times the largest.
+/// Returns the size of every block of these sums, if they are all of one: none is larger than the
+/// largest, so none can be smaller where all together are as many times the largest.
 ///
 /// ```
 /// use heaptide_analysis::model::Measures;
@@ -148,8 +148,8 @@ fn classes(process: &Process, exact: &[Exact]) -> Vec<Class> {
     counts.iter().enumerate().map(class).collect()
 }
 
-/// Whether counts of classes are those of the whole; where a program runs on, a little is missing
-/// here or there.
+/// Returns whether counts of classes are those of the whole; where a program runs on, a little is
+/// missing here or there.
 fn adds_up(counts: impl Iterator<Item = u64>, whole: u64) -> bool {
     let sum: u128 = counts.map(u128::from).sum();
     sum.abs_diff(whole.into()) <= u128::from(whole / 64)

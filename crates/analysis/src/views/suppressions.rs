@@ -26,7 +26,7 @@ impl Pattern {
         Pattern { pieces: text.split('*').map(str::to_owned).collect(), from_start, to_end }
     }
 
-    /// Whether it matches; what has no name is matched by none.
+    /// Returns whether it matches; what has no name is matched by none.
     fn matches(&self, name: &str) -> bool {
         let last = self.pieces.len() - 1;
         let mut rest = name;
@@ -152,7 +152,7 @@ impl Suppressions {
         Suppressions::default()
     }
 
-    /// Those for what the C and C++ libraries and the dynamic linker keep.
+    /// Returns those for what the C and C++ libraries and the dynamic linker keep.
     pub fn built_in() -> Suppressions {
         Suppressions { built_in: true, ..Suppressions::default() }
     }
@@ -194,18 +194,19 @@ impl Suppressions {
         self.patterns.iter().map(|(text, _)| text.as_str()).chain(built_in).collect()
     }
 
-    /// How many of [`Suppressions::names`] were written by the user.
+    /// Returns how many of [`Suppressions::names`] were written by the user.
     pub fn written(&self) -> usize {
         self.patterns.len()
     }
 
-    /// The first pattern that matches a name, as index into the names.
+    /// Returns the first pattern that matches a name, as index into the names.
     pub(crate) fn of_name(&self, name: &str) -> Option<usize> {
         self.patterns.iter().position(|(_, pattern)| pattern.matches(name))
     }
 }
 
-/// Whether it can be what a sanitizer calls its finds: `leak`, `race`, `signed-integer-overflow`.
+/// Returns whether it can be what a sanitizer calls its finds: `leak`, `race`,
+/// `signed-integer-overflow`.
 fn is_kind(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_lowercase() || b"_-".contains(&b)) && !word.is_empty()
 }
@@ -265,7 +266,7 @@ impl<'a> Matched<'a> {
         }
     }
 
-    /// Whether what a stack allocated is what one built in says.
+    /// Returns whether what a stack allocated is what one built in says.
     fn keeps(&self, index: usize, stack: StackId, m: &Measures) -> bool {
         let (bit, BuiltIn { outer, sizes, .. }) = (1 << index, &BUILT_IN[index]);
         let mut frames = self.process.frames_of(stack).map(|id| self.kept[id.0 as usize]);
@@ -280,7 +281,7 @@ impl<'a> Matched<'a> {
     }
 }
 
-/// A value for each stack, of those of its frames from the outermost inwards.
+/// Returns a value for each stack, of those of its frames from the outermost inwards.
 fn along<T: Copy>(
     process: &Process,
     none: T,
@@ -314,7 +315,7 @@ struct Kept {
 const _: () = assert!(BUILT_IN.len() <= u8::BITS as usize);
 
 impl Kept {
-    /// The patterns of those built in: inner, outer, through.
+    /// Returns the patterns of those built in: inner, outer, through.
     fn patterns() -> [[Vec<Pattern>; 3]; BUILT_IN.len()] {
         let read = |texts: &[&str]| texts.iter().map(|text| Pattern::of(text)).collect();
         BUILT_IN.each_ref().map(|b| [b.inner, b.outer, b.through].map(read))

@@ -56,7 +56,7 @@ impl Series {
         self.points.iter().fold((0, 0), highest)
     }
 
-    /// Whether it has no point.
+    /// Returns whether it has no point.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
@@ -122,7 +122,7 @@ impl Timeline {
         }
     }
 
-    /// The times between which each of so many columns lies, from the start to the end.
+    /// Returns the times between which each of so many columns lies, from the start to the end.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -140,7 +140,7 @@ impl Timeline {
         (0..count).map(|i| (edge(i), edge(i + 1))).collect()
     }
 
-    /// The column in which a time lies.
+    /// Returns the column in which a time lies.
     pub fn column(&self, time: u64, count: usize) -> usize {
         let at = u128::from(time) * count as u128 / u128::from(self.duration_ns);
         (at as usize).min(count.saturating_sub(1))

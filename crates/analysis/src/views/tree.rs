@@ -92,9 +92,9 @@ impl Tree {
         Tree::finish(nodes, measure)
     }
 
-    /// The owners of allocations at the top, their callers below. A node of a value below `least`
-    /// is left out with all below it, so that a tree of hundreds of thousands of stacks stays as
-    /// small as its reader wants.
+    /// Returns the owners of allocations at the top, their callers below. A node of a value below
+    /// `least` is left out with all below it, so that a tree of hundreds of thousands of stacks
+    /// stays as small as its reader wants.
     pub fn bottom_up(
         process: &Process,
         owners: &Owners,
@@ -129,7 +129,7 @@ impl Tree {
         Tree::finish(nodes, down.measure)
     }
 
-    /// The children of a node, largest inclusive value first.
+    /// Returns the children of a node, largest inclusive value first.
     pub fn children(&self, node: u32) -> &[u32] {
         let (start, end) = (self.starts[node as usize], self.starts[node as usize + 1]);
         &self.children[start as usize..end as usize]
@@ -168,7 +168,7 @@ struct Way {
 }
 
 /// Adds the node of a group of ways that are in the same function, and moves them to its callers.
-/// Returns how many go on, those first in the group; none if the node is too small to show.
+/// Returns how many go on, those first in the group; `None` if the node is too small to show.
 fn grow(
     nodes: &mut Vec<TreeNode>,
     parent: u32,

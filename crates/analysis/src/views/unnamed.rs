@@ -39,7 +39,7 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
     (all, total_bytes)
 }
 
-/// The frame for which a stack cannot be read; none if it can.
+/// Returns the frame for which a stack cannot be read; `None` if it can.
 fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
     let frames = || process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
     let innermost = frames().position(|frame| frame.function.is_none())?;
@@ -52,7 +52,7 @@ fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
     (innermost == 0 || unnamed > 0 && 2 * unnamed >= frames.len()).then_some(reason)
 }
 
-/// Whether a frame, if no other is outside of it, starts the program or a thread.
+/// Returns whether a frame, if no other is outside of it, starts the program or a thread.
 fn starts(process: &Process, frame: &Frame) -> bool {
     match &frame.function {
         Some(function) => known().role(function) == Role::Starter,
@@ -71,7 +71,8 @@ mod tests {
     use crate::fixtures::with_stacks;
     use crate::model::ModuleId;
 
-    /// The reason for which a stack cannot be read. Functions are `name@module`, outermost first.
+    /// Returns the reason for which a stack cannot be read. Functions are `name@module`, outermost
+    /// first.
     fn reason_of(stack: &[&str]) -> Option<String> {
         let names: Vec<String> = (0..stack.len()).map(|n| format!("f{n}")).collect();
         let mut process = with_stacks(&[&names.join(";")]);

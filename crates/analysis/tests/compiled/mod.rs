@@ -67,7 +67,7 @@ pub fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std:
     metadata(12, None).write(scratch).unwrap();
 }
 
-/// The distinct stacks, as `function line[ inlined]` from the outermost frame.
+/// Returns the distinct stacks, as `function line[ inlined]` from the outermost frame.
 pub fn stacks(process: &Process) -> Vec<String> {
     let frame = |id: heaptide_analysis::model::FrameId| {
         let frame = &process.tables.frames[id.0 as usize];

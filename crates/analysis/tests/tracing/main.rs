@@ -165,7 +165,7 @@ fn blocks_are_followed_over_lanes() {
     assert_eq!(live, [(3, 1, 30, 140), (4, 0, 50, 400)]);
 }
 
-/// A site for a label, and its shape of 3 × 4 elements of 8 bytes.
+/// Returns a site for a label, and its shape of 3 × 4 elements of 8 bytes.
 fn labelled(t: &mut Traced, label: &str) -> (u32, u32) {
     let name = t.profile.name("label", label);
     let key = t.profile.key(0, |key| key.label = name);
@@ -543,7 +543,7 @@ impl Program {
         self.tell(ticks, Free, block.site, Some(block));
     }
 
-    /// An address that is nobody's.
+    /// Returns an address that is nobody's.
     fn address(&self, random: &mut Random) -> u64 {
         loop {
             let address = 0x10_0000 + 16 * random.below(400);
@@ -633,7 +633,7 @@ impl Program {
     }
 }
 
-/// A record with sites by their ids.
+/// Returns a record with sites by their ids.
 fn with_ids(record: Record, ids: &[u32]) -> Record {
     let id = |site: u32| ids[site as usize];
     let block = |block: Block| Block { site: id(block.site), ..block };
@@ -712,12 +712,12 @@ fn random_programs_come_out_as_they_were() {
     }
 }
 
-/// Where a site's frame returns to, from the start of the module.
+/// Returns where a site's frame returns to, from the start of the module.
 fn after(number: u32) -> u64 {
     16 * u64::from(number) + 16
 }
 
-/// The index in the process of each site: those of one lane lie together.
+/// Returns the index in the process of each site: those of one lane lie together.
 fn order_of_sites(process: &Process, traced: &Traced) -> Vec<u32> {
     let frame = |stack: StackId| process.path_of(stack).first().copied();
     (0..traced.sites.len() as u32)

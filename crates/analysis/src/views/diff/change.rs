@@ -21,7 +21,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// How much more it became.
+    /// Returns how much more it became.
     ///
     /// ```
     /// use heaptide_analysis::views::diff::Change;

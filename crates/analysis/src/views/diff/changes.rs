@@ -62,7 +62,7 @@ pub struct PathChange {
 }
 
 impl Limits {
-    /// Whether there may be no change at all.
+    /// Returns whether there may be no change at all.
     pub fn may_be_none(self) -> bool {
         self.low <= 0 && self.high >= 0
     }
@@ -109,8 +109,9 @@ fn changed<R: Row, K: Ord>(mut rows: Vec<R>, key: impl Fn(&R) -> K) -> Changes<R
 }
 
 impl Difference {
-    /// The functions with a value that changed, by how much their own did, then by how much with
-    /// what they call. Each stack counts once for a function, however often it goes through it.
+    /// Returns the functions with a value that changed, by how much their own did, then by how much
+    /// with what they call. Each stack counts once for a function, however often it goes through
+    /// it.
     pub fn functions(&self) -> Changes<FunctionChange> {
         let combine = self.measure.of_sites().combine();
         let owners = self.owners();
@@ -124,7 +125,8 @@ impl Difference {
         changed(rows, |row| row.name)
     }
 
-    /// A row for each name, and one for allocations without a stack, of values that end at paths.
+    /// Returns a row for each name, and one for allocations without a stack, of values that end at
+    /// paths.
     fn function_rows(
         &self,
         values: &[Change],
@@ -186,8 +188,8 @@ impl Difference {
         owners_in_tree(nodes).into_iter().map(PathId).collect()
     }
 
-    /// The paths whose own value changed, by how much; and those that only changed further in, if
-    /// they are scopes.
+    /// Returns the paths whose own value changed, by how much; and those that only changed further
+    /// in, if they are scopes.
     pub fn paths(&self) -> Changes<PathChange> {
         let sums = |own: &[Change], combine| match self.by {
             By::Stacks => own.to_vec(),
@@ -207,12 +209,12 @@ impl Difference {
         changed(rows, |row| row.path)
     }
 
-    /// Whether what ends at a path changed for certain.
+    /// Returns whether what ends at a path changed for certain.
     pub fn is_certain(&self, own: Change, effective: Change) -> bool {
         self.limits(own, effective).is_none_or(|limits| !limits.may_be_none())
     }
 
-    /// The limits of the change of the total; none if it is exact.
+    /// Returns the limits of the change of the total; `None` if it is exact.
     pub fn limits_of_total(&self) -> Option<Limits> {
         if ![&self.before, &self.after].into_iter().any(Process::is_part_of_sampled) {
             return None;
@@ -229,8 +231,8 @@ impl Difference {
         Some([own, self.limits(changes[1], effective[1])?])
     }
 
-    /// The limits of a change of the measure, whose values have these effective numbers; none if
-    /// both are exact.
+    /// Returns the limits of a change of the measure, whose values have these effective numbers;
+    /// `None` if both are exact.
     fn limits(&self, change: Change, effective: Change) -> Option<Limits> {
         let before = self.deviations(Side::Before, change, effective);
         let after = self.deviations(Side::After, change, effective);
@@ -245,7 +247,7 @@ impl Difference {
         Some(Limits { low: amount - below, high: amount + above })
     }
 
-    /// How far the value of one side is from its limits; none if it is exact.
+    /// Returns how far the value of one side is from its limits; `None` if it is exact.
     fn deviations(&self, side: Side, change: Change, effective: Change) -> Option<[f64; 2]> {
         let (process, value, number) = match side {
             Side::Before => (&self.before, change.before, effective.before),

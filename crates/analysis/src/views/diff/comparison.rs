@@ -136,7 +136,8 @@ impl Comparison {
     }
 }
 
-/// The effective number of a metric of a row; none in a process of which all blocks were recorded.
+/// Returns the effective number of a metric of a row; `None` in a process of which all blocks were
+/// recorded.
 fn spread_of(process: &Process, measure: Measure, row: &Measures) -> Option<f32> {
     process.sampling.and_then(|_| row.spread.of(measure))
 }
@@ -158,7 +159,7 @@ impl HalfCompared {
     }
 }
 
-/// The process without its large tables, which views of a difference do not need.
+/// Returns the process without its large tables, which views of a difference do not need.
 fn without_tables(mut process: Process) -> Process {
     let tables = process.tables;
     process.tables = Tables {
@@ -173,13 +174,13 @@ fn without_tables(mut process: Process) -> Process {
 }
 
 impl Difference {
-    /// The totals of the measure; of `peak_bytes` they are the peaks, and paths have what was live
-    /// then.
+    /// Returns the totals of the measure; of `peak_bytes` they are the peaks, and paths have what
+    /// was live then.
     pub fn total(&self) -> Change {
         self.total_of(self.measure)
     }
 
-    /// The totals of any measure.
+    /// Returns the totals of any measure.
     pub fn total_of(&self, measure: Measure) -> Change {
         Change { before: measure.of(&self.before.totals), after: measure.of(&self.after.totals) }
     }

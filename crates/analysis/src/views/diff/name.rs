@@ -55,7 +55,7 @@ impl Name {
         }
     }
 
-    /// The file that it is in; empty for code without a file, and scopes.
+    /// Returns the file that it is in; empty for code without a file, and scopes.
     pub fn module(&self) -> &str {
         match self {
             Name::Function { module, .. } | Name::Nameless(module) | Name::Place { module, .. } => {

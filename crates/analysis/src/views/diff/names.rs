@@ -57,7 +57,7 @@ fn hash(key: &Key) -> u64 {
 }
 
 impl Names {
-    /// The name of each frame of a process. Names given before may have to be merged now.
+    /// Returns the name of each frame of a process. Names given before may have to be merged now.
     pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
         let nowhere = (self.file("", &[]), Arc::from(""));
         let files: Vec<(FileId, Arc<str>)> =
@@ -97,14 +97,14 @@ impl Names {
         Some(new)
     }
 
-    /// The name of a scope.
+    /// Returns the name of a scope.
     pub(super) fn of_scope(&mut self, scope: &Scope) -> u32 {
         let (attribute, value) = (scope.attribute.clone(), scope.value.clone());
         let key = Key::Scope(attribute.clone(), value.clone());
         self.number(key, Name::Scope { attribute, value })
     }
 
-    /// Whether it stands for functions without names.
+    /// Returns whether it stands for functions without names.
     pub(super) fn is_nameless(&self, name: u32) -> bool {
         matches!(self.keys[name as usize], Key::Nameless(_))
     }
@@ -138,7 +138,7 @@ impl Names {
         number
     }
 
-    /// The number of what is the same, or of the new name.
+    /// Returns the number of what is the same, or of the new name.
     fn number(&mut self, key: Key, name: Name) -> u32 {
         let same = |&id: &u32| self.keys[id as usize] == key;
         let of = |&id: &u32| hash(&self.keys[id as usize]);
@@ -153,7 +153,7 @@ impl Names {
         id
     }
 
-    /// The file of a module, and what it is called.
+    /// Returns the file of a module, and what it is called.
     fn module(&mut self, process: &Process, module: &Module) -> (FileId, Arc<str>) {
         let name = module.file_name();
         let is_program = process.identity.program.rsplit('/').next() == Some(name);
@@ -161,7 +161,7 @@ impl Names {
         (self.file(in_every_build, &module.build_id), Arc::from(name))
     }
 
-    /// A file, of which this build was seen.
+    /// Returns a file, of which this build was seen.
     fn file(&mut self, name: &str, build_id: &[u8]) -> FileId {
         let next = FileId(self.builds.len() as u32);
         let file = *self.files.entry(name.into()).or_insert(next);

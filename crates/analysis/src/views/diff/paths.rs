@@ -43,7 +43,7 @@ pub(super) struct Trie {
     index: HashTable<u32>,
 }
 
-/// How a node is looked up.
+/// Returns how a node is looked up.
 fn hash(node: &Node) -> u64 {
     let hasher = BuildHasherDefault::<FxHasher>::default();
     hasher.hash_one(u64::from(node.parent.0) << 32 | u64::from(node.name))
@@ -64,7 +64,7 @@ impl Trie {
         self.index.reserve(more, |&id| hash(&nodes[id as usize]));
     }
 
-    /// The path of a name below another.
+    /// Returns the path of a name below another.
     pub(super) fn child(&mut self, parent: PathId, name: u32) -> PathId {
         let node = Node { parent, name };
         let Paths { nodes, own, .. } = &mut self.paths;
@@ -81,7 +81,7 @@ impl Trie {
         PathId(id)
     }
 
-    /// The name that a path ends with; none for the root.
+    /// Returns the name that a path ends with; `None` for the root.
     pub(super) fn name(&self, path: PathId) -> Option<u32> {
         (path != PathId(0)).then(|| self.paths.nodes[path.0 as usize].name)
     }
@@ -133,7 +133,7 @@ impl Trie {
 }
 
 impl Paths {
-    /// The names of a path, innermost first.
+    /// Returns the names of a path, innermost first.
     pub fn names_of(&self, path: PathId) -> impl Iterator<Item = u32> {
         let mut at = path;
         std::iter::from_fn(move || {

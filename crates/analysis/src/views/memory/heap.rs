@@ -128,7 +128,7 @@ impl Heap {
         }
     }
 
-    /// The row of the heap; `slack` is the part of live bytes that nobody requested.
+    /// Returns the row of the heap; `slack` is the part of live bytes that nobody requested.
     pub(super) fn row(&self, slack: f64) -> Row {
         let used_resident = self.resident.saturating_sub(self.free_resident);
         let rest_resident = self.rest.min(used_resident);

@@ -92,8 +92,8 @@ impl<'a> Classifier<'a> {
         Classifier { account, code, modules, takes_blocks, has_stacks }
     }
 
-    /// Whether a mapping directly behind one of this module is its zeroed data: plain memory of
-    /// which nothing else is known, and within the module, where its bounds are known.
+    /// Returns whether a mapping directly behind one of this module is its zeroed data: plain
+    /// memory of which nothing else is known, and within the module, where its bounds are known.
     fn is_zeroed_data(&self, range: &AccountRange, module: &str) -> bool {
         let known = format::RANGE_RECORDER
             | format::RANGE_STACK
@@ -128,7 +128,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// The class and the name of a private mapping without a file.
+    /// Returns the class and the name of a private mapping without a file.
     fn anonymous(&self, range: &'a AccountRange) -> (Class, &'a str) {
         let has_blocks = range.is(format::RANGE_BLOCKS);
         let Some(mapping) = &range.mapping else {
@@ -159,24 +159,24 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// Whether a mapping was recorded and is of a class.
+/// Returns whether a mapping was recorded and is of a class.
 fn is_of(range: &AccountRange, class: MappingClass) -> bool {
     range.mapping.as_ref().is_some_and(|mapping| mapping.class == class)
 }
 
-/// Whether the kernel names memory like this that is in no file system but in memory.
+/// Returns whether the kernel names memory like this that is in no file system but in memory.
 fn is_shared_memory(name: &str) -> bool {
     let prefixes = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem"];
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl<'a> Sorted<'a> {
-    /// The mappings of a class.
+    /// Returns the mappings of a class.
     pub(super) fn of(&self, class: Class) -> impl Iterator<Item = &'a AccountRange> {
         self.ranges.iter().filter(move |range| range.0 == class).map(|range| range.2)
     }
 
-    /// A class as a row, with a child for each name.
+    /// Returns a class as a row, with a child for each name.
     pub(super) fn by_name(&self, row: &str, class: Class) -> Row {
         let mut names: BTreeMap<&str, Row> = BTreeMap::new();
         let mut all = Row { name: row.to_owned(), ..Row::default() };

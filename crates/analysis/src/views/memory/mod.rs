@@ -42,13 +42,13 @@ pub struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// That of a process at a moment; none without a usable account.
+    /// That of a process at a moment; `None` without a usable account.
     pub fn of(process: &Process, at: At) -> Option<Memory<'_>> {
         let account = choose(process, at)?;
         Some(Memory::explain(process, account))
     }
 
-    /// All accounts of a process, in order of time.
+    /// Returns all accounts of a process, in order of time.
     pub fn over_time(process: &Process) -> impl Iterator<Item = Memory<'_>> {
         usable(process).map(|account| Memory::explain(process, account))
     }
@@ -72,19 +72,19 @@ impl Memory<'_> {
         self.account.resident_bytes.saturating_sub(self.unexplained_bytes)
     }
 
-    /// The row with this name.
+    /// Returns the row with this name.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 }
 
-/// The accounts that have numbers.
+/// Returns the accounts that have numbers.
 fn usable(process: &Process) -> impl Iterator<Item = &Account> {
     process.time.accounts.iter().filter(|account| account.missing.is_none())
 }
 
-/// The account at a moment. That of peak usage is the one with the most live and mapped bytes, of
-/// equal ones the nearest to the peak of the heap.
+/// Returns the account at a moment. That of peak usage is the one with the most live and mapped
+/// bytes, of equal ones the nearest to the peak of the heap.
 fn choose(process: &Process, at: At) -> Option<&Account> {
     let away = |account: &&Account, time: u64| account.time_ns.abs_diff(time);
     let at = match at {
@@ -102,8 +102,8 @@ fn choose(process: &Process, at: At) -> Option<&Account> {
     }
 }
 
-/// The part of live bytes that nobody requested: of the blocks live at the end or at peak, as far
-/// as the averages of their sites tell, and at another time of all blocks so far.
+/// Returns the part of live bytes that nobody requested: of the blocks live at the end or at peak,
+/// as far as the averages of their sites tell, and at another time of all blocks so far.
 fn slack_part(process: &Process, account: &Account) -> f64 {
     let at_peak = account.live_bytes == process.totals.peak_bytes;
     let so_far = || part(account.requested_bytes, account.usable_bytes);
@@ -124,7 +124,7 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
     if live > 0.0 { slack / live } else { so_far() }
 }
 
-/// The part of usable bytes that was not requested.
+/// Returns the part of usable bytes that was not requested.
 fn part(requested: u64, usable: u64) -> f64 {
     usable.saturating_sub(requested) as f64 / usable.max(1) as f64
 }

@@ -18,7 +18,7 @@ pub struct Row {
     pub children: Vec<Row>,
 }
 
-/// The row with its largest children, and one for the others.
+/// Returns the row with its largest children, and one for the others.
 pub(super) fn with_largest(mut row: Row) -> Row {
     row.children.sort_by(|a, b| (b.resident_bytes, &a.name).cmp(&(a.resident_bytes, &b.name)));
     if row.children.len() > CHILDREN + 1 {
@@ -29,7 +29,7 @@ pub(super) fn with_largest(mut row: Row) -> Row {
     row
 }
 
-/// A row with the sums of others.
+/// Returns a row with the sums of others.
 pub(super) fn sum<'a>(name: String, rows: impl Iterator<Item = &'a Row>) -> Row {
     rows.fold(Row { name, ..Row::default() }, |mut sum, row| {
         sum.add(row.resident_bytes, row.size_bytes, row.swap_bytes);
