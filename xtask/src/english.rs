@@ -64,8 +64,7 @@ const COMMENTS: &Phrases = &[
     ("unharmed", "not affected"),
 ];
 /// Directories whose comments still have such phrases.
-const PENDING: [&str; 5] =
-    ["crates/recorder/", "crates/analysis/", "crates/render/", "crates/cli/", "crates/control/"];
+const PENDING: [&str; 4] = ["crates/recorder/", "crates/render/", "crates/cli/", "crates/control/"];
 /// Rejected in help texts and messages. Documents explain the term for JSON, CalQL and the file
 /// format.
 const MESSAGES: &Phrases = &[("lane", "thread"), ("lanes", "threads"), ("guest", "program")];

@@ -215,7 +215,7 @@ fn stored_names_may_say_anything() {
     let id = "07".repeat(20);
     // each is a place (15 is the second call), and whether the file is damaged
     let cases = [
-        ("[268435455,1,2,3]", false), // without functions
+        ("[268435455,1,2,3]", false), // no node has this address
         ("[15,1,0,3]", false),
         ("[15,9,0,0]", false),
         ("[15,18446744073709551615,1,18446744073709551615]", false),

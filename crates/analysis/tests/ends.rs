@@ -131,7 +131,7 @@ fn a_reused_pid_is_another_process() {
     }
     metadata(12, vec![]).write(&scratch).unwrap();
     let expected = [
-        (12, 0, 0, 0, End::Signaled(6)), // the first of the pid is the one that was started
+        (12, 0, 0, 0, End::Signaled(6)), // the first with this pid was started directly
         (12, 1, 0, 1, End::Exec),
         (12, 2, 1, 1, End::Exited(0)),
         (12, 3, 0, 2, End::Exited(0)),

@@ -60,7 +60,7 @@ pub enum AccountCause {
 /// Why an account has no numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccountMissing {
-    /// The program confined itself by seccomp.
+    /// The program restricted its system calls with seccomp.
     Confined,
     /// `/proc/self/smaps` could not be read.
     NoProc,

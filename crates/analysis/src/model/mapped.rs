@@ -12,7 +12,7 @@ pub struct Mapped {
     pub sites: Vec<Site>,
     /// The mapped file of each site, if it has a name.
     pub files: Vec<Option<Arc<str>>>,
-    /// The lanes of the process, with sums over the mappings of each.
+    /// The lanes of the process, with sums over their mappings.
     pub lanes: Vec<Lane>,
     /// Counts by size class.
     pub histogram: Vec<SizeClass>,

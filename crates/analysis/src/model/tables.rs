@@ -21,7 +21,7 @@ pub struct Tables {
     pub frames: Vec<Frame>,
     /// The stack tree: parents come before children; entry 0 is the root and has no frame.
     pub stacks: Vec<StackNode>,
-    /// Files that stacks go through.
+    /// Files with code that occurs in stacks.
     pub modules: Vec<Module>,
     /// Scope paths, merged over the lanes: parents come before children; entry 0 is no scope.
     pub scopes: Vec<Scope>,
@@ -47,14 +47,14 @@ pub struct Site<S = StackId> {
     pub label: Option<LabelId>,
     /// The allocating lane.
     pub lane: LaneId,
-    /// Bytes requested for each block, where sizes were recorded as a dimension (`--by-size`).
+    /// Bytes requested for each block, if sizes were recorded as a dimension (`--by-size`).
     pub size: Option<u64>,
-    /// The kind of function that allocated, where it was recorded as a dimension (`--by-call`).
+    /// The kind of allocating function, if it was recorded as a dimension (`--by-call`).
     pub call: Option<Call>,
     /// The kind of memory.
     pub kind: SiteKind,
     /// Its metrics. A labelled block counts as freed in the site of its allocation and as allocated
-    /// in the site with the label; `moved` is what sums subtract.
+    /// in the site with the label; `moved` holds the part that sums subtract.
     pub measures: Measures,
     /// Blocks that labelling moved here.
     pub moved: Moved,
@@ -191,7 +191,7 @@ pub enum CodeKind {
     Native,
     /// Machine code of an interpreter that executes the frames below it.
     Interpreter,
-    /// A function of Python.
+    /// A Python function.
     Python,
 }
 
@@ -260,7 +260,7 @@ impl Scope {
         }
     }
 
-    /// The same, without what it has counted.
+    /// Returns the same scope with counters of 0.
     pub(crate) fn without_counts(&self) -> Scope {
         Scope::new(self.parent, self.attribute.clone(), self.value.clone())
     }

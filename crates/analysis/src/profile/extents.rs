@@ -20,8 +20,8 @@ const END_LIMIT: u64 = 64 << 30;
 /// Bytes of the header of an extent.
 const EXTENT_HEADER: usize = format::EXTENT_HEADER as usize;
 const EVENTS_HEAD: usize = EXTENT_HEADER + size_of::<TraceStart>();
-/// An extent of events may be written anew, by another lane, while its head is read: its lane and
-/// its number belong together once two looks agree, of so many at most.
+/// An extent of events can be reused by another lane while its header is read. Its lane and number
+/// are consistent once two reads agree; this is the maximum number of reads.
 const LOOKS: usize = 8;
 
 /// The bytes of a profile that are read: all, or all except extents of events.

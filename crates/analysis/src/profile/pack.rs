@@ -125,7 +125,7 @@ fn write(from: &mut impl Read, new: &File, size: u64, was: &fs::Metadata) -> io:
     }
     let mut encoder = zstd::stream::write::Encoder::new(new, LEVEL)?;
     encoder.include_checksum(true)?;
-    encoder.set_pledged_src_size(Some(size))?; // and so fails if the file is cut meanwhile
+    encoder.set_pledged_src_size(Some(size))?; // fails if the file is truncated meanwhile
     io::copy(from, &mut encoder)?;
     encoder.finish()?.flush()?;
     new.set_permissions(was.permissions())?;

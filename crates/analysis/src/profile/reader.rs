@@ -225,7 +225,7 @@ fn mismatch(named: &Named, header: &FileHeader) -> Option<String> {
     ))
 }
 
-/// Arguments, each ended by a zero byte.
+/// Splits arguments, each of which ends with a zero byte.
 fn arguments(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     if bytes.is_empty() {

@@ -42,7 +42,7 @@ pub struct Counts {
     pub live_bytes: u64,
     /// Blocks live.
     pub live_blocks: u64,
-    /// Usable bytes live at peak usage.
+    /// Usable bytes live at peak.
     pub at_peak_bytes: u64,
     /// Successful allocations.
     pub allocations: u64,

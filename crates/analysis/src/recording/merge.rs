@@ -81,7 +81,7 @@ pub fn merge_with(
     let inputs = recordings.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let mut given = FxHashSet::default();
     let mut again = recordings.iter().filter(|path| {
-        fs::canonicalize(path).is_ok_and(|whole| !given.insert(whole)) // one that is gone is said
+        fs::canonicalize(path).is_ok_and(|whole| !given.insert(whole)) // missing paths fail later
     });
     if let Some(path) = again.next() {
         return Err(Error::Twice { path: path.clone() });
@@ -96,7 +96,7 @@ pub fn merge_with(
 
 /// Its path as given.
 struct Input {
-    /// As it was named.
+    /// Its path as given.
     path: PathBuf,
     metadata: Option<Metadata>,
     profiles: Vec<PathBuf>,
@@ -303,7 +303,7 @@ impl<'a> Merging<'a> {
 
     fn finish(mut self) -> Result<Merged, Error> {
         let mut said = FxHashSet::default();
-        self.notes.retain(|note| said.insert(note.clone())); // a module may be of several
+        self.notes.retain(|note| said.insert(note.clone())); // runs can share a module
         self.symbols.write(self.directory)?;
         let first = self.commands.first().cloned().unwrap_or_default();
         let same = self.commands.iter().all(|command| *command == first);

@@ -154,7 +154,7 @@ pub fn join_members(directory: &Path) -> Result<bool, Error> {
     }
     metadata.write(directory)?;
     for file in files {
-        let _ = fs::remove_file(file); // one that stays is read again, with the same content
+        let _ = fs::remove_file(file); // a file that stays is read again, with the same contents
     }
     Ok(true)
 }

@@ -81,7 +81,7 @@ impl Parts {
         } else {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             let directory = parent.unwrap_or(Path::new(".")).to_owned();
-            let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
+            let all = profiles_in(&directory).unwrap_or_default(); // optional
             (directory, all, vec![path.to_owned()])
         };
         if let Some(reference) = &choice.snapshot {

@@ -1,5 +1,5 @@
 //! Rings of snapshots. Of the snapshots taken at an interval or by a trigger, the newest are kept
-//! and older ones are removed. Snapshots that a person or the program requested are all kept.
+//! and older ones are removed. Snapshots that a user or the program requested are all kept.
 
 use std::ffi::OsString;
 use std::fs;

@@ -30,8 +30,8 @@ impl Running {
     ///
     /// ```
     /// use heaptide_analysis::recording::running::Running;
-    /// let nobody = Running { pid: u32::MAX, file: "12-0.profile".into() };
-    /// assert!(!nobody.is_there() && !nobody.is_stopped());
+    /// let gone = Running { pid: u32::MAX, file: "12-0.profile".into() };
+    /// assert!(!gone.is_there() && !gone.is_stopped());
     /// ```
     pub fn is_there(&self) -> bool {
         maps_file(self.pid, &self.file)

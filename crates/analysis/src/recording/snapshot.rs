@@ -74,7 +74,7 @@ impl fmt::Display for Reference {
 /// What caused a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A person, or the program: it is kept.
+    /// A request of a user or the program: it is always kept.
     Requested,
     /// An interval or a trigger. A ring of snapshots keeps the newest of them.
     Automatic,

@@ -107,7 +107,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The span begins, if it has not: with what is live now as its first peak.
+    /// Begins the span, if it has not begun, with the current live bytes as its first peak.
     fn begin(&mut self, from_ns: u64) {
         if !self.is_inside {
             self.is_inside = true;

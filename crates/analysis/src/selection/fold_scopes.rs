@@ -26,7 +26,7 @@ struct Folding<'a> {
     new: Vec<ScopeId>,
     /// Ids of folded scopes by parent and name.
     ids: FxHashMap<(ScopeId, Name), ScopeId>,
-    /// The names on the path to where the walk is.
+    /// The names on the path to the current scope.
     open: FxHashMap<Name, ScopeId>,
 }
 

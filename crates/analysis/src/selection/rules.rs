@@ -13,7 +13,7 @@ use super::pattern::{self, Pattern};
 use crate::attribution::names::qualified;
 use crate::model::Process;
 
-/// Sets of rules that apply where nobody says otherwise: what functions of each begin with.
+/// Default sets of rules, with prefixes of the functions that make them apply.
 const LANGUAGES: [(&str, &[&str]); 7] = [
     ("std", &["std::__", "std::vector<", "std::basic_", "__gnu_cxx::", "operator new"]),
     ("boost", &["boost::"]),
@@ -28,9 +28,10 @@ const LANGUAGES: [(&str, &[&str]); 7] = [
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
-    /// Stacks that match are left out.
+    /// Patterns of stacks to exclude.
     pub(crate) ignore: Vec<Pattern>,
-    /// They are of the internals of languages: functions of Python are none.
+    /// Whether these are rules about internals of languages, which do not apply to Python
+    /// functions.
     pub(crate) of_internals: bool,
 }
 
@@ -137,7 +138,7 @@ impl<'a> Name<'a> {
 /// Error of a line that is not a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadRule {
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The expected and the actual text.
     pub what: String,

@@ -24,7 +24,7 @@ pub(super) struct ElfFile {
 impl ElfFile {
     /// Opens a file.
     /// Errors: the file cannot be read, or is not a 64-bit ELF file.
-    /// Errors: it cannot be read, or is no 64-bit ELF file.
+    /// Errors: the file cannot be read, or is not a 64-bit ELF file.
     pub(super) fn open(path: &Path) -> Result<ElfFile, String> {
         let file = input::open(path).map_err(|error| error.to_string())?;
         let elf = ElfFile { bytes: ReadCache::new(file) };

@@ -41,7 +41,7 @@ impl Engine for Blazesym {
             let mut answer =
                 symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             if answer.is_err() && elf.debug_syms {
-                elf.debug_syms = false; // bad debug info must not cost the symbol table
+                elf.debug_syms = false; // damaged debug info: use the symbol table
                 answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             }
             let answer = answer.map_err(|e| e.to_string())?;

@@ -37,8 +37,9 @@ impl Image<'_> {
         module(self.pid, self.start_realtime_ns)
     }
 
-    /// Reads what is known of its code; `None` if there is no file of it. A map is `/tmp` of one of
-    /// `roots`; a dump may also be one of `mapped`, as JIT compilers map it for profilers.
+    /// Reads the names of its code; `None` if there is no file. A map is in `/tmp` below one of
+    /// `roots`; a dump can also be one of the `mapped` files, because JIT compilers map it for
+    /// profilers.
     pub(crate) fn code(&self, roots: &[PathBuf], mapped: &[PathBuf]) -> Option<Code> {
         let dump = format!("jit-{}.dump", self.pid);
         let named = mapped.iter().filter(|path| path.ends_with(&dump)).cloned();

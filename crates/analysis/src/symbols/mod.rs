@@ -53,7 +53,7 @@ pub struct ModuleSymbols {
     strings: Vec<Arc<str>>,
     /// Empty until a string is added, because reading does not need it.
     string_ids: FxHashMap<Arc<str>, u32>,
-    /// By address: the range in `names`.
+    /// Range in `names` by address.
     places: FxHashMap<u64, (u32, u32)>,
     /// Function and file as string ids plus one, line; 0 is none.
     names: Vec<[u32; 3]>,
@@ -385,7 +385,7 @@ fn look_up(
             found.insert(address, names);
             untold += 1;
             if untold == BATCH && is_first {
-                let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
+                let _ = sender.send(Message::Progress(untold)); // fails only without a receiver
                 untold = 0;
             }
         });

@@ -41,7 +41,7 @@ pub(crate) fn calibrate(cells: &[Cell], total: u64, lacking: Lacking) -> Vec<u64
     };
     divide(cells, &mut values, part);
     let mut whole = rounded(cells, &values);
-    // The sum may be off by one, and by more if the total is less than what was found.
+    // The sum can be off by one, and by more if the total is less than the sum of lower bounds.
     let wanted = if part < lacks { total as f64 - (lacks - part) } else { total as f64 };
     fit(cells, &mut whole, total.min(wanted.round() as u64), total);
     whole

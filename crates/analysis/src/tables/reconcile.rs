@@ -116,7 +116,7 @@ mod tests {
     fn an_event_that_a_class_lacks_has_its_own_size() {
         let counts = [(16, 5), (100, 2)];
         assert_eq!(fitted(&counts, 7, 0), histogram(&counts));
-        assert_eq!(fitted(&counts, 7, 90), histogram(&counts)); // counted, its bytes are not yet
+        assert_eq!(fitted(&counts, 7, 90), histogram(&counts)); // bytes not counted yet
         assert_eq!(fitted(&counts, 8, 100), histogram(&[(16, 5), (100, 3)]));
         assert_eq!(fitted(&counts, 8, 5000), histogram(&[(16, 5), (100, 2), (5000, 1)]));
         assert_eq!(fitted(&counts, 9, 200), histogram(&[(16, 5), (100, 4)]));

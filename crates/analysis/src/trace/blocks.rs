@@ -16,7 +16,7 @@ const SKEW_NS: u64 = 2000;
 /// Maximum number of overdue blocks.
 const OVERDUE_MAX: usize = 1024;
 
-/// A block that is there, or some other memory that a site counts.
+/// A live block, or other memory that a site counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     /// From 1, in order of allocation over the process.
@@ -200,7 +200,7 @@ pub(super) struct Blocks {
     known: FxHashMap<(u64, u32), Block>,
     /// The labellings of live memory, by block number.
     labellings: FxHashMap<u64, Labelling>,
-    /// By the number of the lane.
+    /// States by position of the lane.
     doing: Vec<Doing>,
     overdue: VecDeque<Overdue>,
     /// Live usable bytes of blocks from before the beginning of the trace; `None` if the trace is
@@ -256,7 +256,7 @@ impl Blocks {
         }
     }
 
-    /// Takes the next records.
+    /// Processes the next records.
     pub(super) fn take(&mut self, steps: &[Step], counts: &mut Counts, out: &mut Vec<Event>) {
         self.live.expect(steps.iter().map(|step| step.address));
         for step in steps {

@@ -389,7 +389,7 @@ impl Appender {
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.end).inspect_err(|_| {
-            let _ = self.file.set_len(self.end); // on a full disk; else the next one covers it
+            let _ = self.file.set_len(self.end); // on failure the next chunk overwrites it
         })?;
         self.end += bytes.len() as u64;
         Ok(())

@@ -77,8 +77,8 @@ impl Process {
     /// # use heaptide_analysis::model::Process;
     /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let Err(error) = process.replay() else { panic!("it has none") };
-    /// let says = "x: no events recorded; record them with `heaptide run --mode trace`";
-    /// assert_eq!(error.to_string(), says);
+    /// let message = "x: no events recorded; record them with `heaptide run --mode trace`";
+    /// assert_eq!(error.to_string(), message);
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
         self.replay_given(Given::Selected)

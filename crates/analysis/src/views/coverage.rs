@@ -14,8 +14,8 @@ const HEAP_PART: u64 = 20;
 pub struct Uncovered {
     /// Peak usage of the heap, as recorded.
     pub heap_bytes: u64,
-    /// Most resident memory that is neither heap, nor of a file, a stack, the recorder, or of
-    /// mappings that an allocator or Python is known to have taken; 0 if it is not known.
+    /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
+    /// or mappings that an allocator or Python is known to have made; 0 if unknown.
     pub other_bytes: u64,
 }
 

@@ -110,7 +110,7 @@ pub fn live_requested(site: &Site) -> Option<u64> {
     if measures.live_blocks == 0 {
         return Some(0);
     }
-    // The chunks of a pool lend bytes, and what their blocks requested of them is not known here.
+    // Chunks of a pool lend bytes, and the bytes requested by their blocks are unknown here.
     if *lent_bytes > 0 {
         return None;
     }

@@ -12,7 +12,7 @@ use super::scopes;
 use super::suppressions::{Matched, Suppressions};
 use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
 
-/// The origin of live blocks, as detailed as it was recorded.
+/// The origin of live blocks, in the recorded level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// In a recording with stacks; the root for blocks without a stack.

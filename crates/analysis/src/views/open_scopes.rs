@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::model::{Process, ScopeId};
 use crate::trace::{Event, Operation};
 
-/// The scopes of a process at its peak.
+/// The scopes of a process at peak usage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OpenScopes {
     /// Time of peak usage.

@@ -247,7 +247,7 @@ pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
         Some(OwnerSpread { name: name.clone(), values, spread, above_median })
     };
     let mut owners: Vec<OwnerSpread> = names.into_iter().filter_map(of).collect();
-    owners.sort_by(|a, b| b.above_median.total_cmp(&a.above_median)); // stable: most first
+    owners.sort_by(|a, b| b.above_median.total_cmp(&a.above_median)); // stable, so by sum
     owners
 }
 

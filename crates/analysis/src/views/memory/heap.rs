@@ -91,7 +91,7 @@ impl Heap {
             }
             None => blocks.size,
         };
-        // Of a large mapping, only the first part is searched for blocks, and none without stacks.
+        // Large mappings are searched for blocks only in part, and not at all without stacks.
         let elsewhere = if outside > blocks.size { anonymous.resident } else { 0 };
         let outside_resident = outside.min(blocks.resident.saturating_add(elsewhere));
         let known = arenas.plus(taken);
