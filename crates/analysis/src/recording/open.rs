@@ -21,8 +21,8 @@ impl Recording {
     /// ```
     /// use heaptide_analysis::model::Recording;
     /// let error = Recording::open("missing.heaptide".as_ref()).unwrap_err();
-    /// let message = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
-    /// assert_eq!(error.to_string(), message);
+    /// let text = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
+    /// assert_eq!(error.to_string(), text);
     /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
         Recording::open_of(path, &Choice::default())
