@@ -79,7 +79,7 @@ pub struct Rank {
 pub struct Run {
     /// Its number among the merged recordings, from 1.
     pub number: u32,
-    /// Its file name before the merge.
+    /// Its path when it was merged.
     pub recording: String,
 }
 

@@ -70,8 +70,8 @@ pub struct Event {
     /// Whether it is part of a reallocation, which is a free of the old block and an allocation of
     /// the new one at the same time.
     pub reallocated: bool,
-    /// For a free: whether it is the thread's next event after the allocation of the block, without
-    /// another allocation between.
+    /// For a free: whether the thread allocated nothing between the allocation of the block and its
+    /// free.
     pub temporary: bool,
     /// The lane that performed it; `None` for a free inside the recorder.
     pub lane: Option<LaneId>,
