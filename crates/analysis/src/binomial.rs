@@ -1,21 +1,22 @@
 //! Confidence limits of a share, from a count.
 //!
-//! The interval is that of Clopper and Pearson (Biometrika 26, 1934): all shares that do not make
-//! the count, or one further off, less likely than 2.5 %. So it contains the true share in 95 of
-//! 100 cases at least, of however few. Counts need not be whole numbers: those of Korn and Graubard
-//! (Survey Methodology 24, 1998) are effective ones, with the same variance.
+//! The interval is that of Clopper and Pearson (Biometrika 26, 1934). It contains all shares for
+//! which the probability of a count at least as extreme as the observed one is 2.5 % or more on
+//! either side. So it contains the true share in at least 95 % of all cases, even for small counts.
+//! Counts need not be whole numbers: like those of Korn and Graubard (Survey Methodology 24, 1998),
+//! they are effective ones, with the same variance.
 
-/// Half of what is left of 95 %.
+/// The probability beyond each limit.
 const TAIL: f64 = 0.025;
 /// The 97.5 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// With more on both sides the limits are those of the normal approximation, to a thousandth of
-/// their distance.
+/// If both counts are larger, the limits are those of the normal approximation, which differ by a
+/// thousandth of the interval.
 const MANY: f64 = 20_000.0;
-/// Steps of a search: a bisection comes to the resolution of a number.
+/// Maximum steps of a search: enough for a bisection to reach the resolution of a number.
 const STEPS: usize = 60;
 
-/// The 95 % limits of a share of which `count` of `all` were found.
+/// Returns the 95 % limits of a share, given that `count` of `all` were found.
 ///
 /// ```
 /// use heaptide_analysis::binomial::limits;
@@ -33,7 +34,7 @@ pub fn limits(count: f64, all: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// Wilson's limits (1927), by the normal approximation.
+/// Returns Wilson's limits (1927), a normal approximation.
 fn score(count: f64, all: f64) -> (f64, f64) {
     let square = NORMAL * NORMAL;
     let middle = (count + square / 2.0) / (all + square);
@@ -42,7 +43,7 @@ fn score(count: f64, all: f64) -> (f64, f64) {
     (middle - half, middle + half)
 }
 
-/// The value below which a beta distribution has this part.
+/// Returns the value at which the distribution function of a beta distribution reaches `part`.
 fn beta_quantile(part: f64, a: f64, b: f64) -> f64 {
     let front = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
     let (mut low, mut high) = (0.0, 1.0);
@@ -65,8 +66,8 @@ fn beta_quantile(part: f64, a: f64, b: f64) -> f64 {
     at
 }
 
-/// The part of a beta distribution that is below a value, the regularized incomplete beta function.
-/// `front` is −ln B(a, b).
+/// Returns the distribution function of a beta distribution, the regularized incomplete beta
+/// function. `front` is −ln B(a, b).
 fn beta_part(at: f64, a: f64, b: f64, front: f64) -> f64 {
     if at <= 0.0 || at >= 1.0 {
         return if at <= 0.0 { 0.0 } else { 1.0 };
@@ -79,7 +80,7 @@ fn beta_part(at: f64, a: f64, b: f64, front: f64) -> f64 {
     }
 }
 
-/// The continued fraction of that function (DLMF 8.17.22), by Lentz's method.
+/// Returns the continued fraction of that function (DLMF 8.17.22), by Lentz's method.
 fn fraction(at: f64, a: f64, b: f64) -> f64 {
     const TERMS: usize = 10_000;
     const TINY: f64 = 1e-300;
@@ -105,7 +106,8 @@ fn fraction(at: f64, a: f64, b: f64) -> f64 {
     result
 }
 
-/// The logarithm of the gamma function for n > 0, by Lanczos's approximation (g = 7, 9 terms).
+/// Returns the logarithm of the gamma function for n > 0, by Lanczos's approximation (g = 7, 9
+/// terms).
 fn ln_gamma(n: f64) -> f64 {
     const G: f64 = 7.0;
     const FIRST: f64 = 0.999_999_999_999_809_9;
@@ -139,7 +141,7 @@ mod tests {
         assert!(near(found.0, low) && near(found.1, high), "{count} of {all}: {found:?}");
     }
 
-    /// Values of scipy 1.17, `beta.ppf`.
+    /// Expected values are from `beta.ppf` of scipy 1.17.
     #[test]
     fn limits_are_those_of_other_programs() {
         assert_limits(0.0, 10.0, 0.0, 0.308497107819);

@@ -1,71 +1,73 @@
-//! What can go wrong with a recording: one line each of where, what was expected, what to do.
+//! Errors of reading and sealing recordings. Each message is one line with the path, the problem,
+//! what was expected and what to do.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Snapshots that a message lists: a line.
+/// Maximum number of snapshots in a message, which is a line.
 const SNAPSHOTS_LISTED: usize = 20;
 
 /// Why a recording could not be read or sealed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// A system call failed.
     Io {
         /// The file.
         path: PathBuf,
-        /// What was being done: "read", "write".
+        /// The attempted operation, as a verb: "read", "write".
         doing: &'static str,
         /// Why it failed.
         source: io::Error,
     },
-    /// Nothing is there.
+    /// The path does not exist.
     Missing {
-        /// The recording asked for.
+        /// The requested recording.
         path: PathBuf,
     },
-    /// A recording that is to be merged with itself.
+    /// A recording to be merged with itself.
     Twice {
         /// The recording.
         path: PathBuf,
     },
-    /// A directory without any profile.
+    /// A directory without profiles.
     NoProfiles {
         /// The directory.
         path: PathBuf,
-        /// Why nothing was recorded, if it is a recording that knows; else empty.
+        /// Why nothing was recorded, if the path is a recording and the reason is known; else
+        /// empty.
         reason: String,
     },
-    /// A process whose events were not recorded.
+    /// A process without recorded events.
     NoTrace {
         /// Its profile.
         path: PathBuf,
     },
-    /// A snapshot, which never has events.
+    /// A snapshot; snapshots contain no events.
     NoTraceInSnapshot {
         /// Its file.
         path: PathBuf,
     },
-    /// No process has this snapshot.
+    /// No process has the requested snapshot.
     NoSnapshot {
         /// The recording.
         path: PathBuf,
         /// Its number, or its name in quotes.
         wanted: String,
-        /// The snapshots that exist, in the same form.
+        /// The existing snapshots, in the same form.
         there: Vec<String>,
     },
-    /// A process id without a process.
+    /// No process has this process id.
     NoProcess {
         /// The process id.
         pid: u32,
     },
-    /// A process that may not be inspected.
+    /// A process that this user may not inspect.
     Hidden {
         /// The process id.
         pid: u32,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A process that is not being recorded.
@@ -73,29 +75,29 @@ pub enum Error {
         /// The process id.
         pid: u32,
     },
-    /// The file is something else.
+    /// The file is not a profile.
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it holds instead.
+        /// A description of its contents.
         found: String,
     },
-    /// Written by a later version.
+    /// A file in a later version of its format.
     Newer {
         /// The file.
         path: PathBuf,
-        /// The version it says.
+        /// The version of the file.
         version: u32,
-        /// The last version this reader knows.
+        /// The last version that this build reads.
         known: u32,
     },
-    /// More than a reader is willing to hold.
+    /// A file larger than the limit of a reader.
     TooLarge {
         /// The file.
         path: PathBuf,
         /// Its size in use, in bytes.
         size: u64,
-        /// The largest size that is read.
+        /// The maximum size, in bytes.
         limit: u64,
     },
     /// The bytes contradict the format.
@@ -112,19 +114,19 @@ pub enum Error {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// Several profiles, none of which can be read.
+    /// A recording of several profiles, none of which can be read.
     NothingReadable {
         /// The recording.
         path: PathBuf,
-        /// How many profiles it has.
+        /// Number of profiles.
         profiles: usize,
-        /// What is wrong with the first.
+        /// The error of the first profile.
         first: Box<Error>,
     },
 }
 
 impl Error {
-    /// Whether there is no such file.
+    /// Returns whether the error is that a file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }

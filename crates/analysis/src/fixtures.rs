@@ -4,8 +4,8 @@ use heaptide_fixtures::{ProgramBuilder, Scratch};
 
 use crate::model::{LaneId, Measures, Moved, Process, Recording, ScopeId, Site, SiteKind, StackId};
 
-/// Stacks 1 `main`, 2 `main;read`; scopes 1 `load`, 2 `load > parse=3`; lanes `app` and `worker`;
-/// modules `/bin/app` and `/lib/libc.so`; no sites.
+/// Returns a process with stacks 1 `main`, 2 `main;read`; scopes 1 `load`, 2 `load > parse=3`;
+/// lanes `app` and `worker`; modules `/bin/app` and `/lib/libc.so`; no sites.
 pub(crate) fn process() -> Process {
     let mut program = ProgramBuilder::new();
     program.stack("main;read");
@@ -17,19 +17,19 @@ pub(crate) fn process() -> Process {
     read(&program)
 }
 
-/// Reads a program's recording.
+/// Writes and reads the recording of a synthetic program.
 pub(crate) fn read(program: &ProgramBuilder) -> Process {
     let scratch = Scratch::new("made");
     let mut recording = Recording::open(&program.write(&scratch)).expect("a recording");
     recording.processes.remove(0)
 }
 
-/// The process with a block for each stack, of 1, 2, 4, 8, … bytes, summed up.
+/// Returns a process with a block for each stack, of 1, 2, 4, 8, … bytes.
 pub(crate) fn with_stacks(paths: &[&str]) -> Process {
     read(&ProgramBuilder::with_stacks(paths))
 }
 
-/// One block of so many bytes, live and live at the peak, on the first lane.
+/// Returns the site of one block of `bytes` bytes, live and live at peak, on the first lane.
 pub(crate) fn site(stack: u32, scope: u32, bytes: u64) -> Site {
     let measures = Measures {
         allocations: 1,
@@ -56,13 +56,13 @@ pub(crate) fn site(stack: u32, scope: u32, bytes: u64) -> Site {
     }
 }
 
-/// A stack as its functions, outermost first.
+/// Returns the functions of a stack, outermost first.
 pub(crate) fn path_names(process: &Process, stack: StackId) -> String {
     let names = process.path_of(stack).into_iter().map(|frame| process.label(frame).into_owned());
     names.collect::<Vec<_>>().join(";")
 }
 
-/// Every stack with its live bytes, sorted.
+/// Returns every stack with its live bytes, sorted.
 pub(crate) fn lines(process: &Process) -> Vec<String> {
     let line =
         |site: &Site| format!("{} {}", path_names(process, site.stack), site.measures.live_bytes);

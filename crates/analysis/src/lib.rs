@@ -1,4 +1,5 @@
-//! Recordings to tables: read profiles as untrusted input, give addresses names, aggregate.
+//! Turns recordings into tables: reads profiles as untrusted input, resolves addresses to names,
+//! aggregates.
 //!
 //! ```text
 //! PID-IMAGE.profile ──profile─▶ Profile ─┐
@@ -6,9 +7,9 @@
 //! recording.json ──────────────────────────────────recording─┴─▶ Recording ─selection─▶ views
 //! ```
 //!
-//! A folder imports only from those before it: `collections`, `files`, `model`, `profile`,
-//! `tables`, `trace`, `recording`, `attribution`, `selection`, `views`. `cargo xtask tidy` checks
-//! that.
+//! A folder imports only from the folders before it in this list: `collections`, `files`, `model`,
+//! `profile`, `tables`, `trace`, `recording`, `attribution`, `selection`, `views`. `cargo xtask
+//! tidy` enforces this.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)] // a failed write would end the command

@@ -1,6 +1,6 @@
-//! Sizes, counts and durations as people read them, each in the unit that suits it.
+//! Formats sizes, counts and durations for people, each in a suitable unit.
 
-/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
+/// Formats bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `23.4 MiB`.
 ///
 /// ```
 /// use heaptide_analysis::quantity::bytes;
@@ -13,7 +13,7 @@ pub fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1024.0;
     let mut unit = 0;
-    // 999.5 would print as "1000": the next unit is due then.
+    // 999.5 would print as "1000", so the next unit begins there.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -21,7 +21,7 @@ pub fn bytes(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A count with thousands separators: `1,234,567`.
+/// Formats a count with thousands separators: `1,234,567`.
 ///
 /// ```
 /// use heaptide_analysis::quantity::count;
@@ -39,7 +39,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A count and its noun: `1 stack`, `1,234 stacks`.
+/// Formats a count and its noun: `1 stack`, `1,234 stacks`.
 ///
 /// ```
 /// use heaptide_analysis::quantity::counted;
@@ -51,7 +51,8 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07 min`.
+/// Formats a duration in a suitable unit: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 05 s`, `2 h 07
+/// min`.
 ///
 /// ```
 /// use heaptide_analysis::quantity::duration;
@@ -76,7 +77,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Three significant digits, as long as the value is below 1000.
+/// Formats a value below 1000 with three significant digits; larger values without decimals.
 pub fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")

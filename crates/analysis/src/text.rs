@@ -1,12 +1,12 @@
-//! Texts that come from programs and file names: how bytes become text, and how text is shown.
+//! Texts from programs and file names: conversion of bytes to text, and display of texts.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The text of bytes that need not be UTF-8: what is not stands there as `\xff`, so that different
-/// bytes stay different texts.
+/// Returns bytes as text. Bytes that are not valid UTF-8 become `\xff`, so that different bytes
+/// remain different texts.
 ///
 /// ```
 /// use heaptide_analysis::text::from_bytes;
@@ -18,13 +18,13 @@ pub fn from_bytes(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}"); // a String takes all
+            let _ = write!(text, "\\x{byte:02x}"); // writing to a String cannot fail
         }
     }
     text
 }
 
-/// A path in one line for people: the text of its bytes, [`printable`].
+/// Returns a path as one line for display: the text of its bytes, [`printable`].
 ///
 /// ```
 /// assert_eq!(heaptide_analysis::text::of_path("a\nb".as_ref()), r"a\x0ab");
@@ -33,9 +33,9 @@ pub fn of_path(path: &Path) -> String {
     printable(&from_bytes(path.as_os_str().as_bytes())).into_owned()
 }
 
-/// The text with what would control a terminal, break a line or turn the direction of writing
-/// written as `\x1b`: names come from programs, and a page or picture is to hold no more than their
-/// letters.
+/// Returns the text with characters escaped as `\x1b` that would control a terminal, break a line
+/// or change the direction of writing. Names come from programs and must not affect a page or
+/// picture otherwise.
 ///
 /// ```
 /// use heaptide_analysis::text::printable;
@@ -49,7 +49,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_unprintable(c) {
-            let _ = write!(shown, "\\x{:02x}", u32::from(c)); // a String takes all
+            let _ = write!(shown, "\\x{:02x}", u32::from(c)); // writing to a String cannot fail
         } else {
             shown.push(c)
         }
@@ -57,13 +57,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a text is printable ASCII, as most are: checked many bytes at once.
+/// Returns whether a text is printable ASCII, as most are; fast, because it checks many bytes at
+/// once.
 fn is_plain(text: &str) -> bool {
     let is_plain = |plain, byte: &u8| plain & matches!(byte, b' '..=b'~');
     text.as_bytes().chunks(32).all(|bytes| bytes.iter().fold(true, is_plain))
 }
 
-/// Whether a character is a control, turns the direction of writing, or cannot stand in XML.
+/// Returns whether a character is a control, changes the direction of writing, or is not allowed in
+/// XML.
 pub fn is_unprintable(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
     c.is_control() || turns || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')

@@ -1,4 +1,4 @@
-//! Work for several threads. Where there is no room for another one it is done by this.
+//! Runs work on several threads. If a thread cannot be started, the calling thread does its work.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -6,12 +6,12 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, available_parallelism, scope};
 
-/// Threads at most: more wait for memory rather than for processors.
+/// Maximum number of threads: with more, the work is bound by memory bandwidth.
 const THREADS_MAX: usize = 8;
 /// Items that a thread takes at a time: a fraction of a millisecond of work.
 const PART: usize = 1024;
 
-/// Does two things at the same time.
+/// Runs two closures at the same time and returns both results.
 ///
 /// ```
 /// let both = heaptide_analysis::threads::both(|| 1 + 1, || "two");
@@ -25,8 +25,9 @@ pub fn both<A: Send, B>(one: impl Fn() -> A + Sync, other: impl FnOnce() -> B) -
     })
 }
 
-/// Does the same on `threads` threads, this one included, which share the work among themselves.
-/// There may be fewer; this one always takes part.
+/// Runs `work` on up to `threads` threads, including the calling one, and returns their results.
+/// The closures divide the work among themselves. There can be fewer threads than requested; the
+/// calling one always takes part.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -46,8 +47,8 @@ pub fn together<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> 
     })
 }
 
-/// Does work on `count` items, on as many threads as there are processors: it is given a range of
-/// them at a time, of which there is one if they are few. The results are in order.
+/// Processes `count` items on up to as many threads as there are processors. `work` receives a
+/// range of items at a time; few items are a single range. The results are in order.
 ///
 /// ```
 /// let sums = heaptide_analysis::threads::in_parts(5000, |items| items.sum::<usize>());
@@ -71,7 +72,7 @@ pub fn in_parts<T: Send>(count: usize, work: impl Fn(Range<usize>) -> T + Sync) 
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What a thread has made.
+/// Returns the result of a thread, or resumes its panic.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
     use nix::sys::resource::{Resource, setrlimit};
 
-    /// In a process of its own: the limit is the whole process's.
+    /// Runs in a process of its own, because the limit applies to a whole process.
     #[test]
     fn without_room_for_a_thread_this_one_does_it() {
         const INSIDE: &str = "WITHOUT_ROOM_FOR_THREADS";

@@ -1,4 +1,5 @@
-//! Accounts of resident memory: read from profiles that may be damaged, and made rows of.
+//! Accounts of resident memory: reads them from profiles that can be damaged, and explains them by
+//! rows.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const READ_WRITE: u32 = format::RANGE_READ | format::RANGE_WRITE;
 
-/// A mapping of so many KiB, of which so many are resident.
+/// Returns a mapping of `kib` KiB, of which `resident` are resident.
 fn range(start: u64, kib: u64, resident: u32, flags: u32, name: u32) -> AccountRange {
     let (length, resident_kib) = (kib * KIB, resident);
     AccountRange { start, length, resident_kib, flags, name, ..AccountRange::default() }
@@ -46,7 +47,7 @@ fn read(p: &ProfileBuilder) -> Process {
     Process::from_bytes(&p.finish(), Path::new("made")).expect("a profile")
 }
 
-/// Names and resident KiB of rows, those of children in brackets.
+/// Returns names and resident KiB of rows, with children in parentheses.
 fn told(rows: &[Row]) -> String {
     let one = |row: &Row| {
         let inside = if row.children.is_empty() {
@@ -59,7 +60,8 @@ fn told(rows: &[Row]) -> String {
     rows.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// glibc, 100 KiB live of which a tenth is slack: 60 in arenas, 40 in a mapping.
+/// Returns an account with glibc: 100 KiB live, of which a tenth is slack: 60 in arenas, 40 in a
+/// mapping.
 fn glibc(p: &mut ProfileBuilder) -> Account {
     let mut record = site(0, 1, 100 * KIB);
     record.requested_bytes = 90 * KIB;
@@ -93,9 +95,9 @@ fn rows_of_all_kinds() {
         range(0x40_0000, 100, 50, code, program),
         range(0x50_0000, 8, 8, READ_WRITE, program),
         range(0x50_2000, 400, 300, READ_WRITE, 0),
-        // 20 of the 68 KiB that are free were never touched.
+        // 20 of the 68 free KiB were never touched.
         range(0x60_0000, 132, 112, READ_WRITE, heap),
-        // A block of 40 KiB beside 60 KiB of something else.
+        // A block of 40 KiB beside 60 KiB of other memory.
         range(0x5000_1000, 100, 100, READ_WRITE | format::RANGE_BLOCKS, 0),
         range(0x6000_1000, 24, 24, READ_WRITE, 0),
         stack,
@@ -122,7 +124,7 @@ fn rows_of_all_kinds() {
     assert_eq!((heap.size_bytes, sizes), (172 * KIB, vec![90, 10, 68, 4]));
 }
 
-/// What is not touched is free memory first, then live memory.
+/// Untouched memory is attributed to free memory first, then to live memory.
 #[test]
 fn blocks_that_were_never_touched() {
     let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
@@ -140,7 +142,8 @@ fn blocks_that_were_never_touched() {
     assert_eq!((free.resident_bytes, free.size_bytes), (0, 68 * KIB));
 }
 
-/// Another allocator: mappings with blocks are its memory, and what is not live there is free.
+/// Another allocator: mappings with blocks are its memory, and memory there that is not live is
+/// free.
 #[test]
 fn an_allocator_without_numbers() {
     let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
@@ -187,7 +190,7 @@ fn an_account_that_contradicts_itself_is_left_out() {
     }
 }
 
-/// Stores a mapping's site: so many mappings of so many bytes each, made by code of a module.
+/// Stores the site of `count` mappings of `bytes` bytes each, made by code of a module.
 fn mapped_site(p: &mut ProfileBuilder, module: u32, count: u64, bytes: u64) -> u32 {
     let address = 0x1000 + u64::from(module) * 0x1000_0000;
     let stack = if module == 0 { 0 } else { p.node(0, module, address, 0) };
@@ -200,7 +203,7 @@ fn mapped_site(p: &mut ProfileBuilder, module: u32, count: u64, bytes: u64) -> u
     (p.record(Kind::MappedSites, 0, record.as_bytes()) as u64 / format::SITE_GRANULE) as u32
 }
 
-/// Zeroed data of a library ends where its headers say so, and at a recorded mapping.
+/// Zeroed data of a library ends where its headers state, and at a recorded mapping.
 #[test]
 fn zeroed_data_of_a_module_is_no_other_mapping() {
     let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
@@ -229,7 +232,8 @@ fn zeroed_data_of_a_module_is_no_other_mapping() {
     );
 }
 
-/// What an allocator was recorded to map is the heap if its blocks are recorded, beside glibc's.
+/// Recorded mappings of an allocator are part of the heap if its blocks are recorded, even with
+/// glibc.
 #[test]
 fn mappings_of_an_allocator_with_and_without_blocks() {
     let expected = [
@@ -256,7 +260,7 @@ fn mappings_of_an_allocator_with_and_without_blocks() {
     }
 }
 
-/// Extreme numbers, each of them possible in a file of foreign origin.
+/// Extreme numbers, each of which is possible in an untrusted file.
 #[test]
 fn numbers_that_are_too_large() {
     let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);

@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading ends with tables or with an error.
+//! For any bytes, reading ends with tables or with an error.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use heaptide_fixtures::{ProfileBuilder, Random, Scratch, site};
 use heaptide_format as format;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// A profile with several extents of each kind.
+/// Returns a profile with several extents of each kind.
 fn profile() -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     p.program("/bin/app", &["app"]);
@@ -43,7 +43,7 @@ fn profile() -> ProfileBuilder {
     p
 }
 
-/// Mappings of two lanes, with samples of them, and accounts that refer to them.
+/// Adds mappings of two lanes, with samples, and accounts that refer to them.
 fn add_mappings(p: &mut ProfileBuilder) {
     let file = p.string("/data");
     for lane in 0..2 {
@@ -93,7 +93,7 @@ fn add_account(p: &mut ProfileBuilder, lane: u32, name: u32, sites: &[u32]) {
     p.record(format::Kind::Accounts, lane, &bytes);
 }
 
-/// Reads, and if that works goes through everything that was read.
+/// Reads the bytes and, if that succeeds, visits all data.
 fn survives(bytes: &[u8]) -> bool {
     let Ok(profile) = reader::parse(bytes, Path::new("x.profile")) else {
         return false;
@@ -176,7 +176,7 @@ fn extreme_words_never_panic() {
     for _ in 0..4000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + random.below(3) {
-            // half of them where it hurts: in the head of the file or of an extent
+            // half of them where damage matters most: in the header of the file or of an extent
             let at = match random.below(2) {
                 0 => random.one(&heads) + 8 * random.index(32),
                 _ => 8 * random.index(bytes.len() / 8),
@@ -213,9 +213,9 @@ fn stored_names_may_say_anything() {
     let file = scratch.write("12-0.profile", &profile().finish());
     let path = r#""path":"/nowhere/app""#;
     let id = "07".repeat(20);
-    // each is a place (15 is the second call), and whether the file counts as damaged
+    // each is a place (15 is the second call), and whether the file is damaged
     let cases = [
-        ("[268435455,1,2,3]", false), // of no node
+        ("[268435455,1,2,3]", false), // no node has this address
         ("[15,1,0,3]", false),
         ("[15,9,0,0]", false),
         ("[15,18446744073709551615,1,18446744073709551615]", false),

@@ -1,6 +1,6 @@
-//! `docs/format.md` says what the source says: offsets, numbers, and an example byte by byte.
+//! Compares `docs/format.md` with the source: offsets, numbers, and an example byte by byte.
 //!
-//! `HEAPTIDE_UPDATE=1 cargo test -p heaptide-analysis --test document` writes the example anew.
+//! `HEAPTIDE_UPDATE=1 cargo test -p heaptide-analysis --test document` rewrites the example.
 
 use std::fmt::Write;
 use std::fs;
@@ -25,7 +25,7 @@ fn document() -> String {
     fs::read_to_string(DOCUMENT).unwrap()
 }
 
-/// The cells of the table rows between a heading and the next.
+/// Returns the cells of the table rows between a heading and the next.
 fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, rest) = document.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = rest.split("\n## ").next().unwrap();
@@ -36,7 +36,7 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     section.lines().filter(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// Adding a metric adds it to the page, in the order of the columns.
+/// The page must list every metric, in the order of the columns.
 #[test]
 fn the_page_of_recordings_lists_every_metric() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recording.md");
@@ -47,7 +47,7 @@ fn the_page_of_recordings_lists_every_metric() {
     assert_eq!(listed, expected, "docs/recording.md, Metrics");
 }
 
-/// Holds the table of a record to the record: each field with offset and size, none left out.
+/// Compares the table of a record with the record: all fields with offset and size.
 fn check_record(name: &str, size: usize, fields: &[(&str, usize, usize)]) {
     let mut expected = Vec::new();
     let mut end = 0;
@@ -164,7 +164,7 @@ fn offsets_of_traces() {
     );
 }
 
-/// The records of the example are what the encoder makes of them.
+/// Encoding the records of the example must give its bytes.
 #[test]
 fn packed_events() {
     let rows = rows(&document(), "Events");
@@ -290,7 +290,8 @@ fn losses_and_kinds() {
     let rows_of = |heading, first: &str| {
         let rows = rows(&document(), heading).into_iter();
         let table = rows.skip_while(|row| row[0] != first).skip(2);
-        // Of several tables below one heading the next begins with words, not with a number.
+        // If a heading has several tables, the rows of the next begin with words, not with a
+        // number.
         let table: Vec<_> = table.take_while(|row| row[0].starts_with(char::is_numeric)).collect();
         table
     };
@@ -336,7 +337,7 @@ fn json_files() {
     assert_eq!(names, [name("main", Some(7)), name("helper", Some(3))]);
 }
 
-/// As `hexdump -C` prints: lines that repeat the line before are one `*`.
+/// Returns the output of `hexdump -C`, where repeated lines are replaced by `*`.
 fn hexdump(bytes: &[u8]) -> String {
     let mut dump = String::new();
     let mut last: Option<&[u8]> = None;

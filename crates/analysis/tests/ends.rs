@@ -1,5 +1,5 @@
-//! When and how images ended: by what `heaptide run` saw, by what they noted, by the last sign of
-//! life; and which of them are of one process.
+//! When and how images ended, from the observations of `heaptide run`, their own notes, and the
+//! last known activity; and which images belong to the same process.
 
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::recording::merge::merge;
@@ -12,7 +12,7 @@ use heaptide_format::{FileHeader, Sample};
 use zerocopy::FromZeros;
 
 const S: u64 = 1_000_000_000;
-/// Monotonic clock when the images of these tests began.
+/// Monotonic clock at the start of the images of these tests.
 const BEGAN: u64 = 5 * S;
 
 fn profile(pid: u32, image: u32, change: impl FnOnce(&mut FileHeader)) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn open(scratch: &Scratch) -> Vec<Process> {
     Recording::open(scratch).unwrap().processes
 }
 
-/// How long the image lasted, and whether that is known.
+/// Returns the duration of the image, and whether it is exact.
 fn lasted(process: &Process) -> (u64, bool) {
     (process.lifetime.duration_ns, process.lifetime.duration_is_known)
 }
@@ -94,12 +94,12 @@ fn without_the_command_an_image_lasted_until_the_last_sign_of_it() {
     assert_eq!(lasts(&p), (99, true));
 }
 
-/// Makes the header that of a process that began at `ticks` in the namespace 7.
+/// Changes the header to that of a process that began at `ticks` in pid namespace 7.
 fn began(ticks: u64) -> impl FnOnce(&mut FileHeader) {
     move |header| (header.process_start_ticks, header.pid_namespace) = (ticks, 7)
 }
 
-/// Pid, image, exec calls before, number of the process, end.
+/// Returns pid, image, number of exec calls, process number and end of each image.
 fn images(scratch: &Scratch) -> Vec<(u32, u32, u32, u32, End)> {
     let image = |p: &Process| {
         (
@@ -131,7 +131,7 @@ fn a_reused_pid_is_another_process() {
     }
     metadata(12, vec![]).write(&scratch).unwrap();
     let expected = [
-        (12, 0, 0, 0, End::Signaled(6)), // the first of the pid is the one that was started
+        (12, 0, 0, 0, End::Signaled(6)), // the first with this pid was started directly
         (12, 1, 0, 1, End::Exec),
         (12, 2, 1, 1, End::Exited(0)),
         (12, 3, 0, 2, End::Exited(0)),
@@ -180,7 +180,7 @@ fn of_older_recordings_images_of_one_pid_are_of_one_process() {
     scratch.write("12-2.profile", &profile(12, 2, |_| {}));
     let expected = [
         (12, 0, 0, 0, End::Exec),
-        (12, 1, 1, 0, End::Exited(0)), // as it noted itself, whatever came later
+        (12, 1, 1, 0, End::Exited(0)), // as it noted itself, regardless of later events
         (12, 2, 0, 1, End::Unknown),   // so this is another process
     ];
     assert_eq!(images(&scratch), expected);

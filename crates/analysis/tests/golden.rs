@@ -1,5 +1,5 @@
-//! Recordings that were made by the recorders of their time, sealed later where they are older than
-//! the current version: they are read for ever, with the numbers that `golden/program.c` states.
+//! Recordings made by earlier versions of the recorder, sealed later if they are older than the
+//! current version: they must remain readable, with the numbers stated in `golden/program.c`.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// The version in a packed profile.
+/// Returns the version in a packed profile.
 fn version(recording: &Path) -> u32 {
     let entries = std::fs::read_dir(recording).unwrap().map(|entry| entry.unwrap().path());
     let mut profiles = entries.filter(|path| path.extension().is_some_and(|e| e == "profile"));
@@ -26,7 +26,7 @@ fn version(recording: &Path) -> u32 {
     header.version
 }
 
-/// The one process of a recording, whose sums add up.
+/// Returns the only process of a recording, after checking that its sums add up.
 fn process(name: &str) -> Process {
     let mut recording = Recording::open(&path(name)).unwrap();
     assert_eq!((recording.sealed, recording.processes.len()), (true, 1), "{name}");
@@ -40,8 +40,8 @@ fn process(name: &str) -> Process {
     process
 }
 
-/// Sums over the sites that have this function on their stack. A block that got a label is counted
-/// where it was allocated.
+/// Returns the sum over sites whose stack contains this function. A labelled block counts where it
+/// was allocated.
 fn of_function(process: &Process, function: &str) -> Measures {
     let mut sum = Measures::default();
     for site in &process.tables.sites {
@@ -58,7 +58,7 @@ fn of_function(process: &Process, function: &str) -> Measures {
     sum
 }
 
-/// What the program's comment states; usable sizes are those of glibc.
+/// Checks the numbers stated in the program's comment; usable sizes are those of glibc.
 fn check_program(process: &Process) {
     let kept = Measures {
         allocations: 12,
@@ -69,7 +69,7 @@ fn check_program(process: &Process) {
         freed_bytes: 3 * 72,
         live_blocks: 9,
         live_bytes: 2 * 72 + 7 * 104,
-        at_peak_blocks: 9, // within the bound of threads
+        at_peak_blocks: 9, // within the error bound of threads
         at_peak_bytes: 2 * 72 + 7 * 104,
         largest_bytes: 100,
         ..Measures::default()
@@ -95,7 +95,7 @@ fn version_1_is_read() {
     );
 }
 
-/// What the program annotates.
+/// Checks the annotations of the program.
 fn check_annotations(process: &Process) {
     let scope = process.tables.scopes.iter().position(|scope| scope.name() == "load").unwrap();
     let in_scope = process.tables.sites.iter().filter(|site| site.scope.0 as usize == scope);
@@ -119,8 +119,8 @@ fn version_2_is_read() {
     check_annotations(&process);
 }
 
-/// The recorder of today writes the current version; a later one leaves this recording as it is and
-/// adds its own.
+/// The recorder currently writes this version; a later version adds a recording of its own and does
+/// not change this one.
 #[test]
 fn the_current_version_is_read_with_its_events() {
     assert_eq!(version(&path("current")), VERSION);

@@ -1,4 +1,4 @@
-//! Groups and trees of a small process whose numbers are known.
+//! Groups and trees of a small process with known numbers.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Measure, Process, Recording};
@@ -9,7 +9,7 @@ use heaptide_format as format;
 
 const BASE: u64 = 0x7f00_0000_0000;
 
-/// Stored names: the upper byte of an offset is the function's letter.
+/// Stored names: the upper byte of an offset is the number of the function's letter.
 const SYMBOLS: &str = r#"{"version":1,"modules":[{"path":"/nowhere/module","build_id":"ab","strings":
 ["a","b","c","d"],"places":[[0,1,0,0],[256,2,0,0],[257,2,0,0],[512,3,0,0],[513,3,0,0],[768,4,0,0]]}]}"#;
 
@@ -113,7 +113,7 @@ fn top_keeps_the_first_and_drops_zeros() {
     assert_eq!(top(groups, Measure::Temporary, Order::Inclusive, 2).len(), 0);
 }
 
-/// A tree as indented lines.
+/// Returns a tree as indented lines.
 fn draw(tree: &Tree, process: &Process, owners: &Owners) -> Vec<String> {
     let mut lines = Vec::new();
     let mut todo = vec![(0, 0)];

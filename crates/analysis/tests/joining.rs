@@ -1,4 +1,4 @@
-//! Several processes joined to one: what is the same is one, sums stay sums, clocks agree.
+//! Several processes joined: equal entries are merged, sums add up, clocks agree.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId, Sum};
@@ -11,8 +11,9 @@ use zerocopy::FromZeros;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A process that starts so many seconds after the first, with `blocks` of 64 live bytes in a frame
-/// of a library that is mapped where its pid says, and as many with a label in a scope.
+/// Returns a process that starts `after_s` seconds after the first, with `blocks` blocks of 64 live
+/// bytes in a frame of a library at an address that depends on the pid, and the same number with a
+/// label in a scope.
 fn process(pid: u32, after_s: u64, blocks: u64) -> Process {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, 0);
     p.program(&format!("/bin/app{}", pid % 2), &["app"]);
@@ -158,8 +159,8 @@ fn times_are_on_one_clock() {
     assert_eq!((p.lifetime.start_realtime_ns, p.lifetime.duration_ns), (100 * SECOND, 13 * SECOND));
     let live: Vec<_> = p.time.samples.iter().map(|s| (s.time_ns / SECOND, s.live_bytes)).collect();
     let (first, second) = (128 * 5 + 16, 128 * 7 + 16);
-    // The first is alone at 1 s and has its peak at 4 s, where the second begins; at 10 s it is
-    // over, and what it did not free is gone with it.
+    // The first is alone at 1 s and has its peak at 4 s, when the second begins; at 10 s it has
+    // ended, and its live bytes are gone.
     let expected = [
         (1, 64),
         (4, first + 64),

@@ -1,4 +1,4 @@
-//! Recordings merged into one: nothing lost, nothing mixed up, and where each is from is known.
+//! Merged recordings: no data is lost or mixed up, and the origin of each file is known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use heaptide_format::{Mode, PAGE};
 
 const KEY: [u8; 3] = [7, 7, 7];
 
-/// A process of rank `rank` with one block of `bytes` live, at an address of a file that is not
-/// here.
+/// Returns a process of rank `rank` with one live block of `bytes` bytes, at an address in a file
+/// that does not exist here.
 fn profile(pid: u32, image: u32, rank: u32, bytes: u64) -> Vec<u8> {
     let mut p = ProfileBuilder::new(Mode::Stacks, pid, image);
     p.program("/bin/app", &["app"]);
@@ -28,7 +28,7 @@ fn profile(pid: u32, image: u32, rank: u32, bytes: u64) -> Vec<u8> {
     p.finish()
 }
 
-/// A recording in a directory, with the status that its first process ended with.
+/// Writes a recording to a directory, with the exit status of its first process.
 fn recording(scratch: &Scratch, name: &str, files: &[(&str, Vec<u8>)], code: i32) -> PathBuf {
     let directory = scratch.join(name);
     fs::create_dir(&directory).expect("a directory");
@@ -66,7 +66,7 @@ fn totals(recording: &Recording) -> Measures {
     sums
 }
 
-/// Two recordings with a process 12 each: the first became another program and exited with 3, the
+/// Two recordings with a process 12 each: the first executed another program and exited with 3, the
 /// second has a snapshot and exited with 4.
 fn two(scratch: &Scratch) -> [PathBuf; 2] {
     let files =

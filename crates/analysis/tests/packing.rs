@@ -1,5 +1,5 @@
-//! Sealing packs profiles: they read as before, and bytes that were changed since end in a note or
-//! an error.
+//! Sealing packs profiles: their tables do not change, and later damage of the bytes leads to a
+//! note or an error.
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +16,7 @@ use heaptide_format as format;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const NAME: &str = "12-0.profile";
 
-/// A profile that zstd packs into several blocks, sites in more than one.
+/// Returns a profile that zstd packs into several blocks, with sites in more than one.
 fn profile(pid: u32) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, pid, 0);
     p.program("/bin/app", &["app"]);
@@ -39,7 +39,7 @@ fn pack(scratch: &Scratch) -> Vec<u8> {
     packed
 }
 
-/// All tables, as text.
+/// Returns all tables as text.
 fn tables(directory: &Path) -> String {
     format!("{:?}", Recording::open(directory).unwrap().processes)
 }
@@ -148,7 +148,7 @@ fn a_window_of_gigabytes_is_refused() {
     assert!(error.contains("cannot decompress: "), "{error}");
 }
 
-/// What a process with a file mapped looks like: it waits for its standard input to end.
+/// Simulates a process with a mapped file: it runs until its standard input ends.
 const MAPS: &str = "import mmap, sys\n\
     file = open(sys.argv[1], 'r+b')\n\
     memory = mmap.mmap(file.fileno(), 0)\n\
@@ -158,7 +158,7 @@ const MAPS: &str = "import mmap, sys\n\
 #[test]
 fn a_profile_that_a_process_has_mapped_is_left_alone() {
     let scratch = Scratch::new("mapped");
-    // of another pid than the one that maps it, as one pid namespace sees another's
+    // with a pid other than that of the mapping process, as across pid namespaces
     let exited = |h: &mut format::FileHeader| h.end_kind = format::End::Exited as u32;
     for (own_pid, noted) in [(true, false), (true, true), (false, false)] {
         let file = scratch.write("x", &[0; 8192]);
@@ -175,7 +175,7 @@ fn a_profile_that_a_process_has_mapped_is_left_alone() {
             exited(&mut p.header);
         }
         let name = format!("{pid}-0.profile");
-        fs::write(&file, p.finish()).unwrap(); // the same file: the process has it mapped
+        fs::write(&file, p.finish()).unwrap(); // the same file, which the process has mapped
         fs::rename(&file, scratch.join(&name)).unwrap();
         let is_packed = || {
             seal(&scratch, &mut |_, _| {}).unwrap();
@@ -198,7 +198,7 @@ fn a_profile_that_cannot_be_packed_stays_as_it_was() {
     let scratch = Scratch::new("full");
     let plain = profile(12).finish();
     let file = scratch.write(NAME, &plain);
-    // where the new file would be is something else: it cannot be written
+    // the path of the new file is a directory, so it cannot be written
     fs::create_dir(scratch.join(format!("{NAME}.{}.new", std::process::id()))).unwrap();
     let before = tables(&scratch);
     seal(&scratch, &mut |_, _| {}).unwrap();

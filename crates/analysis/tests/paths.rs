@@ -1,4 +1,4 @@
-//! Modules whose paths have line breaks, or are no UTF-8: their names are looked up and stored.
+//! Modules whose paths contain line breaks or are not UTF-8: their names are looked up and stored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use heaptide_analysis::seal;
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
-/// Names that a file may have.
+/// Possible file names.
 const NAMES: [&[u8]; 5] = [b"a\nb", b"a\xff", b"a\xfe", br"a\012b", br"a\xff"];
 
 fn run(place: &Path, command: &str) -> String {
@@ -20,8 +20,8 @@ fn run(place: &Path, command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Builds a program of one function without a build-id under each of the names, and returns their
-/// paths. All have the function at the same address: it is returned, too.
+/// Builds a program with one function and without a build-id for each of the names, and returns
+/// their paths and the address of the function, which is the same in all.
 fn programs(scratch: &Scratch) -> (Vec<PathBuf>, u64) {
     let mut address = None;
     let build = |(number, name): (usize, &&[u8])| {
@@ -89,7 +89,7 @@ fn stored_names_are_those_of_the_same_bytes() {
     let recording = Recording::open(&scratch).unwrap();
     assert_eq!((recording.sealed, recording.damaged.len()), (true, 0));
     assert_eq!(functions(&recording.processes[0]), FOUND);
-    // Of a file that an earlier heaptide wrote, the names of paths in UTF-8 are known.
+    // In a file written by an earlier heaptide, the names of paths in UTF-8 are known.
     let text = fs::read_to_string(scratch.join("symbols.json")).unwrap();
     let start = text.find("\"path_bytes\"").unwrap();
     assert!(text[start..].starts_with("\"path_bytes\":\"2f"), "{text}");

@@ -1,5 +1,5 @@
-//! Tables of processes that were killed in the middle of an event: the peak is no lower than what
-//! is live, and size classes and counts of frees add up to the totals.
+//! Tables of processes that were killed during an event: the peak is not below the live bytes, and
+//! size classes and counts of frees add up to the totals.
 
 use std::mem::offset_of;
 
@@ -13,7 +13,7 @@ fn read(p: &ProfileBuilder) -> Process {
     Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
 }
 
-/// A process that was killed with 20 blocks of 1000 bytes live, of two lanes.
+/// Returns a killed process with 20 live blocks of 1000 bytes, on two lanes.
 fn killed(peak_bytes: u64, lanes_at_once: u32) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     (p.header.peak_bytes, p.header.peak_time_ns) = (peak_bytes, 3);
@@ -31,7 +31,7 @@ fn counted(lane: &mut Lane, blocks: u64, size: u64) {
     (lane.requested_bytes, lane.usable_bytes) = (blocks * size, blocks * size);
 }
 
-/// Peak, what sites had of it, its time, how exact.
+/// Returns the peak, the bytes of sites at peak, its time, and its error bound.
 fn peak(process: &Process) -> (u64, u64, u64, u64) {
     let t = &process.totals;
     let of_lanes: u64 = process.tables.lanes.iter().map(|lane| lane.measures.at_peak_bytes).sum();
@@ -59,7 +59,7 @@ fn a_peak_that_threads_noted_stays() {
 #[test]
 fn a_peak_of_one_thread_is_exact() {
     assert_eq!(peak(&read(&killed(20_000, 1))), (20_000, 20_000, 3, 0));
-    // The event in flight is in the peak and not yet at its site.
+    // The interrupted event is in the peak but not yet at its site.
     assert_eq!(peak(&read(&killed(20_024, 1))), (20_024, 20_000, 3, 24));
 }
 
@@ -86,7 +86,7 @@ fn a_window_has_no_peak_below_what_was_live_at_its_ends() {
     assert_eq!(peaks, [("closed", 900, 0), ("open", 20_000, 2 * PEAK_BATCH)]);
 }
 
-/// Counts of size classes: requested, usable, freed.
+/// Returns counts of size classes: requested, usable, freed.
 fn histogram(process: &Process) -> Vec<(u64, u64, u64, u64)> {
     process.tables.histogram.iter().map(|c| (c.size_min, c.requested, c.usable, c.freed)).collect()
 }
@@ -106,7 +106,7 @@ fn classes_get_the_event_that_only_its_site_has() {
     let process = read(&p);
     assert_eq!(histogram(&process), [(32, 1, 1, 1), (512, 10, 10, 2)]);
     assert_eq!((process.totals.frees_here, process.totals.freed_here_bytes), (3, 2056));
-    // An extent that is reserved and not in use is no damage, a part that is missing is.
+    // A reserved extent that is not in use is not damage; a missing part is.
     let mut bytes = p.finish();
     let end = bytes.len() as u64 + format::PAGE;
     bytes[offset_of!(FileHeader, file_end)..][..8].copy_from_slice(&end.to_le_bytes());
@@ -116,7 +116,7 @@ fn classes_get_the_event_that_only_its_site_has() {
     let whole = Process::from_bytes(&bytes, "12-0.profile".as_ref()).expect("a profile");
     assert_eq!((cut.completeness.notes.len(), whole.completeness.notes.len()), (1, 1));
     assert_eq!(histogram(&whole), histogram(&process));
-    // Of one that has exited the tables are as they are.
+    // If a process has exited, its tables are not changed.
     p.header.lanes_at_once = 1;
     let process = read(p.exited());
     assert_eq!(histogram(&process), [(512, 10, 10, 2)]);

@@ -1,4 +1,4 @@
-//! Profiles with known numbers, read back.
+//! Reads profiles with known numbers.
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::{
@@ -21,7 +21,7 @@ fn open(name: &str, profile: &ProfileBuilder) -> Process {
     recording.processes.remove(0)
 }
 
-/// Sums over sites are the totals, whatever was recorded.
+/// Checks that sums over sites equal the totals.
 fn check_sums(process: &Process) {
     for measure in Measure::all().iter().filter(|&&m| m != Measure::PeakBytes) {
         let combine = measure.combine();
@@ -33,7 +33,7 @@ fn check_sums(process: &Process) {
     }
 }
 
-/// Two lanes: main → work → two allocating places. Of version 1, which lanes still had counters in.
+/// Two lanes: main → work → two allocating places. In version 1, where lanes still had counters.
 fn two_lanes() -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     p.header.version = 1;
@@ -187,7 +187,7 @@ fn counters_have_a_row_for_each_lane_and_exact_sums() {
     });
     p.header.version = 1;
     check_counters(&open("counters-1", &p));
-    // Since version 2 the classes are the counts.
+    // Since version 2 the sums of the classes are the counts.
     let mut p = ProfileBuilder::new(format::Mode::Counters, 12, 0);
     p.header.peak_bytes = 90;
     p.lane(0, "maker", |lane| {
@@ -238,7 +238,7 @@ fn a_parent_may_come_later_in_the_file() {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     let app = p.module("/nowhere/app", BASE, &[]);
     let first = p.node(0, app, BASE + 0x11, 0);
-    // a circle of three, one beyond the file, and a child before its parent
+    // a cycle of three, a parent beyond the file, and a child before its parent
     let key = u64::from(app) << format::ADDRESS_BITS | (BASE + 0x21);
     for parent in [first + 3, first + 1, first + 2, 0xffff_fff0, first + 6] {
         p.node_of(0, format::Node { key: key + u64::from(parent), parent, ..NO_NODE });

@@ -1,4 +1,4 @@
-//! Whole recordings: which files count, how images ended, and sealing with real debug info.
+//! Whole recordings: which files are read, how images ended, and sealing with real debug info.
 
 use std::fs;
 use std::path::Path;
@@ -156,7 +156,7 @@ fn names_are_demangled_and_whole() {
     }
 }
 
-/// GCC's debug info has only `operator()` for lambdas, whatever function they are in.
+/// GCC's debug info has only `operator()` for lambdas, regardless of the enclosing function.
 #[test]
 fn lambdas_have_the_names_of_the_symbol_table() {
     let scratch = Scratch::new("lambdas");
@@ -189,9 +189,9 @@ fn lambdas_have_the_names_of_the_symbol_table() {
     );
 }
 
-/// GCC's debug info has no mangled names for what depends on a lambda or is local to a file, and
-/// the symbol table has none for what is inlined: `operator()`, `__invoke_r<…<lambda()>&>`,
-/// `Cache`.
+/// GCC's debug info has no mangled names for functions that depend on a lambda or are local to a
+/// file, and the symbol table has none for inlined functions: `operator()`,
+/// `__invoke_r<…<lambda()>&>`, `Cache`.
 #[test]
 fn inlined_functions_have_their_scopes() {
     let scratch = Scratch::new("scopes");

@@ -1,5 +1,5 @@
-//! Which processes write a profile: those that have more of it mapped than its first page. And
-//! what their traces have by then.
+//! Finds processes that write a profile: those that have more of it mapped than its first page.
+//! Also checks how far traces of running processes are read.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +27,7 @@ fn profile(pid: u32) -> Vec<u8> {
     p.finish()
 }
 
-/// Maps the file that its first line of input names, and holds it until its input ends.
+/// Maps the file named in its first line of input, and keeps it mapped until its input ends.
 const MAPS: &str = "#include <fcntl.h>\n\
     #include <stdio.h>\n\
     #include <sys/mman.h>\n\
@@ -47,15 +47,15 @@ struct Mapping {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Its profile, the file that it maps.
+    /// Its profile, which is the mapped file.
     profile: PathBuf,
 }
 
 impl Mapping {
-    /// Bytes of its profile, at least.
+    /// Minimum size of its profile in bytes.
     const LENGTH: u64 = 8 * PAGE;
 
-    /// Starts one; `profile_of` makes its profile for a pid.
+    /// Starts the program; `profile_of` returns the profile for a pid.
     fn start(directory: &Path, profile_of: impl FnOnce(u32) -> Vec<u8>) -> Mapping {
         let program = directory.join("maps");
         if !program.exists() {
@@ -78,7 +78,7 @@ impl Mapping {
         self.child.id()
     }
 
-    /// Has it map a part of its profile.
+    /// Makes the program map a part of its profile.
     fn map(&mut self, offset: u64, length: u64) {
         let line = format!("{} {offset} {length}\n", self.profile.display());
         self.input.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
@@ -112,7 +112,7 @@ fn a_process_that_maps_more_than_the_first_page_writes_the_profile() {
     }
 }
 
-/// The contents of an extent of events: one allocation at each of these ticks.
+/// Returns the contents of an extent of events: one allocation at each of these ticks.
 fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec<u8>) {
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
     let start = TraceStart {
@@ -136,13 +136,13 @@ fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec
     (start, records)
 }
 
-/// The ticks of the events that a process has.
+/// Returns the ticks of the events of a process.
 fn ticks(process: &Process) -> Vec<u64> {
     process.replay().unwrap().map(|event| event.time_ns / 10).collect()
 }
 
-/// The trace of a process that runs ends with the last event that any lane had when the profile was
-/// read, also if it was in an extent that had been moved, and its lane had no other yet.
+/// The trace of a running process ends with the last event that any lane had when the profile was
+/// read, even if that was in an extent that had been moved and its lane had no new extent yet.
 #[test]
 fn a_lane_between_two_extents_has_all_events_that_it_had() {
     let scratch = Scratch::new("running-trace");
@@ -168,8 +168,8 @@ fn a_lane_between_two_extents_has_all_events_that_it_had() {
     assert_eq!(ticks(&before), [10, 20, 40, 60]);
 }
 
-/// A recorder first makes the file longer, then says so in its head. A reader that asks for the
-/// length before the head called such a file truncated and left out the newest sites.
+/// A recorder first extends the file, then updates its header. A reader that read the length before
+/// the header reported such a file as truncated and omitted the newest sites.
 #[test]
 fn profile_that_grows_is_not_truncated() {
     const GROWS: u64 = 2000;

@@ -1,4 +1,4 @@
-//! Sampled processes: estimates of sites that add up to what threads counted of all blocks.
+//! Sampled processes: estimates of sites add up to the exact counters of threads.
 
 use heaptide_analysis::model::{Measure, Measures, Process, Recording, Site, Sum};
 use heaptide_analysis::recording::join::Apart;
@@ -6,14 +6,14 @@ use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format as format;
 use heaptide_format::{Mode, size_class};
 
-/// Bytes between two sampled ones.
+/// Mean of allocated bytes per sampled block.
 const MEAN: u64 = 1000;
 
-/// Blocks of a size.
+/// Number and size of blocks.
 type Blocks = (u64, u64);
 
-/// A process that exited, of which a thread counted these blocks allocated and freed. Each of the
-/// functions `0`, `1`, … has the sampled blocks of the list, of which some were freed.
+/// Returns an exited process whose thread counted these blocks as allocated and freed. Each of the
+/// functions `0`, `1`, … has the sampled blocks of the list, some of which were freed.
 fn process(allocated: &[Blocks], freed: &[Blocks], sampled: &[(Blocks, u64)]) -> Process {
     process_with(MEAN, allocated, freed, sampled)
 }
@@ -57,7 +57,7 @@ fn process_with(
     Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
 }
 
-/// Checks that sites add up to the totals, as in every recording.
+/// Checks that sites add up to the totals.
 fn assert_sums(p: &Process) {
     let sum = Sum::over(&p.tables.sites);
     assert_eq!(sum, Measures { peak_bytes: 0, spread: sum.spread, ..p.totals });
@@ -69,7 +69,7 @@ fn assert_sums(p: &Process) {
     }
 }
 
-/// The sites that have a stack, and the row of what was not sampled.
+/// Returns the sites with a stack, and the row of bytes that were not sampled.
 fn rows(p: &Process) -> (Vec<&Site>, Option<&Site>) {
     let is_unseen = |site: &&Site| {
         p.path_of(site.stack).into_iter().any(|frame| p.label(frame) == "[not sampled]")
@@ -94,7 +94,8 @@ fn estimates_add_up_to_what_threads_counted() {
     assert_eq!((t.peak_bytes, t.at_peak_bytes), (65_000, 65_000));
     let (sites, unseen) = rows(&p);
     assert!(unseen.is_none());
-    // Large blocks are hardly ever missed: the small ones have what is left, nearly all of it.
+    // Large blocks are almost always sampled, so nearly all of the difference goes to the small
+    // ones.
     let [small, large] = [&sites[0].measures, &sites[1].measures];
     assert!(is_near(large.live_bytes, 50_001.2), "{}", large.live_bytes);
     assert!(is_near(small.live_bytes, 14_998.8), "{}", small.live_bytes);
@@ -109,7 +110,8 @@ fn what_is_certain_has_a_narrow_interval_and_the_rest_a_wide_one() {
     let interval = |row: &Site| p.interval(Measure::LiveBytes, &row.measures).expect("limits");
     let [small, large] = [interval(sites[0]), interval(sites[1])];
     assert!(small.contains(20_000) && large.contains(50_000), "{small:?} {large:?}");
-    // Of twenty sampled blocks all were of the row: were it less than 83 %, that were unlikely.
+    // All twenty sampled blocks are those of this row, which is unlikely if its share is below 83
+    // %.
     assert!((16_000..17_000).contains(&small.low), "{small:?}");
     assert!(large.high - large.low < 8_000, "{large:?}");
     let whole = p.interval(Measure::UsableBytes, &p.totals).expect("limits");
@@ -132,7 +134,7 @@ fn blocks_that_no_sampled_one_stands_for_have_a_row() {
 
 #[test]
 fn sampled_blocks_disprove_frees_of_blocks_from_before_a_fork() {
-    // All 158 blocks that were allocated here are live; 100 others were freed.
+    // All 158 blocks allocated here are live; the 100 frees are those of other blocks.
     let p = process(&[(158, 1000)], &[(100, 1000)], &[((100, 1000), 0)]);
     assert_sums(&p);
     let t = &p.totals;
@@ -150,7 +152,7 @@ fn sampled_blocks_disprove_that_blocks_freed_while_off_are_live() {
     assert_eq!((p.completeness.unmatched_frees, t.frees_here), (0, 158));
 }
 
-/// Four standard errors do not do: such errors occur.
+/// Four standard errors are not sufficient, because such errors occur.
 #[test]
 fn exact_totals_stand_where_there_is_a_doubt() {
     let p = process(&[(250, 1000)], &[(130, 1000)], &[((158, 1000), 60)]);
@@ -170,7 +172,7 @@ fn joined_processes_have_limits_in_the_units_of_the_larger_mean() {
     assert_sums(&p);
     let sampling = p.sampling.expect("sampled");
     assert_eq!((sampling.mean_bytes, sampling.blocks), (2 * MEAN, 30));
-    // A sampled block of the one stands for 1000 bytes, of the other for 2000: in units of 2000
+    // A sampled block of the first represents 1000 bytes, of the second 2000: in units of 2000
     // bytes the first counts as a quarter.
     let effective = p.totals.spread.live;
     assert!((effective - (20.0 / 4.0 + 10.0)).abs() < 0.05, "{effective}");

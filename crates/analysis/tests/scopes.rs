@@ -14,7 +14,7 @@ fn read(profile: &ProfileBuilder) -> Process {
     process
 }
 
-/// Lanes, scopes and sites add up to the totals.
+/// Checks that lanes, scopes and sites add up to the totals.
 fn check_sums(process: &Process) {
     let whole = Measures { peak_bytes: 0, ..process.totals };
     assert_eq!(Sum::over(&process.tables.sites), whole, "sites");
@@ -38,7 +38,7 @@ fn path(process: &Process, scope: ScopeId) -> String {
     path.map(|s| format!("{}={}", s.attribute, s.value)).collect::<Vec<_>>().join(" ")
 }
 
-/// `main` on two lanes, `step=7` inside it on the first, `main` again inside that.
+/// `main` on two lanes, `step=-7` inside it on the first, `main` again inside that.
 fn two_lanes() -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Scopes, 12, 0);
     let main = p.name("region", "main");
@@ -126,7 +126,7 @@ fn a_labelled_block_is_one_block() {
     let app = p.module("/nowhere/app", 0x1000_0000, &[1]);
     let node = p.node(0, app, 0x1000_0010, 0);
     let label = p.name("label", "matrix");
-    // Three blocks of 48 bytes; the second lane labels two of them; one of these is freed.
+    // Three blocks of 48 bytes; the second lane labels two of them, of which one is freed.
     let mut plain = site(node, 3, 48);
     (plain.remote_frees, plain.remote_freed_bytes) = (2, 96);
     p.site(0, plain);
@@ -162,7 +162,7 @@ fn a_labelled_block_is_one_block() {
 fn a_label_taken_away_leaves_no_trace() {
     let mut p = ProfileBuilder::new(format::Mode::Scopes, 12, 0);
     let label = p.name("label", "short");
-    // One block: labelled by its own lane, unlabelled again, which is a free the fewer.
+    // One block, labelled by its own lane and unlabelled again, which subtracts a free.
     let mut plain = site(0, 1, 64);
     (plain.frees, plain.freed_bytes) = (1, 64);
     (plain.remote_frees, plain.remote_freed_bytes) = (u64::MAX, 64u64.wrapping_neg());
@@ -183,7 +183,7 @@ fn a_label_taken_away_leaves_no_trace() {
 fn pool_space_is_counted_once() {
     let mut p = ProfileBuilder::new(format::Mode::Scopes, 12, 0);
     let pool = p.name("pool", "arena");
-    // A heap block of 4096 is a chunk; two of its slices of 1000 are out, one of three came back.
+    // A heap block of 4096 is a chunk; two slices of 1000 are in use, one of three was returned.
     let mut plain = site(0, 1, 4096);
     (plain.frees, plain.freed_bytes) = (1, 4096);
     p.site(0, plain);
@@ -291,7 +291,7 @@ fn marks_come_in_order_of_time() {
     };
     p.mark(mark(9, name, 2, u32::MAX, 4));
     p.mark(mark(5, name, 1, 3, 0));
-    p.mark(mark(7, 0, 99, 3, 0)); // of a kind that is not known
+    p.mark(mark(7, 0, 99, 3, 0)); // of an unknown kind
     let process = read(&p);
     let rows: Vec<_> =
         process.time.marks.iter().map(|m| (m.time_ns, &*m.name, m.kind, m.number)).collect();
@@ -323,7 +323,7 @@ fn circles_and_ids_out_of_range_are_cut() {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
     let name = p.name("region", "a");
     let first = p.scope(0, 0, name, |_| {});
-    // The next record's id is one more; each is the other's parent.
+    // The id of the next record is one more; each is the other's parent.
     let second = p.scope(0, first + 2, name, |s| s.entered = 1);
     let third = p.scope(0, second, name, |s| s.entered = 1);
     assert_eq!(third, first + 2);
@@ -357,7 +357,7 @@ fn version_1_has_stacks_and_nothing_else() {
     );
 }
 
-/// Shapes of labels that sites have, each once; what is none is left out.
+/// Shapes of labels of sites, without duplicates; invalid ones are skipped.
 #[test]
 fn shapes_of_labels() {
     let mut p = two_lanes();

@@ -1,4 +1,4 @@
-//! Names out of files other than the module: separate debug files, another root, MiniDebugInfo.
+//! Names from files other than the module: separate debug files, another root, MiniDebugInfo.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use compiled::{compile, has, record, run, stacks};
 
 const WHOLE: &str = "outer app.c:8 / inner app.c:3 inlined";
 
-/// A recording of a stripped program, whose debug information is in `app.full`, and its build id in
-/// hexadecimal digits.
+/// Writes a recording of a stripped program, whose debug information is in `app.full`, and returns
+/// its build-id in hexadecimal digits.
 fn stripped(scratch: &Scratch) -> String {
     let (app, id, addresses) = compile(scratch);
     run(scratch, "objcopy --only-keep-debug app app.full && strip app");
@@ -55,7 +55,7 @@ fn debug_files_are_found_by_build_id_and_by_name() {
         let sealed = seal_from(&scratch, &sources);
         assert_eq!((sealed.named, sealed.notes), (sealed.addresses, Vec::new()), "{name}");
         has(&stored(&scratch), WHOLE);
-        // What is known stays, though nothing is found any more.
+        // Known names stay even if nothing is found any more.
         run(&scratch, "rm -r syms app");
         let again = seal_from(&scratch, &Sources::default());
         assert_eq!((again.named, again.notes.len()), (sealed.named, 1));
@@ -117,7 +117,7 @@ fn functions_of_mini_debug_info_have_names() {
     run(&scratch, "objcopy --add-section .gnu_debugdata=mini.xz app");
     record(&scratch, &app, &id, addresses);
     assert_eq!(stored(&scratch), ["outer -:0"]);
-    // A damaged table is none.
+    // A damaged table is ignored.
     run(&scratch, "head -c 90 mini.xz > cut.xz");
     run(&scratch, "objcopy --update-section .gnu_debugdata=cut.xz app");
     assert_eq!(stored(&scratch), ["? -:0"]);
@@ -131,7 +131,7 @@ const COMMON: &str = "#include <map>\n#include <string>\n#include <vector>\n#inc
     namespace deep { template <class T> struct Box { T value;\n\
         __attribute__((noinline)) void fill(int n) { sink = this; sink = inlined(n); } }; }\n";
 
-/// The functions at each address of `deep::Box<Shared>::fill` of a library.
+/// Returns the functions at each address of `deep::Box<Shared>::fill` of a library.
 fn names_in_fill(library: &Path) -> Vec<String> {
     let symbols = Command::new("nm").args(["-S", "--defined-only"]).arg(library).output().unwrap();
     let symbols = String::from_utf8(symbols.stdout).unwrap();
@@ -147,8 +147,7 @@ fn names_in_fill(library: &Path) -> Vec<String> {
     found
 }
 
-/// `dwz -m` moves what two libraries have in common to a third file; packages of debug files are
-/// made so.
+/// `dwz -m` moves common parts of two libraries to a third file, as in packages of debug files.
 #[test]
 fn names_in_supplementary_files_are_found() {
     if Command::new("dwz").arg("--version").output().is_err() {

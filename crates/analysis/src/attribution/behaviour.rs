@@ -1,5 +1,5 @@
-//! Wrappers by what they do: functions that allocate what their callers ask for, whatever their
-//! name is.
+//! Finds wrappers by behaviour: functions that allocate what their callers request, regardless of
+//! their name.
 
 use rustc_hash::FxHashSet;
 
@@ -7,29 +7,29 @@ use super::functions::Functions;
 use super::known::Role;
 use crate::model::{Process, StackId};
 
-/// A wrapper may be called by another one; that by a third.
+/// Number of passes, so that wrappers of wrappers of wrappers are found.
 pub(super) const ROUNDS: usize = 3;
-/// A wrapper has at least so many callers …
+/// A wrapper has at least this many callers …
 const CALLERS: usize = 6;
-/// … is given sizes this far apart …
+/// … which request sizes that differ by at least this factor …
 const SPREAD: u64 = 8;
-/// … and allocates at no more places in it.
+/// … and at most this many allocating call sites.
 const PLACES: usize = 3;
 
-/// An allocation through an owner.
+/// An allocation of an owner.
 struct Use {
     function: u32,
     caller: u32,
-    /// The mean of the bytes requested.
+    /// The average of the requested bytes.
     size: u64,
-    /// Where in the function.
+    /// The allocating call site in the function.
     frame: u32,
 }
 
-/// Marks owners as wrappers that behave like one: called from many functions, allocating at few
-/// places, and with a size that the caller decides, so that there are about as many sizes as
-/// callers. A constructor has many callers and one size; a parser has many sizes and few callers.
-/// Whether there were any.
+/// Marks owners as wrappers that behave like one: they have many callers and few allocating call
+/// sites, and the caller determines the size, so that there are about as many sizes as callers. A
+/// constructor has many callers and one size; a parser has many sizes and few callers. Returns
+/// whether any were found.
 pub(super) fn find_wrappers(
     process: &Process,
     functions: &Functions,
@@ -62,7 +62,7 @@ fn uses(process: &Process, functions: &Functions, owners: &[StackId], roles: &[R
         }
         let caller = stacks[owner.0 as usize].parent;
         let function = of_node(owner);
-        // Recursion has no callers to speak of.
+        // A recursive call is not a caller.
         if caller == StackId(0)
             || of_node(caller) == function
             || roles[function as usize] != Role::Owner
@@ -98,7 +98,7 @@ fn is_wrapper(uses: &[Use]) -> bool {
 mod tests {
     use super::*;
 
-    /// Uses of one function by so many callers, each with a size.
+    /// Returns uses of one function by `callers` callers, each with a size.
     fn by(callers: u32, size: impl Fn(u32) -> u64, places: u32) -> Vec<Use> {
         let of = |n| Use { function: 1, caller: 10 + n, size: size(n), frame: n % places };
         (0..callers).map(of).collect()

@@ -10,18 +10,18 @@ use crate::threads;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FunctionId(pub u32);
 
-/// The distinct functions of a process: frames of one name in one file are of one function; a frame
-/// without a name is a function of its own. Python functions of one name are told apart by their
-/// file of source.
+/// The distinct functions of a process: frames with the same name and module belong to the same
+/// function; a frame without a name is a function of its own. Python functions with the same name
+/// are distinguished by their source file.
 #[derive(Debug)]
 pub struct Functions {
     of_frame: Vec<FunctionId>,
-    /// Of each function, the frame seen first.
+    /// The first frame of each function.
     first_frame: Vec<FrameId>,
 }
 
 impl Functions {
-    /// Finds them.
+    /// Finds the functions of a process.
     pub fn of(process: &Process) -> Functions {
         let mut ids = FxHashMap::default();
         let mut functions = Functions { of_frame: Vec::new(), first_frame: Vec::new() };
@@ -40,29 +40,29 @@ impl Functions {
         functions
     }
 
-    /// The function of a frame.
+    /// Returns the function of a frame.
     pub fn of_frame(&self, frame: FrameId) -> FunctionId {
         self.of_frame[frame.0 as usize]
     }
 
-    /// A frame of a function, for its name, module and file.
+    /// Returns a frame of a function, for its name, module and file.
     pub fn first_frame(&self, function: FunctionId) -> FrameId {
         self.first_frame[function.0 as usize]
     }
 
-    /// How many there are.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.first_frame.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.first_frame.is_empty()
     }
 
-    /// What each is by its name and its file.
+    /// Returns the role of each function according to its name and file.
     pub(super) fn roles(&self, process: &Process) -> Vec<Role> {
-        // What extensions allocate, the Python function that called them asked for.
+        // Allocations of an extension are attributed to the Python function that called it.
         let has_python = process.has_python();
         let is_runtime = |m: &Module| {
             known().is_runtime(m.file_name())
@@ -81,8 +81,8 @@ impl Functions {
         roles
     }
 
-    /// Finds the functions of the C library that start a program and its threads where they have no
-    /// names: they are outermost, or called by what is.
+    /// Finds functions without names in the C library that start a program and its threads: they
+    /// are outermost frames, or called by such frames.
     fn find_starters(&self, process: &Process, roles: &mut [Role]) {
         let stacks = &process.tables.stacks;
         let is_outermost = |id: StackId| stacks[id.0 as usize].parent == StackId(0);
@@ -101,23 +101,23 @@ impl Functions {
     }
 }
 
-/// Whether a frame is of the C library.
+/// Returns whether a frame is in the C library.
 pub fn is_of_libc(process: &Process, frame: &Frame) -> bool {
     const FILES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-musl-"];
     let module = frame.module.and_then(|module| process.tables.modules.get(module.0 as usize));
     module.is_some_and(|module| FILES.iter().any(|start| module.file_name().starts_with(start)))
 }
 
-/// Parts of the paths of installed extensions of Python.
+/// Parts of the paths of installed Python extensions.
 const EXTENSIONS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
 
-/// Whether the source of a frame is of Rust's own library.
+/// Returns whether the source of a frame belongs to Rust's standard library.
 fn is_of_rust_library(frame: &Frame) -> bool {
     let file = frame.file.as_deref().and_then(|file| file.strip_prefix("/rustc/"));
     file.is_some_and(|file| file.contains("/library/"))
 }
 
-/// What a frame's function is; `in_runtime` if its file is of a runtime as a whole.
+/// Returns the role of a frame's function; `in_runtime` states whether its module is a runtime.
 fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     if frame.code == CodeKind::Python {
         let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
@@ -126,7 +126,7 @@ fn role_of(frame: &Frame, in_runtime: bool) -> Role {
     let by_name = match &frame.function {
         Some(_) if frame.is_scope() => return Role::Owner,
         Some(function) => match known().role(function) {
-            // Debug information may have the name without its path.
+            // Debug information can have the name without its path.
             Role::Owner if is_of_rust_library(frame) => Role::Container,
             role => role,
         },

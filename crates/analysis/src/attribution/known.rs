@@ -1,4 +1,4 @@
-//! What functions are, as far as their names tell.
+//! The roles of functions, as determined by their names.
 
 use std::sync::LazyLock;
 
@@ -7,23 +7,23 @@ use rustc_hash::FxHashMap;
 use super::names::{is_of_rust, last, qualified};
 use super::stable_names::name_in_every_build;
 
-/// What a function is, for the question who allocated.
+/// The role of a function in attribution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// Hands on an allocation of the size that its caller asks for.
+    /// Forwards an allocation of the size that its caller requests.
     Wrapper,
-    /// Allocates what its caller stores.
+    /// Allocates for its caller, which owns the memory.
     Container,
-    /// Runs the program: an interpreter, an executor of tasks.
+    /// Executes the program: an interpreter, an executor of tasks.
     Runtime,
-    /// Begins a program or a thread.
+    /// Starts a program or a thread.
     Starter,
-    /// Any other.
+    /// Any other function.
     Owner,
 }
 
 impl Role {
-    /// The same of a function in a file that is a runtime's as a whole, or not.
+    /// Returns the role of a function, given whether its file is a runtime.
     pub(crate) fn in_runtime(self, in_runtime: bool) -> Role {
         match self {
             Role::Owner if in_runtime => Role::Runtime,
@@ -32,7 +32,7 @@ impl Role {
     }
 }
 
-/// What a name or a part of it is compared with: literal texts with any text between.
+/// A pattern for a name or a part of it: literal texts separated by `*`.
 #[derive(Debug)]
 struct Pattern {
     text: &'static str,
@@ -43,9 +43,9 @@ struct Pattern {
 #[derive(Debug, Default)]
 pub struct Known {
     whole: FxHashMap<&'static str, Role>,
-    /// By the first byte.
+    /// By their first byte.
     starts: FxHashMap<u8, Vec<Pattern>>,
-    /// Those that begin with any text.
+    /// Patterns that begin with `*`.
     ends: Vec<Pattern>,
     last_whole: FxHashMap<&'static str, Role>,
     last: Vec<Pattern>,
@@ -53,14 +53,14 @@ pub struct Known {
     packages: Vec<&'static str>,
 }
 
-/// Parts of the paths of installed packages of Python.
+/// Parts of the paths of installed Python packages.
 const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
-/// What the file of a Python function begins with that is part of the interpreter: imports.
+/// Prefix of the file of Python functions that are part of the interpreter: imports.
 const FROZEN: &str = "<frozen ";
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::read(include_str!("functions.txt")));
 
-/// What is known of functions.
+/// Returns the known functions.
 pub fn known() -> &'static Known {
     &KNOWN
 }
@@ -100,7 +100,7 @@ impl Known {
         }
     }
 
-    /// What a function of this demangled name is.
+    /// Returns the role of a function with this demangled name.
     ///
     /// ```
     /// use heaptide_analysis::attribution::{Role, known};
@@ -136,7 +136,7 @@ impl Known {
         if is_of_rust(name) { Role::Container } else { Role::Owner }
     }
 
-    /// Whether all functions of a file with code are a runtime's, by the file's name.
+    /// Returns whether a file is a runtime, according to its name.
     ///
     /// ```
     /// use heaptide_analysis::attribution::known;
@@ -146,8 +146,8 @@ impl Known {
         self.modules.iter().any(|pattern| matches(pattern, file_name))
     }
 
-    /// What a function of Python is, by its name and the path of its file. Code that a package
-    /// executes when it is imported is its own.
+    /// Returns the role of a Python function, according to its name and the path of its file. A
+    /// package owns the code that runs when it is imported.
     ///
     /// ```
     /// use heaptide_analysis::attribution::{Role, known};
@@ -167,7 +167,7 @@ impl Known {
     }
 }
 
-/// Whether a text is what a pattern says, `*` being any text.
+/// Returns whether a text matches a pattern, where `*` is any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|head| text.strip_prefix(head)) else {

@@ -1,8 +1,8 @@
-//! Who allocated it: one answer for every view.
+//! Attribution of allocations to functions, the same for every view.
 //!
-//! `functions.txt` says what well-known functions are, [`known`] reads it; `behaviour.rs` finds
-//! wrappers that no list has. [`Owners`] has the owner of each stack, [`Types`] what it allocates,
-//! [`is_own`] the program's own code.
+//! `functions.txt` lists the roles of well-known functions, and [`known`] returns them;
+//! `behaviour.rs` finds wrappers that are not listed. [`Owners`] has the owner of each stack,
+//! [`Types`] the allocated types, [`is_own`] detects the program's own code.
 
 mod behaviour;
 mod functions;

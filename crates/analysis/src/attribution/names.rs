@@ -1,10 +1,10 @@
-//! Parts of demangled names: what a function is called without its return type, its arguments and
-//! what compilers add, and which functions of Rust are of its own libraries.
+//! Parts of demangled names: function names without return type, arguments and suffixes of
+//! compilers, and detection of functions of Rust's standard libraries.
 
-/// Libraries of Rust's own.
+/// Crates of Rust's standard library.
 const RUST: [&str; 4] = ["core", "alloc", "std", "hashbrown"];
 
-/// The qualified name of a function: without return type and arguments.
+/// Returns the qualified name of a function: without return type and arguments.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::qualified;
@@ -39,20 +39,20 @@ pub fn qualified(name: &str) -> &str {
     &name[start.min(name.len())..]
 }
 
-/// Whether a word can begin here.
+/// Returns whether a word can begin here.
 fn ends_a_word(bytes: &[u8], at: usize) -> bool {
     at.checked_sub(1)
         .is_none_or(|before| !bytes[before].is_ascii_alphanumeric() && bytes[before] != b'_')
 }
 
-/// How long the name of an operator is, from its `operator` on: up to its arguments.
+/// Returns the length of an operator's name, from `operator` up to its arguments.
 fn operator(name: &str) -> usize {
     let after = "operator".len();
     let skipped = if name[after..].starts_with("()") { 2 } else { 0 };
     name[after + skipped..].find('(').map_or(name.len(), |at| after + skipped + at)
 }
 
-/// The last part of a qualified name, without template arguments.
+/// Returns the last part of a qualified name, without template arguments.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::last;
@@ -73,7 +73,7 @@ pub fn last(qualified: &str) -> &str {
             }
             b'>' | b'}' | b')' => depth = depth.saturating_sub(1),
             b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
-                // Of `read::<u8>` the last part is `read`.
+                // The last part of `read::<u8>` is `read`.
                 if bytes.get(at + 2) == Some(&b'<') {
                     return &qualified[start..end.min(at)];
                 }
@@ -85,7 +85,8 @@ pub fn last(qualified: &str) -> &str {
     qualified.get(start..end).unwrap_or(qualified)
 }
 
-/// Whether a function is of Rust's own libraries: by its path, or as their trait for their type.
+/// Returns whether a function belongs to Rust's standard libraries: by its path, or as an
+/// implementation of their trait for their type.
 ///
 /// ```
 /// use heaptide_analysis::attribution::names::is_of_rust;
@@ -104,13 +105,13 @@ pub fn is_of_rust(qualified: &str) -> bool {
     };
     let (kind, of) = split_as(inside);
     match of {
-        // A trait may be in a function of a library's type: `<[_]>::to_vec::ConvertVec`.
+        // The trait can be defined in a function of a library's type: `<[_]>::to_vec::ConvertVec`.
         Some(of) => is_library_type(kind) && is_of_rust(of),
         None => is_library_type(kind),
     }
 }
 
-/// The type and the trait of `T as Trait>::…`; no trait if there is none.
+/// Returns type and trait of `T as Trait>::…`; without a trait only the type.
 fn split_as(inside: &str) -> (&str, Option<&str>) {
     let mut depth = 0usize;
     for (at, byte) in inside.bytes().enumerate() {
@@ -135,7 +136,8 @@ fn is_in_library(path: &str) -> bool {
     })
 }
 
-/// A type that Rust's libraries or the language define: no path at all, or theirs.
+/// Returns whether a type is defined by Rust's libraries or the language: without a path, or with a
+/// path of theirs.
 fn is_library_type(kind: &str) -> bool {
     let kind = kind.trim_start_matches(['&', '*']);
     let kind =

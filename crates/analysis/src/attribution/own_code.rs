@@ -1,9 +1,9 @@
-//! The program's own code: what a reader can change.
+//! Detects the program's own code, which its developers can change.
 
 use super::known::{Role, known};
 use crate::model::{CodeKind, Frame, Process};
 
-/// Where systems, language tools and package managers keep what they install.
+/// Directories in which systems, language tools and package managers install files.
 const SYSTEM: [&str; 9] = [
     "/usr/",
     "/lib/",
@@ -15,7 +15,7 @@ const SYSTEM: [&str; 9] = [
     "/gnu/store/",
     "/snap/",
 ];
-/// Parts of the paths of libraries that languages have directories of, and of their sources.
+/// Parts of the paths of directories for libraries of a language, and of their sources.
 const LIBRARIES: [&str; 9] = [
     "/rustc/",
     "/.cargo/registry/",
@@ -28,9 +28,9 @@ const LIBRARIES: [&str; 9] = [
     "/vendor/",
 ];
 
-/// Whether a frame is of the program itself: what `--own` names, else a function of the executable
-/// or of a file outside the directories of systems and package managers, whose source is no
-/// library's and which is no wrapper, container or runtime.
+/// Returns whether a frame belongs to the program itself: it matches `--own`, or is in a module
+/// that is the executable or outside the directories of systems and package managers, its source is
+/// not that of a library, and it is not a wrapper, container or runtime.
 pub fn is_own(process: &Process, frame: &Frame) -> bool {
     if frame.is_scope() {
         return true;
@@ -40,7 +40,7 @@ pub fn is_own(process: &Process, frame: &Frame) -> bool {
     if process.attribution.names(function, module, file) {
         return true;
     }
-    // Of generated code the file is known only where it is a script.
+    // The source file of generated code is known only for scripts.
     if frame.code == CodeKind::Python || frame.module.is_none() {
         return file.is_some_and(is_own_script);
     }
@@ -54,14 +54,14 @@ fn is_own_module(module: &str, program: &str) -> bool {
     let name = module.rsplit('/').next().unwrap_or(module);
     let is_system = SYSTEM.iter().any(|prefix| module.starts_with(prefix));
     let is_librarys = LIBRARIES.iter().any(|part| module.contains(part));
-    // What has no path is the kernel's.
+    // Modules without a path belong to the kernel.
     module.starts_with('/')
         && !known().is_runtime(name)
         && (module == program || !is_system && !is_librarys)
 }
 
-/// Whether a script is the program's: outside of the interpreter's library and of
-/// what is installed for it.
+/// Returns whether a script belongs to the program: it is outside the interpreter's library and
+/// installed packages.
 fn is_own_script(file: &str) -> bool {
     let is_of_interpreter = file.starts_with("node:")
         || file.starts_with('<') && file != "<string>" && file != "<stdin>";

@@ -5,24 +5,23 @@ use super::functions::{FunctionId, Functions};
 use super::known::Role;
 use crate::model::{FrameId, Process, StackId};
 
-/// Who allocated: the owner of every stack of a process, the same in every view.
+/// The owner of every stack of a process, the same in every view.
 ///
-/// The owner is the innermost frame that is no wrapper, no container and no part of a runtime.
-/// Where all are, as in an interpreter that runs a script, it is the innermost that is no wrapper
-/// and no container; then the innermost that is no wrapper; then the innermost.
+/// The owner is the innermost frame that is not a wrapper, container or part of a runtime. If there
+/// is none, as in an interpreter that runs a script, it is the innermost frame that is not a
+/// wrapper or container; else the innermost that is not a wrapper; else the innermost.
 #[derive(Debug)]
 pub struct Owners {
     /// The functions of the process.
     pub functions: Functions,
-    /// By function.
+    /// Roles by function.
     roles: Vec<Role>,
     /// By stack: the stack that ends with its owner; the root for the root.
     owners: Vec<StackId>,
 }
 
 impl Owners {
-    /// Finds them. Of a process that is to show frames as they are, each innermost frame owns its
-    /// stack.
+    /// Finds the owners of a process. With raw attribution, each innermost frame owns its stack.
     ///
     /// ```
     /// use heaptide_analysis::attribution::Owners;
@@ -52,19 +51,19 @@ impl Owners {
         Owners { functions, roles, owners }
     }
 
-    /// The frame of a stack's owner; none without a stack.
+    /// Returns the frame of a stack's owner; `None` without a stack.
     pub fn frame(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
         (owner != StackId(0)).then(|| process.tables.stacks[owner.0 as usize].frame)
     }
 
-    /// The stack without the frames inside its owner.
+    /// Returns the stack without the frames inside its owner.
     pub fn stack(&self, stack: StackId) -> StackId {
         self.owners.get(stack.0 as usize).copied().unwrap_or(StackId(0))
     }
 
-    /// The frame that a stack's owner allocates through: the one that it calls, if it does not
-    /// allocate itself and that is more than `malloc`.
+    /// Returns the frame through which a stack's owner allocates: its callee, unless the owner
+    /// allocates directly.
     pub fn through(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
         let mut at = stack;
@@ -78,12 +77,12 @@ impl Owners {
         None
     }
 
-    /// What a function is.
+    /// Returns the role of a function.
     pub fn role(&self, function: FunctionId) -> Role {
         self.roles[function.0 as usize]
     }
 
-    /// What all are, by function.
+    /// Returns the roles of all functions.
     pub fn roles(&self) -> &[Role] {
         &self.roles
     }
@@ -95,10 +94,11 @@ fn of_stacks(process: &Process, functions: &Functions, roles: &[Role]) -> Vec<St
     owners_in_tree(nodes).into_iter().map(StackId).collect()
 }
 
-/// Of each node of a tree the node of its owner: itself or one above. Nodes come after their
-/// parents, from 1; each with its parent and what its function is. Node 0 is the root, and its own.
+/// Returns, for each node of a tree, the node of its owner: itself or an ancestor. Nodes follow
+/// their parents and are numbered from 1; each is given as its parent and the role of its function.
+/// Node 0 is the root, which owns itself.
 pub fn owners_in_tree(nodes: impl ExactSizeIterator<Item = (u32, Role)>) -> Vec<u32> {
-    /// Of a node, by how much less than an owner is taken for one; 0 if there is none above.
+    /// Candidates by descending strictness; 0 if there is none.
     type Found = [u32; 3];
     let mut found: Vec<Found> = Vec::with_capacity(nodes.len() + 1);
     let mut owners = Vec::with_capacity(nodes.len() + 1);
@@ -126,7 +126,7 @@ mod tests {
     use crate::model::{Frame, ModuleId};
     use Role::{Container, Owner, Runtime, Starter, Wrapper};
 
-    /// The owner of a stack of these functions, outermost first, by its place.
+    /// Returns the position of the owner in a stack of functions with these roles, outermost first.
     fn owner(roles: &[Role]) -> u32 {
         let nodes: Vec<(u32, Role)> = (0..).zip(roles.iter().copied()).collect();
         owners_in_tree(nodes.into_iter()).last().copied().unwrap_or_default()

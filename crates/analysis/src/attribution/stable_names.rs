@@ -1,9 +1,10 @@
-//! Names of functions and files that are the same in every build: without the parts that compilers
-//! and versions add.
+//! Build-independent names of functions and files: without the parts that compilers and versions
+//! add.
 
 use std::borrow::Cow;
 
-/// What compilers put behind the name of a part or copy of a function, up to a number.
+/// Suffixes that compilers append to the name of a part or copy of a function, before an optional
+/// number.
 const PARTS: [&str; 12] = [
     "constprop",
     "isra",
@@ -19,9 +20,9 @@ const PARTS: [&str; 12] = [
     "__uniq",
 ];
 
-/// The name without what differs between builds of one source: suffixes of parts and copies,
-/// hashes of crates, versions of symbols, numbers that a file's functions are counted with, and the
-/// prefix that functions of glibc have in its debug information only.
+/// Returns the name without the parts that differ between builds of the same source: suffixes of
+/// parts and copies, hashes of crates, versions of symbols, counters of functions in a file, and
+/// the prefix that functions of glibc have only in its debug information.
 ///
 /// ```
 /// use heaptide_analysis::attribution::name_in_every_build;
@@ -33,7 +34,7 @@ const PARTS: [&str; 12] = [
 /// ```
 pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
     let name = without_suffixes(name.strip_prefix("__GI_").unwrap_or(name));
-    // Few names have any of these, and most are to be compared as they are.
+    // Few names have any of these; most need no copy.
     if name.contains(['[', '$']) || name.contains("{impl#") {
         Cow::Owned(without_numbers(name))
     } else {
@@ -41,7 +42,7 @@ pub fn name_in_every_build(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The file of a module without its version: `libz.so` of `libz.so.1.2.13`.
+/// Returns the file name of a module without its version: `libz.so` for `libz.so.1.2.13`.
 pub fn file_in_every_build(file: &str) -> &str {
     file.find(".so.").map_or(file, |at| &file[..at + ".so".len()])
 }
@@ -56,7 +57,7 @@ fn without_suffixes(mut name: &str) -> &str {
     }
 }
 
-/// The name without its last suffix, if it has one.
+/// Returns the name without its last suffix, if it has one.
 fn without_suffix(name: &str) -> &str {
     if name.ends_with([']', ')']) {
         let last = name.rfind(['[', '(']).unwrap_or(0);
@@ -83,8 +84,8 @@ fn without_suffix(name: &str) -> &str {
     if is_number || PARTS.contains(&last) { start } else { name }
 }
 
-/// The name without disambiguators of crates, and numbers that shift when another function is
-/// written: `core[8a1f…]::fmt`, `{impl#3}`, `main::$_7`.
+/// Returns the name without disambiguators of crates, and without numbers that change when another
+/// function is added: `core[8a1f…]::fmt`, `{impl#3}`, `main::$_7`.
 fn without_numbers(name: &str) -> String {
     let mut kept = String::with_capacity(name.len());
     let mut rest = name;
@@ -101,14 +102,14 @@ fn without_numbers(name: &str) -> String {
     kept
 }
 
-/// The length of the disambiguator in brackets that a text starts with, or 0.
+/// Returns the length of the disambiguator in brackets at the beginning of a text, or 0.
 fn hash_length(rest: &str) -> usize {
     let inside = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("", |s| s.0);
     let is_hash = inside.len() >= 8 && inside.bytes().all(|b| b.is_ascii_hexdigit());
     if is_hash { inside.len() + 2 } else { 0 }
 }
 
-/// How many digits a text starts with.
+/// Returns the number of digits at the beginning of a text.
 fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }

@@ -1,4 +1,4 @@
-//! The types of what is allocated, as far as the functions between an owner and the allocator tell.
+//! Derives allocated types from the functions between an owner and the allocator.
 
 use rustc_hash::FxHashMap;
 
@@ -11,21 +11,21 @@ use crate::model::{Process, StackId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TypeId(pub u32);
 
-/// The type that each stack of a process allocates, where it is known.
+/// The type that each stack of a process allocates, if known.
 ///
-/// A template or a generic function that the owner calls has it in its name: a member of
-/// `std::vector<Order>`, `std::make_unique<Node>`, `<alloc::boxed::Box<app::Node>>::new`; also
-/// inlined ones, of programs with debug information.
+/// A template or generic function that the owner calls has the type in its name: a member of
+/// `std::vector<Order>`, `std::make_unique<Node>`, `<alloc::boxed::Box<app::Node>>::new`. With
+/// debug information, inlined functions are included.
 #[derive(Debug, Default)]
 pub struct Types {
-    /// Each type once.
+    /// Distinct types.
     pub names: Vec<String>,
-    /// By stack.
+    /// Types by stack.
     of_stack: Vec<Option<TypeId>>,
 }
 
 impl Types {
-    /// Finds them.
+    /// Finds the types of a process.
     pub fn of(process: &Process, owners: &Owners) -> Types {
         let named = |id: u32| {
             let frame = owners.functions.first_frame(FunctionId(id));
@@ -42,7 +42,7 @@ impl Types {
         let of_function: Vec<Option<TypeId>> =
             (0..owners.functions.len() as u32).map(|id| named(id).map(&mut number)).collect();
         types.of_stack.push(None);
-        // The outermost function inside the owner whose name has a type: nodes come after their
+        // The outermost function below the owner whose name contains a type; nodes follow their
         // callers.
         for (node, id) in process.tables.stacks.iter().zip(0..).skip(1) {
             let parent = node.parent.0 as usize;
@@ -55,21 +55,21 @@ impl Types {
         types
     }
 
-    /// The type that a stack allocates.
+    /// Returns the type that a stack allocates.
     pub fn of_stack(&self, stack: StackId) -> Option<TypeId> {
         self.of_stack.get(stack.0 as usize).copied().flatten()
     }
 
-    /// Its name.
+    /// Returns the name of a type.
     pub fn name(&self, id: TypeId) -> &str {
         &self.names[id.0 as usize]
     }
 }
 
-/// Functions of C++ whose first argument is the type of one object.
+/// C++ functions whose first template argument is the type of a single object.
 const MAKERS: [&str; 4] =
     ["std::make_unique<", "std::make_shared<", "std::allocate_shared<", "boost::make_shared<"];
-/// Bases of containers in libstdc++ and libc++, and what they are bases of.
+/// Bases of containers in libstdc++ and libc++, and the containers.
 const BASES: [(&str, &str); 9] = [
     ("std::_Vector_base<", "std::vector<"),
     ("std::_Deque_base<", "std::deque<"),
@@ -81,8 +81,8 @@ const BASES: [(&str, &str); 9] = [
     ("std::allocator<", ""),
     ("std::__1::allocator<", ""),
 ];
-/// Modules of Rust's libraries, the type that is theirs, and how many of the arguments of its
-/// functions are the type's.
+/// Modules of Rust's libraries, the type that they define, and how many of the arguments of its
+/// functions belong to the type.
 const RUST: [(&str, &str, usize); 12] = [
     ("alloc::boxed::", "Box", 1),
     ("alloc::vec::", "Vec", 1),
@@ -98,7 +98,7 @@ const RUST: [(&str, &str, usize); 12] = [
     ("alloc::string::", "String", 0),
 ];
 
-/// The type that a function allocates, by its name.
+/// Returns the type that a function allocates, derived from its name.
 ///
 /// ```
 /// use heaptide_analysis::attribution::type_in;
@@ -123,7 +123,7 @@ pub fn type_in(function: &str) -> Option<String> {
     found.filter(|name| name.len() <= LONGEST)
 }
 
-/// Longer ones say nothing to a reader.
+/// Maximum length of a type's name; longer ones are not useful.
 const LONGEST: usize = 400;
 
 fn in_cpp(name: &str) -> Option<String> {
@@ -136,7 +136,7 @@ fn in_cpp(name: &str) -> Option<String> {
         let element = simple(first(inside));
         return Some(if of.is_empty() { element } else { format!("{of}{element}>") });
     }
-    // A member of a template that has a name of its own: `std::vector<Order>::push_back`.
+    // A member of a named template: `std::vector<Order>::push_back`.
     let class = name.get(..name.len() - last_with_arguments(name))?.strip_suffix("::")?;
     if ["std::string", "std::wstring"].contains(&class) {
         return Some(class.to_owned());
@@ -149,7 +149,7 @@ fn in_cpp(name: &str) -> Option<String> {
     (is_container && !own.starts_with('_') && !own.contains("alloc")).then(|| simple(class))
 }
 
-/// How long the last part of a qualified name is, with its arguments.
+/// Returns the length of the last part of a qualified name, including its arguments.
 fn last_with_arguments(name: &str) -> usize {
     let mut depth = 0usize;
     let bytes = name.as_bytes();
@@ -164,14 +164,14 @@ fn last_with_arguments(name: &str) -> usize {
     bytes.len()
 }
 
-/// The type of a function in the module that defines it: `rest` is what follows the module's name,
-/// and the first `count` arguments are the type's.
+/// Returns the type of a function in the module that defines the type: `rest` is the text after the
+/// module's name, and the first `count` arguments belong to the type.
 fn in_rust(rest: &str, kind: &str, count: usize) -> Option<String> {
     if count == 0 {
         return Some(kind.to_owned());
     }
     // `Vec<app::Order>>::push`, or `Vec<T, A>::push::<app::Order, …>`, `{impl#1}::push<app::Order,
-    // …>`, where the arguments of the function begin with the type's.
+    // …>`, where the arguments of the function begin with those of the type.
     let of_type = rest.strip_prefix(kind).filter(|rest| rest.starts_with('<'));
     let of_type = of_type.and_then(|rest| in_arguments(arguments(rest)?.0, kind, count));
     of_type.or_else(|| {
@@ -182,7 +182,7 @@ fn in_rust(rest: &str, kind: &str, count: usize) -> Option<String> {
 
 fn in_arguments(inside: &str, kind: &str, count: usize) -> Option<String> {
     let arguments: Vec<&str> = split(inside).into_iter().take(count).collect();
-    // Names of an older form have the parameters in place of what they stand for.
+    // Legacy names contain the parameters instead of the arguments.
     let is_known = |text: &&str| !(text.len() == 1 && text.starts_with(|c: char| c.is_uppercase()));
     (arguments.len() == count && arguments.iter().all(is_known)).then(|| {
         let arguments: Vec<String> = arguments.into_iter().map(simple).collect();
@@ -190,7 +190,7 @@ fn in_arguments(inside: &str, kind: &str, count: usize) -> Option<String> {
     })
 }
 
-/// How long the arguments at the end of a name are.
+/// Returns the length of the arguments at the end of a name.
 fn generic(name: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in name.bytes().enumerate().rev() {
@@ -207,7 +207,7 @@ fn generic(name: &str) -> Option<usize> {
     None
 }
 
-/// What is between `<` and its `>`, of a text that begins with it, and what comes after.
+/// Returns the text between `<` and its `>`, for a text that begins with it, and the rest.
 fn arguments(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -224,7 +224,7 @@ fn arguments(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Arguments at their commas.
+/// Splits arguments at their commas.
 fn split(inside: &str) -> Vec<&str> {
     let (mut depth, mut start) = (0usize, 0);
     let mut parts = Vec::new();
@@ -247,7 +247,7 @@ fn first(inside: &str) -> &str {
     split(inside)[0]
 }
 
-/// Arguments that are what they are unless somebody says otherwise.
+/// Default arguments, which are omitted.
 const DEFAULTS: [&str; 12] = [
     "std::allocator<",
     "std::less<",
@@ -262,7 +262,7 @@ const DEFAULTS: [&str; 12] = [
     "alloc::alloc::Global",
     "std::hash::random::RandomState",
 ];
-/// Paths of Rust's types that everybody knows without.
+/// Well-known paths of Rust's types, which are omitted.
 const PATHS: [&str; 9] = [
     "alloc::string::",
     "alloc::vec::",
@@ -275,13 +275,13 @@ const PATHS: [&str; 9] = [
     "core::cell::",
 ];
 
-/// A type without default arguments and without what nobody writes: `std::string` for
+/// Returns a type without default arguments and in its usual form: `std::string` for
 /// `std::__cxx11::basic_string<char, …>`.
 fn simple(text: &str) -> String {
     simple_within(text, 0)
 }
 
-/// Types nested deeper are left as they are.
+/// Maximum nesting; types nested deeper are not simplified.
 const DEEPEST: usize = 32;
 
 fn simple_within(text: &str, depth: usize) -> String {

@@ -1,4 +1,4 @@
-//! Data structures that serve several layers: a trie, a sparse array and optional indices.
+//! Data structures used by several layers: a trie, a sparse array and optional indices.
 
 pub mod optional_index;
 pub(crate) mod sparse_array;

@@ -1,6 +1,6 @@
-//! An index that may be missing, in the size of an index.
+//! An optional index in the size of an index.
 
-/// An index or none, as the index plus one or 0: a profile has millions of them.
+/// An optional index, stored as the index plus one, or 0 for none: a profile has millions of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct OptionalIndex(u32);
 
@@ -8,17 +8,17 @@ impl OptionalIndex {
     /// No index.
     pub const NONE: OptionalIndex = OptionalIndex(0);
 
-    /// This index. The largest number is no index.
+    /// Returns this index. The largest number is not a valid index.
     pub const fn from_index(index: u32) -> OptionalIndex {
         OptionalIndex(index.wrapping_add(1))
     }
 
-    /// The index whose slot this is; see [`OptionalIndex::slot`].
+    /// Returns the index with this slot; see [`OptionalIndex::slot`].
     pub const fn from_slot(slot: u32) -> OptionalIndex {
         OptionalIndex(slot)
     }
 
-    /// The index.
+    /// Returns the index.
     ///
     /// ```
     /// use heaptide_analysis::collections::optional_index::OptionalIndex;
@@ -29,12 +29,12 @@ impl OptionalIndex {
         self.0.checked_sub(1)
     }
 
-    /// Its place in a table that begins with an entry for none: the index plus one, or 0.
+    /// Returns the position in a table whose first entry stands for none: the index plus one, or 0.
     pub const fn slot(self) -> usize {
         self.0 as usize
     }
 
-    /// Whether there is no index.
+    /// Returns whether there is no index.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }

@@ -1,16 +1,16 @@
-//! A sparse array of indices. It is indexed by the ids of a profile's records, which are places in
-//! the file: large, and close together within an extent.
+//! A sparse array of indices. Its keys are ids of a profile's records, which are positions in the
+//! file: large, and close together within an extent.
 
 use super::optional_index::OptionalIndex;
 
-/// Ids whose indices are kept together.
+/// Number of ids in a page.
 const PAGE_IDS: usize = 64;
 
-/// An index for each id, or none. It takes memory for ids near those that were set, and a 64th of a
+/// An optional index for each id. It uses memory for ids near those that were set, and a 64th of a
 /// word for each id up to the largest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SparseArray {
-    /// By page of ids, its place in `pages`.
+    /// The position in `pages` of each page of ids.
     directory: Vec<OptionalIndex>,
     pages: Vec<[OptionalIndex; PAGE_IDS]>,
 }
@@ -37,14 +37,14 @@ impl SparseArray {
         page.map_or(OptionalIndex::NONE, |page| page[id as usize % PAGE_IDS])
     }
 
-    /// Changes every index that was set.
+    /// Replaces every index that was set.
     pub(crate) fn change(&mut self, mut new: impl FnMut(OptionalIndex) -> OptionalIndex) {
         for index in self.pages.iter_mut().flatten().filter(|index| !index.is_none()) {
             *index = new(*index);
         }
     }
 
-    /// The indices that were set.
+    /// Returns the indices that were set.
     pub(crate) fn indices(&self) -> impl Iterator<Item = OptionalIndex> {
         self.pages.iter().flatten().copied().filter(|index| !index.is_none())
     }

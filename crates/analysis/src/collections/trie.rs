@@ -1,20 +1,20 @@
-//! A trie: a tree whose nodes are found by their parent and a key.
+//! A trie: a tree whose nodes are identified by their parent and a key.
 
 use rustc_hash::FxHashMap;
 
-/// A node below another.
+/// A node of a trie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrieNode {
-    /// Index of the node above; the root's is its own.
+    /// Index of the parent; the root's is its own.
     pub parent: u32,
-    /// What it stands for.
+    /// The key, unique below its parent.
     pub key: u32,
 }
 
-/// A tree of keys, each once below one node. Node 0 is the root; nodes come after their parents.
+/// A tree of keys. Node 0 is the root; nodes follow their parents.
 ///
-/// Most nodes have one below them, or none. Only further ones are in a map, which would be far from
-/// any cache with all of millions.
+/// Most nodes have at most one child. Only further children are in a map; a map of all of millions
+/// of nodes would not fit into any cache.
 ///
 /// ```
 /// use heaptide_analysis::collections::trie::Trie;
@@ -28,13 +28,13 @@ pub struct TrieNode {
 #[derive(Debug)]
 pub struct Trie {
     nodes: Vec<TrieNode>,
-    /// By node: the one below it that came first; 0 if none did.
+    /// First child of each node; 0 if it has none.
     first_below: Vec<u32>,
     further: FxHashMap<(u32, u32), u32>,
 }
 
 impl Trie {
-    /// A root with room for so many nodes.
+    /// Returns a root with room for `nodes` further nodes.
     pub fn with_room(nodes: usize) -> Trie {
         let mut tree = Trie {
             nodes: Vec::with_capacity(nodes + 1),
@@ -45,7 +45,7 @@ impl Trie {
         tree
     }
 
-    /// The node of a key below another; new unless it is there.
+    /// Returns the child of `parent` with this key, and creates it if it does not exist.
     pub fn child(&mut self, parent: u32, key: u32) -> u32 {
         let new = self.nodes.len() as u32;
         let first = &mut self.first_below[parent as usize];
@@ -63,12 +63,12 @@ impl Trie {
         child
     }
 
-    /// The nodes so far.
+    /// Returns the nodes so far.
     pub fn nodes(&self) -> &[TrieNode] {
         &self.nodes
     }
 
-    /// The nodes, and no way to find them any more.
+    /// Returns the nodes and drops the index.
     pub fn into_nodes(self) -> Vec<TrieNode> {
         self.nodes
     }

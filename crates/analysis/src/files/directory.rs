@@ -1,11 +1,11 @@
-//! Listing a directory.
+//! Lists a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// The files of a directory, sorted.
+/// Returns the files of a directory, sorted.
 pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let io = |source| Error::Io { path: directory.to_owned(), doing: "read", source };
     let entries = fs::read_dir(directory).map_err(io)?;

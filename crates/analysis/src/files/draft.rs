@@ -1,7 +1,8 @@
-//! Files that are written beside their place and take it when they are whole.
+//! Files that are written under a temporary name, or none, and take their final name when they are
+//! complete.
 //!
-//! A draft has no name until then, so a process that is killed leaves none behind. Where the file
-//! system has no files without names it has one, which `sweep` removes when its writer is gone.
+//! A draft has no name until then, so a killed process leaves none behind. On file systems without
+//! unnamed files it has a name, and `sweep` removes it when its writer is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,26 +15,27 @@ use rustix::io::Errno;
 
 use super::file_names::DRAFT_SUFFIX;
 
-/// Where the kernel has names for open files; without it a file cannot get its name later.
+/// Where the kernel provides names for open files; without it, an unnamed file cannot be given a
+/// name.
 const OPEN_FILES: &str = "/proc/self/fd";
-/// Rights of a new file, of which the umask takes some.
+/// Mode of a new file, before the umask.
 pub(crate) const OPEN: u32 = 0o666;
-/// Rights of a file that is yet to get its owner.
+/// Mode of a file whose owner is not set yet.
 pub(crate) const PRIVATE: u32 = 0o600;
 
 /// A file that is being written.
 pub(crate) struct Draft {
     file: File,
     target: PathBuf,
-    /// A name beside the target; it has it already where `is_named`.
+    /// A name in the directory of the target; the file has this name if `is_named`.
     name: PathBuf,
     is_named: bool,
 }
 
 impl Draft {
-    /// Makes an empty file with these rights, [`OPEN`] or [`PRIVATE`], that is to have this path.
+    /// Creates an empty file with mode [`OPEN`] or [`PRIVATE`] that will replace `target`.
     ///
-    /// Errors: there is no right or room for it.
+    /// Errors: the file cannot be created.
     pub(crate) fn of(target: &Path, rights: u32) -> io::Result<Draft> {
         let directory = target.parent().filter(|p| !p.as_os_str().is_empty());
         let mut options = OpenOptions::new();
@@ -49,22 +51,22 @@ impl Draft {
             Err(e) if is_unknown(&e) => (create(&name, rights)?, true),
             Err(e) => return Err(e),
         };
-        let _ = file.try_lock(); // without locks no draft is ever swept
+        let _ = file.try_lock(); // without locks no draft is swept
         Ok(Draft { file, target: target.to_owned(), name, is_named })
     }
 
-    /// The file.
+    /// Returns the file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Puts the file in the place of what has its path.
+    /// Renames the file to its target, which it replaces.
     ///
-    /// Errors: that is not allowed; all is as it was.
+    /// Errors: the file cannot be linked or renamed; the target is unchanged.
     pub(crate) fn replace(mut self) -> io::Result<()> {
         if !self.is_named {
             match self.link(&self.name) {
-                // Of a process that had our number.
+                // Left by a process that had the same process id.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                     fs::remove_file(&self.name)?;
                     self.link(&self.name)?;
@@ -78,9 +80,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives the file another path if nothing has that one; returns whether.
+    /// Renames the file to `target` unless that exists; returns whether it was renamed.
     ///
-    /// Errors: it is not allowed.
+    /// Errors: the file cannot be linked or renamed.
     pub(crate) fn take(mut self, target: &Path) -> io::Result<bool> {
         let taken = if self.is_named { rename_new(&self.name, target) } else { self.link(target) };
         match taken {
@@ -105,7 +107,7 @@ impl Drop for Draft {
     }
 }
 
-/// `TARGET.PID.new`.
+/// Returns `TARGET.PID.new`.
 fn name_beside(target: &Path) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(format!(".{}{DRAFT_SUFFIX}", std::process::id()));
@@ -116,15 +118,16 @@ fn create(name: &Path, rights: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(rights).open(name)
 }
 
-/// Whether a file system, or an old kernel, has no files without names.
+/// Returns whether an error means that the file system, or an old kernel, does not support unnamed
+/// files.
 fn is_unknown(error: &io::Error) -> bool {
     [ErrorKind::Unsupported, ErrorKind::IsADirectory, ErrorKind::InvalidInput]
         .contains(&error.kind())
 }
 
-/// Gives a file or directory a name that is free.
+/// Renames a file or directory unless the new name exists.
 ///
-/// Errors: the name is taken, or it may not be given.
+/// Errors: the name exists, or the file cannot be renamed.
 ///
 /// ```
 /// use heaptide_analysis::files::draft::rename_new;
@@ -137,9 +140,10 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Exchanges the names of two files or directories in one step; false if the file system cannot.
+/// Exchanges the names of two files or directories atomically; returns false if the file system
+/// does not support it.
 ///
-/// Errors: one of them is not there, or may not be renamed.
+/// Errors: a path does not exist, or may not be renamed.
 ///
 /// ```
 /// use heaptide_analysis::files::draft::exchange;
@@ -152,13 +156,14 @@ pub fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file system, or the kernel, has no renaming of this kind.
+/// Returns whether an error means that the file system or the kernel does not support this kind of
+/// rename.
 fn is_not_known(error: Errno) -> bool {
     [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP].contains(&error)
 }
 
-/// Removes drafts of commands that are gone from a recording. The recorder's own, which have no
-/// number in their name, are left alone.
+/// Removes drafts of commands that have ended from a recording. Drafts of the recorder, which have
+/// no number in their name, are kept.
 pub(crate) fn sweep(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -170,9 +175,9 @@ pub(crate) fn sweep(directory: &Path) {
         if of_command.is_none() || !is_file {
             continue;
         }
-        // A draft is locked as long as it is written.
+        // A draft is locked while it is written.
         if File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(entry.path()); // if not, the next one does
+            let _ = fs::remove_file(entry.path()); // on failure the next command removes it
         }
     }
 }
@@ -193,7 +198,7 @@ mod tests {
         names
     }
 
-    /// A draft as of a file system that has no files without names.
+    /// Returns a draft as on a file system without unnamed files.
     fn named(target: &Path) -> Draft {
         let name = name_beside(target);
         let file = create(&name, OPEN).expect("a file");

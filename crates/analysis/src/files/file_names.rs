@@ -1,4 +1,4 @@
-//! The names of a recording's files: `PID-IMAGE`, in a merged recording `rRUN-PID-IMAGE`, and a
+//! The names of a recording's files: `PID-IMAGE`, or `rRUN-PID-IMAGE` in a merged recording, and a
 //! suffix for the kind of file.
 
 use std::fmt;
@@ -6,29 +6,29 @@ use std::path::Path;
 
 use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
 
-/// Ends the name of a recording's directory.
+/// Suffix of a recording's directory.
 pub const RECORDING_SUFFIX: &str = ".heaptide";
-/// The file with what `heaptide run` knows of a recording.
+/// The file with metadata of a recording, written by `heaptide run`.
 pub const METADATA_FILE: &str = "recording.json";
-/// The file with the names of a recording's addresses.
+/// The file with the symbols of a recording.
 pub const SYMBOLS_FILE: &str = "symbols.json";
-/// The file that counts what was removed of a recording to keep it within its limits.
+/// The file with totals of the data removed from a recording to keep it within its limits.
 pub const REMOVED_FILE: &str = "removed.json";
 
-/// What is behind the number of a member's file: what a command of a launch knows.
+/// Suffix, after a number, of the file of a command that takes part in a launch.
 pub(crate) const MEMBER_SUFFIX: &str = ".member";
 
-/// Whose a file is.
+/// The image that a file belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Image {
-    /// The recording it was merged from, from 1; 0 if it was recorded here.
+    /// Number of the recording from which it was merged, from 1; 0 if it was recorded here.
     pub(crate) run: u32,
     pub(crate) pid: u32,
     pub(crate) image: u32,
 }
 
 impl Image {
-    /// As the name of a profile, snapshot or baseline says; none if it says something else.
+    /// Parses the name of a profile, snapshot or baseline; `None` if it has another form.
     pub(crate) fn of(file: &Path) -> Option<Image> {
         let name = file.file_name()?.to_str()?;
         let (run, rest) = split(name.split('.').next()?);
@@ -47,28 +47,28 @@ impl fmt::Display for Image {
     }
 }
 
-/// The run in front of a name, 0 if there is none, and the rest.
+/// Splits a name into its run, 0 if it has none, and the rest.
 pub(crate) fn split(name: &str) -> (u32, &str) {
     let digits = name.strip_prefix('r').and_then(|name| name.split_once('-'));
     let run = digits.and_then(|(run, rest)| Some((run.parse().ok().filter(|&run| run > 0)?, rest)));
     run.unwrap_or((0, name))
 }
 
-/// The `PID-IMAGE` of a profile.
+/// Returns the `PID-IMAGE` of a profile.
 pub(crate) fn image_name(profile: &Path) -> String {
     let name = profile.file_name().unwrap_or_default().to_string_lossy();
     name.strip_suffix(PROFILE_SUFFIX).unwrap_or(&name).to_owned()
 }
 
-/// The image and the number of a snapshot, by its file name; none of another file.
+/// Returns the image and number of a snapshot from its file name; `None` for other files.
 pub(crate) fn snapshot(file: &Path) -> Option<(Image, u32)> {
     let name = file.file_name()?.to_str()?.strip_suffix(SNAPSHOT_SUFFIX)?;
     let (_, number) = name.split_once('.')?;
     Some((Image::of(file)?, number.parse().ok()?))
 }
 
-/// Whether a recording can contain a file of this name. In a merged recording the name behind the
-/// run may be any: single profiles may have been merged.
+/// Returns whether a recording can contain a file of this name. In a merged recording any name can
+/// follow the run, because single profiles can be merged.
 ///
 /// ```
 /// use heaptide_analysis::is_file_of_recording;
@@ -93,22 +93,22 @@ pub fn is_file_of_recording(name: &str) -> bool {
     }
 }
 
-/// What is behind the name of a file that is being written.
+/// Suffix of a file that is being written.
 pub(crate) const DRAFT_SUFFIX: &str = ".new";
 
-/// The name without the number of the process that writes it, if it has one.
+/// Removes the pid of the writer from the name of a draft, if it has one.
 fn without_number(name: &str) -> &str {
     let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u32>().is_ok());
     numbered.map_or(name, |(name, _)| name)
 }
 
-/// Whether a file is a member's.
+/// Returns whether a file belongs to a command of a launch.
 pub(crate) fn is_member(name: &str) -> bool {
     let number = name.strip_suffix(MEMBER_SUFFIX);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `PID-IMAGE`.
+/// Returns whether a name has the form `PID-IMAGE`.
 fn is_image(name: &str) -> bool {
     let of_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     name.split_once('-').is_some_and(|(pid, image)| of_digits(pid) && of_digits(image))

@@ -1,6 +1,6 @@
-//! Opening what is read. A path may lead to anything: a named pipe or a device would block the
-//! reader or never end, and a sparse file of any size would fill its memory. All of these are
-//! refused, by what the open file is.
+//! Opens input files. A path can lead to anything: a named pipe or a device would block the reader
+//! or never end, and a large sparse file would fill its memory. All of these are rejected, based on
+//! the type of the open file.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 
 /// Opens a regular file for reading.
 ///
-/// Errors: it cannot be opened, or is something else.
+/// Errors: the file cannot be opened, or is not a regular file.
 ///
 /// ```
 /// let error = heaptide_analysis::files::input::open("/dev/zero".as_ref()).unwrap_err();
@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Opens a regular file for reading and writing.
 ///
-/// Errors: as those of [`open`].
+/// Errors: the same as those of [`open`].
 ///
 /// ```
 /// assert!(heaptide_analysis::files::input::open_to_change("/dev/null".as_ref()).is_err());
@@ -33,9 +33,9 @@ pub fn open_to_change(path: &Path) -> io::Result<File> {
     open_with(path, OpenOptions::new().read(true).write(true))
 }
 
-/// Reads a regular file of `limit` bytes at most.
+/// Reads a regular file of at most `limit` bytes.
 ///
-/// Errors: it cannot be read, is something else, or is larger.
+/// Errors: the file cannot be read, is not a regular file, or is larger.
 ///
 /// ```
 /// use heaptide_analysis::files::input::read;
@@ -46,15 +46,15 @@ pub fn open_to_change(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_up_to(path, limit)?;
     let mut bytes = Vec::new();
-    // It may grow meanwhile, and in /proc a file has no size.
+    // The file can grow meanwhile, and files in /proc have no size.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     check_size(bytes.len() as u64, limit)?;
     Ok(bytes)
 }
 
-/// Opens a regular file of `limit` bytes at most.
+/// Opens a regular file of at most `limit` bytes.
 ///
-/// Errors: it cannot be opened, is something else, or is larger.
+/// Errors: the file cannot be opened, is not a regular file, or is larger.
 ///
 /// ```
 /// use heaptide_analysis::files::input::open_up_to;
@@ -68,10 +68,10 @@ pub fn open_up_to(path: &Path, limit: u64) -> io::Result<File> {
 }
 
 fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Without waiting for the other end of a pipe, and without becoming a terminal's process.
+    // Do not wait for the other end of a pipe, and do not make a terminal the controlling one.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = match options.custom_flags(flags.bits()).open(path) {
-        // The errors of opening a socket, and a directory or a pipe that is to be written.
+        // Opening a socket fails, and so does opening a directory or a pipe for writing.
         Err(error) => match path.metadata() {
             Ok(found) if !found.is_file() => return Err(other(found.file_type())),
             _ => return Err(error),

@@ -1,4 +1,4 @@
-//! JSON files of a recording: reading them up to a limit, checking their version, replacing them.
+//! JSON files of a recording: reads them up to a limit, checks their version, replaces them.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::draft::{self, Draft};
 use super::input;
 use crate::error::Error;
 
-/// The bytes of a file of `limit` bytes at most, none if there is no such file.
+/// Returns the contents of a file of at most `limit` bytes; `None` if there is no such file.
 pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     match input::read(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -18,7 +18,7 @@ pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, 
     }
 }
 
-/// Refuses a JSON file of a later version before its other fields are looked at.
+/// Rejects a JSON file of a later version before its other fields are read.
 pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -32,7 +32,7 @@ pub(crate) fn check_version(path: &Path, bytes: &[u8], known: u32) -> Result<(),
     }
 }
 
-/// Writes a file beside its place and puts it there: a reader sees the old one or the new one.
+/// Replaces a file atomically: a reader sees either the old or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let write = || {
         let draft = Draft::of(path, draft::OPEN)?;

@@ -1,4 +1,4 @@
-//! Which Debian package a file is of, by the lists that dpkg keeps of its files.
+//! Finds the Debian package of a file in the file lists of dpkg.
 
 use std::fs;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use super::input;
 
 const LISTS: &str = "/var/lib/dpkg/info";
-/// The largest list that is read, in bytes: that of a kernel's headers has 2 MB.
+/// Maximum size of a list in bytes; that of a kernel's headers has 2 MB.
 const LIMIT: u64 = 16 << 20;
 
-/// Returns the installed package that a file is of, without the architecture; none if there is no
-/// such package, or no dpkg.
+/// Returns the installed package that contains a file, without the architecture; `None` if there is
+/// no such package, or no dpkg.
 pub fn package_of(file: &Path) -> Option<String> {
     package_in(Path::new(LISTS), file.to_str()?)
 }
 
 fn package_in(lists: &Path, file: &str) -> Option<String> {
-    // Of /usr/lib/x the list may have /lib/x, and the other way round.
+    // The list can contain /lib/x instead of /usr/lib/x, and vice versa.
     let other = match file.strip_prefix("/usr/") {
         Some(rest) => format!("/{rest}"),
         None => format!("/usr{file}"),

@@ -1,31 +1,31 @@
-//! Accounts of resident memory: what kernel, allocator and recorder know of it at a moment.
+//! Accounts of resident memory: measurements of kernel, allocator and recorder at one time.
 
 use std::sync::Arc;
 
 use super::mapping::MappingClass;
 
-/// The memory of a process at one moment. Bytes; what is not known is 0.
+/// The memory of a process at one time. Sizes are in bytes; unknown ones are 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
     /// Nanoseconds from the start.
     pub time_ns: u64,
-    /// When it was taken.
+    /// Why it was taken.
     pub cause: AccountCause,
-    /// Why it has no numbers.
+    /// Why it has no numbers; `None` if it has them.
     pub missing: Option<AccountMissing>,
     /// Resident memory, summed over all mappings.
     pub resident_bytes: u64,
-    /// The part of it in mappings that are not in `ranges`, and how many these are.
+    /// Resident memory in mappings that are not in `ranges`.
     pub left_out_bytes: u64,
-    /// See `left_out_bytes`.
+    /// Number of these mappings.
     pub left_out_ranges: u32,
     /// In swap.
     pub swap_bytes: u64,
     /// Address space of mappings without resident pages.
     pub absent_bytes: u64,
-    /// Page tables, which no resident memory includes.
+    /// Page tables, which are not part of resident memory.
     pub page_table_bytes: u64,
-    /// Highest resident memory so far, whenever that was.
+    /// Highest resident memory since the start.
     pub most_resident_bytes: u64,
     /// Usable bytes live, as recorded.
     pub live_bytes: u64,
@@ -33,17 +33,17 @@ pub struct Account {
     pub peak_bytes: u64,
     /// Live bytes of recorded mappings, in whole pages.
     pub mapped_bytes: u64,
-    /// Requested so far, in all.
+    /// Bytes requested so far.
     pub requested_bytes: u64,
-    /// Usable bytes allocated so far, in all.
+    /// Usable bytes allocated so far.
     pub usable_bytes: u64,
-    /// The allocator's own numbers, where it has them.
+    /// The allocator's own numbers, if it provides them.
     pub allocator: Option<AllocatorState>,
     /// Mappings with resident pages, in order of their addresses.
     pub ranges: Vec<AccountRange>,
 }
 
-/// When an account was taken.
+/// Why an account was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccountCause {
     /// At a sample of the timeline.
@@ -53,35 +53,35 @@ pub enum AccountCause {
     Peak,
     /// At the end of the process.
     End,
-    /// When a command looked at the process, which runs.
+    /// Taken by a command while the process runs.
     Now,
 }
 
 /// Why an account has no numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccountMissing {
-    /// The program confined itself by seccomp.
+    /// The program restricted its system calls with seccomp.
     Confined,
     /// `/proc/self/smaps` could not be read.
     NoProc,
 }
 
-/// What an allocator returns about its memory, in bytes; what it does not know is 0.
+/// Numbers of an allocator about its memory, in bytes; unknown ones are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AllocatorState {
-    /// Where the numbers are from.
+    /// The function that returned the numbers.
     pub source: AllocatorSource,
-    /// Arenas; of jemalloc resident memory, of mimalloc committed memory.
+    /// Memory in arenas; for jemalloc resident memory, for mimalloc committed memory.
     pub arena_bytes: u64,
-    /// In use of that, glibc's headers included.
+    /// The used part of it, including headers of glibc.
     pub used_bytes: u64,
-    /// Free of that. What is neither used nor free are tables of the allocator.
+    /// The free part of it. The rest are tables of the allocator.
     pub free_bytes: u64,
     /// glibc's blocks that are mappings of their own.
     pub mapped_bytes: u64,
 }
 
-/// Where numbers of an allocator are from.
+/// Source of the numbers of an allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AllocatorSource {
     /// glibc's `mallinfo2`.
@@ -94,7 +94,7 @@ pub enum AllocatorSource {
 }
 
 impl AllocatorSource {
-    /// Its name in JSON and in texts.
+    /// Returns the name in JSON and texts.
     pub const fn name(self) -> &'static str {
         match self {
             AllocatorSource::Glibc => "mallinfo2",
@@ -115,40 +115,41 @@ pub struct AccountRange {
     pub resident_bytes: u64,
     /// Bytes in swap.
     pub swap_bytes: u64,
-    /// Some of the `RANGE_` bits of the format.
+    /// `RANGE_` bits of the format.
     pub flags: u32,
-    /// Its file or the kernel's name of it; empty if it has none.
+    /// The file, or the kernel's name of the mapping; empty if it has none.
     pub name: Arc<str>,
-    /// The name of the thread whose stack it is.
+    /// Name of the thread whose stack it is.
     pub thread: Option<Arc<str>>,
-    /// The recorded mappings of one site that it consists of; none if they were not recorded.
+    /// Class and caller of the recorded mappings of one site that the range consists of; `None` if
+    /// they were not recorded.
     pub mapping: Option<RangeMapping>,
 }
 
-/// What is known of recorded mappings.
+/// Class and caller of recorded mappings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeMapping {
-    /// What they are for.
+    /// Their purpose.
     pub class: MappingClass,
-    /// The function that made them, allocators left out, with its module in brackets; without names
-    /// the module alone. None without a stack.
+    /// The function that made them, excluding allocators, with its module in brackets; without
+    /// names only the module. `None` without a stack.
     pub caller: Option<Arc<str>>,
 }
 
 impl Account {
-    /// The numbers of glibc's allocator, if it is the one of the process.
+    /// Returns the numbers of glibc's allocator if the process uses that.
     pub fn glibc(&self) -> Option<AllocatorState> {
         self.allocator.filter(|state| state.source == AllocatorSource::Glibc)
     }
 }
 
 impl AccountRange {
-    /// Whether it has this flag.
+    /// Returns whether the range has this flag.
     pub fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// One past the last address.
+    /// Returns the address after the last byte.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.length)
     }

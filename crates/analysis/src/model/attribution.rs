@@ -1,39 +1,39 @@
-//! What a reader says about attribution: whose code is the program's own, and whether frames are to
-//! be shown as they are.
+//! Options for attribution: which code is the program's own, and whether frames are shown
+//! unchanged.
 
 use regex::Regex;
 
-/// How allocations are put down to functions; the default is that of every view.
+/// How allocations are attributed to functions; the default is that of every view.
 #[derive(Clone, Debug, Default)]
 pub struct Attribution {
-    /// Each allocation is put down to its innermost frame.
+    /// Attribute each allocation to its innermost frame.
     pub is_raw: bool,
-    /// What is the program's own beside what is known to be.
+    /// Patterns of own code, in addition to what is detected.
     pub own: Vec<OwnPattern>,
 }
 
-/// A name of own code.
+/// A pattern that names own code.
 #[derive(Clone, Debug)]
 pub struct OwnPattern {
-    /// Which name of a frame is compared.
+    /// The name of a frame to compare.
     pub of: OwnName,
-    /// It matches anywhere in the name.
+    /// Matches anywhere in the name.
     pub regex: Regex,
 }
 
-/// The names of a frame.
+/// The kinds of names of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnName {
-    /// Its function, whole.
+    /// The full function name.
     Function,
-    /// The path of the file with its code.
+    /// The path of its module.
     Module,
-    /// The path of its source.
+    /// The path of its source file.
     File,
 }
 
 impl Attribution {
-    /// Whether a pattern names a frame with this function, module and source file.
+    /// Returns whether a pattern matches a frame with this function, module and source file.
     pub fn names(&self, function: Option<&str>, module: Option<&str>, file: Option<&str>) -> bool {
         self.own.iter().any(|pattern| {
             let name = match pattern.of {

@@ -10,9 +10,9 @@ use super::time::Sample;
 pub struct Mapped {
     /// Sites of mappings; their kind is [`super::SiteKind::Mapped`].
     pub sites: Vec<Site>,
-    /// By site: the file that is mapped, if it has a name.
+    /// The mapped file of each site, if it has a name.
     pub files: Vec<Option<Arc<str>>>,
-    /// The lanes of the process, with sums over the mappings of each.
+    /// The lanes of the process, with sums over their mappings.
     pub lanes: Vec<Lane>,
     /// Counts by size class.
     pub histogram: Vec<SizeClass>,

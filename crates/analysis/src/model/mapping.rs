@@ -1,35 +1,35 @@
-//! Mappings: memory that a program, or the allocator in it, mapped by itself. They are a kind apart
+//! Mappings: memory that a program, or its allocator, mapped itself. They are recorded separately
 //! from the blocks of the heap, with totals, a peak and sites of their own.
 
 use super::measure::Measures;
 
-/// What a mapping is, apart from its stack.
+/// Properties of a mapping other than its stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Mapping {
-    /// What it is for.
+    /// Its purpose.
     pub class: MappingClass,
-    /// `PROT_` bits when it was made: 1 read, 2 write, 4 execute.
+    /// `PROT_` bits at its creation: 1 read, 2 write, 4 execute.
     pub protection: u8,
-    /// `MAP_` bits when it was made.
+    /// `MAP_` bits at its creation.
     pub flags: u32,
 }
 
-/// What a mapping is for, as its flags, its file and its stack show.
+/// The purpose of a mapping, derived from its flags, its file and its stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum MappingClass {
-    /// Taken by an allocator, to give out blocks.
+    /// Memory that an allocator divides into blocks.
     Allocator,
     /// An arena of CPython's own allocator.
     PythonArena,
     /// A thread's stack.
     ThreadStack,
-    /// A file.
+    /// A mapped file.
     File,
-    /// A file whose code may be executed.
+    /// A mapped file with executable code.
     Library,
     /// Memory shared between processes.
     Shared,
-    /// None of these.
+    /// Any other mapping.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl MappingClass {
         MappingClass::Other,
     ];
 
-    /// Its name in reports, queries and JSON.
+    /// Returns the name in reports, queries and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             MappingClass::Allocator => "allocator",
@@ -59,7 +59,7 @@ impl MappingClass {
     }
 }
 
-/// What a process mapped in all.
+/// Sums over all mappings of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MappedTotals {
     /// Sums over all sites of mappings, with the peak of mapped bytes.

@@ -1,21 +1,21 @@
-//! The metrics of a site: their names, their values in a row, and how rows add up.
+//! The metrics of a site: their names, their values in a row, and how rows are combined.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::sampling::Spread;
 
-/// How the values of several rows become one.
+/// How the values of several rows are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
-    /// They add up.
+    /// The sum.
     Sum,
-    /// The largest counts.
+    /// The largest value.
     Max,
 }
 
 impl Combine {
-    /// One value of two.
+    /// Combines two values.
     pub const fn of(self, a: u64, b: u64) -> u64 {
         match self {
             Combine::Sum => a.saturating_add(b),
@@ -25,7 +25,7 @@ impl Combine {
     }
 }
 
-/// What a metric counts.
+/// The unit of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Bytes.
@@ -37,7 +37,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Its name in descriptions of columns.
+    /// Returns the name in descriptions of columns.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Bytes => "bytes",
@@ -47,31 +47,32 @@ impl Unit {
     }
 }
 
-/// How a metric behaves when rows are added and when counting starts again.
+/// How a metric behaves when rows are added and when counters are reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Adds up over rows, and starts from 0 at a reset.
+    /// Adds up over rows, and restarts from 0 at a reset.
     Counter,
     /// Adds up over rows; a reset does not change it.
     Level,
-    /// The largest value of the rows; a reset does not change it.
+    /// The maximum over rows; a reset does not change it.
     Maximum,
 }
 
-/// Declares the metrics: the field of a row, its variant, `kind`, `unit`, the heading of a column,
-/// and a description. Its first lines document the field and the variant. The columns of queries
-/// and SQL, JSON keys, CSV columns, options and the lists in help texts follow from this table.
+/// Declares the metrics. Each entry has the field of a row, its variant, `kind`, `unit`, the
+/// heading of a column and a description; the lines above it document field and variant. The
+/// columns of queries and SQL, JSON keys, CSV columns, options and the lists in help texts follow
+/// from this table.
 macro_rules! measures {
     ($(
         $(#[$doc:meta])*
         $field:ident $variant:ident: $kind:ident, $unit:ident, $heading:literal, $description:literal;
     )*) => {
-        /// The measures, by the names used everywhere. Bytes are usable bytes unless named
-        /// otherwise.
+        /// The metrics, under the names used everywhere. Bytes are usable bytes unless the name
+        /// states otherwise.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Measures {
             $($(#[$doc])* pub $field: u64,)*
-            /// How exact the bytes are, where they are estimates.
+            /// Precision of the bytes, if they are estimates.
             pub spread: Spread,
         }
 
@@ -85,7 +86,7 @@ macro_rules! measures {
         const ALL: &[Measure] = &[$(Measure::$variant),*];
 
         impl Measure {
-            /// Its name, the same in flags, columns and JSON.
+            /// Returns the name, which is the same in flags, columns and JSON.
             ///
             /// ```
             /// use heaptide_analysis::model::Measure;
@@ -97,35 +98,35 @@ macro_rules! measures {
                 }
             }
 
-            /// What it counts.
+            /// Returns the unit.
             pub const fn unit(self) -> Unit {
                 match self {
                     $(Measure::$variant => Unit::$unit,)*
                 }
             }
 
-            /// The heading of a narrow column with its values.
+            /// Returns the heading of a narrow column.
             pub const fn heading(self) -> &'static str {
                 match self {
                     $(Measure::$variant => $heading,)*
                 }
             }
 
-            /// A phrase that explains it.
+            /// Returns a description.
             pub const fn description(self) -> &'static str {
                 match self {
                     $(Measure::$variant => $description,)*
                 }
             }
 
-            /// Its value in a row.
+            /// Returns the value in a row.
             pub const fn of(self, row: &Measures) -> u64 {
                 match self {
                     $(Measure::$variant => row.$field,)*
                 }
             }
 
-            /// Sets its value in a row.
+            /// Sets the value in a row.
             pub const fn set(self, row: &mut Measures, value: u64) {
                 match self {
                     $(Measure::$variant => row.$field = value,)*
@@ -140,8 +141,8 @@ macro_rules! measures {
         }
 
         impl Measures {
-            /// Adds a row to this one; the largest request is the larger of both. Stays at the
-            /// largest number.
+            /// Adds a row to this one; the largest request becomes the larger of both. Sums
+            /// saturate.
             ///
             /// ```
             /// use heaptide_analysis::model::Measures;
@@ -155,7 +156,7 @@ macro_rules! measures {
             }
 
             /// Subtracts the values at a reset from all counters. Live, the peak and the largest
-            /// request stay.
+            /// request do not change.
             pub fn subtract_counters(&mut self, at_reset: &Measures) {
                 $(if matches!(Measure::$variant.kind(), Kind::Counter) {
                     self.$field = self.$field.saturating_sub(at_reset.$field);
@@ -182,45 +183,46 @@ measures! {
     freed_bytes FreedBytes: Counter, Bytes, "bytes", "usable bytes freed";
     /// Blocks allocated and not freed.
     live_blocks LiveBlocks: Level, Blocks, "blocks", "blocks allocated and not freed";
-    /// Their bytes.
+    /// Bytes of these blocks.
     live_bytes LiveBytes: Level, Bytes, "bytes", "bytes allocated and not freed";
     /// Highest live bytes of the process; only in totals, 0 elsewhere.
     peak_bytes PeakBytes: Maximum, Bytes, "bytes", "peak of live bytes";
-    /// Blocks of this row that were live at the peak of the process.
+    /// Blocks of this row that were live at peak usage of the process.
     at_peak_blocks AtPeakBlocks: Level, Blocks, "blocks", "blocks live at the peak of the process";
-    /// Their bytes.
+    /// Bytes of these blocks.
     at_peak_bytes AtPeakBytes: Level, Bytes, "bytes", "bytes live at the peak of the process";
-    /// Blocks freed by their thread with no allocation between.
+    /// Blocks freed by the allocating thread before its next allocation.
     temporary Temporary: Counter, Blocks, "temporary",
         "blocks freed by the allocating thread before its next allocation";
-    /// Blocks freed by another lane than the allocating one.
+    /// Blocks freed by a lane other than the allocating one.
     cross_thread_frees CrossThreadFrees: Counter, Blocks, "frees",
         "blocks freed by a thread other than the allocating one";
     /// The largest request.
     largest_bytes LargestBytes: Maximum, Bytes, "bytes", "largest request";
     /// Frees performed here, regardless of the site that allocated the block.
     frees_here FreesHere: Counter, Blocks, "frees", "frees performed here, of any block";
-    /// Their bytes.
+    /// Bytes of these frees.
     freed_here_bytes FreedHereBytes: Counter, Bytes, "bytes", "bytes freed here, of any block";
 }
 
 impl Measure {
-    /// Every measure, in the order of the columns.
+    /// Returns all metrics, in the order of columns.
     pub const fn all() -> &'static [Measure] {
         ALL
     }
 
-    /// The measures that a part of a process has: only a whole process has a peak.
+    /// Returns the metrics of a part of a process, all except the peak, which only a whole process
+    /// has.
     pub fn of_parts() -> impl Iterator<Item = Measure> {
         ALL.iter().copied().filter(|measure| *measure == measure.of_sites())
     }
 
-    /// Whether it counts bytes; else it counts events or blocks.
+    /// Returns whether the unit is bytes.
     pub const fn is_bytes(self) -> bool {
         matches!(self.unit(), Unit::Bytes)
     }
 
-    /// How rows combine.
+    /// Returns how rows are combined.
     pub const fn combine(self) -> Combine {
         match self.kind() {
             Kind::Counter | Kind::Level => Combine::Sum,
@@ -228,8 +230,8 @@ impl Measure {
         }
     }
 
-    /// The measure that stands for this one where rows are sites: only totals have a peak, and what
-    /// a site had at that moment is `at_peak_bytes`.
+    /// Returns the metric to use for rows of sites: `at_peak_bytes` for the peak, which only totals
+    /// have; else the metric itself.
     pub const fn of_sites(self) -> Measure {
         match self {
             Measure::PeakBytes => Measure::AtPeakBytes,
@@ -238,7 +240,7 @@ impl Measure {
     }
 }
 
-/// A name of no measure.
+/// Error of a name that is not a metric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownMeasure(pub String);
 
@@ -269,7 +271,7 @@ impl fmt::Display for Measure {
 }
 
 impl Measures {
-    /// Usable bytes beyond the requested ones.
+    /// Returns the usable bytes beyond the requested ones.
     pub fn slack_bytes(&self) -> u64 {
         self.usable_bytes.saturating_sub(self.requested_bytes)
     }

@@ -1,5 +1,5 @@
-//! The tables that every view is made of, and sums over them. Plain data with typed ids: a view
-//! reads the tables and never the profile file.
+//! The tables from which all views are computed, and sums over them. Plain data with typed ids: a
+//! view reads these tables and never the profile file.
 
 mod account;
 mod attribution;

@@ -1,6 +1,6 @@
 //! The tables of a process image, by topic.
 //!
-//! Everything is plain data with typed ids; a view reads the tables and never the profile file.
+//! Everything is plain data with typed ids; a view reads these tables and never the profile file.
 
 use super::attribution::Attribution;
 use super::completeness::Completeness;
@@ -15,33 +15,33 @@ use super::time::TimeTables;
 /// One process image: from its start (or fork, or exec) to its end.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Which process image it is.
+    /// Identity of the image.
     pub identity: Identity,
     /// When it ran, and how it ended.
     pub lifetime: Lifetime,
-    /// What was recorded.
+    /// How much was recorded.
     pub mode: Mode,
-    /// How blocks were sampled: then what sites have is estimated, and totals are exact. None if
-    /// all blocks were recorded.
+    /// Sampling parameters, if blocks were sampled: then numbers of sites are estimates, and totals
+    /// are exact. `None` if all blocks were recorded.
     pub sampling: Option<Sampling>,
     /// Sums over the sites, each block once (see [`crate::model::Sum`]), with the
     /// process-wide peak.
     pub totals: Measures,
     /// When the peak was reached, nanoseconds from the start.
     pub peak_time_ns: u64,
-    /// Sites, and what they refer to.
+    /// Sites and the tables that they refer to.
     pub tables: Tables,
-    /// What is known by time.
+    /// Samples, windows, marks and events.
     pub time: TimeTables,
-    /// What was mapped in all, whatever is selected; none if nothing was.
+    /// Sums over all mappings, independent of the selection; `None` if there are no mappings.
     pub mapped: Option<MappedTotals>,
     /// Mappings, until a kind of memory is selected ([`Process::select_kind`]).
     pub mappings: Option<Box<Mapped>>,
-    /// What is missing, and how exact the numbers are.
+    /// What the tables lack, and how exact the numbers are.
     pub completeness: Completeness,
-    /// What the unwinder did.
+    /// Statistics of the unwinder.
     pub unwinder: UnwinderStats,
-    /// How its allocations are put down to functions.
+    /// How its allocations are attributed to functions.
     pub attribution: Attribution,
 }
 
@@ -50,14 +50,14 @@ pub struct Process {
 pub enum Mode {
     /// Totals, lanes, histograms.
     Counters,
-    /// And a site for every stack, scope path and label.
+    /// In addition, a site for every stack, scope path and label.
     Stacks,
-    /// The same without stacks.
+    /// Like `Stacks`, but without stacks.
     Scopes,
 }
 
 impl Mode {
-    /// Its name in options and JSON.
+    /// Returns the name in options and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Counters => "counters",
@@ -67,17 +67,17 @@ impl Mode {
     }
 }
 
-/// Counts of the unwinder's work.
+/// Statistics of the unwinder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnwinderStats {
-    /// Frames stepped by rule.
+    /// Frames unwound by a rule.
     pub frames_stepped: u64,
     /// Rules evaluated.
     pub rules_evaluated: u64,
 }
 
 impl Process {
-    /// By label the shapes of the memory that has it, in order of first use.
+    /// Returns the shapes of each label, in order of first use.
     pub fn shapes_by_label(&self) -> Vec<Vec<&Shape>> {
         let mut by_label = vec![Vec::new(); self.tables.labels.len()];
         for shape in &self.tables.shapes {
@@ -88,7 +88,7 @@ impl Process {
         by_label
     }
 
-    /// Whether its events were recorded, so that they can be replayed.
+    /// Returns whether its events were recorded, so that they can be replayed.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];

@@ -7,21 +7,22 @@ use serde::{Deserialize, Serialize};
 use super::identity::{Identity, Lifetime};
 use super::process::Process;
 
-/// What `heaptide run` left: one profile per process image, in order of start.
+/// The result of `heaptide run`: one profile per process image, in order of start.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// Where it was read from.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether symbols were stored with it.
+    /// Whether it contains symbols.
     pub sealed: bool,
-    /// When they were, nanoseconds since 1970-01-01 UTC; 0 if that is not known.
+    /// Time of sealing, nanoseconds since 1970-01-01 UTC; 0 if unknown.
     pub sealed_realtime_ns: u64,
-    /// Images that ran later, `PID-IMAGE`: functions that they reached then have no stored names.
+    /// Images that ran after sealing, as `PID-IMAGE`: functions that they reached later have no
+    /// stored names.
     pub ran_after_sealing: Vec<String>,
-    /// Why the program that was started is not among the processes; empty if it is, or if nobody
-    /// noted why.
+    /// Why the program that was started is not among the processes; empty if it is, or if the
+    /// reason is unknown.
     pub unrecorded: String,
-    /// What was removed to keep the recording within its limits.
+    /// Totals of the data removed to keep the recording within its limits.
     pub removed: Removed,
     /// The process images. An image whose profile could not be read is in `damaged`.
     pub processes: Vec<Process>,
@@ -30,8 +31,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The program that `heaptide run` started: the last image of its process, and of several
-    /// commands' programs that with the highest peak. None if nothing is known of it.
+    /// Returns the program that `heaptide run` started: the last image of its process. If several
+    /// commands recorded programs, returns the one with the highest peak. `None` if no such image
+    /// was read.
     pub fn requested(&self) -> Option<&Process> {
         let requested = || self.processes.iter().filter(|process| process.identity.is_requested);
         let is_last = |process: &&Process| {
@@ -43,7 +45,8 @@ impl Recording {
         requested().filter(is_last).max_by_key(|process| process.totals.peak_bytes)
     }
 
-    /// Nanoseconds from the start of the first image to the last known moment of any.
+    /// Returns the nanoseconds from the start of the first image to the last known time of any
+    /// image.
     pub fn span_ns(&self) -> u64 {
         let lifetimes = || self.processes.iter().map(|process| &process.lifetime);
         let start = lifetimes().map(|lifetime| lifetime.start_realtime_ns).min().unwrap_or(0);
@@ -53,19 +56,19 @@ impl Recording {
     }
 }
 
-/// What was removed of a recording to keep it within its limits.
+/// Totals of the data removed from a recording to keep it within its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Removed {
-    /// Snapshots that a ring gave up.
+    /// Snapshots removed from a ring.
     #[serde(default)]
     pub snapshots: u64,
-    /// Bytes that they took on disk.
+    /// Their size on disk in bytes.
     #[serde(default)]
     pub snapshot_bytes: u64,
-    /// Images of processes that had ended.
+    /// Images of ended processes.
     #[serde(default)]
     pub images: u64,
-    /// Bytes that their files took on disk.
+    /// Size of their files on disk in bytes.
     #[serde(default)]
     pub image_bytes: u64,
     /// Their allocations.
@@ -74,24 +77,24 @@ pub struct Removed {
     /// Their frees.
     #[serde(default)]
     pub frees: u64,
-    /// Bytes that they requested.
+    /// Bytes requested by them.
     #[serde(default)]
     pub requested_bytes: u64,
     /// Usable bytes that were live when they ended.
     #[serde(default)]
     pub live_bytes: u64,
-    /// The highest peak of any.
+    /// The highest of their peaks.
     #[serde(default)]
     pub peak_bytes: u64,
 }
 
 impl Removed {
-    /// Whether nothing was removed.
+    /// Returns whether nothing was removed.
     pub fn is_empty(&self) -> bool {
         *self == Removed::default()
     }
 
-    /// Adds what was removed of another recording.
+    /// Adds the totals of another recording.
     pub(crate) fn add(&mut self, other: &Removed) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.snapshots, other.snapshots);

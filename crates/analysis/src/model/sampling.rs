@@ -1,38 +1,39 @@
-//! Sampled recordings: how exact the estimates of a row are.
+//! Sampled recordings: precision of the estimates of a row.
 //!
 //! The recorder samples a block of n usable bytes with the probability p = 1 − exp(−n ÷ mean), so
-//! each that it has stands for 1 ÷ p of its size (Horvitz and Thompson, 1952). The variance of that
-//! estimate is the sum of (n ÷ p)² (1 − p) over the sampled blocks. In units of mean² this is the
-//! *effective number* of sampled blocks: a small block counts as 1, one far above the mean as 0, for
-//! it is never missed. A sum of bytes is as exact as a count of so many events.
+//! each sampled block represents 1 ÷ p of its size (Horvitz and Thompson, 1952). The variance of
+//! that estimate is the sum of (n ÷ p)² (1 − p) over the sampled blocks. In units of mean² this is
+//! the *effective number* of sampled blocks: a small block counts as 1, a block far above the mean
+//! as 0, because it is always sampled. A sum of bytes has the relative error of a count of this
+//! many events.
 
 use super::measure::{Measure, Measures};
 use super::process::Process;
 use crate::binomial;
 
-/// Effective numbers of sampled blocks, of which the estimates of a row are made: 0 if it is exact.
+/// Effective numbers of sampled blocks behind the estimates of a row; 0 if the row is exact.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Spread {
-    /// Of what was allocated.
+    /// Of allocated blocks.
     pub allocated: f32,
-    /// Of what is live.
+    /// Of live blocks.
     pub live: f32,
-    /// Of what was live at the peak.
+    /// Of blocks live at peak.
     pub at_peak: f32,
 }
 
-// It is computed from counters, and never NaN.
+// The values are computed from counters and are never NaN.
 impl Eq for Spread {}
 
 impl Spread {
-    /// Adds those of another row.
+    /// Adds the effective numbers of another row.
     pub fn add(&mut self, row: &Spread) {
         self.allocated += row.allocated;
         self.live += row.live;
         self.at_peak += row.at_peak;
     }
 
-    /// The same if each sampled block is taken for so many bytes, and not for `own`.
+    /// Converts from a unit of `own` bytes per sampled block to one of `mean_bytes`.
     pub(crate) fn in_units(self, own: u64, mean_bytes: u64) -> Spread {
         let scale = (own as f64 / mean_bytes.max(1) as f64).powi(2) as f32;
         Spread {
@@ -42,7 +43,8 @@ impl Spread {
         }
     }
 
-    /// That of a metric that counts usable bytes; none for others.
+    /// Returns the effective number for a metric that counts usable bytes; `None` for other
+    /// metrics.
     pub fn of(&self, metric: Measure) -> Option<f32> {
         match metric {
             Measure::UsableBytes | Measure::RequestedBytes | Measure::FreedBytes => {
@@ -55,17 +57,16 @@ impl Spread {
     }
 }
 
-/// How a process was sampled.
+/// Sampling parameters and precision of a process.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sampling {
-    /// Usable bytes that were allocated for each sampled block on average; of joined processes the
-    /// largest.
+    /// Mean of usable bytes allocated per sampled block; for joined processes the largest mean.
     pub mean_bytes: u64,
     /// Sampled blocks.
     pub blocks: u64,
-    /// Effective numbers of the whole process, whatever is selected of it.
+    /// Effective numbers of the whole process, independent of the selection.
     pub whole: Spread,
-    /// Bytes of the whole process that no sampled block stands for: allocated, live, at the peak.
+    /// Bytes of the whole process that no sampled block represents: allocated, live, at peak.
     pub rest: [u64; 3],
 }
 
@@ -79,24 +80,24 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the value may be any between these.
+    /// Returns whether the value is within the interval.
     pub fn contains(&self, value: u64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
 impl Sampling {
-    /// The same with another mean.
+    /// Converts the effective numbers to another mean.
     pub(crate) fn in_units_of(self, mean_bytes: u64) -> Sampling {
         let whole = self.whole.in_units(self.mean_bytes, mean_bytes);
         Sampling { mean_bytes, whole, ..self }
     }
 
-    /// The 95 % interval of a metric of a row; none of a metric that is exact, or that counts
+    /// Returns the 95 % interval of a metric of a row; `None` for exact metrics and for counts of
     /// blocks.
     ///
     /// The row's share of the effective number of the process has the limits of a binomial
-    /// distribution. As the totals are exact, what a row has too much the others have too little.
+    /// distribution: because totals are exact, an excess in one row is a deficit in the others.
     ///
     /// ```
     /// use heaptide_analysis::model::{Measure, Measures, Sampling, Spread};
@@ -111,7 +112,7 @@ impl Sampling {
         let metric = metric.of_sites();
         let (own, all) = (row.spread.of(metric)?, self.whole.of(metric)?);
         let value = metric.of(row);
-        // Of a selection that was made of several processes, a row may have more than one of them.
+        // In a selection from several processes, a row can have a larger number than `whole`.
         let (own, all) = (f64::from(own), f64::from(all.max(own)));
         let (low, high) = binomial::limits(own, all);
         let unit = self.mean_bytes as f64;
@@ -123,8 +124,8 @@ impl Sampling {
         })
     }
 
-    /// What a row may have of the bytes that no sampled block stands for: no more than what is
-    /// sampled in 97.5 % of all cases.
+    /// Returns an upper limit of a row's part of the bytes that no sampled block represents: a row
+    /// with more bytes would have a sampled block in 97.5 % of all cases.
     fn unseen(&self, metric: Measure) -> f64 {
         const NATS: f64 = 3.688_879_454_113_936; // −ln 0.025
         let [allocated, live, at_peak] = self.rest;
@@ -136,7 +137,8 @@ impl Sampling {
         (rest as f64).min(NATS * self.mean_bytes as f64)
     }
 
-    /// Bytes below which a row may have no sampled block at all: more have one in 95 % of all cases.
+    /// Returns the size in bytes from which a row has a sampled block in at least 95 % of all
+    /// cases.
     pub fn smallest_seen_bytes(&self) -> u64 {
         const NATS: f64 = 2.995_732_273_553_991; // −ln 0.05
         (NATS * self.mean_bytes as f64).ceil() as u64
@@ -144,7 +146,7 @@ impl Sampling {
 }
 
 impl Process {
-    /// The name of the mode that it was recorded with, as options have it.
+    /// Returns the name of the recording mode, as used in options.
     pub fn mode_name(&self) -> &'static str {
         match self.mode {
             _ if self.sampling.is_some() => heaptide_format::SAMPLED,
@@ -152,9 +154,9 @@ impl Process {
         }
     }
 
-    /// Whether it is a part of a process that was sampled, of which not even the totals are exact.
+    /// Returns whether this is a part of a sampled process, so that even the totals are estimates.
     pub fn is_part_of_sampled(&self) -> bool {
-        // Sums of the same numbers in another order differ by less.
+        // Sums of the same numbers in a different order differ by less than this.
         const ROUNDING: f32 = 1e-3;
         self.sampling.is_some_and(|sampling| {
             let (part, whole) = (self.totals.spread, sampling.whole);
@@ -163,8 +165,8 @@ impl Process {
         })
     }
 
-    /// The 95 % interval of a metric of a row of this process; none if it is exact, or has none
-    /// ([`Sampling::interval`]).
+    /// Returns the 95 % interval of a metric of a row of this process; `None` if the metric is
+    /// exact or has no interval ([`Sampling::interval`]).
     pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {
         self.sampling.as_ref()?.interval(metric, row)
     }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_certain_is_exact() {
         assert_eq!(limits(sampling(0.0, 0), &row(70_000, 0.0)), (70_000, 70_000));
-        // All that is not seen may be of this row, or a likely part of it.
+        // All unseen bytes can belong to this row, up to a likely part.
         assert_eq!(limits(sampling(0.0, 500), &row(70_000, 0.0)), (70_000, 70_500));
         assert_eq!(limits(sampling(0.0, 9000), &row(70_000, 0.0)), (70_000, 73_689));
     }

@@ -1,14 +1,14 @@
-//! What scopes are called, and frames that stand for a scope.
+//! Names of scopes, and frames that represent a scope.
 
 use super::tables::{Frame, Scope};
 
-/// The attribute that needs no mention.
+/// The default attribute, which names omit.
 const PLAIN: &str = "region";
-/// The address of frames that are scopes, where no code is.
+/// The address of frames that represent scopes; no code has it.
 const NOWHERE: u64 = u64::MAX;
 
 impl Scope {
-    /// What it is called: `load`, `phase=2`; `""` if its name is empty.
+    /// Returns the display name: `load`, `phase=2`; `""` if the name is empty.
     ///
     /// ```
     /// use heaptide_analysis::model::{Scope, ScopeId};
@@ -22,7 +22,7 @@ impl Scope {
     }
 }
 
-/// What a scope of this attribute and value is called.
+/// Returns the display name of a scope with this attribute and value.
 pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
     match (attribute, value) {
         (PLAIN, "") => "\"\"".to_owned(),
@@ -31,11 +31,11 @@ pub(crate) fn scope_name(attribute: &str, value: &str) -> String {
     }
 }
 
-/// Innermost scopes of a path that are in its name, in which few have room.
+/// Maximum number of innermost scopes in the name of a path.
 const PATH_MAX: usize = 100;
 
-/// What a scope path is called: `load > parse`. `names` are those of its scopes, innermost first;
-/// of a deep one the outer ones are left out.
+/// Returns the display name of a scope path: `load > parse`. `names` are those of its scopes,
+/// innermost first; the outer scopes of a deep path are omitted.
 ///
 /// ```
 /// use heaptide_analysis::model::scope_path;
@@ -52,12 +52,13 @@ pub fn scope_path(names: impl IntoIterator<Item = String>) -> String {
 }
 
 impl Frame {
-    /// A frame that stands for a scope; its function is the scope's name.
+    /// Returns a frame that represents a scope and has its name as function.
     pub fn of_scope(name: &str) -> Frame {
         Frame { offset: NOWHERE, ..Frame::named(name) }
     }
 
-    /// Whether it stands for a scope: its name is no function's, and has nothing to be taken off.
+    /// Returns whether the frame represents a scope, so that its name is not that of a function and
+    /// must not be simplified.
     ///
     /// ```
     /// use heaptide_analysis::model::Frame;

@@ -1,9 +1,9 @@
-//! Which row of the tables each site of a profile is, for readers that follow its counters.
+//! Maps each site of a profile to its row of the tables, for readers that follow its counters.
 
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 
-/// The rows of the sites of a profile in [`super::Tables::sites`], by the ids of their records.
+/// The row of each site of a profile in [`super::Tables::sites`], by the id of its record.
 #[derive(Clone, Debug, Default)]
 pub struct SiteRows {
     rows: SparseArray,
@@ -15,17 +15,17 @@ pub struct SiteRows {
 pub enum SiteRow {
     /// Index into [`super::Tables::sites`].
     At(u32),
-    /// A selection left the site out.
+    /// A selection excluded the site.
     LeftOut,
-    /// The tables were read before there was such a site.
+    /// The site is newer than the tables.
     Unknown,
 }
 
-/// Stands for a site that was left out: there are fewer sites than this.
+/// Marks an excluded site: row numbers are below this.
 const LEFT_OUT: OptionalIndex = OptionalIndex::from_index(u32::MAX - 1);
 
 impl SiteRows {
-    /// Notes the row of each id.
+    /// Stores the row of each id.
     pub(crate) fn new(rows: impl Iterator<Item = (u32, Option<u32>)>) -> SiteRows {
         let mut known = SiteRows::default();
         for (id, row) in rows {
@@ -35,7 +35,7 @@ impl SiteRows {
         known
     }
 
-    /// The row of a site.
+    /// Returns the row of a site.
     #[inline]
     pub fn row(&self, id: u32) -> SiteRow {
         match self.rows.get(id) {
@@ -44,12 +44,12 @@ impl SiteRows {
         }
     }
 
-    /// Sites that the tables were made of, those included that were left out.
+    /// Returns the number of sites from which the tables were built, including excluded ones.
     pub fn sites(&self) -> usize {
         self.sites
     }
 
-    /// Sites have new rows; none for those that are left out.
+    /// Replaces the rows of sites; `new` returns `None` for sites that are excluded.
     pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
         self.rows.change(|index| {
             let row = index.get().filter(|_| index != LEFT_OUT);

@@ -1,11 +1,11 @@
-//! Sums over sites: what a process did, each block once.
+//! Sums over sites that count each block once.
 
 use super::measure::Measures;
 use super::tables::{Moved, Site, SiteKind};
 
-/// Adds sites up to what the process did: a block that was labelled is one block, memory that is
-/// not from the allocator is left out, and so is what pools give out, but for the live bytes that
-/// were taken off the pool's chunks for it.
+/// Sums up sites. A labelled block counts once. Memory that is not from the allocator is excluded,
+/// and so are the blocks of pools, except for their live bytes, which were subtracted from the
+/// pool's chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     all: Measures,
@@ -13,7 +13,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The sum over sites.
+    /// Returns the sum over sites.
     pub fn over<'a, S: 'a>(sites: impl IntoIterator<Item = &'a Site<S>>) -> Measures {
         let mut sum = Sum::default();
         sites.into_iter().for_each(|site| sum.add(site));
@@ -31,7 +31,7 @@ impl Sum {
                 ..Measures::default()
             }),
             SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
-                // What a label says is no request.
+                // The size that a label states is not a request.
                 let largest_bytes =
                     if site.is_only_labelled() { 0 } else { measures.largest_bytes };
                 self.all.add(&Measures { largest_bytes, ..*measures });
@@ -45,7 +45,7 @@ impl Sum {
         }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub fn total(&self) -> Measures {
         let Sum { all, moved } = self;
         Measures {
@@ -60,7 +60,8 @@ impl Sum {
 }
 
 impl<S> Site<S> {
-    /// Whether all its blocks came by labelling, so that its requests are what labels say.
+    /// Returns whether labelling moved all its blocks here, so that their requested sizes are those
+    /// that labels state.
     pub(crate) fn is_only_labelled(&self) -> bool {
         self.moved.blocks > 0 && self.moved.blocks >= self.measures.allocations
     }

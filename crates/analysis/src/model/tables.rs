@@ -11,17 +11,17 @@ use super::measure::Measures;
 /// The tables of a process: sites, what they refer to, and counts by size class.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// The facts.
+    /// Counters of each stack, scope path, label and lane.
     pub sites: Vec<Site>,
     /// Lanes in order of creation.
     pub lanes: Vec<Lane>,
-    /// Lanes that had threads at the same time, at most.
+    /// Highest number of lanes that were in use at the same time.
     pub lanes_at_once: u32,
-    /// Distinct frames; inlined ones are frames of their own.
+    /// Distinct frames; inlined functions have frames of their own.
     pub frames: Vec<Frame>,
     /// The stack tree: parents come before children; entry 0 is the root and has no frame.
     pub stacks: Vec<StackNode>,
-    /// Files that stacks go through.
+    /// Files with code that occurs in stacks.
     pub modules: Vec<Module>,
     /// Scope paths, merged over the lanes: parents come before children; entry 0 is no scope.
     pub scopes: Vec<Scope>,
@@ -29,17 +29,17 @@ pub struct Tables {
     pub entered: Vec<Entered>,
     /// Distinct labels, and pools.
     pub labels: Vec<Label>,
-    /// What labels say of the memory that has them, in order of first use.
+    /// Array shapes that labels describe, in order of first use.
     pub shapes: Vec<Shape>,
     /// Counts by size class; only classes that occur.
     pub histogram: Vec<SizeClass>,
 }
 
-/// The counters of one stack, scope path, label and lane. While tables are built, its stack is
-/// known by another type `S`.
+/// The counters of one stack, scope path, label and lane. While tables are built, stacks have
+/// another type `S`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site<S = StackId> {
-    /// The stack's innermost frame.
+    /// The stack.
     pub stack: S,
     /// The scope path.
     pub scope: ScopeId,
@@ -47,55 +47,56 @@ pub struct Site<S = StackId> {
     pub label: Option<LabelId>,
     /// The allocating lane.
     pub lane: LaneId,
-    /// Bytes requested for each block, where sizes were recorded as a dimension (`--by-size`).
+    /// Bytes requested for each block, if sizes were recorded as a dimension (`--by-size`).
     pub size: Option<u64>,
-    /// The kind of function that allocated, where it was recorded as a dimension (`--by-call`).
+    /// The kind of allocating function, if it was recorded as a dimension (`--by-call`).
     pub call: Option<Call>,
-    /// What memory it is.
+    /// The kind of memory.
     pub kind: SiteKind,
-    /// Its measures. A block that was labelled was freed in the site it was allocated at and
-    /// allocated in the one with the label: `moved` says what sums are to leave out.
+    /// Its metrics. A labelled block counts as freed in the site of its allocation and as allocated
+    /// in the site with the label; `moved` holds the part that sums subtract.
     pub measures: Measures,
-    /// What came by labelling.
+    /// Blocks that labelling moved here.
     pub moved: Moved,
-    /// Of a pool's chunks: bytes lent to the pool's blocks now. Neither freed nor live here.
+    /// For chunks of a pool: bytes currently lent to the pool's blocks. They are neither freed nor
+    /// live here.
     pub lent_bytes: u64,
 }
 
-/// What came to a site by labelling.
+/// Blocks that labelling moved to a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Blocks.
     pub blocks: u64,
     /// Their usable bytes.
     pub usable_bytes: u64,
-    /// What they were said to hold, which their site has as requested.
+    /// Bytes that the labels stated, which the site counts as requested.
     pub requested_bytes: u64,
 }
 
-/// What memory a site counts.
+/// The kind of memory that a site counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub enum SiteKind {
     /// Blocks from the allocator.
     #[default]
     Heap,
-    /// Labelled memory that is not from the allocator. In no total.
+    /// Labelled memory that is not from the allocator. Excluded from totals.
     Outside,
     /// Blocks of a pool whose chunks are from the allocator. Their live bytes are part of the
-    /// totals, in the place of the chunk's; their events are in no total.
+    /// totals and are subtracted from the chunks; their events are excluded from totals.
     PoolBlock,
-    /// Blocks of a pool in memory that is not from the allocator. In no total.
+    /// Blocks of a pool in memory that is not from the allocator. Excluded from totals.
     OutsidePoolBlock,
-    /// Chunks of a pool, from the allocator; what is live here is idle pool space.
+    /// Chunks of a pool, from the allocator; live bytes of these are unused pool space.
     PoolChunk,
-    /// Chunks of a pool that are not from the allocator; likewise. In no total.
+    /// Likewise for chunks that are not from the allocator. Excluded from totals.
     OutsidePoolChunk,
-    /// Mappings. Only where they were selected: then they are part of the totals.
+    /// Mappings. They occur only if they are selected, and then they are part of the totals.
     Mapped(Mapping),
 }
 
 impl SiteKind {
-    /// What a mapping is; none of other memory.
+    /// Returns the properties of a mapping; `None` for other memory.
     pub const fn mapping(self) -> Option<Mapping> {
         match self {
             SiteKind::Mapped(mapping) => Some(mapping),
@@ -103,7 +104,7 @@ impl SiteKind {
         }
     }
 
-    /// Whether its live bytes are part of the totals.
+    /// Returns whether its live bytes are part of the totals.
     pub const fn is_in_totals(self) -> bool {
         match self {
             SiteKind::Heap | SiteKind::Mapped(_) | SiteKind::PoolBlock | SiteKind::PoolChunk => {
@@ -113,7 +114,7 @@ impl SiteKind {
         }
     }
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             SiteKind::Heap => "heap",
@@ -130,45 +131,45 @@ impl SiteKind {
 /// A lane and the sums over its sites.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
-    /// Its threads' name.
+    /// The name of its threads.
     pub name: String,
-    /// Threads that used it.
+    /// Number of threads that used it.
     pub threads: u32,
-    /// Their numbers, as the system has them, in order, as far as they are known: of a lane that
-    /// very many threads used, the last one may follow those that came first.
+    /// Known thread ids of the system, in order of use: for a lane with very many threads, only the
+    /// first ones and the last one.
     pub tids: Vec<u32>,
     /// Sums over the lane's sites, with `frees_here` of the lane.
     pub measures: Measures,
 }
 
 impl Lane {
-    /// The number of the last thread; 0 if it is not known.
+    /// Returns the id of the last thread; 0 if unknown.
     pub fn last_tid(&self) -> u32 {
         self.tids.last().copied().unwrap_or(0)
     }
 }
 
-/// A frame as a person reads it.
+/// A resolved frame.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
-    /// Demangled name, whole; none if nothing names it.
+    /// Demangled full name; `None` if it has no name.
     pub function: Option<Arc<str>>,
-    /// The file it is in; none for code without a file.
+    /// The file that contains it; `None` for code without a file.
     pub module: Option<ModuleId>,
-    /// Address in the module (link-time), of the call itself.
+    /// Link-time address of the call itself, relative to the module.
     pub offset: u64,
     /// Source file.
     pub file: Option<Arc<str>>,
     /// Line of the call.
     pub line: Option<u32>,
-    /// Whether it was inlined into the frame before it.
+    /// Whether it was inlined into the next outer frame.
     pub inlined: bool,
-    /// What code it is of.
+    /// The kind of code.
     pub code: CodeKind,
 }
 
 impl Frame {
-    /// A frame with this name and without an address, for what is no function.
+    /// Returns a frame with this name and without an address, for an entry that is not a function.
     pub fn named(function: impl Into<Arc<str>>) -> Frame {
         Frame {
             function: Some(function.into()),
@@ -182,19 +183,19 @@ impl Frame {
     }
 }
 
-/// What code a frame is of.
+/// The kind of code of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub enum CodeKind {
-    /// Machine code, or what stands for frames.
+    /// Machine code, or an entry that is not a function.
     #[default]
     Native,
-    /// Machine code of an interpreter that executes the frames that follow.
+    /// Machine code of an interpreter that executes the frames below it.
     Interpreter,
-    /// A function of Python.
+    /// A Python function.
     Python,
 }
 
-/// A frame below its callers.
+/// A node of the stack tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackNode {
     /// The caller.
@@ -203,7 +204,7 @@ pub struct StackNode {
     pub frame: FrameId,
 }
 
-/// A file that stacks go through.
+/// A file with code that occurs in stacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
     /// Its path.
@@ -220,31 +221,32 @@ pub struct Module {
     pub unloaded: bool,
 }
 
-/// A scope path, and the sums over its lanes that no site has.
+/// A scope path, with its own sums over lanes, which sites do not contain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// The path around it.
+    /// The enclosing path.
     pub parent: ScopeId,
-    /// The attribute of its name, such as `region`; empty for no scope.
+    /// The attribute of its name, such as `region`; empty for the entry without a scope.
     pub attribute: Arc<str>,
-    /// The value of its name, an integer in decimal; empty for no scope.
+    /// The value of its name, an integer in decimal; empty for the entry without a scope.
     pub value: Arc<str>,
-    /// How often it was entered.
+    /// Number of times it was entered.
     pub entered: u64,
-    /// Frees made inside, but not in scopes inside it, of any block.
+    /// Frees inside, excluding nested scopes, of any block.
     pub frees_here: u64,
-    /// Their bytes.
+    /// Bytes of these frees.
     pub freed_here_bytes: u64,
-    /// Highest live bytes of the process while a thread was in it or in one inside it, within the
-    /// bound of the peak; none if that was not recorded. Of joined processes the highest of one.
+    /// Highest live bytes of the process while a thread was in this or a nested scope, within the
+    /// error bound of the peak; `None` if not recorded. For joined processes the highest value of a
+    /// single process.
     pub peak_bytes: Option<u64>,
-    /// Live bytes of the process when a thread last left it, the highest of several threads; none
-    /// if none did, or that was not recorded.
+    /// Live bytes of the process when a thread last left the scope, the highest of several threads;
+    /// `None` if no thread left it, or if not recorded.
     pub active_bytes: Option<u64>,
 }
 
 impl Scope {
-    /// One that has counted nothing.
+    /// Returns a scope with counters of 0.
     pub fn new(parent: ScopeId, attribute: Arc<str>, value: Arc<str>) -> Scope {
         Scope {
             parent,
@@ -258,53 +260,53 @@ impl Scope {
         }
     }
 
-    /// The same, without what it has counted.
+    /// Returns the same scope with counters of 0.
     pub(crate) fn without_counts(&self) -> Scope {
         Scope::new(self.parent, self.attribute.clone(), self.value.clone())
     }
 
-    /// Takes over the live bytes of another path, where they are higher.
+    /// Sets the live bytes to the maximum of both paths.
     pub(crate) fn live_as(&mut self, other: &Scope) {
         self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
         self.active_bytes = self.active_bytes.max(other.active_bytes);
     }
 }
 
-/// How often a lane entered a scope path; a lane may have several rows of one path.
+/// Number of times a lane entered a scope path; a lane can have several rows for one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entered {
     /// The path.
     pub scope: ScopeId,
     /// The lane.
     pub lane: LaneId,
-    /// How often.
+    /// Number of times.
     pub times: u64,
 }
 
-/// The name of blocks, or of a pool.
+/// The label of blocks, or a pool.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Label {
-    /// What it is.
+    /// The name.
     pub name: Arc<str>,
-    /// Whether it names a pool.
+    /// Whether it is a pool.
     pub pool: bool,
 }
 
-/// An array, as described by a label: a label may have several, one or none.
+/// The shape of an array, as stated for a label. A label can have any number of shapes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
     /// The label.
     pub label: LabelId,
-    /// Elements in each dimension, the outermost first; at least one dimension.
+    /// Number of elements in each dimension, outermost first; at least one dimension.
     pub dimensions: Vec<u64>,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element_bytes: u64,
-    /// How often memory of this shape was labelled.
+    /// Number of times that memory of this shape was labelled.
     pub labelled: u64,
 }
 
 impl Shape {
-    /// The dimensions as text.
+    /// Returns the dimensions as text.
     ///
     /// ```
     /// use heaptide_analysis::model::{LabelId, Shape};
@@ -317,12 +319,12 @@ impl Shape {
         dimensions.join("x")
     }
 
-    /// Number of elements; the largest number there is, if they are more.
+    /// Returns the number of elements, saturating.
     pub fn elements(&self) -> u64 {
         self.dimensions.iter().fold(1, |elements: u64, &of| elements.saturating_mul(of))
     }
 
-    /// Bytes of all elements; likewise.
+    /// Returns the size of all elements in bytes, saturating.
     pub fn bytes(&self) -> u64 {
         self.elements().saturating_mul(self.element_bytes)
     }
@@ -335,16 +337,16 @@ pub struct SizeClass {
     pub size_min: u64,
     /// Largest size of the class.
     pub size_max: u64,
-    /// Blocks whose requested size is in it.
+    /// Number of blocks whose requested size is in it.
     pub requested: u64,
-    /// Blocks whose usable size is in it.
+    /// Number of blocks whose usable size is in it.
     pub usable: u64,
-    /// Freed blocks whose usable size is in it.
+    /// Number of freed blocks whose usable size is in it.
     pub freed: u64,
 }
 
 impl<S> Site<S> {
-    /// The site with this stack.
+    /// Replaces the stack.
     pub(crate) fn with_stack<T>(self, stack: impl FnOnce(S) -> T) -> Site<T> {
         Site {
             stack: stack(self.stack),

@@ -1,4 +1,4 @@
-//! What is known of a process by time: samples, windows, marks and events.
+//! Time-dependent data of a process: samples, windows, marks and events.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::ids::LaneId;
 use super::site_rows::SiteRows;
 use super::trace::Trace;
 
-/// What is known by time: samples, windows, marks and events.
+/// Time-dependent data of a process: samples, windows, marks and events.
 #[derive(Clone, Debug, Default)]
 pub struct TimeTables {
     /// Samples in order of time.
@@ -20,16 +20,16 @@ pub struct TimeTables {
     pub windows: Vec<Window>,
     /// Marks in order of time.
     pub marks: Vec<Mark>,
-    /// Events, where they were recorded: a trace of each process image in these tables that has
-    /// one. See [`crate::model::Process::has_trace`].
+    /// Traces of events, if they were recorded: one for each process image in these tables that has
+    /// a trace. See [`crate::model::Process::has_trace`].
     pub traces: Vec<Trace>,
-    /// Rows of sites by their ids, where a reader follows the counters of the profile: see
+    /// Row of each site id, if a reader follows the counters of the profile: see
     /// [`crate::recording::live`].
     pub site_rows: Option<SiteRows>,
 }
 
 impl TimeTables {
-    /// Sites have new rows; none for those that are left out.
+    /// Replaces the rows of sites; `new` returns `None` for sites that were removed.
     pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
         for trace in &mut self.traces {
             trace.move_sites(&new);
@@ -40,7 +40,7 @@ impl TimeTables {
     }
 }
 
-/// The state of a process at a time.
+/// The state of a process at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// Nanoseconds from the start.
@@ -61,17 +61,17 @@ pub struct Sample {
     pub virtual_bytes: u64,
 }
 
-/// A named interval of the whole process. Counts are what happened between its begin and its end,
-/// or until the profile was read.
+/// A named interval of the whole process. Its counters cover the time from its begin to its end, or
+/// to the time at which the profile was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// What it was called.
+    /// The name that the program gave it.
     pub name: Arc<str>,
     /// Whether it has not ended.
     pub open: bool,
     /// When it began, nanoseconds from the start.
     pub begin_time_ns: u64,
-    /// When it ended; of an open one, 0.
+    /// When it ended; 0 if it is open.
     pub end_time_ns: u64,
     /// Successful allocations.
     pub allocations: u64,
@@ -81,9 +81,9 @@ pub struct Window {
     pub reallocations: u64,
     /// Failed allocations.
     pub failed: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// Bytes given.
+    /// Usable bytes allocated.
     pub usable_bytes: u64,
     /// Bytes freed.
     pub freed_bytes: u64,
@@ -93,22 +93,22 @@ pub struct Window {
     pub live_bytes: i64,
     /// Highest live bytes of the process while it was open.
     pub peak_bytes: u64,
-    /// `peak_bytes` is exact within this many bytes.
+    /// Error bound of `peak_bytes`, in bytes.
     pub peak_bound_bytes: u64,
 }
 
-/// Something that was said or done at a moment.
+/// A named point in time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// Nanoseconds from the start.
     pub time_ns: u64,
     /// Its name; empty if it has none.
     pub name: Arc<str>,
-    /// What it stands for.
+    /// Its kind, such as a snapshot or a reset.
     pub kind: MarkKind,
-    /// The lane it was set on; none if from outside.
+    /// The lane that set it; `None` if another process did.
     pub lane: Option<LaneId>,
-    /// Of snapshots and resets, their number from 1.
+    /// The number of a snapshot or reset, from 1.
     pub number: u32,
     /// Usable bytes live.
     pub live_bytes: u64,

@@ -1,4 +1,5 @@
-//! The trace of a process image, not read yet, and what its ids are in the tables of the process.
+//! A reference to the trace of a process image, with the mapping of its ids to the tables of the
+//! process. The events are not read yet.
 
 use std::path::PathBuf;
 
@@ -9,67 +10,68 @@ use super::ids::{LaneId, ScopeId, StackId};
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 
-/// An extent of events as it was when the profile was read.
+/// An extent of events at the time at which the profile was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventExtent {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Bytes of it that were in use.
+    /// Bytes in use.
     pub(crate) committed: u64,
     /// The lane that writes it.
     pub(crate) lane: u32,
-    /// What it began with.
+    /// The state at its start.
     pub(crate) start: TraceStart,
 }
 
-/// The trace of one process image, not read yet, and what its ids are in the tables of the process.
+/// The trace of one process image, and the mapping of its ids to the tables of the process. Its
+/// events are not read yet.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// The profile.
+    /// The path of the profile.
     pub(crate) file: PathBuf,
-    /// When the recorder stopped it for want of room, nanoseconds from the image's start.
+    /// When the recorder stopped the trace for lack of room, nanoseconds from the image's start.
     pub(crate) stopped_ns: Option<u64>,
-    /// The bound of the recording's traces, in bytes.
+    /// The size limit of all traces of the recording, in bytes.
     pub(crate) limit_bytes: Option<u64>,
-    /// Events before this are not given: figures were reset then.
+    /// Earlier events are skipped: counters were reset at this time.
     pub(crate) since_ns: u64,
-    /// Nanoseconds from the start of the process that it was joined to.
+    /// Start of the image, in nanoseconds from the start of the process that it was joined to.
     pub(crate) after_ns: u64,
-    /// When the image ended, nanoseconds from its start, as far as that is known.
+    /// When the image ended, nanoseconds from its start, as far as known.
     pub(crate) end_ns: u64,
-    /// Whether the image ran when its profile was read: what came later is not in the tables.
+    /// Whether the image was running when its profile was read. Later events are not in the tables.
     pub(crate) running: bool,
     /// Whether each begin and end of a scope has a record.
     pub(crate) has_scopes: bool,
-    /// The extents as they were then.
+    /// The extents at the time at which the profile was read.
     pub(crate) extents: Vec<EventExtent>,
-    /// Index of a site.
+    /// Index of a site, by its id.
     pub(crate) sites: SparseArray,
-    /// Index of the lane that counts what happens at a site.
+    /// Index of the lane that counts the events of a site.
     pub(crate) owners: SparseArray,
-    /// A scope, by the slot of its index: scope 0 is none.
+    /// Scope ids, as slots of an index: scope 0 is none.
     pub(crate) scopes: SparseArray,
-    /// A stack, likewise.
+    /// Stack ids, likewise.
     pub(crate) stacks: SparseArray,
     pub(crate) lanes: FxHashMap<u32, LaneId>,
-    /// Index of a shape.
+    /// Index of a shape, by its id.
     pub(crate) shapes: SparseArray,
-    /// Labellings in the image: they have the first numbers.
+    /// Number of labellings in the image; they have the lowest numbers.
     pub(crate) labellings: u64,
-    /// What the image counted, to its end: allocations, frees, usable bytes that are live.
+    /// Totals of the image up to its end: allocations, frees, usable bytes live.
     pub(crate) allocations: u64,
     pub(crate) frees: u64,
     pub(crate) live_bytes: u64,
 }
 
 impl Trace {
-    /// Index into the sites of the process; none of a site that is not there any more.
+    /// Returns the index into the sites of the process; `None` for a site that was removed.
     #[inline]
     pub(crate) fn site(&self, id: u32) -> Option<u32> {
         self.sites.get(id).get()
     }
 
-    /// Whether a lane counts what happens at a site.
+    /// Returns whether a lane counts the events of a site.
     #[inline]
     pub(crate) fn is_counted_by(&self, lane: u32, site: u32) -> bool {
         self.owners.get(site) == OptionalIndex::from_index(lane)
@@ -87,7 +89,7 @@ impl Trace {
         self.lanes.get(&index).copied()
     }
 
-    /// Sites have new indices; none for what is left out.
+    /// Replaces the indices of sites; `new` returns `None` for sites that were removed.
     pub(crate) fn move_sites(&mut self, new: impl Fn(u32) -> Option<u32>) {
         self.sites.change(|index| {
             let new = index.get().and_then(&new);
@@ -95,17 +97,17 @@ impl Trace {
         });
     }
 
-    /// Scopes have new ids.
+    /// Replaces the ids of scopes.
     pub(crate) fn move_scopes(&mut self, new: impl Fn(ScopeId) -> ScopeId) {
         self.scopes.change(|id| OptionalIndex::from_slot(new(ScopeId(id.slot() as u32)).0));
     }
 
-    /// Index into the shapes of the process.
+    /// Returns the index into the shapes of the process.
     pub(crate) fn shape(&self, id: u32) -> OptionalIndex {
         self.shapes.get(id)
     }
 
-    /// Shapes have new indices; none for what is left out.
+    /// Replaces the indices of shapes; `new` returns `None` for shapes that were removed.
     pub(crate) fn move_shapes(&mut self, new: impl Fn(u32) -> Option<u32>) {
         self.shapes.change(|index| {
             let new = index.get().and_then(&new);
@@ -113,17 +115,17 @@ impl Trace {
         });
     }
 
-    /// Stacks have new ids.
+    /// Replaces the ids of stacks.
     pub(crate) fn move_stacks(&mut self, new: impl Fn(StackId) -> StackId) {
         self.stacks.change(|id| OptionalIndex::from_slot(new(StackId(id.slot() as u32)).0));
     }
 
-    /// Lanes have new ids.
+    /// Replaces the ids of lanes.
     pub(crate) fn move_lanes(&mut self, new: impl Fn(LaneId) -> LaneId) {
         self.lanes.values_mut().for_each(|lane| *lane = new(*lane));
     }
 
-    /// The stacks that frees may have.
+    /// Returns the stacks that frees can have.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = StackId> {
         self.stacks.indices().map(|id| StackId(id.slot() as u32))
     }

@@ -1,4 +1,4 @@
-//! Walks along stacks and scope paths, and what their parts are called.
+//! Iterates over the frames of stacks and the scopes of paths, and names them.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::process::Process;
 use super::tables::{Module, Scope};
 
 impl Process {
-    /// The frames of a stack, innermost first.
+    /// Returns the frames of a stack, innermost first.
     pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         let mut at = stack;
         std::iter::from_fn(move || {
@@ -17,14 +17,14 @@ impl Process {
         })
     }
 
-    /// The frames of a stack, outermost first.
+    /// Returns the frames of a stack, outermost first.
     pub fn path_of(&self, stack: StackId) -> Vec<FrameId> {
         let mut frames: Vec<_> = self.frames_of(stack).collect();
         frames.reverse();
         frames
     }
 
-    /// The scopes of a path, innermost first.
+    /// Returns the scopes of a path, innermost first.
     pub fn scopes_of(&self, scope: ScopeId) -> impl Iterator<Item = &Scope> {
         let mut at = scope;
         std::iter::from_fn(move || {
@@ -34,14 +34,14 @@ impl Process {
         })
     }
 
-    /// The scopes of a path, outermost first.
+    /// Returns the scopes of a path, outermost first.
     pub fn scope_path(&self, scope: ScopeId) -> Vec<&Scope> {
         let mut path: Vec<_> = self.scopes_of(scope).collect();
         path.reverse();
         path
     }
 
-    /// What a frame is called: its function, else module and offset, else the address.
+    /// Returns the display name of a frame: its function, else module and offset, else its address.
     pub fn label(&self, frame: FrameId) -> Cow<'_, str> {
         let frame = &self.tables.frames[frame.0 as usize];
         match (&frame.function, frame.module) {
@@ -56,7 +56,7 @@ impl Process {
 }
 
 impl Module {
-    /// The last part of its path.
+    /// Returns the last component of the path.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }

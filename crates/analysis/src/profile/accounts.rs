@@ -1,6 +1,6 @@
 //! Reads the accounts of resident memory of a profile.
 //!
-//! As everything in a profile they are untrusted: an account that contradicts itself is left out.
+//! All contents of a profile are untrusted: inconsistent accounts are skipped.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 use super::extents::Walk;
 use super::texts::Texts;
 
-/// An account, and its mappings.
+/// An account with its mappings.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The record.
@@ -20,10 +20,10 @@ pub struct Account {
     pub ranges: Vec<Range>,
 }
 
-/// A mapping, and its name.
+/// A mapping with its name.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// Its file or the kernel's name of it; empty if it has none.
+    /// The file, or the kernel's name of the mapping; empty if it has none.
     pub name: Arc<str>,
     /// The record.
     pub record: format::AccountRange,
@@ -37,7 +37,8 @@ pub(crate) fn read(walk: &Walk, texts: &mut Texts) -> Vec<Account> {
     accounts
 }
 
-/// The account in an extent; none if it is not whole, as one is that the recorder was writing.
+/// Returns the account in an extent; `None` if it is incomplete because the recorder was writing
+/// it.
 fn account(bytes: &[u8], texts: &mut Texts) -> Option<Account> {
     let (record, rest) = format::Account::read_from_prefix(bytes).ok()?;
     let records = rest.chunks_exact(size_of::<format::AccountRange>());

@@ -1,7 +1,7 @@
 //! Reads the annotations of a profile: scopes, keys of sites, windows and marks, with their names.
 //!
-//! As everything in a profile it is untrusted: ids may point anywhere, parents may form circles,
-//! and strings may lie over each other; what is kept of them is no longer than the file.
+//! All contents of a profile are untrusted: ids can refer to anything, parents can form cycles, and
+//! strings can overlap. The stored texts together are no longer than the file.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::texts::Texts;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 
-/// An attribute and its value, as text. Equal texts of a profile are one and the same `Arc`.
+/// An attribute and its value, as text. Equal texts of a profile share one `Arc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
     /// `region`, `function`, `label`, `pool`, …
@@ -28,7 +28,7 @@ pub struct Name {
 pub struct Scope {
     /// The record's id in the file.
     pub id: u32,
-    /// Index of the path around it, below this one's own; none for a root.
+    /// Index of the parent path, which is smaller than its own; none for a root.
     pub parent: OptionalIndex,
     /// Index into [`Named::names`]; none for a root.
     pub name: OptionalIndex,
@@ -50,7 +50,7 @@ pub struct Shape {
 /// A window and its name.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// What it was called.
+    /// Its name.
     pub name: Arc<str>,
     /// The record.
     pub record: format::Window,
@@ -59,18 +59,18 @@ pub struct Window {
 /// A mark and its name.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// What it was called; empty if it was not.
+    /// Its name; empty if it has none.
     pub name: Arc<str>,
     /// The record.
     pub record: format::Mark,
 }
 
-/// All of it.
+/// All annotations of a profile.
 #[derive(Debug, Default)]
 pub struct Named {
     /// Names in order of the file.
     pub names: Vec<Name>,
-    /// Scope paths of all lanes, outer ones first.
+    /// Scope paths of all lanes, parents first.
     pub scopes: Vec<Scope>,
     /// Shapes of labelled memory, in order of the file.
     pub shapes: Vec<Shape>,
@@ -78,11 +78,11 @@ pub struct Named {
     pub windows: Vec<Window>,
     /// Marks in order of time.
     pub marks: Vec<Mark>,
-    /// The first scope that was ended out of turn, and the one that was open then.
+    /// The first scope that was ended out of order, and the scope that was open at that time.
     pub mismatch: Option<(String, String)>,
 }
 
-/// The way from ids in the file to [`Named`] and to keys.
+/// Maps ids in the file to indices into [`Named`], and to keys.
 pub(crate) struct Ids {
     names: SparseArray,
     scopes: SparseArray,
@@ -91,25 +91,25 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// The key of a site; none if it has none, or one that is not there.
+    /// Returns the key of a site; `None` if the site has none, or it is not in the file.
     pub(crate) fn key(&self, site_key: u32) -> Option<&format::Key> {
         let id = site_key & !(format::KEY_BIT | format::KEY_LABELLED);
         let index = self.keys.get(id).get()?;
         self.key_records.get(index as usize)
     }
 
-    /// Index of a scope.
+    /// Returns the index of a scope.
     pub(crate) fn scope(&self, id: u32) -> OptionalIndex {
         self.scopes.get(id)
     }
 
-    /// Index of a name.
+    /// Returns the index of a name.
     pub(crate) fn name(&self, id: u32) -> OptionalIndex {
         self.names.get(id)
     }
 }
 
-/// Reads it.
+/// Reads the annotations.
 pub(crate) fn read(walk: &Walk, texts: &mut Texts, header: &FileHeader) -> (Named, Ids) {
     let mut ids = Ids {
         names: SparseArray::default(),
@@ -155,7 +155,7 @@ pub(crate) fn read(walk: &Walk, texts: &mut Texts, header: &FileHeader) -> (Name
     (named, ids)
 }
 
-/// The scope paths with outer ones first; `ids` learns where each came to be.
+/// Returns the scope paths, parents first, and stores their indices in `ids`.
 fn scopes(walk: &Walk, ids: &mut Ids) -> Vec<Scope> {
     let mut raw = Vec::new();
     let mut raw_ids = Vec::new();

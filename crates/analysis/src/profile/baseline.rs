@@ -1,9 +1,9 @@
-//! Counts since a reset: the baseline, a copy of the profile at the reset, is subtracted.
+//! Counters since a reset: subtracts the baseline, a copy of the profile at the reset.
 //!
-//! Ids are places in the file and records are never moved, so a record of the baseline is found in
-//! the profile by its id. What was counted is taken off; live stays as it is, and the peak, what
-//! was live at it and the largest request are the profile's: the recorder began those anew, or they
-//! cannot be told apart.
+//! Ids are positions in the file and records are never moved, so a record of the baseline is found
+//! in the profile by its id. Counters are subtracted. Live bytes do not change, and the peak, the
+//! bytes live at peak and the largest request are those of the profile: the recorder restarted them
+//! at the reset, or they cannot be separated.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::files::file_names;
 use crate::model::DamagedFile;
 
-/// Notes in a profile what its baseline counted, if its figures were reset. Returns the baseline
-/// if it is there and cannot be read.
+/// Stores the counters of the baseline in a profile, if its counters were reset. Returns the
+/// baseline if it exists and cannot be read.
 pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
     let resets = profile.header.resets;
     let baseline = file_of(file).filter(|_| resets > 0)?;
@@ -35,7 +35,7 @@ pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
     damage.map(|reason| DamagedFile { path: baseline, reason })
 }
 
-/// Notes in a profile what an earlier copy of it counted, which counts are then `since`.
+/// Stores the counters of an earlier copy in a profile, so that counters are `since` then.
 pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
     take_off_scopes(profile, &before);
     take_off_shapes(profile, &before);
@@ -53,7 +53,7 @@ pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
     }));
 }
 
-/// The baseline of a profile or snapshot; none for what is neither.
+/// Returns the path of the baseline of a profile or snapshot; `None` for other files.
 fn file_of(file: &Path) -> Option<PathBuf> {
     let process = match file_names::snapshot(file) {
         Some((image, _)) => image.to_string(),
@@ -63,8 +63,8 @@ fn file_of(file: &Path) -> Option<PathBuf> {
     (path != file).then_some(path)
 }
 
-/// The baseline if it is that of this profile's last reset. A snapshot may be older: then it is of
-/// a later one.
+/// Returns the baseline if it is that of this profile's last reset. If a snapshot is older than the
+/// baseline, the baseline is that of a later reset.
 fn matching(before: Profile, baseline: &Path, profile: &Profile) -> Result<Profile, String> {
     let (is, was) = (&profile.header, &before.header);
     let same = |h: &format::FileHeader| (h.pid, h.image, h.start_realtime_ns);

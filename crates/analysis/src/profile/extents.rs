@@ -1,5 +1,5 @@
-//! The extents of a profile, checked once, and the records in them. Those of events are only noted:
-//! there may be more of them than memory holds.
+//! Checks the extents of a profile, and iterates over their records. Extents of events are only
+//! listed, because they can be larger than memory.
 
 use std::fs::File;
 use std::io;
@@ -15,26 +15,26 @@ use super::header::FILE_LIMIT;
 use crate::error::Error;
 use crate::model::EventExtent;
 
-/// Where a profile may end at most: what the recorder reserves.
+/// Maximum end of a profile: the address range that the recorder reserves.
 const END_LIMIT: u64 = 64 << 30;
-/// Bytes of an extent of events before its records.
+/// Bytes of the header of an extent.
 const EXTENT_HEADER: usize = format::EXTENT_HEADER as usize;
 const EVENTS_HEAD: usize = EXTENT_HEADER + size_of::<TraceStart>();
-/// An extent of events may be written anew, by another lane, while its head is read: its lane and
-/// its number belong together once two looks agree, of so many at most.
+/// An extent of events can be reused by another lane while its header is read. Its lane and number
+/// are consistent once two reads agree; this is the maximum number of reads.
 const LOOKS: usize = 8;
 
-/// The bytes of a profile that are read: all, or those that are no extents of events.
+/// The bytes of a profile that are read: all, or all except extents of events.
 #[derive(Clone, Copy)]
 pub(crate) struct Contents<'a> {
     pub(crate) bytes: &'a [u8],
     cuts: &'a [Cut],
 }
 
-/// An extent of events that is not there.
+/// An extent of events that was not read.
 pub(crate) struct Cut {
     offset: u64,
-    /// Bytes of it that the file has.
+    /// Its length within the file, in bytes.
     length: u64,
     header: ExtentHeader,
     start: TraceStart,
@@ -48,14 +48,14 @@ impl Cut {
 }
 
 impl<'a> Contents<'a> {
-    /// All of a file.
+    /// Returns the contents of a whole file.
     pub(crate) fn whole(bytes: &'a [u8]) -> Contents<'a> {
         Contents { bytes, cuts: &[] }
     }
 
-    /// Adds to the first page of a file what follows it, without the extents of events.
+    /// Reads the rest of a file after its first page, without the extents of events.
     ///
-    /// Errors: it cannot be read, or is too large without them.
+    /// Errors: the file cannot be read, or is too large even without them.
     pub(crate) fn without_events(
         file: &File,
         header: &FileHeader,
@@ -100,7 +100,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Bytes from `at` on that belong together, and whether they are an extent of events.
+/// Returns the length of the extent or gap at `at`, and its headers if it is an extent of events.
 fn next(file: &File, at: u64, end: u64, file_end: u64) -> io::Result<(u64, Option<Cut>)> {
     let mut head = [0; EVENTS_HEAD];
     let room = (end - at).min(EVENTS_HEAD as u64) as usize;
@@ -129,15 +129,15 @@ fn next(file: &File, at: u64, end: u64, file_end: u64) -> io::Result<(u64, Optio
     Ok((length, heads.map(|(header, start)| Cut { offset: at, length, header, start })))
 }
 
-/// What an extent of events begins with.
+/// Returns the headers at the beginning of an extent of events.
 fn event_heads(head: &[u8; EVENTS_HEAD]) -> Option<(ExtentHeader, TraceStart)> {
     let (extent, start) = ExtentHeader::read_from_prefix(head).ok()?;
     Some((extent, TraceStart::read_from_bytes(start).ok()?))
 }
 
-/// The extents of events of a profile that is written to meanwhile, as they are now.
+/// Returns the current extents of events of a profile that a process writes to.
 ///
-/// Errors: it cannot be read.
+/// Errors: the profile cannot be read.
 pub(crate) fn events_now(profile: &File) -> io::Result<Vec<EventExtent>> {
     let mut word = [0; 8];
     profile.read_exact_at(&mut word, offset_of!(FileHeader, file_end) as u64)?;
@@ -152,42 +152,42 @@ pub(crate) fn events_now(profile: &File) -> io::Result<Vec<EventExtent>> {
     Ok(events)
 }
 
-/// The committed part of one extent.
+/// The committed part of an extent.
 pub(crate) struct Extent {
     kind: Kind,
     pub(crate) lane: u32,
     range: Range,
 }
 
-/// Bytes of the file that are there.
+/// A range of bytes within the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
-    /// Where they are in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Where they are in what was read.
+    /// Its begin in the bytes that were read.
     pub(crate) start: usize,
-    /// One past the last of them there.
+    /// Its end in the bytes that were read.
     pub(crate) end: usize,
 }
 
-/// The extents of a file, checked once.
+/// The extents of a file, after checking.
 pub(crate) struct Walk<'a> {
     bytes: &'a [u8],
     extents: Vec<Extent>,
     pub(crate) events: Vec<EventExtent>,
     pub(crate) notes: Vec<String>,
-    /// The file ends before its own end.
+    /// Whether the file is shorter than its header states.
     pub(crate) is_cut: bool,
 }
 
 impl<'a> Walk<'a> {
-    /// Checks them; an error is what is damaged.
+    /// Checks the extents; an error describes the damage.
     pub(crate) fn over(contents: Contents<'a>, header: &FileHeader) -> Result<Walk<'a>, String> {
         let in_use = usize::try_from(header.file_end).unwrap_or(usize::MAX);
         let bytes = &contents.bytes[..contents.bytes.len().min(in_use)];
         let (extents, events, notes) = (Vec::new(), Vec::new(), Vec::new());
         let mut walk = Walk { bytes, extents, events, notes, is_cut: false };
-        // What was cut out ahead of `at`, and all of it.
+        // Bytes of the extents of events before `at`, and in total.
         let (mut gone, mut skipped) = (0, 0);
         let cut = contents.cuts.iter().fold(0, |sum: u64, cut| sum + cut.length);
         let have = bytes.len() as u64 + cut;
@@ -224,8 +224,8 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Checks the extent at `at`, whose bytes are from `place` on if they are there, and returns
-    /// where the next one starts.
+    /// Checks the extent at `at`, whose bytes begin at `place` if they were read, and returns the
+    /// offset of the next one.
     fn admit(
         &mut self,
         at: u64,
@@ -271,12 +271,12 @@ impl<'a> Walk<'a> {
         self.extents.iter().filter(move |extent| extent.kind == kind)
     }
 
-    /// Bytes of the file that are there.
+    /// Returns the number of bytes that were read.
     pub(crate) fn length(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The committed bytes of each extent of a kind.
+    /// Returns the committed bytes of each extent of a kind.
     pub(crate) fn committed(&self, kind: Kind) -> impl Iterator<Item = &'a [u8]> {
         self.of(kind).map(|extent| &self.bytes[extent.range.start..extent.range.end])
     }
@@ -285,8 +285,8 @@ impl<'a> Walk<'a> {
         self.of(kind).map(|extent| extent.range).collect()
     }
 
-    /// The whole records of a kind: extent, record, offset in the file. A record cut at the end is
-    /// left out.
+    /// Returns the complete records of a kind: extent, record, offset in the file. A record
+    /// truncated at the end is skipped.
     pub(crate) fn records<T: FromBytes>(
         &self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! The header of a profile, and the largest profile that is read.
+//! The header of a profile, and the maximum size of profiles.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use zerocopy::FromBytes;
 
 use crate::error::Error;
 
-/// The largest profile that is read, in bytes: some twenty million sites. It bounds the memory of a
-/// reader that is handed a sparse file of any size.
+/// Maximum size of a profile in bytes: some twenty million sites. It limits the memory of a reader,
+/// even for a huge sparse file.
 pub const FILE_LIMIT: u64 = 4 << 30;
 
 /// Checks the first bytes of a profile that is not packed, and returns its header. `path` is for
 /// messages.
 ///
-/// Errors: the bytes are no profile, of a later version, or contradict the format.
+/// Errors: the bytes are not a profile, have a later version, or contradict the format.
 pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     let foreign = |found: &str| Error::Foreign { path: path.to_owned(), found: found.to_owned() };
     match bytes.get(..format::MAGIC.len()) {

@@ -1,4 +1,4 @@
-//! Reading one profile file: untrusted bytes to plain tables of its records.
+//! Reads one profile file: converts untrusted bytes to plain tables of its records.
 
 pub mod accounts;
 pub mod annotations;

@@ -1,4 +1,4 @@
-//! The stack tree of a profile, and the places in code that it goes through.
+//! Reads the stack tree of a profile, and the places in code that it refers to.
 
 use heaptide_format as format;
 use heaptide_format::Kind;
@@ -14,19 +14,19 @@ use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::collections::trie::Trie;
 
-/// The stack tree with callers first, and the way from ids in the file to it.
+/// The stack tree, parents first, and the mapping of ids in the file to its nodes.
 pub(super) struct Nodes {
     pub(super) nodes: Vec<Node>,
     pub(super) places: Vec<Place>,
     pub(super) python: Vec<PythonLine>,
-    /// When nodes of generated code were made: see [`super::parsed::Profile::made`].
+    /// Creation times of nodes of generated code: see [`super::parsed::Profile::made`].
     pub(super) made: Vec<(u32, u32)>,
-    /// Index into `nodes`.
+    /// Indices into `nodes`.
     pub(super) by_id: SparseArray,
 }
 
 impl Nodes {
-    /// The places of native frames, and no stacks.
+    /// Returns the places of native frames, without stacks.
     pub(super) fn places(walk: &Walk, modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Nodes {
         let nodes = walk.records::<format::Node>(Kind::Nodes);
         let python = format::NODE_PYTHON | format::NODE_PYTHON_STACK;
@@ -63,11 +63,11 @@ impl Nodes {
         let raw = |parent, &(key, flags): &(u64, u32)| Raw { parent, key, flags };
         let mut nodes: Vec<Raw> = Vec::with_capacity(keys.len());
         if parents.iter().zip(0..).all(|(&parent, index)| parent <= index) {
-            // As one thread alone writes them, and so the most.
+            // True for profiles written by a single thread, which are most.
             let parents = parents.iter().map(|&parent| OptionalIndex::from_slot(parent));
             nodes.extend(parents.zip(&keys).map(|(parent, key)| raw(parent, key)));
         } else {
-            // By slot of the index in the file, the index in `nodes`.
+            // Index in `nodes` by slot of the index in the file.
             let mut position = vec![OptionalIndex::NONE; keys.len() + 1];
             for (index, parent) in parents_first(&parents) {
                 nodes.push(raw(position[parent as usize], &keys[index as usize]));
@@ -89,7 +89,7 @@ impl Nodes {
     }
 }
 
-/// The tree in which stacks with Python frames have them in their places.
+/// Returns the tree with Python frames inserted into their stacks.
 fn with_python(
     raw: &[Raw],
     lines: Lines,
@@ -103,7 +103,7 @@ fn with_python(
     let mut position = vec![OptionalIndex::NONE; raw.len() + 1];
     let most = raw.len().saturating_mul(NODES_A_NODE).saturating_add(1 << 16);
     let mut assembly = Assembly::new(raw, &lines, &by_id);
-    // By node, as a native frame and as one of the interpreter; and by Python line.
+    // Places by node, as a native frame and as one of the interpreter; and by Python line.
     let mut native = [(); 2].map(|()| vec![OptionalIndex::NONE; raw.len()]);
     let mut python = vec![OptionalIndex::NONE; lines.lines.len()];
     let mut below = |tree: &mut Trie, at: u32, part: Part| {
@@ -140,7 +140,7 @@ fn with_python(
             .then(|| assembly.node(index, &position, &mut |at, part| below(&mut tree, at, part)));
         let at = together.flatten().unwrap_or_else(|| {
             let caller = position[node.parent.slot()].slot() as u32;
-            // Without room, of a damaged file, its native frames are left.
+            // Without room, in a damaged file, only its native frames are kept.
             if is_stack { caller } else { below(&mut tree, caller, Part::Native(index)) }
         });
         position[index as usize + 1] = OptionalIndex::from_slot(at);
@@ -150,20 +150,20 @@ fn with_python(
     let nodes = nodes.collect();
     by_id.change(|index| position[index.slot()]);
     times.sort_by_key(|&(node, _)| node);
-    times.dedup_by_key(|&mut (node, _)| node); // the one that was made first
+    times.dedup_by_key(|&mut (node, _)| node); // keep the earliest
     Nodes { nodes, places: places.list, python: lines.lines, made: times, by_id }
 }
 
-/// The flags of a node of generated code, if they have the time at which it was made.
+/// Returns the flags of a node of generated code, if they include its creation time.
 fn made(raw: &Raw) -> Option<u32> {
     let is_generated = (format::PAGE..1 << format::ADDRESS_BITS).contains(&raw.key);
     (is_generated && format::node_made_ns(raw.flags).is_some()).then_some(raw.flags)
 }
 
-/// Frames of stacks that are put together, for each node of the file: a bound for damaged ones.
+/// Maximum number of nodes of assembled stacks per node in the file, a limit for damaged files.
 const NODES_A_NODE: usize = 64;
 
-/// Distinct places, numbered as they come.
+/// Distinct places, numbered in order of occurrence.
 #[derive(Default)]
 struct Places {
     list: Vec<Place>,
@@ -179,7 +179,7 @@ impl Places {
     }
 }
 
-/// The place of a node's key and flags.
+/// Returns the place of a node's key and flags.
 fn place((key, flags): (u64, u32), modules: &[Module], by_index: &FxHashMap<u64, u32>) -> Place {
     let address = key & ((1 << format::ADDRESS_BITS) - 1);
     let number = key >> format::ADDRESS_BITS;

@@ -1,6 +1,7 @@
-//! Profiles of finished processes, packed as one zstd frame when a recording is sealed.
+//! Packs profiles of finished processes as one zstd frame when a recording is sealed.
 //!
-//! A packed profile holds the bytes up to `file_end` under the same name; its first word tells.
+//! A packed profile holds the bytes up to `file_end` under the same name; its first word identifies
+//! it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -16,32 +17,32 @@ use crate::files::input;
 
 /// The first four bytes of a zstd frame.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Level 3 takes half as long again and saves two bytes in a hundred.
+/// Level 3 takes half as long again and saves 2 %.
 const LEVEL: i32 = 1;
-/// What a packed profile of any size may unpack to, in bytes: memory that every reader has.
+/// Size that any packed profile may unpack to, in bytes: every reader has this memory.
 const FLOOR: u64 = 64 << 20;
-/// A larger one may unpack to so many times its size. Real ones reach 10, and more only where
-/// extents are still empty; a frame made to fill memory reaches 30,000.
+/// Maximum compression ratio of larger profiles. Real ones reach 10, and more only if extents are
+/// still empty; a malicious frame reaches 30,000.
 const RATIO: u64 = 256;
-/// Frames that need a larger window are refused, as a power of two of bytes.
+/// Maximum window of a frame, as binary logarithm of bytes.
 const WINDOW_LOG: u32 = 23;
-/// Packed bytes that the first bytes of a profile are in: a block of zstd is smaller.
+/// Packed bytes that contain the beginning of a profile: a block of zstd is smaller.
 const FIRST: u64 = 1 << 20;
 
-/// Whether these are the first bytes of a packed profile.
+/// Returns whether these are the first bytes of a packed profile.
 pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// The most bytes that `packed` bytes may unpack to.
+/// Returns the maximum number of bytes that `packed` bytes may unpack to.
 fn limit(packed: u64) -> u64 {
     packed.saturating_mul(RATIO).clamp(FLOOR, FILE_LIMIT)
 }
 
-/// Unpacks a profile of `size` bytes: all that came, and what is wrong with the rest. `path` is for
-/// messages.
+/// Unpacks a profile of `size` bytes. Returns the bytes up to the first error, and that error.
+/// `path` is for messages.
 ///
-/// Errors: nothing came, or more than a profile of this size may hold.
+/// Errors: nothing can be unpacked, or more than the maximum for this size.
 pub(crate) fn unpack(
     packed: impl Read,
     size: u64,
@@ -66,9 +67,9 @@ pub(crate) fn unpack(
     }
 }
 
-/// The first bytes of a profile, packed or not, `length` at most.
+/// Returns at most `length` bytes from the beginning of a profile, packed or not.
 ///
-/// Errors: it cannot be read or unpacked so far.
+/// Errors: the file cannot be read or unpacked.
 pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut magic = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic)?;
@@ -83,11 +84,11 @@ pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Packs the first `file_end` bytes of a profile that nobody writes any more, and puts the result
-/// in its place in one step. Returns whether it did: it leaves alone what is packed already, is no
-/// regular file, or does not get smaller.
+/// Packs the first `file_end` bytes of a profile that no process writes any more, and replaces it
+/// atomically. Returns whether it was replaced: a file that is already packed, is not a regular
+/// file, or would not become smaller is not changed.
 ///
-/// Errors: it could not be read or written; it is as it was.
+/// Errors: the file cannot be read or written; then it is unchanged.
 pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
     let file = input::open(path)?;
     if !fs::symlink_metadata(path)?.is_file() {
@@ -99,7 +100,7 @@ pub(crate) fn pack(path: &Path, file_end: u64) -> io::Result<bool> {
     }
 }
 
-/// The same of an open file; the result is yet to be put at a path.
+/// Packs an open file; the result has not been renamed to a path yet.
 pub(crate) fn packed(mut file: &File, path: &Path, file_end: u64) -> io::Result<Option<Draft>> {
     let was = file.metadata()?;
     let size = was.len().min(file_end);
@@ -115,8 +116,8 @@ pub(crate) fn packed(mut file: &File, path: &Path, file_end: u64) -> io::Result<
     Ok((packed < size && size <= limit(packed)).then_some(draft))
 }
 
-/// Writes the packed bytes to a new file, gives it the owner and rights of the old, and returns how
-/// many they are.
+/// Writes the packed bytes to a new file, sets owner and mode to those of the old one, and returns
+/// the number of bytes.
 fn write(from: &mut impl Read, new: &File, size: u64, was: &fs::Metadata) -> io::Result<u64> {
     let is = new.metadata()?;
     if (is.uid(), is.gid()) != (was.uid(), was.gid()) {
@@ -124,7 +125,7 @@ fn write(from: &mut impl Read, new: &File, size: u64, was: &fs::Metadata) -> io:
     }
     let mut encoder = zstd::stream::write::Encoder::new(new, LEVEL)?;
     encoder.include_checksum(true)?;
-    encoder.set_pledged_src_size(Some(size))?; // and so fails if the file is cut meanwhile
+    encoder.set_pledged_src_size(Some(size))?; // fails if the file is truncated meanwhile
     io::copy(from, &mut encoder)?;
     encoder.finish()?.flush()?;
     new.set_permissions(was.permissions())?;

@@ -1,7 +1,7 @@
 //! Orders the nodes of an untrusted tree so that parents come first.
 
-/// Orders nodes so that each comes after its parent: pairs of index and parent plus one. Where
-/// parents form a circle, the circle is cut and its first node becomes an outermost one.
+/// Orders nodes so that parents come first; returns pairs of index and parent plus one. A cycle of
+/// parents is broken at its first node, which becomes a root.
 pub(crate) fn parents_first(parents: &[u32]) -> Vec<(u32, u32)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

@@ -1,4 +1,4 @@
-//! The content of a profile file, with ids turned into indices, and the counts before a reset.
+//! The contents of a profile file, with ids converted to indices, and the counters at a reset.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
 use crate::model::{EventExtent, Measures, Moved};
 
-/// What one profile file holds, with ids turned into indices.
+/// The contents of one profile file, with ids converted to indices.
 #[derive(Debug)]
 pub struct Profile {
-    /// The file's head.
+    /// The file's header.
     pub header: FileHeader,
     /// How much is recorded.
     pub mode: format::Mode,
@@ -35,10 +35,10 @@ pub struct Profile {
     pub places: Vec<Place>,
     /// Lines of Python functions.
     pub python: Vec<PythonLine>,
-    /// Frames below their callers, callers first.
+    /// Nodes of the stack tree, parents first.
     pub nodes: Vec<Node>,
-    /// Of nodes of generated code, in order: the index, and the flags with the time at which the
-    /// node was made.
+    /// Nodes of generated code, in order: the index, and the flags with the time at which the node
+    /// was created.
     pub made: Vec<(u32, u32)>,
     /// Lanes in order of their index.
     pub lanes: Vec<format::Lane>,
@@ -52,43 +52,44 @@ pub struct Profile {
     pub accounts: Vec<Account>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
-    /// Indices of nodes by their id, where frees have stacks.
+    /// Indices of nodes by their id, if frees have stacks.
     pub(crate) node_ids: Option<SparseArray>,
-    /// Extents of events, which are not read with the rest.
+    /// Extents of events, whose contents are not read here.
     pub(crate) events: Vec<EventExtent>,
-    /// What had been counted at the last reset; none if figures are from the start.
+    /// Counters at the last reset; `None` if counters start at the start of the program.
     pub before: Option<Box<Before>>,
-    /// Mappings, if there were any.
+    /// Mappings, if any were recorded.
     pub mapped: Option<Box<MappedProfile>>,
-    /// Whether its tables are to have a row for each site, and [`crate::model::SiteRows`].
+    /// Whether its tables have a row for each site, and [`crate::model::SiteRows`].
     pub(crate) is_followed: bool,
-    /// A part of the file is missing.
+    /// Whether a part of the file is missing.
     pub(crate) is_cut: bool,
-    /// What a person should know about how complete this is.
+    /// Restrictions of completeness, for people.
     pub notes: Vec<String>,
 }
 
-/// What a profile has of mappings: the records of the kinds that are theirs.
+/// The records of a profile about mappings.
 #[derive(Debug, Default)]
 pub struct MappedProfile {
     /// Counters of each stack, scope path, lane and kind of mapping.
     pub sites: Vec<Site>,
-    /// Counters of lanes; a lane without mappings has none.
+    /// Counters of lanes; lanes without mappings are missing.
     pub lanes: Vec<format::Lane>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
-    /// Names of mapped files by their string's reference.
+    /// Names of mapped files by the reference of their string.
     pub files: FxHashMap<u32, Arc<str>>,
 }
 
 impl Profile {
-    /// Whether it has counters of stacks or scopes, and not of lanes alone.
+    /// Returns whether it has counters of stacks or scopes, not only of lanes.
     pub(crate) fn has_sites(&self) -> bool {
         self.mode != format::Mode::Counters
     }
 
-    /// Bytes that threads may have allocated without publishing them, and so without recording a
-    /// peak: each publishes at least every [`format::PEAK_BATCH`] bytes.
+    /// Returns the maximum number of bytes that threads may have allocated without publishing them,
+    /// and so without recording a peak: each thread publishes after at most [`format::PEAK_BATCH`]
+    /// bytes.
     pub(crate) fn unpublished_bytes(&self) -> u64 {
         match u64::from(self.header.lanes_at_once) {
             0 | 1 => 0,
@@ -96,8 +97,9 @@ impl Profile {
         }
     }
 
-    /// Whether tables that disagree do so because of events that were being counted: the process
-    /// may not have been at rest, and nothing of the file is missing. Version 1 had other tables.
+    /// Returns whether inconsistent tables are caused by events that were being counted: the
+    /// process may have been active, and no part of the file is missing. Version 1 had other
+    /// tables.
     pub(crate) fn may_be_reconciled(&self) -> bool {
         let at_rest = self.header.end_kind == format::End::Exited as u32;
         let alone = self.header.lanes_at_once <= 1;
@@ -108,9 +110,9 @@ impl Profile {
 /// A loaded file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// Its path, byte for byte: it need not be UTF-8.
+    /// Its path as bytes, which need not be UTF-8.
     pub path: PathBuf,
-    /// Its record.
+    /// First address.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -122,34 +124,34 @@ pub struct Module {
     pub unloaded: bool,
 }
 
-/// A place in code: what a name is looked up for.
+/// A place in code, to be resolved to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// Index into [`Profile::modules`], [`NO_MODULE`] or [`PYTHON`].
     pub module: u32,
-    /// Link-time address of the call in the module; without a module the address itself or a mark.
-    /// Of a Python frame, the index into [`Profile::python`].
+    /// Link-time address of the call in the module; without a module the address itself or a
+    /// marker. For a Python frame, the index into [`Profile::python`].
     pub offset: u64,
-    /// Whether it is a frame of the interpreter whose Python frames follow.
+    /// Whether it is a frame of the interpreter that executes the Python frames below it.
     pub is_interpreter: bool,
 }
 
-/// [`Place::module`] of code without a file and of marks.
+/// [`Place::module`] of code without a file and of markers.
 pub const NO_MODULE: u32 = u32::MAX;
 /// [`Place::module`] of Python frames.
 pub const PYTHON: u32 = u32::MAX - 1;
 
 impl Place {
-    /// Whether it is in a module's code.
+    /// Returns whether it is in the code of a module.
     pub fn has_module(&self) -> bool {
         self.module < PYTHON
     }
 }
 
-/// A frame below its caller.
+/// A node of the stack tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Index of the caller, below this node's own; none for an outermost frame.
+    /// Index of the caller, which is smaller than its own; none for an outermost frame.
     pub parent: OptionalIndex,
     /// Index into [`Profile::places`].
     pub place: u32,
@@ -166,16 +168,16 @@ pub struct Site {
     pub scope: OptionalIndex,
     /// Index into [`Named::names`], of the label or pool.
     pub label: OptionalIndex,
-    /// Index of the lane that allocated, as the file says; it may be one without a record.
+    /// Index of the allocating lane as in the file; its record may be missing.
     pub lane: u32,
-    /// Index of the lane that counts it: another one's thread may have given its blocks a label.
+    /// Index of the lane that counts it, which differs if another lane labelled its blocks.
     pub owner: u32,
     /// Its key's `KEY_` flags.
     pub flags: u32,
     /// Bytes requested for each block, with [`format::KEY_SIZED`]; the packed kind of a mapping,
     /// with [`format::KEY_MAPPING`].
     pub size: u64,
-    /// What came by labelling, in blocks, usable and requested bytes.
+    /// Blocks moved here by labels: number, usable and requested bytes.
     pub moved: [u64; 3],
     /// Bytes lent to blocks of a pool.
     pub lent_bytes: i64,
@@ -183,31 +185,31 @@ pub struct Site {
     pub counters: format::Site,
 }
 
-/// What had been counted at the last reset.
+/// Counters at the last reset.
 #[derive(Debug)]
 pub struct Before {
-    /// What that was: a reset or a snapshot, and when.
+    /// A description of the event: a reset or a snapshot, and its time.
     pub(super) since: String,
     pub(super) sites: FxHashMap<u32, Site>,
     pub(super) lanes: FxHashMap<u32, format::Lane>,
-    /// Lanes of mappings.
+    /// Counters of mappings by lane.
     pub(super) mapped_lanes: FxHashMap<u32, format::Lane>,
 }
 
 impl Before {
-    /// What the figures are of, for a person.
+    /// Returns a description of the covered part, for people.
     pub(crate) fn says(&self) -> String {
         format!("since {}", self.since)
     }
 
-    /// The same of mappings, whose sites have ids of their own.
+    /// Returns the counters of mappings, whose sites have ids of their own.
     pub(crate) fn of_mappings(&self) -> Before {
         let lanes = self.mapped_lanes.clone();
         let mapped_lanes = FxHashMap::default();
         Before { since: self.since.clone(), sites: self.sites.clone(), lanes, mapped_lanes }
     }
 
-    /// Takes off what a site had counted; `measures_of` makes its row of its record.
+    /// Subtracts the earlier counters of a site; `measures_of` converts a record to a row.
     pub(crate) fn take_off_site(
         &self,
         id: u32,
@@ -225,7 +227,7 @@ impl Before {
         moved.requested_bytes = moved.requested_bytes.saturating_sub(requested_bytes);
     }
 
-    /// Takes off what a lane had counted, where lanes are all that there is.
+    /// Subtracts the earlier counters of a lane, for profiles with lanes only.
     pub(crate) fn take_off_lane(
         &self,
         index: u32,
@@ -237,7 +239,7 @@ impl Before {
         }
     }
 
-    /// The lanes with what they had counted taken off, as far as size classes have it.
+    /// Returns the lanes minus their earlier counters, for size classes and their bytes.
     pub(crate) fn counts(&self, lanes: &[format::Lane]) -> Vec<format::Lane> {
         let mut lanes = lanes.to_vec();
         for lane in &mut lanes {

@@ -1,8 +1,8 @@
-//! Python frames of a profile, and stacks that have some, with each in its place: those that a
-//! native frame of the interpreter executes follow it.
+//! Inserts the Python frames of a profile into native stacks: those that a frame of the interpreter
+//! executes come below it.
 //!
-//! As everything in a profile they are untrusted: nodes may refer to anything, and what they are
-//! put together to is bounded by a multiple of the nodes that there are.
+//! All contents of a profile are untrusted: nodes can refer to anything, and the number of
+//! assembled frames is limited to a multiple of the number of nodes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct PythonLine {
     pub line: u32,
 }
 
-/// The lines of a profile, and the way from ids in the file to them.
+/// The lines of a profile by their ids in the file.
 pub(super) struct Lines {
     pub(super) lines: Vec<PythonLine>,
     by_id: SparseArray,
@@ -48,7 +48,7 @@ impl Lines {
     }
 }
 
-/// A node as the file has it, with parents that come first.
+/// A node as stored in the file, parents first.
 #[derive(Clone, Copy)]
 pub(super) struct Raw {
     /// Slot of the parent among the nodes.
@@ -58,12 +58,12 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// Whether it is a Python frame, and not the root of all.
+    /// Returns whether it is a Python frame other than the root.
     fn is_python_frame(&self) -> bool {
         self.flags & format::NODE_PYTHON != 0 && self.key != format::PYTHON_ROOT
     }
 
-    /// Whether it is of native frames alone.
+    /// Returns whether it is a native frame.
     fn is_native(&self) -> bool {
         self.flags & (format::NODE_PYTHON | format::NODE_PYTHON_STACK) == 0
     }
@@ -77,49 +77,50 @@ impl Raw {
     }
 }
 
-/// A frame of a stack that was put together.
+/// A frame of an assembled stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// The native frame of this node.
     Native(u32),
-    /// The same of the interpreter, whose Python frames follow.
+    /// The frame of the interpreter of this node; Python frames follow.
     Interpreter(u32),
     /// The Python line with this index.
     Python(u32),
 }
 
-/// Native frames inside of a frame of the interpreter, and the Python frames that this executes.
+/// A frame of the interpreter with the native frames below it, and the Python frames that it
+/// executes.
 #[derive(Clone, Copy)]
 struct Piece {
     /// The innermost of the native frames; the interpreter's own if there are none.
     innermost: OptionalIndex,
-    /// None: there is no such frame, and the Python frames are the outermost ones.
+    /// None if there is no such frame, so that the Python frames are the outermost ones.
     interpreter: OptionalIndex,
     /// The innermost Python frame.
     python: u32,
-    /// The outermost one; none: all that are left.
+    /// The outermost Python frame; none for all remaining ones.
     entry: OptionalIndex,
 }
 
-/// Assembles stacks with Python frames, as paths of a tree that the caller makes. Stacks have
-/// most of their outer frames in common: what is known of a frame of the interpreter with the same
-/// Python frames is not assembled again.
+/// Assembles stacks with Python frames, as paths of a tree that the caller builds. Stacks share
+/// most of their outer frames, so the result for a frame of the interpreter with the same innermost
+/// Python frame is reused.
 pub(super) struct Assembly<'a> {
     nodes: &'a [Raw],
     lines: &'a Lines,
-    /// By node id of the file, the slot of the node.
+    /// Slot of the node by id in the file.
     by_id: &'a SparseArray,
-    /// Frames that may still be looked at.
+    /// Remaining number of frames that may be visited.
     room: usize,
-    /// By node: from it outwards, of a native one the first frame of the interpreter, of a Python
-    /// one the first entry.
+    /// By node, the first one outwards from it: for a native node the first frame of the
+    /// interpreter, for a Python node the first entry.
     first: Vec<OptionalIndex>,
     /// By slot of a frame of the interpreter and innermost Python frame: the tree's node of the
     /// latter.
     known: FxHashMap<(u32, u32), u32>,
-    /// Used by [`Assembly::run`] alone.
+    /// Buffer of [`Assembly::run`].
     path: Vec<u32>,
-    /// Used by [`Assembly::node`] alone.
+    /// Buffer of [`Assembly::node`].
     pieces: Vec<Piece>,
 }
 
@@ -146,9 +147,9 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The tree's node of a stack with Python frames; none if it is none, or there is no more room.
-    /// `native` has the tree's nodes of stacks without, by slot; `child` returns the tree's node of
-    /// a frame below another.
+    /// Returns the tree's node of a stack with Python frames; `None` if it is not one, or the limit
+    /// of frames is reached. `native` has the tree's nodes of native stacks by slot; `child`
+    /// returns the tree's node of a frame below another.
     pub(super) fn node(
         &mut self,
         node: u32,
@@ -163,8 +164,7 @@ impl<'a> Assembly<'a> {
             self.only(raw.parent, Raw::is_native),
             self.only(self.by_id.get(raw.key as u32), Raw::is_python_frame),
         );
-        // From the inside to the outside: each frame of the interpreter has the Python frames up to
-        // an entry.
+        // Innermost first: each frame of the interpreter executes the Python frames up to an entry.
         let mut pieces = std::mem::take(&mut self.pieces);
         let (mut at, mut is_known) = loop {
             let Some(innermost) = python.get() else {
@@ -194,22 +194,22 @@ impl<'a> Assembly<'a> {
         Some(at)
     }
 
-    /// From this native frame outwards, as far as to a frame of the interpreter, which executes
-    /// this Python frame.
+    /// Returns the native frames from this one outwards up to a frame of the interpreter, which
+    /// executes this Python frame.
     fn piece(&self, frame: OptionalIndex, python: u32) -> Piece {
         let first = |at: OptionalIndex| {
             at.get().map_or(OptionalIndex::NONE, |index| self.first[index as usize])
         };
         let interpreter = first(frame);
         let further = interpreter.get().map(|at| first(self.outer(at, Raw::is_native)));
-        // Without further frames of the interpreter, the Python frames that are left are this
-        // one's.
+        // If this is the outermost frame of the interpreter, it executes all remaining Python
+        // frames.
         let is_last = further.is_none_or(|further| further.get().is_none());
         let entry = if is_last { OptionalIndex::NONE } else { self.first[python as usize] };
         Piece { innermost: frame, interpreter, python, entry }
     }
 
-    /// The tree's node of the innermost Python frame of a piece, of which the outer ones are at
+    /// Returns the tree's node of the innermost Python frame of a piece, whose outer frames end at
     /// `at`.
     fn executed(
         &mut self,
@@ -235,8 +235,7 @@ impl<'a> Assembly<'a> {
         at
     }
 
-    /// Goes along the nodes of a kind between two, of which the outer one is excluded, from the
-    /// outside to the inside.
+    /// Visits the nodes of a kind from `to` (exclusive) inwards to `from`.
     fn run(
         &mut self,
         from: OptionalIndex,
@@ -263,12 +262,12 @@ impl<'a> Assembly<'a> {
         at
     }
 
-    /// The next outer node, if it is of a kind.
+    /// Returns the parent node, if it is of this kind.
     fn outer(&self, node: u32, is_of: fn(&Raw) -> bool) -> OptionalIndex {
         self.only(self.nodes[node as usize].parent, is_of)
     }
 
-    /// A node, if it is of a kind.
+    /// Returns a node, if it is of this kind.
     fn only(&self, at: OptionalIndex, is_of: fn(&Raw) -> bool) -> OptionalIndex {
         let is = at.get().and_then(|index| self.nodes.get(index as usize)).is_some_and(is_of);
         if is { at } else { OptionalIndex::NONE }
@@ -281,12 +280,11 @@ impl Piece {
     }
 }
 
-/// What is known of a frame of the interpreter counts as so many frames that are looked at: it
-/// takes memory.
+/// Number of visited frames that an entry of `known` counts as, because it takes memory.
 const KNOWN_FRAMES: usize = 64;
 
-/// Frames that are looked at to assemble the stacks among so many nodes: beyond, stacks have
-/// their native frames only. Programs need some a node.
+/// Returns the maximum number of visited frames for this number of nodes: beyond it, stacks have
+/// only their native frames. Real programs visit a few frames per node.
 fn room_for(nodes: usize) -> usize {
     const FRAMES_A_NODE: usize = 1 << 12;
     nodes.saturating_mul(FRAMES_A_NODE).saturating_add(1 << 20)
@@ -299,8 +297,8 @@ mod tests {
         NODE_INTERPRETER, NODE_PYTHON, NODE_PYTHON_STACK, PYTHON_ENTRY, PYTHON_FRAME, PYTHON_STACK,
     };
 
-    /// The frames of the last node's stack. Node `index` has the id `index + 1`; line `index` has
-    /// the id `index + 1`, too.
+    /// Returns the frames of the last node's stack. Node `index` has the id `index + 1`, and so has
+    /// line `index`.
     fn frames(nodes: &[Raw], lines: u32, room: usize) -> Option<Vec<Part>> {
         let ids = |count: u32| {
             let mut ids = SparseArray::default();
@@ -322,7 +320,7 @@ mod tests {
             let at = if raw.is_native() { child(at, Part::Native(index)) } else { at };
             native.push(OptionalIndex::from_slot(at));
         }
-        // Twice: what is known the second time is the same.
+        // The second call must find the same result in `known`.
         let [first, second] =
             [(); 2].map(|()| assembly.node(nodes.len() as u32 - 1, &native, &mut child));
         let path = |at: u32| {
@@ -343,8 +341,8 @@ mod tests {
         Raw { parent: OptionalIndex::from_slot(parent), key, flags }
     }
 
-    /// A path of native frames, true for those of the interpreter; a root and a path of Python
-    /// frames, true for entries; and the stack with both.
+    /// Returns a path of native frames, true for those of the interpreter; a root and a path of
+    /// Python frames, true for entries; and the stack with both.
     fn stack(native: &[bool], python: &[bool]) -> Vec<Raw> {
         let mut nodes = Vec::new();
         for &is_interpreter in native {
@@ -361,7 +359,8 @@ mod tests {
         nodes
     }
 
-    /// The frames as letters: native ones `n`, of the interpreter `i`, Python lines as digits.
+    /// Returns the frames as letters: native ones `n`, of the interpreter `i`, Python lines as
+    /// digits.
     fn shown(native: &[bool], python: &[bool]) -> String {
         let frames = frames(&stack(native, python), python.len() as u32, 10_000);
         let letter = |part: &Part| match part {
@@ -383,7 +382,7 @@ mod tests {
     #[test]
     fn where_numbers_differ_the_inner_ones_belong_together() {
         let (n, i, entry) = (false, true, true);
-        // A thread state that knows none of the outer frames, as of a coroutine's own stack.
+        // A thread state without the outer frames, as on a coroutine's own stack.
         assert_eq!(shown(&[i, n, i], &[entry]), "nni1");
         // Outer native frames were cut.
         assert_eq!(shown(&[n, i], &[entry, entry]), "ni12");
@@ -394,7 +393,7 @@ mod tests {
     #[test]
     fn damaged_nodes_end_a_path() {
         assert_eq!(frames(&stack(&[false; 9], &[true; 9]), 9, 0), None, "no room");
-        // Lines that are not there are no frames.
+        // References to missing lines are not frames.
         let found = frames(&stack(&[true], &[true, false]), 1, 10_000);
         assert_eq!(found, Some(vec![Part::Interpreter(0), Part::Python(0)]));
         // A stack as the parent of a stack, or as a Python frame.

@@ -1,11 +1,11 @@
 //! Reads one profile file.
 //!
-//! The bytes are untrusted: whatever they are, no panic, and no memory beyond a small multiple of
-//! the file's real size.
+//! The bytes are untrusted: no input causes a panic, or uses memory beyond a small multiple of the
+//! file's real size.
 //!
 //! A live profile grows while it is read: `file_end` and each `committed` are read before the
-//! records they cover, so what is taken was finished; counters of one record may be of slightly
-//! different moments.
+//! records that they cover, so all records read are complete; counters of a record can be of
+//! slightly different times.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -30,37 +30,36 @@ use crate::error::Error;
 use crate::files::input;
 use crate::{text, threads};
 
-/// Longer paths of modules are cut, in bytes: the kernel's own limit.
+/// Maximum length of module paths in bytes, the same as that of the kernel; longer ones are cut.
 const PATH_LIMIT: usize = 4096;
 
-/// What of a profile is read.
+/// Which part of a profile is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// All.
+    /// Everything.
     All,
-    /// Not the stacks, nor the sites of the heap, which are the most: what is needed to look up the
-    /// names of its addresses.
+    /// Everything except stacks and sites of the heap, which are the largest parts: sufficient for
+    /// looking up the names of its addresses.
     Names,
 }
 
 /// Reads a profile file.
 ///
-/// Errors: the file cannot be read, is no profile, is of a later version, or contradicts the
+/// Errors: the file cannot be read, is not a profile, has a later version, or contradicts the
 /// format.
 pub fn read(path: &Path) -> Result<Profile, Error> {
     read_wanted(path, Wanted::All)
 }
 
-/// Reads as much of a profile file as is wanted.
+/// Reads a part of a profile file.
 ///
-/// Errors: as those of reading it whole.
+/// Errors: the same as those of [`read`].
 pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
-    // Asked for after the head is read: a file that grows meanwhile is no shorter than its head
-    // says.
+    // Read the size after the header: a growing file is then at least as long as its header states.
     let size = file.metadata().map_err(io)?.len();
     let too_large = |size| Error::TooLarge { path: path.to_owned(), size, limit: FILE_LIMIT };
     if pack::is_packed(&bytes) {
@@ -85,9 +84,9 @@ pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error>
     parse_plain(Contents::whole(&bytes), path, wanted)
 }
 
-/// The head of a profile or snapshot, packed or not.
+/// Returns the header of a profile or snapshot, packed or not.
 ///
-/// Errors: as those of reading it whole.
+/// Errors: the same as those of [`read`].
 pub(crate) fn read_header(file: &Path) -> Result<FileHeader, Error> {
     let io = |source| Error::Io { path: file.to_owned(), doing: "read", source };
     let bytes = pack::first(input::open(file).map_err(io)?, format::PAGE).map_err(io)?;
@@ -96,7 +95,7 @@ pub(crate) fn read_header(file: &Path) -> Result<FileHeader, Error> {
 
 /// Reads a profile from its bytes, packed or not; `path` is for messages.
 ///
-/// Errors: the bytes are no profile, of a later version, or contradict the format.
+/// Errors: the bytes are not a profile, have a later version, or contradict the format.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Profile, Error> {
     if pack::is_packed(bytes) {
         parse_packed(bytes, bytes.len() as u64, path, Wanted::All)
@@ -181,21 +180,21 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
     })
 }
 
-/// Samples of a kind, in order of time.
+/// Returns the samples of a kind, in order of time.
 fn timeline(walk: &Walk, kind: Kind) -> Vec<format::Sample> {
     let mut timeline: Vec<_> = walk.records::<format::Sample>(kind).map(|r| r.1).collect();
     timeline.sort_by_key(|s| s.time_ns);
     timeline
 }
 
-/// Lanes of a kind, in order of their index.
+/// Returns the lanes of a kind, in order of their index.
 fn lanes(walk: &Walk, kind: Kind) -> Vec<format::Lane> {
     let mut lanes: Vec<_> = walk.records::<format::Lane>(kind).map(|r| r.1).collect();
     lanes.sort_by_key(|lane| lane.index);
     lanes
 }
 
-/// What there is of mappings; none if there were none.
+/// Returns the records about mappings; `None` if there are no mappings.
 fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<MappedProfile>> {
     if sites.is_empty() {
         return None;
@@ -214,7 +213,7 @@ fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<Mapped
     Some(Box::new(MappedProfile { sites, lanes, timeline, files }))
 }
 
-/// What to say of scopes that were ended out of turn.
+/// Describes scopes that were ended out of order.
 fn mismatch(named: &Named, header: &FileHeader) -> Option<String> {
     let (ended, open) = named.mismatch.as_ref()?;
     let times = header.losses[format::Loss::ScopeMismatch as usize];
@@ -226,7 +225,7 @@ fn mismatch(named: &Named, header: &FileHeader) -> Option<String> {
     ))
 }
 
-/// Arguments, each ended by a zero byte.
+/// Splits arguments, each of which ends with a zero byte.
 fn arguments(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     if bytes.is_empty() {
@@ -235,7 +234,7 @@ fn arguments(bytes: &[u8]) -> Vec<String> {
     bytes.split(|&b| b == 0).map(text::from_bytes).collect()
 }
 
-/// The modules, and their indices by the number that nodes know them by.
+/// Returns the modules, and their indices by the number that nodes contain.
 fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>) {
     let mut modules = Vec::new();
     let mut by_index = FxHashMap::default();
@@ -260,8 +259,8 @@ fn modules(walk: &Walk, strings: &Strings) -> (Vec<Module>, FxHashMap<u64, u32>)
     (modules, by_index)
 }
 
-/// The sites of a kind, yet without their nodes, and the id of each one's node in the file; without
-/// `ids` (version 1) each has a stack and nothing else.
+/// Returns the sites of a kind without their nodes, and the id of each site's node in the file.
+/// Without `ids` (version 1), sites have only stacks.
 fn sites(walk: &Walk, kind: Kind, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
     let site = |(extent, counters, offset): (&Extent, format::Site, u64)| {
         let id = (offset / format::SITE_GRANULE) as u32;

@@ -10,7 +10,7 @@ use crate::text;
 /// The strings of a file; a reference is valid only into a committed part of a strings extent.
 pub(crate) struct Strings<'a> {
     pub(super) bytes: &'a [u8],
-    /// Ascending.
+    /// In ascending order.
     pub(super) ranges: Vec<Range>,
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::strings::Strings;
 use crate::text;
 
-/// Strings, each kept once, and all together no longer than the file that they come from.
+/// Shared strings without duplicates; all together are no longer than the file.
 pub(crate) struct Texts<'a> {
     strings: &'a Strings<'a>,
     known: FxHashMap<u32, Arc<str>>,
@@ -16,12 +16,12 @@ pub(crate) struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// Of these strings; `room` bytes of them are kept at most.
+    /// Returns an empty set for these strings; it stores at most `room` bytes.
     pub(super) fn new(strings: &'a Strings<'a>, room: usize) -> Texts<'a> {
         Texts { strings, known: FxHashMap::default(), kept: FxHashSet::default(), room }
     }
 
-    /// The string of a reference; cut where there is no more room.
+    /// Returns the string of a reference; truncated if there is no more room.
     pub(super) fn get(&mut self, reference: u32) -> Arc<str> {
         if let Some(text) = self.known.get(&reference) {
             return text.clone();
@@ -34,7 +34,7 @@ impl<'a> Texts<'a> {
         text
     }
 
-    /// The text as it is kept.
+    /// Returns the shared copy of a text.
     pub(super) fn keep(&mut self, text: &str) -> Arc<str> {
         if let Some(kept) = self.kept.get(text) {
             return kept.clone();

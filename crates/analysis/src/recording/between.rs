@@ -1,4 +1,4 @@
-//! What a process counted between two of its snapshots, its start or its end.
+//! Counters of a process between two of its snapshots, its start or its end.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::profile::{baseline, reader};
 use crate::symbols::{Blazesym, Lookup, Sources};
 use crate::tables::process;
 
-/// A time at which it is known what a process had counted.
+/// A time at which the counters of a process are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stop {
-    /// The number of the snapshot; none for the start or the end.
+    /// The number of the snapshot; `None` for the start or the end.
     pub snapshot: Option<u32>,
     /// Nanoseconds from the start.
     pub time_ns: u64,
 }
 
-/// The snapshots of a profile in order of time.
+/// Returns the snapshots of a profile in order of time.
 ///
 /// ```
 /// use heaptide_analysis::recording::between;
@@ -35,8 +35,9 @@ pub fn stops(profile: &Path) -> Vec<Stop> {
     stops
 }
 
-/// Reads what a process counted from one snapshot, or its start, to another, or its end. What is
-/// live is that of the later one; the peak and what was live then are of all of the run before it.
+/// Reads the counters of a process from one snapshot, or its start, to another, or its end. Live
+/// blocks are those at the later time; the peak and the blocks live at peak are those of the run up
+/// to that time.
 ///
 /// Errors: a file cannot be read, or there is no such snapshot.
 ///

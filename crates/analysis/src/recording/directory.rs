@@ -1,4 +1,4 @@
-//! Directories: the profiles of a recording, and the newest recording among others.
+//! Directories: finds the profiles of a recording, and recordings in directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::files::directory::list;
 use crate::files::file_names::RECORDING_SUFFIX;
 
-/// The newest recording in a directory, by the time it was last changed; none if there is none.
+/// Returns the most recently modified recording in a directory; `None` if it contains none.
 ///
 /// Errors: the directory cannot be read.
 ///
@@ -25,7 +25,7 @@ pub fn newest(directory: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(candidates.max().map(|(_, path)| path))
 }
 
-/// The recordings that lie in a directory itself, by their names.
+/// Returns the recordings directly in a directory, sorted by name.
 ///
 /// Errors: the directory cannot be read.
 ///
@@ -40,11 +40,11 @@ pub fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(list(directory)?.into_iter().filter(is_recording).collect())
 }
 
-/// Levels of directories that are searched for recordings: job, node, rank.
+/// Depth of the search for recordings: job, node, rank, recording.
 const LEVELS: u32 = 4;
 
-/// The recordings in a directory and in those below it, sorted; the path itself if it is a
-/// recording, or a profile.
+/// Returns the recordings in a directory and its subdirectories, sorted; the path itself if it is a
+/// recording or a profile.
 ///
 /// Errors: a directory cannot be read.
 ///
@@ -70,9 +70,9 @@ fn search(path: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Erro
     Ok(())
 }
 
-/// The profiles of a recording, sorted.
+/// Returns the profiles of a recording, sorted.
 ///
-/// Errors: the directory cannot be read, or has no profile.
+/// Errors: the directory cannot be read, or contains no profile.
 ///
 /// ```
 /// assert!(heaptide_analysis::recording::profiles_in("src".as_ref()).is_err());
@@ -83,7 +83,7 @@ pub fn profiles_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     let profiles: Vec<_> = list(directory)?.into_iter().filter(is_profile).collect();
     if profiles.is_empty() {
-        // A file that cannot be read has no reason to tell.
+        // Unreadable metadata cannot provide a reason.
         let metadata = Metadata::read(directory).ok().flatten().unwrap_or_default();
         Err(Error::NoProfiles { path: directory.to_owned(), reason: metadata.unrecorded })
     } else {

@@ -1,5 +1,5 @@
-//! How a process image ended, and when: from what `heaptide run` saw, what the image noted, and the
-//! last sign of life.
+//! How and when a process image ended, from the observations of `heaptide run`, the end that the
+//! image noted, and its last known activity.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,23 +11,23 @@ use crate::model::End;
 use crate::profile::parsed::Profile;
 use crate::tables::ending::Lasted;
 
-/// How far the clocks of the recorder and of the command may be apart, in nanoseconds.
+/// Maximum difference between the clocks of the recorder and of the command, in nanoseconds.
 const CLOCKS_APART_NS: u64 = 1_000_000;
-/// How far the wall clock may have been set while a program ran, in nanoseconds.
+/// Maximum adjustment of the wall clock while a program runs, in nanoseconds.
 const CLOCK_SET_NS: u64 = 60_000_000_000;
 
-/// What is known from outside of the end of an image.
+/// Information about the end of an image from other sources than its profile.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outside {
-    /// When `heaptide run` saw the process end, on the monotonic clock.
+    /// When `heaptide run` observed the end of the process, on the monotonic clock.
     pub(crate) ended_ns: Option<u64>,
-    /// The wall clock when nothing of the recording ran any more, or now.
+    /// A wall clock time at which all processes of the recording had ended, or the current time.
     pub(crate) latest_ns: u64,
     /// When the next image of the process began.
     pub(crate) next: Option<Start>,
 }
 
-/// The end as the image itself noted it.
+/// Returns the end that the image noted itself.
 pub(crate) fn noted(header: &FileHeader) -> Option<End> {
     match header.end_kind {
         kind if kind == format::End::Exited as u32 => Some(End::Exited(header.end_code)),
@@ -37,13 +37,13 @@ pub(crate) fn noted(header: &FileHeader) -> Option<End> {
     }
 }
 
-/// Whether another program took the place of an image.
+/// Returns whether another program replaced the image by exec.
 pub(crate) fn is_exec(header: &FileHeader, place: Option<&Place>) -> bool {
     place.is_some_and(|place| place.is_followed) || noted(header) == Some(End::Exec)
 }
 
-/// From start to end. Where no end was seen or noted: until the next image of the process began,
-/// until now while it runs, else until the last sign of life.
+/// Returns the time from start to end. If no end was observed or noted, the end is the start of the
+/// next image of the process, or now if it runs, else its last known activity.
 pub(crate) fn lasted(profile: &Profile, end: End, outside: &Outside) -> Lasted {
     let header = &profile.header;
     let seen_ns = seen_ns(profile);
@@ -60,8 +60,9 @@ pub(crate) fn lasted(profile: &Profile, end: End, outside: &Outside) -> Lasted {
     }
 }
 
-/// When `heaptide run` saw it end, if that can be: not before the last sign of life, and not long
-/// after everything was over. A process may have another clock (a time namespace).
+/// Returns when `heaptide run` observed the end, if that is plausible: not before the last known
+/// activity, and not long after the end of the recording. The process can have a different clock
+/// (time namespace).
 fn seen_to_end(header: &FileHeader, seen_ns: u64, outside: &Outside) -> Option<u64> {
     let ns = outside.ended_ns?.checked_sub(header.start_monotonic_ns)?;
     let ended_ns = header.start_realtime_ns.checked_add(ns)?;
@@ -69,7 +70,8 @@ fn seen_to_end(header: &FileHeader, seen_ns: u64, outside: &Outside) -> Option<u
     (!is_late && ns.saturating_add(CLOCKS_APART_NS) >= seen_ns).then_some(ns)
 }
 
-/// From the start of an image to that of the next, by the clock that is not set, if both have it.
+/// Returns the time from the start of an image to that of the next, by the monotonic clock if both
+/// noted it.
 fn until(header: &FileHeader, next: Start) -> u64 {
     let own = Start::of(header);
     match (own.monotonic_ns, next.monotonic_ns) {
@@ -78,7 +80,7 @@ fn until(header: &FileHeader, next: Start) -> u64 {
     }
 }
 
-/// The last sign of life, nanoseconds from the start.
+/// Returns the last known activity, in nanoseconds from the start.
 pub(crate) fn seen_ns(profile: &Profile) -> u64 {
     let header = &profile.header;
     let named = &profile.named;
@@ -90,7 +92,7 @@ pub(crate) fn seen_ns(profile: &Profile) -> u64 {
     own.into_iter().chain(sample).chain(mark).chain(windows).chain(events).fold(0, u64::max)
 }
 
-/// The wall clock, nanoseconds since 1970-01-01 UTC.
+/// Returns the wall clock time in nanoseconds since 1970-01-01 UTC.
 pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)

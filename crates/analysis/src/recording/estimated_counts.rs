@@ -1,5 +1,5 @@
-//! Counters of a sampled profile as estimates. What is live, and was at the peak, adds up to what
-//! lanes counted; what was allocated does not, so that it never falls.
+//! Estimates the counters of a sampled profile. Live bytes, and those at peak, are calibrated to
+//! the exact totals of lanes; allocated bytes are not, so that they never decrease.
 
 use heaptide_format as format;
 
@@ -7,7 +7,8 @@ use super::live::Counts;
 use crate::tables::calibrate::{Cell, Lacking, calibrate};
 use crate::tables::sampled::{Weight, correct, surplus};
 
-/// Turns counts of sampled blocks into estimates of all; nothing in a profile with all blocks.
+/// Replaces counters of sampled blocks by estimates for all blocks; does nothing unless the profile
+/// was sampled.
 pub(super) fn estimate(
     counts: &mut [Counts],
     header: &format::FileHeader,
@@ -37,7 +38,7 @@ pub(super) fn estimate(
     let bytes = column(live.1, &|weight, of| weight.cell(of.live_blocks, of.live_bytes));
     let blocks = column(live.0, &|weight, of| weight.count(of.live_blocks));
     let at_peak = |weight: &Weight, of: &Counts| {
-        // How many blocks there were is not known here.
+        // The number of these blocks is not stored, so it is estimated here.
         ((of.at_peak_bytes as f64 / weight.bytes()).round() as u64, of.at_peak_bytes)
     };
     let rows = weights.iter().zip(counts.iter()).map(|(weight, of)| (weight, at_peak(weight, of)));
@@ -60,7 +61,7 @@ pub(super) fn estimate(
     }
 }
 
-/// Blocks and bytes that are live, and those that were freed.
+/// Returns blocks and bytes that are live, and those that were freed.
 fn live_and_freed(lanes: impl Iterator<Item = format::Lane>) -> ((u64, u64), (u64, u64)) {
     let mut sums = [0u64; 4];
     for lane in lanes {
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
     use zerocopy::FromZeros;
 
-    /// What a reader of a running process has of 20 sampled blocks, of 200 that a lane counted.
+    /// Returns the counters of a site with 20 sampled blocks, where the lane counted 200.
     fn counts(mode: format::Mode, freed: u64) -> Counts {
         let mut header = format::FileHeader::new_zeroed();
         (header.mode, header.sample_mean_bytes, header.peak_bytes) = (mode as u32, 1000, 20_000);
@@ -105,7 +106,7 @@ mod tests {
         let found = counts(format::Mode::Sampled, 0);
         assert_eq!((found.live_bytes, found.live_blocks), (20_000, 200));
         assert_eq!(found.at_peak_bytes, 20_000);
-        // 20 ÷ (1 − exp(−0.1)): it does not depend on what comes later.
+        // 20 ÷ (1 − exp(−0.1)): independent of later events.
         assert_eq!((found.allocations, found.allocated_bytes), (210, 21_017));
         assert_eq!(counts(format::Mode::Sampled, 40).live_bytes, 16_000);
     }

@@ -1,5 +1,5 @@
-//! A fresh account of a process that runs: its `/proc/PID/smaps` now. What mappings are for is
-//! known from its last stored account.
+//! Takes a current account of a running process from its `/proc/PID/smaps`. The purposes of
+//! mappings are those of its last stored account.
 
 use std::fmt;
 use std::fs;
@@ -10,17 +10,17 @@ use heaptide_format as format;
 use super::running::{Running, start_ticks};
 use crate::model::{Account, AccountCause, AccountRange, Process};
 
-/// Bytes of a mapping without rights below a stack, at most.
+/// Maximum size in bytes of a guard mapping, which has no access rights, below a stack.
 const GUARD_MAX: u64 = 256 << 10;
-/// How the file names of the recorder's library begin.
+/// Prefix of file names of the recorder's library.
 const LIBRARY: &str = "libheaptide";
 
-/// Why there is no fresh account.
+/// Why a current account could not be taken.
 #[derive(Debug)]
 pub enum Error {
-    /// The process has ended, or another one has its pid.
+    /// The process has ended, or its pid belongs to another process.
     Gone,
-    /// A file of `/proc` cannot be read.
+    /// A file in `/proc` cannot be read.
     Unreadable(io::Error),
 }
 
@@ -35,10 +35,11 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Takes an account of a process whose tables were read a moment ago. It is the same one before and
-/// after the look: it writes to the profile, and has started when it had.
+/// Takes an account of a process whose tables have just been read. Before and after reading, the
+/// start time of the process must be the same and the profile mapped, so that the pid has not been
+/// reused.
 ///
-/// Errors: the process has ended, or may not be looked at.
+/// Errors: the process has ended, or may not be inspected.
 pub fn take(process: &Process, running: &Running) -> Result<Account, Error> {
     let started = start_ticks(running.pid);
     if started.is_none() || !running.is_there() {
@@ -64,7 +65,7 @@ pub fn take(process: &Process, running: &Running) -> Result<Account, Error> {
     Ok(account)
 }
 
-/// What the recorder has counted.
+/// Returns an account with the counters of the recorder.
 fn counted(process: &Process, stored: Option<&Account>) -> Account {
     Account {
         time_ns: process.lifetime.duration_ns,
@@ -79,11 +80,11 @@ fn counted(process: &Process, stored: Option<&Account>) -> Account {
     }
 }
 
-/// A mapping as smaps lists it.
+/// A mapping in smaps.
 #[derive(Default)]
 struct Line {
     range: AccountRange,
-    /// It is in no core file and in no huge page, as all memory of the recorder.
+    /// Whether it is excluded from core dumps and huge pages, as is all memory of the recorder.
     set_apart: bool,
 }
 
@@ -110,7 +111,7 @@ fn lines(smaps: &str) -> Vec<Line> {
     lines
 }
 
-/// The first line of a mapping: its addresses, and what follows them.
+/// Parses the first line of a mapping: its addresses, and the fields after them.
 fn first_line(addresses: &str, rest: &str) -> Option<Line> {
     let (low, high) = addresses.split_once('-')?;
     let (start, end) = (hex(low)?, hex(high)?);
@@ -146,8 +147,8 @@ fn kib_of(status: &str, key: &str) -> u64 {
     number.unwrap_or(0)
 }
 
-/// Adds a mapping: its numbers, divided as the ranges of the stored account that begin in it.
-/// `before` is the end, the length and the flags of the mapping listed before.
+/// Adds the numbers of a mapping, divided in proportion to the ranges of the stored account that
+/// begin inside it. `before` is the end, the length and the flags of the previous mapping.
 fn add(
     account: &mut Account,
     line: &Line,
@@ -164,7 +165,7 @@ fn add(
     }
     let first = stored.partition_point(|known| known.start < range.start);
     let inside = stored[first..].iter().take_while(|known| known.start < range.end());
-    // Where memory of the recorder was, there may be other memory by now.
+    // Memory of the recorder can have been replaced by other memory.
     let is_part = |known: &&AccountRange| {
         !is_own && known.name == range.name && !known.is(format::RANGE_RECORDER)
     };
@@ -198,7 +199,8 @@ fn add(
     }
 }
 
-/// Whether a mapping is of the recorder: its memory, the mapped profile or its library.
+/// Returns whether a mapping belongs to the recorder: its memory, the mapped profile or its
+/// library.
 fn is_of_recorder(line: &Line) -> bool {
     let name = &*line.range.name;
     let is_private = !line.range.is(format::RANGE_SHARED);
@@ -244,7 +246,7 @@ VmFlags: rd wr mr nh dd
         assert!(is_of_recorder(&lines[1]) && !is_of_recorder(&lines[0]));
     }
 
-    /// What a stored account knew of parts of a line is true of the line as it is now.
+    /// Properties of the parts of a line in a stored account are applied to the current line.
     #[test]
     fn a_line_is_divided_as_it_was() {
         let stored = [(0x1000, 30), (0x9000, 10)].map(|(start, resident_bytes)| AccountRange {

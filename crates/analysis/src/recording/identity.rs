@@ -1,5 +1,4 @@
-//! Which images are of one process: process ids are used again, and every pid namespace has its
-//! own.
+//! Groups images by process. Process ids are reused, and every pid namespace has its own.
 
 use heaptide_format as format;
 use heaptide_format::FileHeader;
@@ -7,30 +6,29 @@ use rustc_hash::FxHashMap;
 
 use crate::files::file_names::Image;
 
-/// An image of a recording, as far as its head can be read.
+/// An image of a recording, with its header if that can be read.
 pub(crate) struct Begun {
     pub(crate) image: Image,
-    /// None if the profile cannot be read.
+    /// `None` if the profile cannot be read.
     pub(crate) header: Option<FileHeader>,
 }
 
-/// An image among those of its process.
+/// The position of an image among those of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// The same for all images of a process, and for no other.
+    /// Number of the process, the same for all its images.
     pub(crate) process: usize,
-    /// Whether no process of the recording had this pid before.
+    /// Whether the process is the first one of the recording with this pid.
     pub(crate) is_first_of_pid: bool,
-    /// Images of the process before this one.
+    /// Number of earlier images of the process.
     pub(crate) execs: u32,
     /// Whether there is a later image of the process.
     pub(crate) is_followed: bool,
-    /// When the next image of the process began, on its monotonic and wall clock, if it can be
-    /// read.
+    /// Start of the next image of the process, if its header can be read.
     pub(crate) next: Option<Start>,
 }
 
-/// When an image began.
+/// The start of an image on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     pub(crate) monotonic_ns: u64,
@@ -38,14 +36,14 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// When an image began.
+    /// Returns the start of an image.
     pub(crate) fn of(header: &FileHeader) -> Start {
         let &FileHeader { start_monotonic_ns, start_realtime_ns, .. } = header;
         Start { monotonic_ns: start_monotonic_ns, realtime_ns: start_realtime_ns }
     }
 }
 
-/// Finds the place of each image.
+/// Returns the place of each image.
 pub(crate) fn places(mut images: Vec<Begun>) -> FxHashMap<Image, Place> {
     images.sort_by_key(|begun| begun.image);
     let mut places = FxHashMap::default();
@@ -79,8 +77,8 @@ pub(crate) fn places(mut images: Vec<Begun>) -> FxHashMap<Image, Place> {
     places
 }
 
-/// Whether an image is a later one of the same process. Where that is not recorded, images of one
-/// pid are taken for those of one process, unless the earlier one exited.
+/// Returns whether two images belong to the same process. If the profiles do not identify the
+/// process, images with the same pid do, unless the earlier one exited.
 fn same(earlier: &Begun, later: &Begun) -> bool {
     let known = |begun: &Begun| begun.header.as_ref().and_then(identity);
     match (known(earlier), known(later)) {
@@ -89,7 +87,7 @@ fn same(earlier: &Begun, later: &Begun) -> bool {
     }
 }
 
-/// What identifies a process beside its pid; none of older recordings.
+/// Returns what identifies a process in addition to its pid; `None` for older recordings.
 fn identity(header: &FileHeader) -> Option<(u64, u64)> {
     let &FileHeader { process_start_ticks, pid_namespace, .. } = header;
     (process_start_ticks != 0).then_some((pid_namespace, process_start_ticks))

@@ -1,4 +1,5 @@
-//! The process images of a recording, by the headers of their profiles: for a choice among them.
+//! Summaries of the process images of a recording, from the headers of their profiles, for
+//! selecting images.
 
 use std::path::{Path, PathBuf};
 
@@ -15,49 +16,49 @@ use crate::profile::header::header;
 use crate::profile::pack;
 use crate::text;
 
-/// The name of the program is among the first strings, which are this near to the header.
+/// The name of the program is among the first strings, within this many bytes.
 const NAME_WITHIN: u64 = 64 << 10;
 
-/// A process image, as its header describes it.
+/// A process image, as described by its header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageSummary {
     /// Its profile.
     pub file: PathBuf,
-    /// The process: as it is called here if it runs, else as it was called in the recording.
+    /// The pid, as seen from here if the process runs, else as in the recording.
     pub pid: u32,
-    /// The number of the image among those of its pid.
+    /// The number of the image among those with its pid.
     pub image: u32,
-    /// The path of the program; empty if it is not known.
+    /// The path of the program; empty if unknown.
     pub program: String,
-    /// Its arguments, as far as they are near the header; empty otherwise.
+    /// Its arguments, if they are stored close to the header; else empty.
     pub command: Vec<String>,
-    /// What was recorded.
+    /// How much was recorded.
     pub mode: Mode,
-    /// Whether it was recorded of sampled blocks alone.
+    /// Whether only sampled blocks were recorded.
     pub is_sampled: bool,
     /// Whether its events were recorded.
     pub has_trace: bool,
     /// Whether a process writes to the profile.
     pub is_running: bool,
-    /// Whether the process noted that the image ended: that it exited, or became another one.
+    /// Whether the image noted its end: an exit or an exec.
     pub has_noted_end: bool,
-    /// When the process began, in clock ticks since boot; 0 if it is not known.
+    /// Start of the process in clock ticks since boot; 0 if unknown.
     pub process_start_ticks: u64,
     /// Highest live bytes.
     pub peak_bytes: u64,
-    /// When it started, nanoseconds since 1970-01-01 UTC.
+    /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
 }
 
 impl ImageSummary {
-    /// The name of the mode, as options have it.
+    /// Returns the name of the mode, as used in options.
     pub fn mode_name(&self) -> &'static str {
         if self.is_sampled { format::SAMPLED } else { self.mode.name() }
     }
 }
 
-/// The images of a recording, or of a single profile, in order of start. Files that cannot be read
-/// are left out.
+/// Returns the images of a recording, or of a single profile, in order of start. Unreadable files
+/// are omitted.
 ///
 /// Errors: there is no such recording, or it has no profile.
 ///
@@ -80,7 +81,8 @@ pub fn of_recording(path: &Path) -> Result<Vec<ImageSummary>, Error> {
     Ok(images)
 }
 
-/// The newest recording in a directory that a process writes to; none if there is none.
+/// Returns the most recently modified recording in a directory that a process writes to; `None` if
+/// there is none.
 ///
 /// Errors: the directory cannot be read.
 ///
@@ -96,8 +98,8 @@ pub fn newest_running(directory: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(recordings.into_iter().find(runs))
 }
 
-/// The image with this profile; none if it cannot be read, or its header has not been written yet.
-/// Whether a process writes to it is not looked up.
+/// Returns the image with this profile; `None` if it cannot be read or its header has not been
+/// written yet. Does not check whether a process writes to it.
 ///
 /// ```
 /// use heaptide_analysis::recording::images;
@@ -127,7 +129,7 @@ pub fn of_profile(file: PathBuf) -> Option<ImageSummary> {
     })
 }
 
-/// The string of a reference, if it is in these first bytes of a profile.
+/// Returns a referenced string if it lies within these first bytes of a profile.
 fn string(bytes: &[u8], reference: u32) -> Option<String> {
     let at = usize::try_from(u64::from(reference) * format::STRING_GRANULE).ok()?;
     let (head, rest) = StringHeader::read_from_prefix(bytes.get(at..)?).ok()?;
@@ -135,7 +137,7 @@ fn string(bytes: &[u8], reference: u32) -> Option<String> {
     (reference != 0).then(|| rest.get(..length).map(text::from_bytes))?
 }
 
-/// The words of a string in which each ends with a zero byte.
+/// Splits a string of words that each end with a zero byte.
 fn arguments(bytes: &[u8], reference: u32) -> Vec<String> {
     let joined = string(bytes, reference).unwrap_or_default();
     let words = joined.strip_suffix('\0').unwrap_or(&joined);

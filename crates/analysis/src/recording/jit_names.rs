@@ -1,4 +1,4 @@
-//! Names of code that JIT compilers made in the processes of a recording.
+//! Names of code that JIT compilers generated in the processes of a recording.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::profile::parsed::{NO_MODULE, Profile};
 use crate::symbols::Symbols;
 use crate::symbols::jit::Image;
 
-/// Looks up what is not yet known, below `/` and the root directories that `roots` returns.
+/// Looks up names that are not known yet, below `/` and the root directories that `roots` returns.
 pub(super) fn complete(
     symbols: &mut Symbols,
     profiles: &[(PathBuf, Profile)],
@@ -41,7 +41,7 @@ fn image<'a>(file: &'a Path, profile: &Profile) -> Image<'a> {
     Image { pid, start_realtime_ns, seen_realtime_ns, profile: file }
 }
 
-/// The addresses of frames without a module; smaller numbers are marks.
+/// Returns the addresses of frames without a module; numbers below a page are markers.
 fn addresses(profile: &Profile) -> Vec<u64> {
     let places = profile.places.iter().filter(|place| place.module == NO_MODULE);
     places.map(|place| place.offset).filter(|&address| address >= PAGE).collect()

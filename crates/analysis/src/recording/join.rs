@@ -1,8 +1,8 @@
-//! Joins the tables of several process images to those of one.
+//! Joins the tables of several process images to a single process.
 //!
-//! What has the same content is the same: frames by function, module and place, modules by path and
-//! build-id, lanes by name, stacks and scope paths by what they are made of. Every sum over the
-//! joined sites is the sum over those of the parts.
+//! Entries with equal contents are merged: frames by function, module and position, modules by path
+//! and build-id, lanes by name, stacks and scope paths by their components. Every sum over the
+//! joined sites is the sum over the sites of the parts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::model::{
     Tables, TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
-/// Whether, and in which tree, joined processes are kept apart: each place is then the outermost
-/// frame or scope of what it allocated.
+/// Whether, and in which tree, joined processes are kept apart: then the outermost frame or scope
+/// of each allocation is its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Apart {
-    /// In no tree: what is the same in several processes is one.
+    /// Not kept apart: equal entries of several processes are merged.
     Nowhere,
     /// By frames such as `[rank 3]`.
     InStacks(Origin),
@@ -31,8 +31,8 @@ pub enum Apart {
 }
 
 impl Recording {
-    /// Joins all process images to one. Its peak, and what is at the peak, are sums of each one's
-    /// own; timeline, windows and marks are on the clock of all.
+    /// Joins all process images to a single process. Its peak, and the bytes at peak, are sums over
+    /// the individual peaks; timeline, windows and marks are on a common clock.
     ///
     /// ```
     /// use heaptide_analysis::recording::join::Apart;
@@ -82,17 +82,17 @@ fn join(processes: Vec<Process>, apart: Apart, path: &Path) -> Option<Process> {
     Some(joined)
 }
 
-/// What is put round all that a process allocated.
+/// The outermost frame or scope to put around all allocations of a process.
 enum Outermost {
     Nothing,
     Frame(Arc<str>),
     Scope(Origin, Arc<str>),
 }
 
-/// What makes sites the same.
+/// The properties by which sites are merged.
 type Key = (StackId, ScopeId, Option<LabelId>, LaneId, Option<u64>, Option<Call>, SiteKind);
 
-/// The joined tables as processes are added, and where what is in them.
+/// The joined tables while processes are added, and indices of their entries.
 struct Joining {
     joined: Process,
     modules: FxHashMap<(String, Vec<u8>), ModuleId>,
@@ -122,7 +122,7 @@ impl Joining {
         }
     }
 
-    /// Adds the lanes of a process and says which each is.
+    /// Adds the lanes of a process and returns the joined lane of each.
     fn lanes(&mut self, lanes: &[Lane]) -> Vec<LaneId> {
         let joined = &mut self.joined.tables.lanes;
         let add = |lane: &Lane| {
@@ -187,7 +187,7 @@ impl Joining {
         }
     }
 
-    /// What adds up.
+    /// Adds the totals of a process.
     fn sums(&mut self, process: &Process) {
         let joined = &mut self.joined;
         let peak_bytes = joined.totals.peak_bytes.saturating_add(process.totals.peak_bytes);
@@ -222,7 +222,7 @@ impl Joining {
         }
     }
 
-    /// The stack and the scope below which a process's own are.
+    /// Returns the stack and scope that become the roots of those of a process.
     fn outermost(&mut self, outermost: Outermost) -> (StackId, ScopeId) {
         match outermost {
             Outermost::Nothing => (StackId(0), ScopeId(0)),
@@ -304,7 +304,7 @@ impl Joining {
         ids
     }
 
-    /// The path of a parent and a name, without what it counts.
+    /// Returns the path with this parent and name, which is added with counters of 0 if it is new.
     fn scope(&mut self, scope: Scope) -> ScopeId {
         let all = &mut self.joined.tables.scopes;
         let key = (scope.parent, scope.attribute.clone(), scope.value.clone());
@@ -335,7 +335,7 @@ impl Joining {
         index
     }
 
-    /// Adds a site and says which it is.
+    /// Adds a site and returns its index.
     fn site(&mut self, site: Site) -> usize {
         let Site { stack, scope, label, lane, size, call, kind, .. } = site;
         let all = &mut self.joined.tables.sites;
@@ -345,7 +345,8 @@ impl Joining {
             all.push(site);
             return at;
         };
-        // What a label says is no request: of a sum only real ones count.
+        // The size that a label states is not a request: only real requests count for the largest
+        // one.
         let largest_bytes = match (sum.is_only_labelled(), site.is_only_labelled()) {
             (true, false) => site.measures.largest_bytes,
             (false, true) => sum.measures.largest_bytes,
@@ -362,7 +363,7 @@ impl Joining {
     }
 }
 
-/// What the joined process is called, without tables; none of no processes.
+/// Returns the joined process without tables; `None` if there are no processes.
 fn heading(processes: &[Process], path: &Path) -> Option<Process> {
     let first = processes.first()?;
     let alone = processes.len() == 1;
@@ -401,7 +402,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
     })
 }
 
-/// The interceptions of all images, equal ones once.
+/// Returns the interceptions of all images without duplicates.
 fn interceptions(processes: &[Process]) -> Vec<Interception> {
     let mut joined: Vec<Interception> = Vec::new();
     for interception in processes.iter().flat_map(|p| &p.completeness.interceptions) {
@@ -412,7 +413,7 @@ fn interceptions(processes: &[Process]) -> Vec<Interception> {
     joined
 }
 
-/// The programs of all images that were started without the recorder.
+/// Returns the unrecorded programs of all images.
 fn unrecorded_programs(processes: &[Process]) -> Vec<UnrecordedProgram> {
     let mut all: Vec<UnrecordedProgram> = Vec::new();
     for program in processes.iter().flat_map(|p| &p.completeness.unrecorded_programs) {
@@ -427,7 +428,7 @@ fn unrecorded_programs(processes: &[Process]) -> Vec<UnrecordedProgram> {
     all
 }
 
-/// What all of them mapped: sums, of the peaks too.
+/// Returns sums over the mappings of all processes; peaks are added, too.
 fn mapped(processes: &[Process]) -> Option<MappedTotals> {
     let mut all = processes.iter().filter_map(|process| process.mapped.as_ref());
     let mut joined = all.next()?.clone();
@@ -445,7 +446,8 @@ fn mapped(processes: &[Process]) -> Option<MappedTotals> {
     Some(joined)
 }
 
-/// What the joined process is called: numbers of one image only if it is alone.
+/// Returns the identity of the joined process; numbers of an image are kept only if it is the only
+/// one.
 fn identity(processes: &[Process], first: &Process, path: &Path) -> Identity {
     let alone = processes.len() == 1;
     let number = |of_first: u32| if alone { of_first } else { 0 };
@@ -479,7 +481,7 @@ fn nothing_counted(scope: &Scope) -> Scope {
     scope.without_counts()
 }
 
-/// What is the same of all.
+/// Returns the value that all processes have in common.
 fn common<'a, T: PartialEq + ?Sized>(
     processes: &'a [Process],
     of: impl Fn(&'a Process) -> &'a T,
@@ -488,9 +490,9 @@ fn common<'a, T: PartialEq + ?Sized>(
     processes.iter().all(|p| of(p) == first).then_some(first)
 }
 
-/// The command of one process, else the programs.
+/// Returns the command of a single process, else the names of the programs.
 fn command(processes: &[Process]) -> Vec<String> {
-    /// Programs that are named.
+    /// Maximum number of program names.
     const NAMED: usize = 3;
     if let [process] = processes {
         return process.identity.command.clone();
@@ -521,7 +523,8 @@ fn hosts(processes: &[Process]) -> String {
     format!("{} hosts", hosts.len())
 }
 
-/// How the processes were sampled; none if none was. What was recorded as a whole is exact.
+/// Returns the joined sampling parameters; `None` if no process was sampled. Processes that were
+/// not sampled are exact.
 fn sampling(processes: &[Process]) -> Option<Sampling> {
     let all = || processes.iter().filter_map(|process| process.sampling);
     let mean_bytes = all().map(|sampling| sampling.mean_bytes).max()?;
@@ -537,7 +540,7 @@ fn sampling(processes: &[Process]) -> Option<Sampling> {
     Some(joined)
 }
 
-/// Has the effective numbers of a process's rows count blocks of another mean.
+/// Converts the effective numbers of the rows of a process to another sampling mean.
 fn in_units_of(process: &mut Process, mean_bytes: u64) {
     let Some(sampling) = process.sampling.filter(|own| own.mean_bytes != mean_bytes) else {
         return;
@@ -550,7 +553,7 @@ fn in_units_of(process: &mut Process, mean_bytes: u64) {
     }
 }
 
-/// The mode of those that tell most.
+/// Returns the most detailed mode of the processes.
 fn most_told(processes: &[Process]) -> Mode {
     let has = |mode| processes.iter().any(|p| p.mode == mode);
     match () {
@@ -560,8 +563,8 @@ fn most_told(processes: &[Process]) -> Mode {
     }
 }
 
-/// How it ended as a whole: it runs while one does; else as the processes that were started first
-/// in each run, the one that ended worst.
+/// Returns the end of the joined process: it runs while any process does; else the worst end of the
+/// processes that were started first in each run.
 fn end(processes: &[Process]) -> End {
     if processes.iter().any(|p| p.lifetime.end == End::Running) {
         return End::Running;
@@ -585,7 +588,8 @@ fn end(processes: &[Process]) -> End {
     roots.into_values().map(|root| root.1).max_by_key(badness).unwrap_or(End::Unknown)
 }
 
-/// What was said of each, once, with how many it is said of.
+/// Returns the distinct notes of all processes, each with its pid or the number of processes that
+/// have it.
 fn notes(processes: &[Process]) -> Vec<String> {
     if let [process] = processes {
         return process.completeness.notes.clone();

@@ -1,24 +1,25 @@
-//! Joins timelines, windows and marks of several processes on one clock, from the first start.
+//! Joins timelines, windows and marks of several processes on a common clock, from the first start.
 //!
-//! What a process holds is a step function: it is what its last sample said, its peak at the time
-//! of its peak (and no longer), and nothing after its end. The joined timeline is their sum.
+//! The live bytes of a process are a step function: the value of its last sample, its peak at the
+//! time of its peak only, and 0 after its end. The joined timeline is the sum of these functions.
 
 use std::sync::Arc;
 
 use super::origin::{self, Origin};
 use crate::model::{LaneId, Mark, Process, Sample, Window};
 
-/// Samples of a joined timeline at most: of more, those with most live are kept.
+/// Maximum number of samples of a joined timeline: if there are more, those with most live bytes
+/// are kept.
 const SAMPLES_MAX: usize = 1 << 15;
 
-/// The joined times as processes are added.
+/// The joined timeline while processes are added.
 pub(crate) struct Joining {
     start_ns: u64,
     end_ns: u64,
     images: usize,
-    /// What each process is called, where there are several.
+    /// Name of each process, if there are several.
     names: Vec<Option<Arc<str>>>,
-    /// What each process says from when on.
+    /// Samples, each with the index of its process.
     steps: Vec<(u32, Sample)>,
     windows: Vec<Window>,
     marks: Vec<Mark>,
@@ -48,7 +49,7 @@ impl Joining {
         }
     }
 
-    /// Takes the times of a process; `lanes` are those of the joined tables by its own.
+    /// Moves the times of a process here; `lanes` maps its lanes to the joined ones.
     pub(crate) fn add(&mut self, index: usize, process: &mut Process, lanes: &[LaneId]) {
         let after_ns = process.lifetime.start_realtime_ns.saturating_sub(self.start_ns);
         let name = self.names[index].clone();
@@ -84,7 +85,7 @@ impl Joining {
         }));
     }
 
-    /// Gives the joined process its times.
+    /// Stores the times in the joined process.
     pub(crate) fn finish(mut self, joined: &mut Process) {
         joined.lifetime.start_realtime_ns = self.start_ns;
         joined.lifetime.duration_ns = self.end_ns.saturating_sub(self.start_ns);
@@ -107,8 +108,8 @@ impl Joining {
     }
 }
 
-/// The most bytes that processes had live at once, as far as samples and peaks tell; of one, its
-/// peak.
+/// Returns the most bytes that the processes had live at the same time, according to samples and
+/// peaks; for a single process, its peak.
 ///
 /// ```
 /// use heaptide_analysis::recording::join_timeline::most_at_once;
@@ -141,14 +142,14 @@ fn end_ns(process: &Process) -> u64 {
     process.lifetime.start_realtime_ns.saturating_add(process.lifetime.duration_ns)
 }
 
-/// The samples of a process, its peak, and its end if others went on.
+/// Returns the samples of a process, with its peak, and its end if other processes ran longer.
 fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> {
     let totals = &process.totals;
     let peak_at = steps.partition_point(|sample| sample.time_ns <= process.peak_time_ns);
     let before = peak_at.checked_sub(1).map_or(NOTHING, |at| steps[at]);
     let (time_ns, peak_bytes) = (process.peak_time_ns, totals.peak_bytes);
     let next = steps.get(peak_at).map_or(totals.live_bytes, |next| next.live_bytes);
-    // What it had just after its peak is not known: no more than it had before, or has next.
+    // The value just after the peak is unknown: it is at most the previous or the next one.
     let after = Sample { peak_bytes, live_bytes: before.live_bytes.max(next), ..before };
     let after = Sample { time_ns: time_ns.saturating_add(1), ..after };
     let peak = Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before };
@@ -170,7 +171,7 @@ fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> 
             ..at_end
         }
     } else {
-        // When the rest was is not known.
+        // The times of the remaining events are unknown.
         at_end
     });
     steps
@@ -187,7 +188,7 @@ const NOTHING: Sample = Sample {
     virtual_bytes: 0,
 };
 
-/// The sum of all step functions after each step.
+/// Returns the sum of all step functions after each step.
 fn sums(steps: &[(u32, Sample)], images: usize) -> Vec<Sample> {
     let mut now = vec![NOTHING; images];
     let mut sum = NOTHING;
@@ -215,7 +216,7 @@ fn sums(steps: &[(u32, Sample)], images: usize) -> Vec<Sample> {
     sums
 }
 
-/// Of too many samples the highest of each few, and the last.
+/// Reduces samples to the highest of each group, and the last one.
 fn thinned(samples: Vec<Sample>) -> Vec<Sample> {
     let Some(last) = samples.last().copied().filter(|_| samples.len() > SAMPLES_MAX) else {
         return samples;

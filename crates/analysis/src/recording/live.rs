@@ -1,8 +1,9 @@
-//! The counters of a profile that is written meanwhile, read again and again: of the file only what
-//! was added to it, of the sites only their counters, and those only if a thread counted anything.
+//! Reads the counters of a profile repeatedly while a process writes it. A read covers only what
+//! was added to the file, and the counters of the sites, and these only if a thread has counted
+//! anything since.
 //!
-//! Counters have *slots*: every site of an extent has one, in the order in which extents were
-//! found. Slots never change, so what was counted at two times is compared by slot.
+//! Each site of an extent has a *slot*. Slots are numbered in the order in which extents were found
+//! and never change, so counters of two times are compared by slot.
 
 use std::fs::File;
 use std::io;
@@ -24,38 +25,39 @@ use crate::profile::pack;
 use crate::tables::figures::sample;
 use crate::tables::site_table::{self, LiveOfSite};
 
-/// Pages without the header of an extent that are looked at again: more have a writer that died.
+/// Maximum number of pages without an extent header that are read again. If there are more, their
+/// writer has died.
 const GAPS_MAX: usize = 1024;
-/// Looks that find no thread to have counted, after which sites are read nevertheless: blocks of
-/// pools and labels change sites alone.
+/// After this many reads in which no thread has counted anything, sites are read nevertheless:
+/// blocks of pools and labels change the counters of sites alone.
 const IDLE_LOOKS: u32 = 8;
 const EXTENT_HEADER: u64 = format::EXTENT_HEADER;
 const SITE: u64 = size_of::<format::Site>() as u64;
 pub(super) const LABELLED: u32 = format::KEY_BIT | format::KEY_LABELLED;
 
-/// What a site counted so far, or several of them.
+/// Counters of a site, or their sum over several sites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Usable bytes live.
     pub live_bytes: u64,
     /// Blocks live.
     pub live_blocks: u64,
-    /// Usable bytes live at peak usage.
+    /// Usable bytes live at peak.
     pub at_peak_bytes: u64,
     /// Successful allocations.
     pub allocations: u64,
     /// Usable bytes allocated.
     pub allocated_bytes: u64,
-    /// Blocks that came by labelling: they are in `allocations` of two sites.
+    /// Blocks moved here by a label, which are in `allocations` of two sites.
     pub moved_blocks: u64,
-    /// Their usable bytes.
+    /// Usable bytes of these blocks.
     pub moved_bytes: u64,
-    /// What memory it is.
+    /// The kind of memory.
     pub kind: SiteKind,
 }
 
 impl Counts {
-    /// Adds the counts of a site to a sum over sites, in which each block is counted once: see
+    /// Adds the counters of a site to a sum over sites that counts each block once: see
     /// [`crate::model::Sum`].
     #[inline]
     pub fn add(&mut self, site: &Counts) {
@@ -73,8 +75,8 @@ impl Counts {
         }
     }
 
-    /// Adds the counts of a site to the sum of one label, whatever memory it is, with the blocks
-    /// that came by labelling.
+    /// Adds the counters of a site to the sum of one label, for any kind of memory, including the
+    /// blocks that labelling moved here.
     #[inline]
     pub fn add_label(&mut self, site: &Counts) {
         let sum = u64::saturating_add;
@@ -85,7 +87,7 @@ impl Counts {
         self.allocated_bytes = sum(self.allocated_bytes, site.allocated_bytes);
     }
 
-    /// The counts of a record; `epoch` is the number of the current peak.
+    /// Returns the counters of a record; `epoch` is the number of the current peak.
     pub(super) fn of(record: &format::Site, epoch: u32) -> Counts {
         let LiveOfSite { live, at_peak } = site_table::live_of_site(record, epoch);
         Counts {
@@ -99,45 +101,45 @@ impl Counts {
     }
 }
 
-/// What a profile held at one time.
+/// The state of a profile at one time.
 #[derive(Debug)]
 pub struct Look {
     /// The header.
     pub header: Box<FileHeader>,
-    /// What each site had counted, by slot.
+    /// Counters of each site, by slot.
     pub counts: Vec<Counts>,
-    /// Sites that the profile had.
+    /// Number of sites.
     pub sites: u64,
-    /// Samples that were added since the look before.
+    /// Samples added since the previous look.
     pub samples: Vec<Sample>,
 }
 
-/// An extent that is read again.
+/// An extent that is read repeatedly.
 struct Extent {
     offset: u64,
-    /// Bytes behind its header.
+    /// Bytes after its header.
     room: u64,
     committed: u64,
-    /// Of sites: the slot of the first.
+    /// In an extent of sites: the slot of the first site.
     first_slot: usize,
-    /// Of samples: bytes that were read.
+    /// In an extent of samples: bytes already read.
     read: u64,
 }
 
-/// Reads the counters of a profile again and again.
+/// Reads the counters of a profile repeatedly.
 pub struct Observer {
     path: PathBuf,
     file: File,
-    /// Extents up to here are known.
+    /// End of the known extents.
     end: u64,
-    /// Pages before that without the header of an extent.
+    /// Pages before `end` without an extent header.
     gaps: Vec<u64>,
     sites: Vec<Extent>,
     lanes: Vec<Extent>,
     keys: Vec<Extent>,
     samples: Vec<Extent>,
     slots: usize,
-    /// The bytes of the lanes at the last look.
+    /// The bytes of the lanes at the previous look.
     lanes_then: Vec<u8>,
     idle_looks: u32,
     scratch: Scratch,
@@ -146,7 +148,8 @@ pub struct Observer {
 impl Observer {
     /// Opens a profile.
     ///
-    /// Errors: it cannot be read, or is none; it is packed, so no process writes to it.
+    /// Errors: the file cannot be read, is not a profile, or is packed, so that no process writes
+    /// to it.
     ///
     /// ```
     /// use heaptide_analysis::recording::live::Observer;
@@ -173,7 +176,7 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Reads what was counted so far; none if that is what the last look found.
+    /// Reads the current counters; `None` if they have not changed since the previous look.
     ///
     /// Errors: the file cannot be read, or contradicts the format.
     pub fn look(&mut self) -> Result<Option<Look>, Error> {
@@ -182,7 +185,7 @@ impl Observer {
         look.map_err(|source| Error::Io { path: self.path.clone(), doing: "read", source })
     }
 
-    /// The ids of the sites of each slot, in order of the slots.
+    /// Returns the id of the site in each slot, in order of slots.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
         self.sites.iter().flat_map(|extent| {
             let first = (extent.offset + EXTENT_HEADER) / format::SITE_GRANULE;
@@ -191,9 +194,9 @@ impl Observer {
         })
     }
 
-    /// The header, as it is now.
+    /// Reads the current header.
     ///
-    /// Errors: as those of [`Observer::open`].
+    /// Errors: the same as those of [`Observer::open`].
     pub fn header(&self) -> Result<FileHeader, Error> {
         let read = |source| Error::Io { path: self.path.clone(), doing: "read", source };
         let mut page = vec![0; format::PAGE as usize];
@@ -221,8 +224,8 @@ impl Observer {
         Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
     }
 
-    /// Finds what was added to the file, and returns the samples among it; none if no thread has
-    /// counted anything since the last look.
+    /// Finds the extents added to the file and returns their new samples; `None` if no thread has
+    /// counted anything since the previous look.
     pub(super) fn advance(&mut self, header: &FileHeader) -> io::Result<Option<Vec<Sample>>> {
         self.find_extents(header.file_end.min(self.file.metadata()?.len()))?;
         let samples = self.new_samples()?;
@@ -237,13 +240,13 @@ impl Observer {
         Ok(Some(samples))
     }
 
-    /// The lanes, as they were at the last look.
+    /// Returns the lanes as of the previous look.
     pub(super) fn lanes(&self) -> impl Iterator<Item = format::Lane> {
         let records = self.lanes_then.chunks_exact(size_of::<format::Lane>());
         records.filter_map(|record| format::Lane::read_from_bytes(record).ok())
     }
 
-    /// Calls `each` with every site and its slot.
+    /// Calls `each` with the slot and the record of every site.
     pub(super) fn each_site(
         &mut self,
         scratch: &mut Scratch,
@@ -264,7 +267,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Reads the extents that have some of the keys with these ids.
+    /// Reads the extents that contain the keys with these ids.
     pub(super) fn keys(&self, wanted: impl Iterator<Item = u32>) -> io::Result<Keys<'_>> {
         let mut keys = Keys { extents: &self.keys, bytes: vec![Vec::new(); self.keys.len()] };
         let wanted: FxHashSet<usize> = wanted.filter_map(|key| keys.extent_of(key)).collect();
@@ -277,28 +280,28 @@ impl Observer {
         Ok(keys)
     }
 
-    /// The profile.
+    /// Returns the path of the profile.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Slots that the sites found so far have.
+    /// Returns the number of slots of the sites found so far.
     pub(super) fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Reads bytes of the file, as many as `bytes` has.
+    /// Fills `bytes` from the file at an offset.
     pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
     }
 
-    /// Finds the extents that were added, up to `end`.
+    /// Finds extents that were added before `end`.
     fn find_extents(&mut self, end: u64) -> io::Result<()> {
         let gaps = std::mem::take(&mut self.gaps);
         let mut known = 0;
         for gap in gaps {
             if gap < known {
-                continue; // in an extent whose header was written since
+                continue; // inside an extent whose header has been written since
             }
             match self.extent_at(gap, end)? {
                 Some(length) => known = gap + length,
@@ -320,7 +323,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Adds the extent at an offset, and returns its length; none if there is none yet.
+    /// Adds the extent at an offset and returns its length; `None` if it has no valid header yet.
     fn extent_at(&mut self, offset: u64, end: u64) -> io::Result<Option<u64>> {
         let header = self.extent_header(offset)?;
         let ExtentHeader { length, .. } = header;
@@ -351,8 +354,8 @@ impl Observer {
             .map_err(|_| io::Error::other("an extent without a header"))
     }
 
-    /// Updates how much of each extent of these is committed. One in which no record has room any
-    /// more does not change.
+    /// Updates the committed length of each of these extents. An extent without room for another
+    /// record cannot change.
     fn commit(&self, extents: &mut [Extent], record: u64) -> io::Result<()> {
         for extent in extents.iter_mut().filter(|extent| extent.committed + record <= extent.room) {
             let committed = self.extent_header(extent.offset)?.committed;
@@ -394,7 +397,7 @@ impl Observer {
         Ok(bytes)
     }
 
-    /// What the sites have counted, and how many there are.
+    /// Returns the counters of each slot, and the number of sites.
     fn counts(&mut self, epoch: u32) -> io::Result<(Vec<Counts>, u64)> {
         let mut counts = vec![Counts::default(); self.slots];
         let (mut labelled, mut sites) = (Vec::new(), 0);
@@ -412,7 +415,7 @@ impl Observer {
         Ok((counts, sites))
     }
 
-    /// Adds what the keys of labelled sites have: of each its slot and the id of its key.
+    /// Adds kind and moved blocks from the keys of labelled sites, given as slot and key id.
     fn add_labels(&self, labelled: &[(usize, u32)], counts: &mut [Counts]) -> io::Result<()> {
         let keys = self.keys(labelled.iter().map(|&(_, key)| key))?;
         for &(slot, key) in labelled {
@@ -427,7 +430,7 @@ impl Observer {
     }
 }
 
-/// Room for the sites of an extent, used again for each.
+/// A buffer for the sites of an extent, reused for all extents.
 #[derive(Debug, Default)]
 pub struct Scratch {
     words: Vec<u64>,
@@ -441,16 +444,16 @@ impl Scratch {
     }
 }
 
-/// Keys of sites, as they were read.
+/// Keys of sites, as read from the file.
 pub(super) struct Keys<'a> {
     /// In order of their offsets.
     extents: &'a [Extent],
-    /// By extent; empty where it was not read.
+    /// Contents by extent; empty for extents that were not read.
     bytes: Vec<Vec<u8>>,
 }
 
 impl Keys<'_> {
-    /// The key of an id without flags; none if it was not read.
+    /// Returns the key with this id (without flag bits); `None` if it was not read.
     pub(super) fn get(&self, id: u32) -> Option<format::Key> {
         let index = self.extent_of(id)?;
         let at = offset_of_key(id).checked_sub(self.extents[index].offset + EXTENT_HEADER)?;
@@ -482,7 +485,7 @@ mod tests {
         sum
     }
 
-    /// The counts of each row by slot.
+    /// Returns the sums of each row, computed from the counters by slot.
     fn by_row(observer: &Observer, look: &Look, process: &Process) -> Vec<Counts> {
         let mut rows = vec![Counts::default(); process.tables.sites.len()];
         let site_rows = process.time.site_rows.as_ref().expect("rows of sites");

@@ -1,7 +1,8 @@
-//! Sums over the sites of a profile that is written meanwhile: of all, by scope path and by label.
-//! They are read again and again, each time the counters of the sites and the names that are new.
+//! Sums over the sites of a profile that a process writes: totals, and sums by scope path and by
+//! label. They can be read repeatedly; each time, only the counters of the sites and new names are
+//! read.
 //!
-//! Names are looked up by their place in the file, so a new stack costs its key and nothing else.
+//! Names are looked up by their file offset, so a new stack costs only the reading of its key.
 //! Neither symbols nor stacks are read.
 
 use std::io;
@@ -21,26 +22,26 @@ use crate::model::{
 use crate::tables::site_table;
 use crate::text;
 
-/// Scope paths and labels that have sums of their own; what comes later is in the rest. So many
-/// need 20 MB.
+/// Maximum number of scope paths and labels with sums of their own; later ones are in the rest.
+/// This number takes 20 MB.
 const GROUPS_MAX: usize = 1 << 16;
-/// Scopes of a path that are looked at: as many as names of paths have.
+/// Maximum number of scopes of a path that are read, the same as in names of paths.
 const DEPTH_MAX: usize = 100;
-/// Longest name of a scope path or label, in characters: values of metrics are compared and sent
-/// with each reading.
+/// Maximum length of the name of a scope path or label, in characters: they are labels of metrics,
+/// which are compared and sent with each reading.
 const NAME_MAX: usize = 400;
-/// No group: a site that is in no scope, or has no label.
+/// No group: a site without a scope or label.
 const NONE: u32 = u32::MAX;
 /// A slot whose groups are not known yet.
 const UNKNOWN: [u32; 2] = [NONE - 1; 2];
-/// The index of the groups for all that came after [`GROUPS_MAX`].
+/// Index of the groups for everything after [`GROUPS_MAX`].
 const REST_OF_SCOPES: u32 = 0;
 const REST_OF_LABELS: u32 = 1;
 
 /// The scope path or label of a sum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Group {
-    /// Allocations made in a scope path and not in scopes inside it: `load > parse`.
+    /// Allocations in a scope path, excluding nested scopes: `load > parse`.
     Scope(String),
     /// Memory with a label, or of a pool.
     Label {
@@ -49,13 +50,13 @@ pub enum Group {
         /// The kind of memory.
         kind: SiteKind,
     },
-    /// Scope paths for which there was no room.
+    /// Scope paths beyond the maximum number of groups.
     RestOfScopes,
-    /// Labels for which there was no room.
+    /// Labels beyond the maximum number of groups.
     RestOfLabels,
 }
 
-/// Reads sums of a profile again and again.
+/// Reads sums of a profile repeatedly.
 pub struct LiveSums {
     observer: Observer,
     header: Box<FileHeader>,
@@ -63,17 +64,17 @@ pub struct LiveSums {
     sample: Option<Sample>,
     groups: Vec<Group>,
     known: FxHashMap<Group, u32>,
-    /// By group, since the start of the program.
+    /// Sums of each group since the start of the program.
     sums: Vec<Measures>,
-    /// By slot the group of its scope, and that of its label.
+    /// The groups of the scope and of the label of each slot.
     of_slot: Vec<[u32; 2]>,
-    /// By id of a record of a scope.
+    /// Groups by id of a scope record.
     scopes: FxHashMap<u32, u32>,
-    /// By id of a name.
+    /// Attribute and value by id of a name.
     names: FxHashMap<u32, [String; 2]>,
 }
 
-/// Sums in the making.
+/// Sums while sites are added.
 struct Adding {
     totals: Sum,
     scopes: Vec<Sum>,
@@ -84,7 +85,7 @@ struct Adding {
 impl LiveSums {
     /// Opens a profile.
     ///
-    /// Errors: as those of [`Observer::open`].
+    /// Errors: the same as those of [`Observer::open`].
     ///
     /// ```
     /// use heaptide_analysis::recording::live_sums::LiveSums;
@@ -107,7 +108,7 @@ impl LiveSums {
         })
     }
 
-    /// Reads the counters; false if nothing has changed since the last look.
+    /// Reads the counters; returns false if nothing has changed since the previous look.
     ///
     /// Errors: the file cannot be read, or contradicts the format.
     pub fn look(&mut self, scratch: &mut Scratch) -> Result<bool, Error> {
@@ -119,24 +120,24 @@ impl LiveSums {
         })
     }
 
-    /// The header, as it was read last.
+    /// Returns the header as of the last reading.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
 
-    /// Sums over all sites since the start of the program, each block once; `peak_bytes` is that of
-    /// the header.
+    /// Returns sums over all sites since the start of the program, counting each block once;
+    /// `peak_bytes` is that of the header, at least the live bytes.
     pub fn totals(&self) -> &Measures {
         &self.totals
     }
 
-    /// The last sample of the timeline; none if there is none yet.
+    /// Returns the last sample of the timeline; `None` if there is none yet.
     pub fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
 
-    /// Scope paths and labels with their sums. Those of labels contain what came by labelling, and
-    /// memory that is in no total. The index of a group never changes.
+    /// Returns scope paths and labels with their sums. Sums of labels include blocks moved by
+    /// labelling, and memory that is excluded from totals. The index of a group never changes.
     pub fn groups(&self) -> impl Iterator<Item = (&Group, &Measures)> {
         self.groups.iter().zip(&self.sums)
     }
@@ -153,7 +154,7 @@ impl LiveSums {
         Ok(true)
     }
 
-    /// Frees are known where they were made, not whose blocks they were: live memory is that of all
+    /// Frees are known by freeing lane, not by allocating lane, so live memory is computed for all
     /// lanes together.
     fn of_lanes(&self) -> Measures {
         let mut sum = Measures::default();
@@ -173,7 +174,7 @@ impl LiveSums {
             labels: vec![Measures::default(); self.groups.len()],
             epoch: self.header.epoch,
         };
-        // Of these the key is needed: it has the names, and of labelled sites what was moved.
+        // These need the key, for its names and, if labelled, the moved blocks.
         let mut later = Vec::new();
         let of_slot = &self.of_slot;
         self.observer.each_site(scratch, |slot, record| {
@@ -207,7 +208,7 @@ impl LiveSums {
         Ok(adding.totals.total())
     }
 
-    /// The groups of a site with this key.
+    /// Returns the groups of a site with this key.
     fn groups_of(&mut self, key: Option<&format::Key>) -> [u32; 2] {
         let Some(key) = key else { return [NONE; 2] };
         let scope = match self.scopes.get(&key.scope) {
@@ -231,7 +232,7 @@ impl LiveSums {
         [scope, label]
     }
 
-    /// The index of a group; `rest` if there is no room for it.
+    /// Returns the index of a group; `rest` if there is no room for it.
     fn group(&mut self, group: Group, rest: u32) -> u32 {
         if let Some(&known) = self.known.get(&group) {
             return known;
@@ -245,7 +246,7 @@ impl LiveSums {
         index
     }
 
-    /// The name of a scope path; none of a thread's root.
+    /// Returns the name of a scope path; `None` for a thread's root.
     fn path(&mut self, scope: u32) -> Option<String> {
         let mut names = Vec::new();
         let mut at = scope;
@@ -262,7 +263,7 @@ impl LiveSums {
         (!names.is_empty()).then(|| elided(&scope_path(names)))
     }
 
-    /// Attribute and value of a name; empty if they cannot be read.
+    /// Returns attribute and value of a name; empty if they cannot be read.
     fn name(&mut self, id: u32) -> [String; 2] {
         if let Some(known) = self.names.get(&id) {
             return known.clone();
@@ -276,7 +277,7 @@ impl LiveSums {
             [self.string(name.attribute), value]
         });
         if self.names.len() < GROUPS_MAX {
-            self.names.insert(id, name.clone()); // others are read again when they are needed
+            self.names.insert(id, name.clone()); // others are read again when needed
         }
         name
     }
@@ -286,14 +287,14 @@ impl LiveSums {
         let Some(head) = self.record::<StringHeader>(offset).filter(|_| id != 0) else {
             return String::new();
         };
-        // No more is kept of any name.
+        // A longer string would be shortened anyway.
         let length = (head.length as usize).min(NAME_MAX * 4);
         let mut bytes = vec![0; length];
         let read = self.observer.read_at(&mut bytes, offset + size_of::<StringHeader>() as u64);
         read.map_or_else(|_| String::new(), |()| text::from_bytes(&bytes))
     }
 
-    /// The record at an offset; none if the file ends before it.
+    /// Returns the record at an offset; `None` if the file ends before it.
     fn record<T: FromBytes + IntoBytes>(&self, offset: u64) -> Option<T> {
         let mut record = T::new_zeroed();
         self.observer.read_at(record.as_mut_bytes(), offset).ok()?;
@@ -302,7 +303,7 @@ impl LiveSums {
 }
 
 impl Adding {
-    /// Adds a site with its groups; `key` is that of a labelled one.
+    /// Adds a site with its groups; `key` is the key of a labelled site.
     fn add(&mut self, record: &format::Site, key: Option<&format::Key>, groups: [u32; 2]) {
         let lent = key.map_or(0, |key| key.lent_bytes as i64);
         let measures = site_table::site_measures(record, lent, self.epoch);
@@ -330,7 +331,7 @@ impl Adding {
     }
 }
 
-/// Changes the sum of a group, which may be new.
+/// Changes the sum of a group, which can be new.
 fn grown<T: Clone + Default>(sums: &mut Vec<T>, group: u32, change: impl FnOnce(&mut T)) {
     if group < UNKNOWN[0] {
         let index = group as usize;
@@ -341,7 +342,7 @@ fn grown<T: Clone + Default>(sums: &mut Vec<T>, group: u32, change: impl FnOnce(
     }
 }
 
-/// A name, of a long one both ends.
+/// Shortens a long name to both of its ends.
 fn elided(name: &str) -> String {
     let count = name.chars().count();
     if count <= NAME_MAX {
@@ -371,7 +372,8 @@ mod tests {
         Group::Scope(path.to_owned())
     }
 
-    /// Two threads in `load`, one of them in `load > phase=2`, and a label on some of that.
+    /// Returns a program with two threads in `load`, one of them in `load > phase=2`, where some
+    /// blocks have a label.
     fn annotated() -> ProgramBuilder {
         let mut program = ProgramBuilder::new();
         let stack = program.stack("main");
@@ -409,7 +411,7 @@ mod tests {
         let mut sums = LiveSums::open(&path).expect("a profile");
         assert!(sums.look(&mut Scratch::default()).expect("readable"));
         assert_eq!(row(&sums, &scope("load")), [7, 3, 4, 224, 96, 128]);
-        // Two blocks came by labelling: they were allocated elsewhere.
+        // Two blocks were moved here by a label and allocated elsewhere.
         assert_eq!(row(&sums, &scope("load > phase=2")), [1, 0, 3, 32, 0, 96]);
         let cache = Group::Label { name: "cache".to_owned(), kind: SiteKind::Heap };
         assert_eq!(row(&sums, &cache), [3, 0, 3, 96, 0, 96]);
@@ -460,7 +462,7 @@ mod tests {
         let mut program = ProgramBuilder::new();
         let p = &mut program.profile;
         let name = p.name("region", "x");
-        // Its own parent: the next record of the extent is where the first one is.
+        // Its own parent: the next record of the extent has the position of the first one.
         let first = p.scope(0, 0, name, |_| {});
         let circle = p.scope(0, first + 1, name, |_| {});
         assert_eq!(circle, first + 1);

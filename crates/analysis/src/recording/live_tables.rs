@@ -1,5 +1,5 @@
-//! The tables of one process image that are read again while it runs: names that were looked up are
-//! kept, and every site has a row, so that its counters can be followed.
+//! The tables of a running process image, for repeated reading. Names that were looked up are kept,
+//! and every site has a row, so that its counters can be followed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,29 +12,30 @@ use crate::recording::live::Counts;
 use crate::symbols::{Blazesym, Lookup, Sources, Symbols};
 use crate::tables::process;
 
-/// Reads the tables of a process image.
+/// Reads the tables of a process image repeatedly.
 pub struct LiveTables {
     profile: PathBuf,
-    /// Whether every site has a row, and counts from the start of the program.
+    /// Whether every site has a row and counters start at the start of the program.
     is_followed: bool,
-    /// Names that were looked up; none before the first reading.
+    /// Names that were looked up; `None` before the first reading.
     symbols: Option<Symbols>,
 }
 
 impl LiveTables {
-    /// Of the image with this profile, for readers that follow its counters: counted from the start
-    /// of the program, with [`crate::model::TimeTables::site_rows`].
+    /// Returns a reader of the image with this profile that can follow its counters: they start at
+    /// the start of the program, and the tables have [`crate::model::TimeTables::site_rows`].
     pub fn new(profile: &Path) -> LiveTables {
         LiveTables { profile: profile.to_owned(), is_followed: true, symbols: None }
     }
 
-    /// The same as [`crate::model::Recording::open`] reads it: counted from the last reset.
+    /// Returns a reader whose tables are those of [`crate::model::Recording::open`]: counters start
+    /// at the last reset.
     pub fn as_opened(profile: &Path) -> LiveTables {
         LiveTables { profile: profile.to_owned(), is_followed: false, symbols: None }
     }
 
-    /// Reads them as they are now. `progress` gets the addresses that were looked up and their
-    /// number.
+    /// Reads the current tables. `progress` receives the number of addresses looked up and of all
+    /// addresses.
     ///
     /// Errors: the profile cannot be read.
     ///
@@ -67,8 +68,8 @@ impl LiveTables {
     }
 }
 
-/// The counts of a profile or snapshot, by row of tables of the same process image that were read
-/// with their [`crate::model::TimeTables::site_rows`].
+/// Returns the counters of a profile or snapshot, by row of tables of the same process image that
+/// were read with their [`crate::model::TimeTables::site_rows`].
 ///
 /// Errors: the file cannot be read.
 pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
@@ -92,7 +93,7 @@ pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
     Ok(counts)
 }
 
-/// The counts that the tables themselves have, by row.
+/// Returns the counters in the tables themselves, by row.
 pub fn counts_now(process: &Process) -> Vec<Counts> {
     let row = |site: &crate::model::Site| Counts {
         live_bytes: site.measures.live_bytes,

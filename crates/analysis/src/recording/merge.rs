@@ -1,7 +1,9 @@
-//! Several recordings copied into one: files as they are, names of all, and where each is from.
+//! Merges several recordings by copying their files, joining their names, and noting the origin of
+//! each file.
 //!
-//! Profiles are not decoded. Files of the first run get `r1-` in front of their name, of the second
-//! `r2-`, so that equal pids stay apart and snapshots and baselines stay beside their profile.
+//! Profiles are not decoded. Files of the first run get the prefix `r1-`, those of the second
+//! `r2-`, so that equal pids do not collide and snapshots and baselines keep the name of their
+//! profile.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,34 +28,34 @@ use crate::profile::{pack, reader};
 use crate::symbols::{Blazesym, Engine, Symbols};
 use crate::trace;
 
-/// What is being done to how much of how much.
+/// The current step of merging, for progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
-    /// Files are copied.
+    /// Copying files.
     Copying,
-    /// Addresses of an unsealed recording are looked up.
+    /// Looking up addresses of an unsealed recording.
     Naming,
 }
 
-/// What merging did.
+/// The result of merging.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Merged {
-    /// Runs that the merged recording is of: recordings that were merged themselves count as those
-    /// they were made of.
+    /// Number of runs in the merged recording; a recording that was merged before counts as its
+    /// runs.
     pub runs: usize,
-    /// Process images in it.
+    /// Number of process images.
     pub images: usize,
-    /// A line for each file that could not be read and is there as it was, and for each module
-    /// without names.
+    /// A line for each file that could not be read and was copied unchanged or omitted, and for
+    /// each module without names.
     pub notes: Vec<String>,
 }
 
-/// Copies recordings into a directory that is there and empty. Unsealed ones get names on the way;
-/// of processes that run the copy is as they are now. The recordings are only read. `progress` is
-/// told what is being done, how much of it is done, and how much there is.
+/// Copies recordings into an existing empty directory. Names of unsealed recordings are looked up;
+/// running processes are copied in their current state. The recordings are not changed. `progress`
+/// receives the current step, the number of processed items and their total.
 ///
-/// Errors: a recording is not there, has nothing that can be read or is given twice, or something
-/// cannot be copied. What was copied before then stays in the directory.
+/// Errors: a recording does not exist, contains nothing readable or is given twice, or a file
+/// cannot be copied. Files copied before an error stay in the directory.
 ///
 /// ```
 /// let mut quiet = |_, _, _| {};
@@ -69,7 +71,7 @@ pub fn merge(
     merge_with(recordings, directory, &Blazesym, progress)
 }
 
-/// The same with an engine for names.
+/// Merges with another engine for names.
 pub fn merge_with(
     recordings: &[PathBuf],
     directory: &Path,
@@ -79,7 +81,7 @@ pub fn merge_with(
     let inputs = recordings.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let mut given = FxHashSet::default();
     let mut again = recordings.iter().filter(|path| {
-        fs::canonicalize(path).is_ok_and(|whole| !given.insert(whole)) // one that is gone is said
+        fs::canonicalize(path).is_ok_and(|whole| !given.insert(whole)) // missing paths fail later
     });
     if let Some(path) = again.next() {
         return Err(Error::Twice { path: path.clone() });
@@ -92,9 +94,9 @@ pub fn merge_with(
     merging.finish()
 }
 
-/// A recording to be merged.
+/// Its path as given.
 struct Input {
-    /// As it was named.
+    /// Its path as given.
     path: PathBuf,
     metadata: Option<Metadata>,
     profiles: Vec<PathBuf>,
@@ -162,7 +164,7 @@ impl Input {
         Ok(Input { path: path.to_owned(), metadata, profiles, copies, removed, notes })
     }
 
-    /// The runs it is of: those that were merged into it, or itself.
+    /// Returns its runs: those that were merged into it, or itself.
     fn runs(&self) -> Vec<MergedRun> {
         let metadata = self.metadata.as_ref();
         match metadata.filter(|m| !m.runs.is_empty()) {
@@ -195,7 +197,7 @@ impl Input {
     }
 }
 
-/// The merged recording as others are added.
+/// The merged recording while inputs are added.
 struct Merging<'a> {
     directory: &'a Path,
     symbols: Symbols,
@@ -250,13 +252,14 @@ impl<'a> Merging<'a> {
                 let image = file_names::image_name(profile);
                 run.running.push(file_names::split(&image).1.to_owned());
             }
-            // After the profile: what is moved there meanwhile is in one of them, or both.
+            // Copied after the profile, so that events moved meanwhile are in at least one of the
+            // copies.
             let trace = trace::file::path_of(profile);
             match trace::file::TraceFile::of(profile) {
                 Err(error) => self.notes.push(left_out(&error)),
                 Ok(Some(there)) => {
                     let (_, name) = self.named(&input, &trace, before);
-                    // What is torn at its end is not copied.
+                    // A torn end is not copied.
                     copy_whole(&trace, &self.directory.join(name), there.length())?;
                 }
                 Ok(None) => {}
@@ -277,12 +280,12 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// The run of a file of the input whose runs were added last, from 1, and its name in the
-    /// merged recording; `before` runs are not the input's.
+    /// Returns the run of a file of the input whose runs were added last, from 1, and the name of
+    /// the file in the merged recording; the first `before` runs belong to other inputs.
     fn named(&self, input: &Input, file: &Path, before: usize) -> (usize, String) {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let merged = input.metadata.as_ref().is_some_and(|m| !m.runs.is_empty());
-        // Only a merged recording's files have runs; another's may have any name.
+        // Only files of a merged recording have a run; other files can have any name.
         let (run, rest) = match file_names::split(&name) {
             (run, rest) if merged && (1..=self.runs.len() - before).contains(&(run as usize)) => {
                 (run, rest)
@@ -300,7 +303,7 @@ impl<'a> Merging<'a> {
 
     fn finish(mut self) -> Result<Merged, Error> {
         let mut said = FxHashSet::default();
-        self.notes.retain(|note| said.insert(note.clone())); // a module may be of several
+        self.notes.retain(|note| said.insert(note.clone())); // runs can share a module
         self.symbols.write(self.directory)?;
         let first = self.commands.first().cloned().unwrap_or_default();
         let same = self.commands.iter().all(|command| *command == first);
@@ -322,7 +325,7 @@ impl<'a> Merging<'a> {
     }
 }
 
-/// What was copied and is not packed.
+/// A copied file that is not packed.
 #[derive(Clone, Copy)]
 struct Copied {
     /// Whether its process runs.
@@ -332,10 +335,9 @@ struct Copied {
 }
 
 impl Copied {
-    /// Packs the copy of a profile. What is left of events in one of a process that is over goes to
-    /// its trace.
+    /// Packs the copy of a profile. Remaining events of an ended process are moved to its trace.
     fn finish(self, copy: &Path) {
-        // On a full disk it stays as it is.
+        // If that fails, as on a full disk, the copy stays unpacked.
         if self.runs || trace::live::finish(copy).is_ok() {
             self.pack(copy);
         }
@@ -343,12 +345,12 @@ impl Copied {
 
     /// Packs the copy.
     fn pack(self, copy: &Path) {
-        let _ = pack::pack(copy, self.file_end); // likewise
+        let _ = pack::pack(copy, self.file_end); // as in `finish`
     }
 }
 
-/// Copies a profile, snapshot or baseline; of a process that runs as it is now. What is no profile,
-/// or packed, is copied as it is, and that is all there is to do: none.
+/// Copies a profile, snapshot or baseline; that of a running process in its current state. A packed
+/// file or another file is copied unchanged, and `None` is returned.
 fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
     let head = if first_word(from).map_err(read)? == format::MAGIC {
@@ -365,19 +367,19 @@ fn copy(from: &Path, to: &Path) -> Result<Option<Copied>, Error> {
     Ok(Some(Copied { runs, file_end }))
 }
 
-/// Why a profile, snapshot or baseline is not copied: it is no regular file, or it is too large and
-/// has no head that bounds what is copied of it.
+/// Returns why a profile, snapshot or baseline is not copied: it is not a regular file, or it is
+/// too large and has no header that limits the bytes to copy.
 fn uncopied(path: &Path) -> Option<Error> {
     if first_word(path).is_ok_and(|word| word == format::MAGIC) {
         return None;
     }
     let source = input::open_up_to(path, FILE_LIMIT).err()?;
-    // What the system refuses is an error of the copy.
+    // Errors of system calls are reported by the copy.
     let is_refused = source.kind() == io::ErrorKind::Other;
     is_refused.then(|| Error::Io { path: path.to_owned(), doing: "read", source })
 }
 
-/// The first bytes of a file, as many as tell what it is.
+/// Returns the first bytes of a file, enough for the magic number.
 fn first_word(path: &Path) -> io::Result<Vec<u8>> {
     let mut magic = Vec::new();
     input::open(path)?.take(format::MAGIC.len() as u64).read_to_end(&mut magic)?;
@@ -388,7 +390,7 @@ fn left_out(error: &Error) -> String {
     format!("{error}; omitted from the merged recording")
 }
 
-/// Copies the first `length` bytes of a file, and its rights.
+/// Copies the first `length` bytes of a file, and its mode.
 fn copy_whole(from: &Path, to: &Path, length: u64) -> Result<(), Error> {
     let read = |source| Error::Io { path: from.to_owned(), doing: "read", source };
     let write = |source| Error::Io { path: to.to_owned(), doing: "write", source };

@@ -1,4 +1,4 @@
-//! `recording.json`: what `heaptide run` knows and no profile does.
+//! `recording.json`: data of `heaptide run` that no profile contains.
 
 use std::fs;
 use std::path::Path;
@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::files::file_names::METADATA_FILE;
 use crate::files::json;
 
-/// The version of its layout; larger ones are refused.
+/// The version of its layout; later versions are rejected.
 pub const VERSION: u32 = 1;
-/// The largest file that is read, in bytes: the command lines of ten thousand merged recordings.
+/// Maximum size in bytes: the command lines of ten thousand merged recordings.
 const LIMIT: u64 = 256 << 20;
 
 /// The content of `recording.json`.
@@ -21,27 +21,29 @@ const LIMIT: u64 = 256 << 20;
 pub struct Metadata {
     /// [`VERSION`] of the writer.
     pub version: u32,
-    /// The heaptide that wrote it.
+    /// The version of heaptide that wrote it.
     #[serde(default)]
     pub heaptide: String,
     /// The program and its arguments, as given.
     #[serde(default)]
     pub command: Vec<String>,
-    /// The process that was started.
+    /// The process id of the program that was started.
     pub root_pid: u32,
-    /// How it ended; none while it runs.
+    /// How it ended; `None` while it runs.
     #[serde(default)]
     pub status: Option<Status>,
-    /// When processes ended, as `heaptide run` saw it: their last images.
+    /// When processes ended, as observed by `heaptide run`, for their last images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<ImageEnd>,
-    /// Why nothing of the started process was recorded; empty if it was, or if nobody knows.
+    /// Why nothing of the started process was recorded; empty if it was recorded, or if the reason
+    /// is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unrecorded: String,
-    /// What of it was not recorded although it has a profile, and why; empty if nothing is known.
+    /// Which part of it was not recorded although it has a profile, and why; empty if nothing is
+    /// known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub in_part: String,
-    /// The launch of which any command writes to the recording; none if one command alone does.
+    /// The launch whose commands write to the recording; `None` if there is only one command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
     /// The programs that the commands of the launch started, in order of start.
@@ -50,14 +52,14 @@ pub struct Metadata {
     /// Whether symbols are stored with the recording.
     #[serde(default)]
     pub sealed: bool,
-    /// When they were stored, nanoseconds since 1970-01-01 UTC; 0 if that is not known.
+    /// Time of sealing, nanoseconds since 1970-01-01 UTC; 0 if unknown.
     #[serde(default)]
     pub sealed_realtime_ns: u64,
-    /// Images that still ran then, `PID-IMAGE`: functions that they reached later have no stored
-    /// names.
+    /// Images that still ran at that time, `PID-IMAGE`: functions that they reached later have no
+    /// stored names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running_when_sealed: Vec<String>,
-    /// The recordings that were merged into it: files of the first begin with `r1-`, …
+    /// The recordings that were merged into it: names of the first one's files begin with `r1-`, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<MergedRun>,
 }
@@ -65,40 +67,40 @@ pub struct Metadata {
 /// A recording that was merged into another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MergedRun {
-    /// What it was called.
+    /// Its path when it was merged.
     pub recording: String,
     /// The program and its arguments, as given.
     #[serde(default)]
     pub command: Vec<String>,
-    /// The process that was started; 0 if nobody noted it.
+    /// The process id of the program that was started; 0 if unknown.
     #[serde(default)]
     pub root_pid: u32,
-    /// How it ended; none if it ran or nobody noted it.
+    /// How it ended; `None` if it ran or the end is unknown.
     #[serde(default)]
     pub status: Option<Status>,
-    /// When its processes ended, as in [`Metadata::ends`].
+    /// When its processes ended, as [`Metadata::ends`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<ImageEnd>,
-    /// The programs that were started, if a launch recorded it, as in [`Metadata::members`].
+    /// The programs that were started, if a launch recorded it, as [`Metadata::members`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
-    /// As [`Metadata::in_part`].
+    /// The same as [`Metadata::in_part`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub in_part: String,
     /// When it was copied, nanoseconds since 1970-01-01 UTC.
     #[serde(default)]
     pub copied_realtime_ns: u64,
-    /// Images that ran then: `PID-IMAGE`.
+    /// Images that ran at that time, `PID-IMAGE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<String>,
 }
 
 impl Metadata {
-    /// Reads it from a recording's directory, with the members that have files of their own; none
-    /// if the recording has no such file.
+    /// Reads the metadata of a recording, including the members that have files of their own;
+    /// `None` if the recording has no such file.
     ///
-    /// Errors: the file cannot be read, or is of a later version. A member's file that cannot be
-    /// read is left out: a command writes to it.
+    /// Errors: the file cannot be read, or has a later version. A member's file that cannot be read
+    /// is skipped, because a command may be writing to it.
     pub fn read(directory: &Path) -> Result<Option<Metadata>, Error> {
         let path = directory.join(METADATA_FILE);
         let Some(bytes) = json::read_if_there(&path, LIMIT)? else {
@@ -113,7 +115,7 @@ impl Metadata {
         Ok(Some(metadata))
     }
 
-    /// Adds a member of the launch, in the place of what was known of it.
+    /// Adds a member of the launch, or replaces the earlier data of it.
     fn add(&mut self, member: Member) {
         let identity = |member: &Member| (member.started_realtime_ns, member.root_pid);
         match self.members.binary_search_by_key(&identity(&member), identity) {
@@ -122,7 +124,7 @@ impl Metadata {
         }
     }
 
-    /// Writes it into a recording's directory, replacing what is there in one step.
+    /// Writes the metadata of a recording, replacing the file atomically.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(METADATA_FILE);
         let text = serde_json::to_vec(self)
@@ -131,10 +133,10 @@ impl Metadata {
     }
 }
 
-/// Puts what the members know into `recording.json`, and removes their files; returns whether there
-/// were any. No member may write meanwhile.
+/// Joins the members' files in `recording.json` and removes them; returns whether there were any.
+/// No member may write meanwhile.
 ///
-/// Errors: it cannot be read or written; the files stay then.
+/// Errors: the metadata cannot be read or written; then the files stay.
 pub fn join_members(directory: &Path) -> Result<bool, Error> {
     let files = members::files(directory);
     if files.is_empty() {
@@ -152,7 +154,7 @@ pub fn join_members(directory: &Path) -> Result<bool, Error> {
     }
     metadata.write(directory)?;
     for file in files {
-        let _ = fs::remove_file(file); // one that stays is read again, with the same content
+        let _ = fs::remove_file(file); // a file that stays is read again, with the same contents
     }
     Ok(true)
 }
@@ -185,7 +187,7 @@ mod tests {
         assert!(join_members(&place).expect("to join"));
         assert!(!place.join("0.member").exists() && !place.join("2.member").exists());
         assert_eq!(read().status, ended.status);
-        // One that comes later, and one that is known already.
+        // A later member, and a member that is already known.
         assert_eq!(members::add(&place, &member(8, 20)).expect("a file"), 0);
         assert_eq!(members::add(&place, &ended).expect("a file"), 1);
         assert!(join_members(&place).expect("to join"));

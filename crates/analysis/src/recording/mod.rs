@@ -1,5 +1,5 @@
-//! Recordings: opening, sealing and merging them, their snapshots and metadata, which of their
-//! processes still run, and joining their processes to one.
+//! Recordings: opens, seals and merges them, reads their snapshots and metadata, finds running
+//! processes, and joins the tables of processes.
 
 pub mod between;
 pub(crate) mod directory;

@@ -1,4 +1,4 @@
-//! Opening a recording, sealed or not, finished or live.
+//! Opens recordings, sealed or not, finished or running.
 
 use std::path::Path;
 
@@ -12,25 +12,25 @@ use crate::tables::ending::Ending;
 use crate::tables::process;
 
 impl Recording {
-    /// Reads a recording: a directory, or a single profile file. Addresses that no stored symbols
-    /// cover are looked up on the spot.
+    /// Reads a recording: a directory, or a single profile file. Addresses without stored symbols
+    /// are looked up.
     ///
-    /// Errors: there is nothing, or nothing in it can be read. A recording of which a part can be
-    /// read is one; the rest is in `damaged`.
+    /// Errors: the path does not exist, or nothing in it can be read. If only a part of a recording
+    /// can be read, the remaining files are in `damaged`.
     ///
     /// ```
     /// use heaptide_analysis::model::Recording;
     /// let error = Recording::open("missing.heaptide".as_ref()).unwrap_err();
-    /// let says = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
-    /// assert_eq!(error.to_string(), says);
+    /// let text = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
+    /// assert_eq!(error.to_string(), text);
     /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
         Recording::open_of(path, &Choice::default())
     }
 
-    /// The same of a snapshot, or from the start in spite of a reset.
+    /// Reads a snapshot, or the counters from the start regardless of a reset.
     ///
-    /// Errors: as [`Recording::open`]; and no process has such a snapshot.
+    /// Errors: the same as those of [`Recording::open`]; or no process has such a snapshot.
     ///
     /// ```
     /// use heaptide_analysis::model::Recording;
@@ -43,9 +43,10 @@ impl Recording {
         Recording::open_telling(path, choice, &mut |_, _| {})
     }
 
-    /// The same, telling `progress` the addresses looked up and their number.
+    /// Reads the same and calls `progress` with the number of addresses looked up and of all
+    /// addresses.
     ///
-    /// Errors: as [`Recording::open_of`].
+    /// Errors: the same as those of [`Recording::open_of`].
     pub fn open_telling(
         path: &Path,
         choice: &Choice,
@@ -54,7 +55,7 @@ impl Recording {
         Recording::put_together(Parts::read(path, choice)?, path, &Blazesym, progress)
     }
 
-    /// The same of the whole recording, with an engine for names.
+    /// Reads a whole recording with another engine for names.
     pub fn open_with(
         path: &Path,
         engine: &dyn Engine,
@@ -98,10 +99,10 @@ impl Recording {
 }
 
 impl Process {
-    /// Reads a profile from memory, as it is: no names, and no look at files or running processes.
+    /// Reads a profile from memory, without names and without access to files or running processes.
     /// `path` is for messages.
     ///
-    /// Errors: the bytes are no profile, of a later version, or contradict the format.
+    /// Errors: the bytes are not a profile, have a later version, or contradict the format.
     ///
     /// ```
     /// use heaptide_analysis::model::{End, Process};

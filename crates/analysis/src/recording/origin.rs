@@ -1,4 +1,4 @@
-//! Where processes are from: each by itself, or by host, or by rank of a parallel job.
+//! Origins of processes: the process itself, its host, or its rank in a parallel job.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,10 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{Process, Run};
 
-/// What tells processes apart.
+/// The property by which processes are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Each process image is one.
+    /// Each process image separately.
     Process,
     /// The machine.
     Host,
@@ -21,12 +21,12 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Every one.
+    /// Returns all origins.
     pub const fn all() -> &'static [Origin] {
         &[Origin::Process, Origin::Host, Origin::Rank]
     }
 
-    /// Its name in options.
+    /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             Origin::Process => "process",
@@ -35,7 +35,7 @@ impl Origin {
         }
     }
 
-    /// Several of them.
+    /// Returns the plural of the name.
     pub const fn plural(self) -> &'static str {
         match self {
             Origin::Process => "processes",
@@ -45,7 +45,7 @@ impl Origin {
     }
 }
 
-/// A name that is no origin's.
+/// Error of a name that is not an origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownOrigin(pub String);
 
@@ -67,19 +67,20 @@ impl FromStr for Origin {
     }
 }
 
-/// Process images that are from one place.
+/// Process images with the same origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// What the place is called: `pid 4711 app`, `host node1`, `rank 3`.
+    /// The display name: `pid 4711 app`, `host node1`, `rank 3`.
     pub name: Arc<str>,
-    /// The rank's number, where places are ranks and this is one.
+    /// The number of the rank, if processes are grouped by rank and have one.
     pub rank: Option<u32>,
     /// Indices into the processes, ascending.
     pub members: Vec<usize>,
 }
 
-/// Groups processes: ranks by number, those without one last; hosts by name; processes as they are.
-/// Ranks of different jobs are different places, and so are equal pids of different runs.
+/// Groups processes: ranks by number, processes without a rank last; hosts by name; processes in
+/// their order. Ranks of different jobs are different groups, and so are equal pids of different
+/// runs.
 ///
 /// ```
 /// use heaptide_analysis::recording::origin::{Origin, groups};
@@ -109,7 +110,7 @@ pub fn groups<P: Borrow<Process>>(processes: &[P], by: Origin) -> Vec<Group> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// What makes places the same, in their order.
+/// The grouping key; groups are sorted by it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Key {
     Process(usize),
@@ -118,7 +119,7 @@ enum Key {
     NoRank,
 }
 
-/// What has to be said beside a rank or a pid, so that names differ.
+/// Additional parts of names that make them unique.
 struct Naming {
     by: Origin,
     runs: bool,
@@ -134,7 +135,8 @@ impl Naming {
         let mut run_of_pid = FxHashMap::default();
         let runs = match by {
             Origin::Host => false,
-            // Recordings of one rank each are of one job; where one has several it is a job.
+            // Recordings of one rank each belong to the same job; a recording with several ranks is
+            // a job of its own.
             Origin::Rank => !jobs && has_jobs_for_runs(processes),
             Origin::Process => processes.iter().any(|p| {
                 *run_of_pid.entry((&p.identity.host, p.identity.pid)).or_insert(number(p))
@@ -186,7 +188,7 @@ impl Naming {
 }
 
 impl Process {
-    /// Its pid, or how many process images it was joined of.
+    /// Returns its pid, or the number of joined process images.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -204,7 +206,7 @@ impl Process {
     }
 }
 
-/// Whether there are several runs and one of them has several ranks.
+/// Returns whether there are several runs and one of them has several ranks.
 fn has_jobs_for_runs(processes: &[&Process]) -> bool {
     let runs: FxHashSet<u32> = processes.iter().map(|p| number(p)).collect();
     let mut rank_of_run = FxHashMap::default();

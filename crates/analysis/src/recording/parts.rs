@@ -1,4 +1,4 @@
-//! The files of a recording, read together: profiles, metadata and names.
+//! Reads the files of a recording: profiles, metadata and names.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -26,25 +26,25 @@ use crate::tables::ending::{Ending, Lasted};
 use crate::threads;
 use crate::trace::file::{TraceFile, path_of};
 
-/// What of a recording is read.
+/// Which part of a recording is read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
-    /// The snapshots of this number or name, not the profiles.
+    /// Read the snapshots with this number or name instead of the profiles.
     pub snapshot: Option<Reference>,
-    /// Figures count from the start of the program, also where they were reset.
+    /// Count from the start of the program, even if counters were reset.
     pub from_start: bool,
 }
 
-/// What is noted of a process that `heaptide run` started.
+/// Metadata of a process that `heaptide run` started.
 #[derive(Clone, Copy)]
 struct Started<'a> {
-    /// How it ended, if that is known.
+    /// How it ended, if known.
     status: Option<Status>,
     /// See [`Metadata::in_part`].
     in_part: &'a str,
 }
 
-/// The files of a recording, read and not yet put together.
+/// The files of a recording, read and not yet converted to tables.
 pub(super) struct Parts {
     pub(super) directory: PathBuf,
     pub(super) metadata: Option<Metadata>,
@@ -54,8 +54,8 @@ pub(super) struct Parts {
     pub(super) profiles: Vec<(PathBuf, Profile)>,
     pub(super) damaged: Vec<DamagedFile>,
     pub(super) removed: Removed,
-    /// The images of the recording, also of profiles that are not read here, among those of their
-    /// process.
+    /// The place of each image of the recording among those of its process, including images whose
+    /// profiles were not read here.
     pub(super) places: FxHashMap<Image, Place>,
 }
 
@@ -64,7 +64,7 @@ impl Parts {
         Parts::read_wanted(path, choice, reader::Wanted::All)
     }
 
-    /// What is needed to look up names.
+    /// Reads only the parts needed to look up names.
     pub(super) fn read_names(path: &Path) -> Result<Parts, Error> {
         let choice = Choice { snapshot: None, from_start: true };
         Parts::read_wanted(path, &choice, reader::Wanted::Names)
@@ -81,7 +81,7 @@ impl Parts {
         } else {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             let directory = parent.unwrap_or(Path::new(".")).to_owned();
-            let all = profiles_in(&directory).unwrap_or_default(); // a help, no need
+            let all = profiles_in(&directory).unwrap_or_default(); // optional
             (directory, all, vec![path.to_owned()])
         };
         if let Some(reference) = &choice.snapshot {
@@ -123,7 +123,7 @@ impl Parts {
     }
 
     /// Looks up the names of all addresses in files; returns a line for each file that is missing
-    /// or is another one.
+    /// or has changed.
     pub(super) fn look_up(
         &mut self,
         lookup: &Lookup<'_>,
@@ -135,7 +135,7 @@ impl Parts {
         self.symbols.complete(wanted(&self.profiles), lookup, &roots, progress)
     }
 
-    /// Looks up the names of code that JIT compilers made.
+    /// Looks up the names of code that JIT compilers generated.
     pub(super) fn look_up_jit(&mut self, sources: &Sources) {
         let known: OnceCell<Vec<PathBuf>> = OnceCell::new();
         let directory = &self.directory;
@@ -176,16 +176,16 @@ impl Parts {
         self.profiles.iter().map(ending).collect()
     }
 
-    /// Whether the program that an image became by exec has no profile, and was not counted with
-    /// the reason.
+    /// Returns whether the program that replaced an image by exec has no profile and was not
+    /// counted with the reason.
     fn became_unrecorded(&self, file: &Path, profile: &Profile, end: End) -> bool {
         let is_followed = self.place(file, profile).is_none_or(|place| place.is_followed);
         let is_counted = profile.header.unrecorded_children.iter().any(|&count| count > 0);
         end == End::Exec && !is_followed && !is_counted
     }
 
-    /// Returns how long an image lasted, or up to when its counts are, and the part that they cover
-    /// if that is not the whole run.
+    /// Returns how long an image lasted, or the time that its counters cover, and a description of
+    /// that part if it is not the whole run.
     fn moment(&self, file: &Path, profile: &Profile, end: End) -> (Lasted, Option<String>) {
         let taken = snapshot::taken(file, &profile.header, seen_ns(profile));
         let reset = profile.before.as_ref().map(|before| before.says());
@@ -203,7 +203,7 @@ impl Parts {
         (lasted, (!parts.is_empty()).then(|| parts.join(", ")))
     }
 
-    /// What is known of the end of an image beside its profile.
+    /// Collects information about the end of an image from other files than its profile.
     fn outside(&self, file: &Path, profile: &Profile) -> Outside {
         let name = file_names::image_name(file);
         let (_, image) = file_names::split(&name);
@@ -221,18 +221,19 @@ impl Parts {
         }
     }
 
-    /// An image among those of its process; none of a file that is called otherwise.
+    /// Returns the place of an image among those of its process; `None` if its file has another
+    /// form of name.
     fn place(&self, file: &Path, profile: &Profile) -> Option<&Place> {
         self.places.get(&image_of(file, profile))
     }
 
-    /// The recording that a file was merged from.
+    /// Returns the recording from which a file was merged.
     fn merged(&self, file: &Path) -> Option<&MergedRun> {
         let index = run_of(file).checked_sub(1)?;
         self.metadata.as_ref()?.runs.get(index as usize)
     }
 
-    /// When a merged profile was copied, if its process ran then.
+    /// Returns when a merged profile was copied, if its process ran at that time.
     fn copied_running(&self, file: &Path) -> Option<u64> {
         let name = file_names::image_name(file);
         let (_, image) = file_names::split(&name);
@@ -240,8 +241,8 @@ impl Parts {
         run.running.iter().any(|ran| ran == image).then_some(run.copied_realtime_ns)
     }
 
-    /// What is noted of the process of an image, if it was started in the run of its file; none of
-    /// other processes.
+    /// Returns the metadata of the process of an image, if it was started directly in the run of
+    /// its file; `None` for other processes.
     fn started(&self, file: &Path, header: &FileHeader) -> Option<Started<'_>> {
         let members = match self.merged(file) {
             Some(run) => &run.members,
@@ -258,7 +259,7 @@ impl Parts {
         is_it.then_some(Started { status, in_part })
     }
 
-    /// What is missing of the file that was started, of which this is the first image.
+    /// Returns the part of the started file that was not recorded, if this is its first image.
     fn in_part(&self, file: &Path, profile: &Profile) -> Option<String> {
         let place = self.place(file, profile);
         let is_first = place.is_none_or(|place| place.is_first_of_pid && place.execs == 0);
@@ -266,7 +267,7 @@ impl Parts {
         (!started.in_part.is_empty()).then(|| started.in_part.to_owned())
     }
 
-    /// Whether an image is of the process that was started in its run.
+    /// Returns whether an image belongs to the process that was started directly in its run.
     fn is_requested(&self, file: &Path, profile: &Profile) -> bool {
         let is_first = self.place(file, profile).is_none_or(|place| place.is_first_of_pid);
         is_first && self.started(file, &profile.header).is_some()
@@ -275,7 +276,7 @@ impl Parts {
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
         if file_names::snapshot(file).is_some() || self.copied_running(file).is_some() {
-            return End::Running; // it was, then
+            return End::Running; // it ran at that time
         }
         let place = self.place(file, profile);
         if ending::is_exec(header, place) {
@@ -293,7 +294,7 @@ impl Parts {
         }
     }
 
-    /// The images that ran when names were stored, or began later.
+    /// Returns the images that ran at the time of sealing, or began later.
     pub(super) fn ran_after_sealing(&self) -> Vec<String> {
         let Some(metadata) = self.metadata.as_ref().filter(|m| m.sealed_realtime_ns != 0) else {
             return Vec::new();
@@ -308,14 +309,14 @@ impl Parts {
         images
     }
 
-    /// The images that still run, as their profiles are called.
+    /// Returns the images that still run, by the names of their profiles.
     pub(super) fn running(&self) -> Vec<String> {
         let running = self.profiles.iter().filter(|(file, profile)| !self.is_over(file, profile));
         running.map(|(file, _)| file_names::image_name(file)).collect()
     }
 
-    /// Whether no process writes to the profile any more. An end that only the image noted is not
-    /// enough: handlers run after `exit`, and an exec may fail.
+    /// Returns whether no process writes to the profile any more. An end that only the image noted
+    /// is not sufficient: handlers run after `exit`, and an exec can fail.
     pub(super) fn is_over(&self, file: &Path, profile: &Profile) -> bool {
         let header = &profile.header;
         if self.started(file, header).is_some_and(|started| started.status.is_some()) {
@@ -323,21 +324,21 @@ impl Parts {
         }
         match self.end(file, profile) {
             End::Running => false,
-            // its pid may be one of another pid namespace
+            // its pid can belong to another pid namespace
             End::Unknown => !anyone_maps_file(file),
             _ => !maps_file(header.pid, file),
         }
     }
 }
 
-/// The member that started the process of an image: the last one that began before it and whose
-/// program had its pid.
+/// Returns the member that started the process of an image: the last one that began before the
+/// image and whose program had its pid.
 fn member_of<'a>(members: &'a [Member], header: &FileHeader) -> Option<&'a Member> {
     let began = |member: &&Member| member.started_realtime_ns <= header.start_realtime_ns;
     members.iter().filter(|member| member.root_pid == header.pid).rfind(began)
 }
 
-/// Reads what can be read, in order of start; an error if that is nothing.
+/// Reads the profiles that can be read, in order of start; fails if there is none.
 fn read_profiles(
     path: &Path,
     files: Vec<PathBuf>,
@@ -350,7 +351,7 @@ fn read_profiles(
     for file in files {
         match reader::read_wanted(&file, wanted) {
             Ok(profile) => profiles.push((file, profile)),
-            // Removed to make room since it was listed.
+            // Removed to make room since the listing.
             Err(Error::Io { source, .. })
                 if count > 1 && source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -371,7 +372,7 @@ fn read_profiles(
     Ok(profiles)
 }
 
-/// The trace of a profile, if it is there and cannot be read.
+/// Returns the trace of a profile if it exists and cannot be read.
 fn unread_trace(file: &Path, profile: &Profile) -> Option<DamagedFile> {
     let traced =
         profile.header.trace & format::TRACE_ON != 0 && file_names::snapshot(file).is_none();
@@ -379,7 +380,8 @@ fn unread_trace(file: &Path, profile: &Profile) -> Option<DamagedFile> {
     Some(DamagedFile { path: path_of(file), reason: error.to_string() })
 }
 
-/// The images of a recording: those that were read, and by their names those of its other profiles.
+/// Returns the images of a recording: those that were read, and others with the same pids, from
+/// their file names and headers.
 fn begun(all: &[PathBuf], read: &[(PathBuf, Profile)]) -> Vec<Begun> {
     let known = |(file, profile): &(PathBuf, Profile)| Begun {
         image: image_of(file, profile),
@@ -396,18 +398,18 @@ fn begun(all: &[PathBuf], read: &[(PathBuf, Profile)]) -> Vec<Begun> {
     begun
 }
 
-/// The image that a profile or snapshot is of, by its head.
+/// Returns the image of a profile or snapshot, from its header.
 fn image_of(file: &Path, profile: &Profile) -> Image {
     Image { run: run_of(file), pid: profile.header.pid, image: profile.header.image }
 }
 
-/// The run that a file of a merged recording is of; 0 if it was recorded here.
+/// Returns the run of a file of a merged recording; 0 if it was recorded here.
 fn run_of(file: &Path) -> u32 {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     file_names::split(&name).0
 }
 
-/// The addresses of all profiles that could have names, by module.
+/// Returns the addresses of all profiles that can have names, by module.
 pub(super) fn wanted(profiles: &[(PathBuf, Profile)]) -> Vec<Wanted> {
     let mut by_module: FxHashMap<ModuleKey, Wanted> = FxHashMap::default();
     for (_, profile) in profiles {

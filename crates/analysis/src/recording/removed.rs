@@ -1,6 +1,6 @@
-//! `removed.json`: what was removed of a recording to keep it within its limits.
+//! `removed.json`: totals of the data removed from a recording to keep it within its limits.
 //!
-//! Files are counted, and named as pending, before they are removed. Where a command is killed in
+//! Files are counted, and listed as pending, before they are removed. If a command is killed in
 //! between, the next one finds them pending and does not count them again.
 
 use std::collections::BTreeSet;
@@ -17,11 +17,11 @@ use crate::files::file_names::REMOVED_FILE;
 use crate::files::json;
 use crate::model::Removed;
 
-/// The version of its layout; larger ones are refused.
+/// The version of its layout; later versions are rejected.
 pub const VERSION: u32 = 1;
-/// The largest file that is read, in bytes: a hundred thousand pending names.
+/// Maximum size in bytes: a hundred thousand pending names.
 const LIMIT: u64 = 4 << 20;
-/// How long another command is waited for, and how often is looked.
+/// How long to wait for another command, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -32,7 +32,7 @@ struct Content {
     version: u32,
     #[serde(flatten)]
     removed: Removed,
-    /// Files that are counted and may still be there.
+    /// Files that were counted and may still exist.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pending: BTreeSet<String>,
 }
@@ -41,11 +41,11 @@ struct Content {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Doomed {
     pub(crate) name: String,
-    /// Bytes that it takes on disk.
+    /// Size on disk in bytes.
     pub(crate) bytes: u64,
 }
 
-/// A process image to be removed: the name of its profile, and what is added to the counts.
+/// A process image to be removed: the name of its profile, and its totals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Retired {
     pub(crate) name: String,
@@ -71,23 +71,23 @@ impl Content {
     }
 }
 
-/// What was removed of the recording in a directory; nothing if no file holds it.
+/// Returns the totals of the data removed from the recording in a directory; 0 if there is no file.
 ///
-/// Errors: the file cannot be read, or is of a later version.
+/// Errors: the file cannot be read, or has a later version.
 pub(crate) fn read(directory: &Path) -> Result<Removed, Error> {
     Content::read(directory).map(|content| content.removed)
 }
 
-/// Notes in a recording what was removed of others.
+/// Writes totals of other recordings to a recording.
 ///
-/// Errors: it cannot be written.
+/// Errors: the file cannot be written.
 pub(crate) fn write(directory: &Path, removed: Removed) -> Result<(), Error> {
     Content { removed, ..Content::default() }.write(directory)
 }
 
 /// Counts snapshots as removed, and removes them.
 ///
-/// Errors: they cannot be counted: none is removed; or a file cannot be removed.
+/// Errors: they cannot be counted, and then none is removed; or a file cannot be removed.
 pub(crate) fn remove_snapshots(directory: &Path, doomed: &[Doomed]) -> Result<(), Error> {
     if doomed.is_empty() {
         return Ok(());
@@ -102,14 +102,14 @@ pub(crate) fn remove_snapshots(directory: &Path, doomed: &[Doomed]) -> Result<()
 
 /// Counts a process image as removed.
 ///
-/// Errors: it cannot be counted.
+/// Errors: the totals cannot be written.
 pub(crate) fn count_image(directory: &Path, retired: &Retired) -> Result<(), Error> {
     count(directory, [(retired.name.clone(), retired.totals)].into_iter())
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 ///
-/// Errors: it cannot be removed.
+/// Errors: the file cannot be removed.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -119,7 +119,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Counts files that are to be removed now, each once. No other command counts meanwhile.
+/// Counts files that will be removed, each once, while other commands are locked out.
 fn count(directory: &Path, files: impl Iterator<Item = (String, Removed)>) -> Result<(), Error> {
     let _held = lock(directory)?;
     let mut content = Content::read(directory)?;
@@ -132,10 +132,10 @@ fn count(directory: &Path, files: impl Iterator<Item = (String, Removed)>) -> Re
     content.write(directory)
 }
 
-/// Holds the lock of the file that is there now, for one writer, which puts a new one in its place.
-/// Where the file system has no locks, nobody has one.
+/// Locks the current file for a writer, which replaces it. If the file system does not support
+/// locks, returns `None`.
 ///
-/// Errors: the file cannot be made or opened, or another command holds the lock for long.
+/// Errors: the file cannot be created or opened, or another command holds the lock too long.
 fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let path = directory.join(REMOVED_FILE);
     let start = Instant::now();
@@ -182,7 +182,7 @@ mod tests {
             |snapshots, snapshot_bytes| Removed { snapshots, snapshot_bytes, ..Removed::default() };
         assert_eq!(read(&place).expect("the file"), counted(2, 15));
         assert!(first.iter().all(|file| !place.join(&file.name).exists()));
-        // A command that was killed after it had counted, and before it removed.
+        // A command was killed after counting and before removing.
         let third = doomed(&place, "1-0.3.snapshot", 7);
         let mut killed = Content::read(&place).expect("the file");
         killed.pending.insert(third.name.clone());

@@ -1,6 +1,5 @@
-//! Rings of snapshots: of those that were taken at an interval or by a trigger, the newest are kept
-//! and older ones are removed. Snapshots that a person or the program asked for are kept, whatever
-//! their number.
+//! Rings of snapshots. Of the snapshots taken at an interval or by a trigger, the newest are kept
+//! and older ones are removed. Snapshots that a user or the program requested are all kept.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,22 +15,22 @@ use crate::error::Error;
 use crate::files::file_names::{self, Image};
 use crate::profile::reader;
 
-/// Bytes of a block in [`MetadataExt::blocks`].
+/// Size in bytes of a block in [`MetadataExt::blocks`].
 pub(super) const BLOCK_BYTES: u64 = 512;
 
-/// Which snapshots a ring keeps; none is a limit that is not set.
+/// Limits of a ring; `None` if a limit is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Keep {
-    /// So many of each name and process image, the newest.
+    /// Maximum number for each name and process image; the newest are kept.
     pub count: Option<u32>,
-    /// Those that are younger than this.
+    /// Maximum age.
     pub age: Option<Duration>,
-    /// So many bytes on disk, of all together: the oldest are removed first.
+    /// Maximum size on disk of all snapshots, in bytes: the oldest are removed first.
     pub bytes: Option<u64>,
 }
 
 impl Keep {
-    /// Whether anything is removed at all.
+    /// Returns whether any limit is set.
     pub fn is_limited(&self) -> bool {
         *self != Keep::default()
     }
@@ -43,7 +42,7 @@ struct Member {
     file: OsString,
     image: Image,
     number: u32,
-    /// The interval's or trigger's.
+    /// The name of the interval or trigger.
     name: String,
     /// When it was taken, nanoseconds since 1970-01-01 UTC.
     taken_ns: u64,
@@ -54,19 +53,19 @@ struct Member {
 pub struct Ring {
     directory: PathBuf,
     keep: Keep,
-    /// Snapshots that were looked at, by file name; none for one that stays.
+    /// Snapshots already read, by file name; `None` for a snapshot that is always kept.
     known: FxHashMap<OsString, Option<Member>>,
 }
 
 impl Ring {
-    /// The ring of a recording in a directory.
+    /// Returns the ring of the recording in a directory.
     pub fn new(directory: &Path, keep: Keep) -> Ring {
         Ring { directory: directory.to_owned(), keep, known: FxHashMap::default() }
     }
 
-    /// Removes the snapshots that are too many at this time, in nanoseconds since 1970-01-01 UTC,
-    /// and counts them in `removed.json`; returns how many. The newest snapshot of each process
-    /// image stays.
+    /// Removes the snapshots beyond the limits at this time, in nanoseconds since 1970-01-01 UTC,
+    /// and counts them in `removed.json`; returns their number. The newest snapshot of each process
+    /// image is kept.
     ///
     /// Errors: the recording cannot be listed, or a snapshot cannot be counted or removed.
     ///
@@ -86,14 +85,14 @@ impl Ring {
         Ok(doomed.len())
     }
 
-    /// The snapshots that may be removed, with the bytes that they take.
+    /// Returns the snapshots that can be removed, with their sizes on disk.
     fn look(&mut self) -> Result<Vec<(Member, u64)>, Error> {
         let io = |source| Error::Io { path: self.directory.clone(), doing: "read", source };
         let mut there = FxHashSet::default();
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(io)?.flatten() {
             let (file, path) = (entry.file_name(), entry.path());
-            // Not through links: what they lead to is not the recording's.
+            // Links are skipped: their targets do not belong to the recording.
             let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
             let Some(metadata) = metadata.filter(|_| file_names::snapshot(&path).is_some()) else {
                 continue;
@@ -109,7 +108,7 @@ impl Ring {
 }
 
 impl Member {
-    /// The snapshot in a file, if a ring may remove it.
+    /// Returns the snapshot in a file, if a ring may remove it.
     fn of(file: &Path) -> Option<Member> {
         let (image, number) = file_names::snapshot(file)?;
         let header = reader::read_header(file).ok()?;
@@ -129,7 +128,7 @@ fn doomed((member, bytes): &(Member, u64)) -> Doomed {
     Doomed { name: member.file.to_string_lossy().into_owned(), bytes: *bytes }
 }
 
-/// Those of these snapshots, with their bytes, that are too many.
+/// Returns the snapshots beyond the limits.
 fn excess<'a>(all: &'a [(Member, u64)], keep: &Keep, now_ns: u64) -> Vec<&'a (Member, u64)> {
     let mut newest: FxHashMap<Image, u32> = FxHashMap::default();
     for (member, _) in all {
@@ -151,7 +150,7 @@ fn excess<'a>(all: &'a [(Member, u64)], keep: &Keep, now_ns: u64) -> Vec<&'a (Me
             return true;
         }
         let sum = bytes_kept.saturating_add(*bytes);
-        // What is older than the first that does not fit goes, too.
+        // Everything older than the first snapshot that does not fit is removed, too.
         is_full |= keep.bytes.is_some_and(|most| sum > most);
         if is_full && !is_last {
             return true;
@@ -196,7 +195,7 @@ mod tests {
         let mut all = four();
         all.extend([member(7, 5, "live=1G", 0), member(8, 1, "", 0), member(8, 2, "", 9)]);
         let keep = Keep { count: Some(1), ..Keep::default() };
-        // The newest of process 7 by number is that of the trigger, and stays.
+        // The newest of process 7 by number is that of the trigger, and is kept.
         let expected = ["7-0.1.snapshot", "7-0.2.snapshot", "7-0.3.snapshot", "8-0.1.snapshot"];
         assert_eq!(removed(&all, keep, 100), expected);
         assert_eq!(removed(&four(), Keep { count: Some(4), ..keep }, 100), [""; 0]);
@@ -216,7 +215,7 @@ mod tests {
         assert_eq!(removed(&four(), keep(400), 9), [""; 0]);
         assert_eq!(removed(&four(), keep(250), 9), ["7-0.1.snapshot", "7-0.2.snapshot"]);
         assert_eq!(removed(&four(), keep(1), 9).len(), 3, "the newest stays");
-        // A large one is no reason to keep older ones that would fit.
+        // A large snapshot is removed together with older ones that would fit.
         let mut all = four();
         all[2].1 = 300;
         assert_eq!(removed(&all, keep(250), 9).len(), 3);
@@ -250,7 +249,7 @@ mod tests {
         assert!(others.into_iter().all(|other| other.symlink_metadata().is_ok()));
         assert_eq!(removed::read(&place).expect("counts").snapshots, 2);
         assert_eq!(ring.tidy(at(100)).expect("tidy"), 0);
-        // Numbers are not given again.
+        // Numbers are not reused.
         let (number, _) = take(&profile, "", at(5), Origin::Automatic).expect("a snapshot");
         assert_eq!((number, ring.tidy(at(100)).expect("tidy")), (5, 1));
     }

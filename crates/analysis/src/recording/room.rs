@@ -1,8 +1,8 @@
-//! Makes room in a recording that takes too much disk: files of processes that have ended are
-//! removed, the oldest first, and their totals are added to `removed.json`.
+//! Keeps the size of a recording on disk within its limit: removes files of processes that have
+//! ended, the oldest first, and adds their totals to `removed.json`.
 //!
-//! Processes that run, the one that was started, the newest, and those with snapshots that somebody
-//! asked for stay. Those whose last state was kept because they failed go last.
+//! Running processes, the one that was started directly, the newest, and those with requested
+//! snapshots are kept. Failed processes whose last state was kept in a snapshot are removed last.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,39 +24,39 @@ use crate::symbols::Symbols;
 use crate::tables::ending::Ending;
 use crate::tables::process;
 
-/// The name of snapshots of programs that failed.
+/// The name of snapshots of failed programs.
 pub const FAILURE: &str = "failure";
-/// Once it takes too much, a recording is brought below this part of its limit: seven eighths.
+/// Above its limit, a recording is reduced to this fraction of it: seven eighths.
 const DOWN_TO: [u64; 2] = [7, 8];
 
-/// The limit of a recording.
+/// A recording with a limit.
 #[derive(Clone, Debug)]
 pub struct Room {
     directory: PathBuf,
     limit_bytes: u64,
-    /// The process that was started, as it calls itself.
+    /// The pid of the process that was started directly, in its own namespace.
     started: Option<u32>,
 }
 
-/// What a recording takes, and what was removed of it.
+/// The size of a recording, and the number of removed images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Made {
-    /// Bytes on disk that it takes now.
+    /// Size on disk in bytes after the removal.
     pub bytes: u64,
-    /// Process images that were removed.
+    /// Number of removed process images.
     pub images: u64,
 }
 
 /// The files of a process image.
 #[derive(Debug, Default)]
 struct Files {
-    /// The profile, and last in the order in which files are removed.
+    /// The profile, which is removed last.
     profile: Option<PathBuf>,
     others: Vec<PathBuf>,
     bytes: u64,
 }
 
-/// An image that may be removed.
+/// An image that can be removed.
 struct Candidate {
     files: Files,
     /// Whether its last state was kept because it failed.
@@ -65,7 +65,7 @@ struct Candidate {
 }
 
 impl Room {
-    /// The room of a recording in a directory, of which a process was started.
+    /// Returns the recording in a directory, with the process that was started directly.
     pub fn new(directory: &Path, limit_bytes: u64, started: Option<u32>) -> Room {
         Room { directory: directory.to_owned(), limit_bytes, started }
     }
@@ -97,7 +97,7 @@ impl Room {
         Ok(made)
     }
 
-    /// The files of each image, and the bytes of all files.
+    /// Returns the files of each image, and the size of all files.
     fn files(&self) -> Result<(FxHashMap<Image, Files>, u64), Error> {
         let io = |source| Error::Io { path: self.directory.clone(), doing: "read", source };
         let mut all: FxHashMap<Image, Files> = FxHashMap::default();
@@ -123,13 +123,13 @@ impl Room {
         Ok((all, sum))
     }
 
-    /// The images that may be removed, the first to go first.
+    /// Returns the images that can be removed, in order of removal.
     fn candidates(&self, all: FxHashMap<Image, Files>) -> Vec<Candidate> {
         let header = |files: &Files| reader::read_header(files.profile.as_ref()?).ok();
         let headed = all.into_values().filter_map(|files| Some((header(&files)?, files)));
         let mut headed: Vec<(FileHeader, Files)> = headed.collect();
         headed.sort_by_key(|(header, _)| (header.start_realtime_ns, header.pid, header.image));
-        headed.pop(); // a recording has one at least
+        headed.pop(); // the newest image is always kept
         let is_free = |(header, files): &(FileHeader, Files)| {
             Some(header.pid) != self.started && has_ended(header) && is_settled(header, files)
         };
@@ -141,8 +141,8 @@ impl Room {
         found
     }
 
-    /// Counts an image and removes its files. The profile goes last: without it nobody would find
-    /// the others.
+    /// Counts an image and removes its files. The profile is removed last, because the other files
+    /// are found through it.
     fn remove(&self, files: &Files) -> Result<(), Error> {
         let Some(profile) = &files.profile else { return Ok(()) };
         let name = profile.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -153,7 +153,7 @@ impl Room {
 }
 
 impl Candidate {
-    /// None if somebody asked for a snapshot of it.
+    /// Returns `None` if a snapshot of it was requested.
     fn of(files: Files, start_realtime_ns: u64) -> Option<Candidate> {
         let mut has_failed = false;
         for file in &files.others {
@@ -170,12 +170,12 @@ impl Candidate {
     }
 }
 
-/// Whether a process image has ended, without a doubt.
+/// Returns whether a process image has certainly ended.
 fn has_ended(header: &FileHeader) -> bool {
     if noted_end(header).is_some() {
         return true;
     }
-    // In another namespace the pid may be another process here, or none.
+    // In another pid namespace, the pid does not refer to this process.
     let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
     let is_ours = namespace != 0 && header.pid_namespace == namespace;
     is_ours
@@ -183,7 +183,7 @@ fn has_ended(header: &FileHeader) -> bool {
         && start_ticks(header.pid) != Some(header.process_start_ticks)
 }
 
-/// Whether nobody moves events out of a profile any more: it was not changed for a while.
+/// Returns whether no events are being moved out of a profile: it was not modified recently.
 fn is_settled(header: &FileHeader, files: &Files) -> bool {
     const SETTLED: Duration = Duration::from_secs(5);
     let modified = || fs::metadata(files.profile.as_ref()?).and_then(|file| file.modified()).ok();
@@ -191,14 +191,14 @@ fn is_settled(header: &FileHeader, files: &Files) -> bool {
     header.trace & TRACE_ON == 0 || age().is_some_and(|age| age >= SETTLED)
 }
 
-/// When a process began, in clock ticks since boot; none if there is none of this number.
+/// Returns the start of a process in clock ticks since boot; `None` if there is no such process.
 fn start_ticks(pid: u32) -> Option<u64> {
-    const FIELD: usize = 19; // of those behind the name
+    const FIELD: usize = 19; // of the fields after the name
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(FIELD)?.parse().ok()
 }
 
-/// What a process image counted, and the bytes that its files take.
+/// Returns the totals of a process image, and the size of its files.
 fn totals(profile: &Path, bytes: u64) -> Result<Removed, Error> {
     let parsed = reader::read(profile)?;
     let end = noted_end(&parsed.header).unwrap_or(End::Unknown);
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::recording::snapshot::take;
 
-    /// A profile of a process that has ended and allocated blocks of 100 bytes.
+    /// Writes a profile of an ended process that allocated blocks of 100 bytes.
     fn ended(place: &Path, pid: u32, start_ns: u64, blocks: u64) -> PathBuf {
         let mut program = ProgramBuilder::new();
         for _ in 0..blocks {
@@ -244,7 +244,7 @@ mod tests {
         program.profile.header.pid = pid;
         program.profile.header.start_realtime_ns = start_ns;
         program.profile.header.end_kind = format_end();
-        // It is written with names, which are left out here.
+        // It is written with names, which are not copied.
         let apart = Scratch::new(&format!("room-apart-{pid}-{start_ns}"));
         let written = program.write(&apart);
         let to = place.join(format!("{pid}-0.profile"));
@@ -272,14 +272,14 @@ mod tests {
         }
         let (_, bytes) = Room::new(&place, 0, None).files().expect("files");
         assert_eq!(Room::new(&place, bytes, None).make().expect("room").images, 0, "it fits");
-        // Four profiles of one size. Without one there is more than seven eighths of the limit.
+        // Four profiles of the same size. Without one, more than seven eighths of the limit remain.
         let made = Room::new(&place, bytes / 4 * 3, None).make().expect("room");
         assert_eq!((made.images, made.bytes), (2, bytes / 2));
         assert_eq!(left(&place), ["1-0.profile", "4-0.profile"]);
         let counted = removed::read(&place).expect("counts");
         assert_eq!((counted.images, counted.image_bytes), (2, bytes / 2));
         assert_eq!((counted.allocations, counted.requested_bytes), (3, 300));
-        // However small the limit is, the newest stays.
+        // The newest is kept even if the limit is smaller.
         let made = Room::new(&place, 1, None).make().expect("room");
         assert_eq!((made.images, left(&place)), (1, vec!["4-0.profile".to_owned()]));
         assert_eq!(removed::read(&place).expect("counts").allocations, 6);
@@ -297,7 +297,7 @@ mod tests {
         take(&plain, "", 0, Origin::Automatic).expect("a snapshot");
         fs::write(place.join("4-0.trace"), "x").expect("a trace");
         ended(&place, 6, 60, 1);
-        // A process that runs.
+        // A running process.
         let own = std::process::id();
         let running = ended(&place, own, 5, 1);
         let mut bytes = fs::read(&running).expect("the profile");

@@ -1,6 +1,6 @@
-//! Which processes have a profile mapped now, beyond its first page: those that still write to it.
+//! Finds processes that write to a profile: those that have it mapped beyond its first page.
 //!
-//! A forked child that has no recorder of its own yet keeps the first page of its parent's profile
+//! A forked child without a recorder of its own keeps the first page of its parent's profile
 //! mapped, and does not write to it.
 
 use std::ffi::OsString;
@@ -16,35 +16,36 @@ use rustc_hash::FxHashMap;
 use super::directory::profiles_in;
 use crate::error::Error;
 
-/// A profile that a process writes to.
+/// A process that writes to a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// The process, as it is called here; inside a container it may have another pid.
+    /// The pid as seen from here; it can differ inside a container.
     pub pid: u32,
     /// The profile.
     pub file: PathBuf,
 }
 
 impl Running {
-    /// Whether the process still writes to it.
+    /// Returns whether the process still writes to the profile.
     ///
     /// ```
     /// use heaptide_analysis::recording::running::Running;
-    /// let nobody = Running { pid: u32::MAX, file: "12-0.profile".into() };
-    /// assert!(!nobody.is_there() && !nobody.is_stopped());
+    /// let gone = Running { pid: u32::MAX, file: "12-0.profile".into() };
+    /// assert!(!gone.is_there() && !gone.is_stopped());
     /// ```
     pub fn is_there(&self) -> bool {
         maps_file(self.pid, &self.file)
     }
 
-    /// Whether the process is stopped, by a signal or a debugger, and so answers nobody.
+    /// Returns whether the process is stopped by a signal or a debugger, so that it does not
+    /// respond to requests.
     pub fn is_stopped(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
         state.is_some_and(|state| state.starts_with(b"T") || state.starts_with(b"t"))
     }
 
-    /// Its resident and virtual memory in bytes; none if it is not there any more.
+    /// Returns its resident and virtual memory in bytes; `None` if it has ended.
     ///
     /// ```
     /// use heaptide_analysis::recording::running::Running;
@@ -63,7 +64,7 @@ impl Running {
     }
 }
 
-/// What runs of a recording, a directory or a single profile, in order of pid.
+/// Returns the running processes of a recording, a directory or a single profile, in order of pid.
 ///
 /// Errors: there is no such recording, or it cannot be read.
 ///
@@ -80,7 +81,8 @@ pub fn of_recording(path: &Path) -> Result<Vec<Running>, Error> {
     Ok(among(files))
 }
 
-/// What runs of the images with these profiles, in order of pid: a look at all processes.
+/// Returns the running processes of the images with these profiles, in order of pid. Inspects all
+/// processes.
 ///
 /// ```
 /// use heaptide_analysis::recording::running;
@@ -106,9 +108,10 @@ pub fn among(files: impl IntoIterator<Item = PathBuf>) -> Vec<Running> {
     running
 }
 
-/// The profile that a process writes to; none if it is not recorded, or the file is out of reach.
+/// Returns the profile that a process writes to; `None` if it is not recorded, or the file is not
+/// accessible.
 ///
-/// Errors: there is no such process, or it may not be looked at.
+/// Errors: there is no such process, or it may not be inspected.
 ///
 /// ```
 /// use heaptide_analysis::recording::running;
@@ -120,10 +123,10 @@ pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
         let text = String::from_utf8_lossy(line);
         let inode = inode(&text).filter(|_| is_of_profile(&text))?;
         let path = &line[line.iter().position(|&byte| byte == b'/')?..];
-        // It may have the characters of the escape itself.
+        // The path can contain the characters of the escape itself.
         let paths =
             [unescaped(path), path.to_vec()].map(|path| PathBuf::from(OsString::from_vec(path)));
-        // A process in a container has it below another root.
+        // A process in a container has the file below another root.
         let beyond = |path: &PathBuf| {
             PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
         };
@@ -135,8 +138,8 @@ pub fn of_process(pid: u32) -> Result<Option<Running>, std::io::Error> {
     Ok(files.next().map(|file| Running { pid, file }))
 }
 
-/// The running recorded program whose process id stands in place of a path; none if the path is no
-/// number, or something of that name exists.
+/// Returns the running recorded program whose process id was given instead of a path; `None` if the
+/// path is not a number, or a file of that name exists.
 ///
 /// Errors: there is no such process, it may not be inspected, or it is not being recorded.
 ///
@@ -159,8 +162,8 @@ pub fn by_id(path: &Path) -> Result<Option<Running>, Error> {
     found.map(Some).ok_or(Error::NotRecorded { pid })
 }
 
-/// The root directories, as `/proc/PID/root`, of those processes that write to a recording and see
-/// other files than this one, as in a container.
+/// Returns the root directories, as `/proc/PID/root`, of the processes that write to a recording
+/// and have a different file system root, as in a container.
 pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {
     let view = |process: &str| {
         let root = fs::metadata(Path::new("/proc").join(process).join("root").join(".")).ok()?;
@@ -179,8 +182,8 @@ pub(crate) fn other_roots(recording: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// Whether a process that began at this time, in clock ticks since boot, is there, but its mappings
-/// are hidden from this user: those of another one.
+/// Returns whether a process that began at this time, in clock ticks since boot, exists, but
+/// belongs to another user, so that its mappings are hidden.
 ///
 /// ```
 /// use heaptide_analysis::recording::running;
@@ -192,7 +195,7 @@ pub fn is_hidden(pid: u32, began_ticks: u64) -> bool {
     began_ticks != 0 && start_ticks(pid) == Some(began_ticks) && maps().is_err_and(is_refused)
 }
 
-/// When a process started, in clock ticks since boot; none if it is gone.
+/// Returns the start of a process in clock ticks since boot; `None` if it has ended.
 ///
 /// ```
 /// use heaptide_analysis::recording::running;
@@ -204,13 +207,13 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(PLACE)?.parse().ok()
 }
 
-/// The mappings of a process. A file of any of them may have a name that is no UTF-8.
+/// Returns the mappings of a process. Names of mapped files need not be UTF-8.
 fn maps(pid: u32) -> io::Result<String> {
     let maps = fs::read(format!("/proc/{pid}/maps"))?;
     Ok(String::from_utf8_lossy(&maps).into_owned())
 }
 
-/// A path of `/proc/PID/maps`, where line breaks stand as `\012`.
+/// Decodes a path of `/proc/PID/maps`, which has line breaks as `\012`.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(path.len()), path);
     while let [first, after @ ..] = rest {
@@ -224,8 +227,8 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Whether a live process has this profile mapped beyond its first page: pids come round again,
-/// files do not.
+/// Returns whether a live process has this profile mapped beyond its first page. Unlike pids, files
+/// are not reused.
 pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
     let Ok(maps) = maps(pid) else {
         return false;
@@ -237,7 +240,7 @@ pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
     maps.lines().any(|line| is_of_file(line) && is_beyond_first_page(line))
 }
 
-/// The same of any process that can be looked at.
+/// Returns whether any accessible process has this profile mapped.
 pub(crate) fn anyone_maps_file(file: &Path) -> bool {
     pids().any(|pid| maps_file(pid, file))
 }
@@ -247,12 +250,12 @@ fn pids() -> impl Iterator<Item = u32> {
     names.filter_map(|name| name.to_str()?.parse().ok())
 }
 
-/// Whether a line of `/proc/PID/maps` is of a profile that the process writes to.
+/// Returns whether a line of `/proc/PID/maps` is that of a profile that the process writes to.
 fn is_of_profile(line: &str) -> bool {
     line.ends_with(PROFILE_SUFFIX) && is_beyond_first_page(line)
 }
 
-/// Whether a mapping has more of its file than the first page.
+/// Returns whether a mapping covers more of its file than the first page.
 fn is_beyond_first_page(line: &str) -> bool {
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let mut fields = line.split_ascii_whitespace();
@@ -262,12 +265,12 @@ fn is_beyond_first_page(line: &str) -> bool {
     length.is_some_and(|length| length > PAGE) || offset.is_some_and(|offset| offset > 0)
 }
 
-/// The inode of a line of `/proc/PID/maps`.
+/// Returns the inode in a line of `/proc/PID/maps`.
 fn inode(line: &str) -> Option<&str> {
     line.split_ascii_whitespace().nth(4)
 }
 
-/// Whether the line is of a file with this name.
+/// Returns whether the path in the line ends with the name of this file.
 fn names(line: &str, file: &Path) -> bool {
     line.ends_with(file.file_name().unwrap_or_default().to_string_lossy().as_ref())
 }

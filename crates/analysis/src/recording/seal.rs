@@ -1,4 +1,4 @@
-//! Sealing a recording: storing its names with it, and packing the profiles of finished processes.
+//! Seals recordings: stores names with a recording, and packs the profiles of finished processes.
 
 use std::path::{Path, PathBuf};
 
@@ -11,33 +11,33 @@ use crate::profile::{pack, reader};
 use crate::symbols::{Blazesym, Engine, Lookup, Sources, Symbols, Wanted};
 use crate::trace::live;
 
-/// What sealing did.
+/// The result of sealing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sealed {
     /// Distinct addresses of the recording that were looked up, now or before.
     pub addresses: usize,
-    /// How many of them have a name.
+    /// Number of addresses that have a name.
     pub named: usize,
-    /// A line for each file that is missing or is another one.
+    /// A line for each file that is missing or has changed.
     pub notes: Vec<String>,
-    /// Each module, in order of path.
+    /// All modules, in order of path.
     pub modules: Vec<SealedModule>,
 }
 
-/// How much of a module is known.
+/// Number of named addresses in a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SealedModule {
-    /// The module.
+    /// The path of the module.
     pub path: PathBuf,
-    /// Distinct addresses of it in the recording.
+    /// Number of distinct addresses in the recording.
     pub addresses: usize,
-    /// How many of them have a name.
+    /// Number of addresses that have a name.
     pub named: usize,
 }
 
 /// Stores the names of all addresses with a recording, so that it can be read on another machine,
-/// and packs the profiles of processes that are over; one that cannot be packed stays as it is.
-/// `progress` is told the addresses looked up and their number.
+/// and packs the profiles of processes that have ended; if packing fails, a profile stays
+/// unchanged. `progress` receives the number of addresses looked up and of all addresses.
 ///
 /// Errors: the recording cannot be read or written.
 ///
@@ -50,7 +50,7 @@ pub fn seal(directory: &Path, progress: &mut dyn FnMut(usize, usize)) -> Result<
     seal_with(directory, &lookup, progress)
 }
 
-/// The same with names from other sources.
+/// Seals with names from other sources.
 pub fn seal_with(
     directory: &Path,
     lookup: &Lookup<'_>,
@@ -70,7 +70,7 @@ pub fn seal_with(
     }
     let mut copies = snapshot::copies(&parts.directory);
     for (file, profile) in parts.profiles.iter().filter(|(file, p)| parts.is_over(file, p)) {
-        // On a full disk it stays as it is.
+        // If that fails, as on a full disk, the profile stays unpacked.
         if live::finish(file).is_ok() {
             let _ = pack::pack(file, profile.header.file_end);
         }
@@ -97,8 +97,8 @@ fn modules(parts: &Parts) -> Vec<SealedModule> {
     all.map(count).collect()
 }
 
-/// The names of all addresses of a recording, those stored with it and others looked up; and a line
-/// for each module without names.
+/// Returns the names of all addresses of a recording, stored or looked up, and a line for each
+/// module without names.
 pub(crate) fn names(
     path: &Path,
     engine: &dyn Engine,

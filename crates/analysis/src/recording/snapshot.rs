@@ -1,8 +1,8 @@
-//! Snapshots: copies of a profile at some moment, `PID-IMAGE.NUMBER.snapshot` beside it.
+//! Snapshots: copies of a profile at one time, `PID-IMAGE.NUMBER.snapshot` in its directory.
 //!
-//! A snapshot is taken without its process: that may be stopped, idle or busy. What a busy one adds
-//! while it is copied is left out, by the `committed` of each extent from before. Events are left
-//! out, too: a snapshot has no trace.
+//! A snapshot is taken without participation of its process, which can be stopped, idle or busy.
+//! Records that a busy process adds during the copy are excluded, because the `committed` of each
+//! extent is from before. Events are excluded, too: a snapshot has no trace.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -29,22 +29,22 @@ use crate::profile::header::{FILE_LIMIT, header};
 use crate::profile::{pack, reader};
 use crate::{text, trace};
 
-/// Snapshots that one process image may have.
+/// Maximum number of snapshots of a process image.
 const NUMBER_MAX: u32 = 1_000_000;
 
-/// What a user calls a snapshot.
+/// How a user refers to a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reference {
     /// Its number, from 1.
     Number(u32),
-    /// The name that it was given.
+    /// Its name.
     Name(String),
 }
 
 impl FromStr for Reference {
     type Err = String;
 
-    /// Digits are a number, anything else a name.
+    /// Parses digits as a number, anything else as a name.
     ///
     /// ```
     /// use heaptide_analysis::recording::snapshot::Reference;
@@ -71,17 +71,17 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Who took a snapshot.
+/// What caused a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A person, or the program: it is kept.
+    /// A request of a user or the program: it is always kept.
     Requested,
     /// An interval or a trigger. A ring of snapshots keeps the newest of them.
     Automatic,
 }
 
 impl Origin {
-    /// As the head of a snapshot has it.
+    /// Returns the value for the header of a snapshot.
     fn request(self) -> Request {
         match self {
             Origin::Requested => Request::Snapshot,
@@ -90,32 +90,33 @@ impl Origin {
     }
 }
 
-/// A snapshot that is there.
+/// An existing snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The recording it was merged from, from 1; 0 if it was recorded here.
+    /// Number of the recording from which it was merged, from 1; 0 if it was recorded here.
     pub run: u32,
-    /// The process.
+    /// The process id.
     pub pid: u32,
     /// The number of its image.
     pub image: u32,
     /// The snapshot's number, from 1.
     pub number: u32,
-    /// The name it was given; empty if it was given none.
+    /// Its name; empty if it has none.
     pub name: String,
-    /// When it was taken, nanoseconds from the start of the recording; as far as it is known.
+    /// When it was taken, nanoseconds from the start of the recording; if unknown, the last known
+    /// activity.
     pub time_ns: u64,
-    /// Who took it.
+    /// What caused it.
     pub origin: Origin,
     /// The file.
     pub file: PathBuf,
-    /// Why its head cannot be read, if so.
+    /// Why its header cannot be read; `None` if it can.
     pub damaged: Option<String>,
 }
 
-/// The snapshots in a recording's directory, by process, image and number. Names and times are
-/// those that the snapshots tell of themselves; one that the program took has its name in a mark of
-/// the profile.
+/// Returns the snapshots in a recording's directory, sorted by process, image and number. Names and
+/// times are those in the headers of the snapshots; a snapshot that the program took has its name
+/// in a mark of the profile.
 ///
 /// Errors: the directory cannot be read.
 ///
@@ -128,8 +129,8 @@ pub fn all(directory: &Path) -> Result<Vec<Snapshot>, Error> {
     Ok(snapshots)
 }
 
-/// The readable snapshots in a recording's directory by the profile that they are of, of each the
-/// number, with names. Profiles that have snapshots without a name of their own are read for it.
+/// Returns the readable snapshots in a recording's directory, with names, by profile and in order
+/// of their numbers. If a snapshot has no name in its header, its profile is read for the name.
 ///
 /// ```
 /// use heaptide_analysis::recording::snapshot;
@@ -150,8 +151,8 @@ pub fn by_profile(directory: &Path, profiles: &[PathBuf]) -> FxHashMap<PathBuf, 
     found
 }
 
-/// Gives snapshots that the program took the names and times of their marks, in a profile or in the
-/// tables made of it: of each mark its kind, number, name and time.
+/// Sets names and times of snapshots that the program took from their marks, given as kind, number,
+/// name and time.
 ///
 /// ```
 /// use heaptide_analysis::model::MarkKind;
@@ -178,14 +179,14 @@ pub fn name_by_marks<'a>(
     }
 }
 
-/// The snapshot in a file, if it has the name of one.
+/// Reads the snapshot in a file, if its name has that form.
 fn read(file: PathBuf) -> Option<Snapshot> {
     let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
     let header = reader::read_header(&file);
     if let Err(Error::Io { source, .. }) = &header
         && source.kind() == io::ErrorKind::NotFound
     {
-        return None; // removed since it was listed
+        return None; // removed since the listing
     }
     let of = |header: &FileHeader| {
         let seen = || Noted {
@@ -200,7 +201,7 @@ fn read(file: PathBuf) -> Option<Snapshot> {
     Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
 }
 
-/// What the head of a snapshot holds of it.
+/// Contents of the header of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Noted {
     pub(super) name: String,
@@ -214,7 +215,8 @@ impl Default for Noted {
     }
 }
 
-/// What the head of a snapshot of this number notes; none if the program took it.
+/// Returns what the header of a snapshot with this number notes; `None` if the program took the
+/// snapshot.
 pub(super) fn noted(header: &FileHeader, number: u32) -> Option<Noted> {
     let kind = header.request_kind;
     let of_kind = |origin: &Origin| origin.request() as u32 == kind;
@@ -227,18 +229,18 @@ pub(super) fn noted(header: &FileHeader, number: u32) -> Option<Noted> {
     Some(Noted { name, time_ns: header.request_time_ns, origin })
 }
 
-/// What a snapshot says of its moment.
+/// When a snapshot was taken.
 pub(crate) struct Taken {
-    /// For a person.
+    /// A description, for display.
     pub(crate) says: String,
     /// Nanoseconds from the start of the recording.
     pub(crate) time_ns: u64,
-    /// Whether it notes that, and it is not the last sign of life.
+    /// Whether the time was noted; if not, it is that of the last known activity.
     pub(crate) is_noted: bool,
 }
 
-/// The moment of a snapshot; none if the file is none. Where it is not noted it is that of the last
-/// sign of life, `seen_ns`.
+/// Returns when a snapshot was taken; `None` if the file is not a snapshot. If no time was noted,
+/// uses the last known activity, `seen_ns`.
 pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Taken> {
     let (_, number) = file_names::snapshot(file)?;
     let noted = noted(header, number);
@@ -251,10 +253,10 @@ pub(crate) fn taken(file: &Path, header: &FileHeader, seen_ns: u64) -> Option<Ta
     Some(Taken { says, time_ns, is_noted })
 }
 
-/// The snapshots of a number or name: of each of these profiles that has one, and the last one if
-/// several snapshots of a profile have the name.
+/// Returns the snapshot with a number or name of each of these profiles that has one; the last one
+/// if several snapshots of a profile have the name.
 ///
-/// Errors: none has.
+/// Errors: no profile has such a snapshot.
 pub(crate) fn referred(
     path: &Path,
     directory: &Path,
@@ -266,7 +268,7 @@ pub(crate) fn referred(
     for profile in profiles {
         let copies = all.remove(&file_names::image_name(profile)).unwrap_or_default();
         let own = match reference {
-            // The names, for which all snapshots are opened, are not needed.
+            // Reading names would require opening all snapshots.
             Reference::Number(_) => copies.into_iter().filter_map(unnamed).collect(),
             Reference::Name(_) => named(profile, copies),
         };
@@ -293,15 +295,15 @@ pub(crate) fn referred(
     Err(Error::NoSnapshot { path: path.to_owned(), wanted: reference.to_string(), there })
 }
 
-/// A snapshot as its file is named.
+/// Returns a snapshot without the data in its header.
 fn unnamed(file: PathBuf) -> Option<Snapshot> {
     let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
     let (name, time_ns, origin, damaged) = (String::new(), 0, Origin::Requested, None);
     Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
 }
 
-/// The snapshots in these files, of one profile, with the names that they or the profile's marks
-/// give them.
+/// Returns the snapshots in these files, which belong to one profile, with names from their headers
+/// or the profile's marks.
 fn named(profile: &Path, copies: Vec<PathBuf>) -> Vec<Snapshot> {
     let mut own: Vec<Snapshot> = copies.into_iter().filter_map(read).collect();
     if own.iter().any(|snapshot| snapshot.name.is_empty())
@@ -316,7 +318,7 @@ fn named(profile: &Path, copies: Vec<PathBuf>) -> Vec<Snapshot> {
     own
 }
 
-/// The snapshots and baselines in a directory, by the `PID-IMAGE` of their process.
+/// Returns the snapshots and baselines in a directory, by the `PID-IMAGE` of their process.
 pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
     let mut copies: FxHashMap<String, Vec<PathBuf>> = FxHashMap::default();
     for path in list(directory).unwrap_or_default() {
@@ -330,12 +332,12 @@ pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
     copies
 }
 
-/// Takes a snapshot of a live profile, packs it, and returns its number and file. `name`,
-/// `time_ns`, nanoseconds from the start of the recording, and who takes it are noted in it. Its
-/// number is above those of all that the process has.
+/// Takes a snapshot of a live profile, packs it, and returns its number and file. The snapshot
+/// notes `name`, `time_ns` (nanoseconds from the start of the recording) and `origin`. Its number
+/// is above those of all existing snapshots of the process.
 ///
-/// Errors: the profile cannot be read or is none, or the copy cannot be written. The profile is
-/// never touched.
+/// Errors: the profile cannot be read or is not a profile, or the copy cannot be written. The
+/// profile is never changed.
 ///
 /// ```
 /// use heaptide_analysis::recording::snapshot::{Origin, take};
@@ -353,7 +355,7 @@ pub fn take(
     let (mut header, extents) = moment(&live, profile)?;
     let process = file_names::image_name(profile);
     let file = |number| profile.with_file_name(format!("{process}.{number}{SNAPSHOT_SUFFIX}"));
-    // Again if another one takes the number meanwhile.
+    // Try the next number if another command takes this one meanwhile.
     for number in last_number(profile) + 1..=NUMBER_MAX {
         note(&mut header, number, name, time_ns, origin);
         let file = file(number);
@@ -368,8 +370,8 @@ pub fn take(
     Err(Error::Io { path: profile.to_owned(), doing: "copy", source })
 }
 
-/// The highest number of a snapshot of a profile; 0 if there is none. Numbers below it may be free
-/// because a ring of snapshots gave them up.
+/// Returns the highest number of a snapshot of a profile; 0 if there is none. Lower numbers can be
+/// unused because a ring of snapshots removed them.
 fn last_number(profile: &Path) -> u32 {
     let directory = profile.parent().filter(|path| !path.as_os_str().is_empty());
     let entries = std::fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten();
@@ -382,7 +384,8 @@ fn last_number(profile: &Path) -> u32 {
     names.filter_map(number).max().unwrap_or(0)
 }
 
-/// A copy that is to be a snapshot at this path. On a full disk it is not packed.
+/// Returns a draft of the snapshot at this path. If packing fails, as on a full disk, it is not
+/// packed.
 fn copy_packed(
     live: &File,
     path: &Path,
@@ -395,10 +398,10 @@ fn copy_packed(
     Ok(pack::packed(draft.file(), path, header.file_end).ok().flatten().unwrap_or(draft))
 }
 
-/// Copies a profile that may be written to as it is now, to a file that is made, and returns the
-/// bytes in use. What it has of events is copied, too.
+/// Copies the current state of a profile that may be written to, including its events, to a new
+/// file, and returns the bytes in use.
 ///
-/// Errors: the profile cannot be read or is none, or the copy cannot be written.
+/// Errors: the profile cannot be read or is not a profile, or the copy cannot be written.
 pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let live = input::open(profile).map_err(read)?;
@@ -409,11 +412,11 @@ pub(crate) fn copy_now(profile: &Path, to: &Path) -> Result<u64, Error> {
     Ok(header.file_end)
 }
 
-/// An extent as it was when a copy was begun.
+/// An extent at the time at which a copy began.
 struct Extent {
     offset: u64,
     header: ExtentHeader,
-    /// Of events, the number of its contents.
+    /// For an extent of events, the number of its contents.
     number: u32,
 }
 
@@ -423,14 +426,14 @@ impl Extent {
     }
 }
 
-/// Whether a copy has events.
+/// Whether events are copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Events {
     Kept,
     Left,
 }
 
-/// The head of a profile now, and its extents.
+/// Returns the current header of a profile, and its extents.
 fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Error> {
     let read = |source| Error::Io { path: profile.to_owned(), doing: "read", source };
     let mut page = vec![0; format::PAGE as usize];
@@ -449,7 +452,7 @@ fn moment(live: &File, profile: &Path) -> Result<(FileHeader, Vec<Extent>), Erro
     Ok((header, extents))
 }
 
-/// Notes in the head of a snapshot what it is.
+/// Writes number, name, time and origin to the header of a snapshot.
 fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64, origin: Origin) {
     let name = cut(name, format::REQUEST_TEXT);
     header.request_kind = origin.request() as u32;
@@ -460,7 +463,7 @@ fn note(header: &mut FileHeader, number: u32, name: &str, time_ns: u64, origin: 
     header.request_text[..name.len()].copy_from_slice(name.as_bytes());
 }
 
-/// The first bytes of a text, up to so many, ending at a whole character.
+/// Returns a prefix of a text of at most `bytes` bytes, ending at a character boundary.
 ///
 /// ```
 /// assert_eq!(heaptide_analysis::recording::snapshot::cut("flöte", 3), "fl");
@@ -469,7 +472,7 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// The extents, as far as the file has them whole.
+/// Returns the extents that lie completely within the file.
 fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut at = format::PAGE;
@@ -494,8 +497,8 @@ fn extents(live: &File, file_end: u64) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Copies the profile up to its end, and puts head and lengths of extents as they were before.
-/// Extents of events without events take no room.
+/// Copies the profile up to its end, with the header and committed lengths read before. Extents of
+/// events without contents remain holes.
 fn copy(
     live: &File,
     copy: &File,
@@ -510,7 +513,7 @@ fn copy(
             Events::Kept => trace::contents_at(live, extent.offset, extent.number)?,
             Events::Left => None,
         };
-        // Those that were moved meanwhile are in the trace file.
+        // Events that were moved meanwhile are in the trace file.
         let mut contents = contents.unwrap_or_default();
         contents.truncate(extent.header.committed as usize);
         let committed = contents.len() as u64;
@@ -541,7 +544,8 @@ fn copy_part(mut live: &File, mut copy: &File, part: Range<u64>) -> io::Result<(
     }
 }
 
-/// Gives the copy the owner and rights of the profile: another user may take the snapshot.
+/// Sets owner and mode of the copy to those of the profile, because another user may take the
+/// snapshot.
 fn belongs_to_owner_of(live: &File, copy: &File) -> io::Result<()> {
     let (was, is) = (live.metadata()?, copy.metadata()?);
     if (is.uid(), is.gid()) != (was.uid(), was.gid()) {

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// What an operator's name is made of, after the word.
+/// Characters of an operator's name after the word.
 const SYMBOLS: &[u8] = b"<>=!+-*/%^&|~,";
-/// What can follow the arguments of a function.
+/// Texts that can follow the arguments of a function.
 const QUALIFIERS: [&str; 6] = ["const", "volatile", "&", "[", "noexcept", "."];
 
-/// A name without its arguments, what follows them, and the return type.
+/// Returns a name without return type, arguments, and the text after them.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::without_signature;
@@ -20,7 +20,7 @@ const QUALIFIERS: [&str; 6] = ["const", "volatile", "&", "[", "noexcept", "."];
 /// ```
 pub fn without_signature(name: &str) -> &str {
     if name.starts_with('[') {
-        // What stands for frames that are not there, in words of ours.
+        // A placeholder frame with a description.
         return name;
     }
     let (mut arguments, mut start) = (None, 0);
@@ -28,7 +28,7 @@ pub fn without_signature(name: &str) -> &str {
     while let Some((at, depth)) = brackets.next() {
         match name.as_bytes()[at] {
             b'(' if depth == 0 && at > start => arguments = Some(at),
-            // What was in brackets is part of the name: `f(int)::{lambda}`.
+            // The parentheses were part of the name: `f(int)::{lambda}`.
             b':' if depth == 0 => arguments = None,
             b' ' if depth > 0 || arguments.is_some() || brackets.in_operator => {}
             b' ' if !qualifies(&name[at..]) => start = at + 1,
@@ -40,13 +40,13 @@ pub fn without_signature(name: &str) -> &str {
     if short.is_empty() { name } else { short }
 }
 
-/// Whether what comes after a space says more of the function before it.
+/// Returns whether the text after a space is a qualifier of the preceding function.
 fn qualifies(rest: &str) -> bool {
     let word = rest.trim_start();
     QUALIFIERS.iter().any(|qualifier| word.starts_with(qualifier))
 }
 
-/// A function's own path: a name without its signature and all template arguments.
+/// Returns the path of a function: its name without signature and template arguments.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::bare;
@@ -61,7 +61,7 @@ pub fn bare(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let mut path = String::new();
-    // Where copying goes on, and below which depth, if arguments are being left out.
+    // Where copying continues, and at which depth, while arguments are skipped.
     let (mut from, mut leaving) = (0, None);
     let mut brackets = Brackets::of(name);
     while let Some((at, depth)) = brackets.next() {
@@ -85,13 +85,13 @@ pub fn bare(name: &str) -> Cow<'_, str> {
     Cow::Owned(path)
 }
 
-/// Whether a type follows, which can begin with a bracket: `<A as <B>::C>`.
+/// Returns whether a type follows, which can begin with a bracket: `<A as <B>::C>`.
 fn is_rust_word(before: &str) -> bool {
     [" as", " for", " dyn"].iter().any(|word| before.ends_with(word))
 }
 
-/// A name without the template arguments of this type that come after others: each is dropped with
-/// all in its brackets. The first argument of a template stays.
+/// Returns a name without template arguments of this type; each is removed including its brackets.
+/// The first argument of a template is kept.
 ///
 /// ```
 /// use heaptide_analysis::selection::brackets::without_argument;
@@ -106,7 +106,7 @@ pub fn without_argument<'a>(name: &'a str, argument: &str) -> Cow<'a, str> {
         return Cow::Borrowed(name);
     }
     let mut short = String::with_capacity(name.len());
-    // Where copying goes on, and below which depth, if an argument is being left out.
+    // Where copying continues, and at which depth, while an argument is skipped.
     let (mut from, mut leaving) = (0, None);
     for (at, depth) in Brackets::of(name) {
         let byte = name.as_bytes()[at];
@@ -131,19 +131,19 @@ pub fn without_argument<'a>(name: &'a str, argument: &str) -> Cow<'a, str> {
     Cow::Owned(short)
 }
 
-/// Whether a list goes on with an argument of this type.
+/// Returns whether the next argument of a list has this type.
 fn is_argument(rest: &str, argument: &str) -> bool {
     let after = rest.trim_start().strip_prefix(argument);
     after.is_some_and(|after| after.starts_with(['<', ',', '>', ' ']))
 }
 
-/// Brackets and separators of a name that are no part of an operator's, with the number of brackets
-/// around each; an opening bracket is outside of itself, a closing one inside.
+/// Iterates over brackets and separators of a name that are not part of an operator, with their
+/// nesting depth; an opening bracket is outside of itself, a closing one inside.
 struct Brackets<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    /// Whether an operator's name began outside of all brackets: it may have spaces.
+    /// Whether an operator's name began outside of all brackets; it can contain spaces.
     in_operator: bool,
 }
 
@@ -152,7 +152,7 @@ impl Brackets<'_> {
         Brackets { bytes: name.as_bytes(), at: 0, depth: 0, in_operator: false }
     }
 
-    /// Steps over the word `operator` and its symbols, if they are here.
+    /// Skips the word `operator` and its symbols, if they are here.
     fn operator(&mut self) {
         const WORD: &[u8] = b"operator";
         let inside_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
@@ -172,7 +172,7 @@ impl Brackets<'_> {
     }
 }
 
-/// Bytes that [`Brackets`] looks at: what it returns, and the first of `operator`.
+/// Bytes at which [`Brackets`] stops: those that it returns, and the first of `operator`.
 const STOPS: [bool; 256] = {
     let mut stops = [false; 256];
     let bytes = b"<>(){}[],: o";

@@ -1,6 +1,6 @@
 //! The built-in sets of rules.
 
-/// The built-in sets: what each is called, and its file.
+/// The built-in sets: name and file.
 pub const SETS: [(&str, &str); 11] = [
     ("std", include_str!("../../rules/std.rules")),
     ("boost", include_str!("../../rules/boost.rules")),
@@ -23,7 +23,7 @@ mod tests {
     use crate::selection::rules::Rules;
     use heaptide_fixtures::ProgramBuilder;
 
-    /// Stacks as a set rewrites them, every sum kept.
+    /// Returns the stacks rewritten by a set, and checks that sums do not change.
     fn rewritten(set: &str, mut process: Process) -> Vec<String> {
         let totals = process.totals;
         process.rewrite(&Rules::built_in(set).expect("a set"));
@@ -44,7 +44,7 @@ mod tests {
     const FILTER: &str = "ClusterShapeHitFilter::ClusterShapeHitFilter(TrackerGeometry const*, TrackerTopology const*, \
          std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&)";
 
-    /// What its authors' scripts make of the stacks they show.
+    /// Expected results are those of the scripts of the set's authors.
     #[test]
     fn stacks_of_mallocprofiler() {
         let table = "std::_Hashtable<unsigned int, std::pair<unsigned int const, \
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(ignored.ignored().len(), 1);
     }
 
-    /// Names as boost::spirit has them, of 30 kB, are rewritten in the time it takes to read them.
+    /// Names of boost::spirit with 30 kB are rewritten in linear time.
     #[test]
     fn names_of_30_kilobytes() {
         let mut rule = "boost::spirit::qi::char_class".to_owned();

@@ -1,4 +1,4 @@
-//! What a process did in a span of time, by the events of its trace.
+//! Restricts a process to a time span, using the events of its trace.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::trace::lending::{Change, Lending, signed};
 use crate::trace::{Event, Operation};
 
 impl Process {
-    /// The same process, of which counts are those of the events from a time on up to another one,
-    /// in nanoseconds from the start, and live is what is live at the second. The peak is the
-    /// highest in between, at the start of the span or after any event in it.
+    /// Returns the process with counters of the events in a time span, in nanoseconds from the
+    /// start; live blocks are those at its end. The peak is the highest value within the span, at
+    /// its start or after any event.
     ///
-    /// Sums over sites equal the totals. What was before a reset is not counted. Samples, marks,
-    /// windows and accounts stay those of the whole run, and so do the scopes' own highest bytes. A
-    /// label that is taken off in the span moves its block to the site that it is at again, as a
-    /// label does that is set.
+    /// Sums over sites equal the totals. Events before a reset are not counted. Samples, marks,
+    /// windows and accounts remain those of the whole run, and so do the highest bytes of scopes. A
+    /// label that is removed in the span moves its block back to the previous site, and counts like
+    /// a label that is set.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -56,18 +56,18 @@ impl Process {
     }
 }
 
-/// What is live at a site.
+/// Live blocks of a site.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     blocks: i64,
     bytes: i64,
     lent: i64,
-    /// The same at the peak of this number, if it has changed since.
+    /// Blocks and bytes at the peak with number `peak`, if they have changed since.
     at_peak: (i64, i64),
     peak: u32,
 }
 
-/// The sums as events are added.
+/// The sums while events are added.
 struct Pass<'a> {
     process: &'a Process,
     levels: Vec<Level>,
@@ -76,14 +76,14 @@ struct Pass<'a> {
     is_inside: bool,
     measures: Vec<Measures>,
     moved: Vec<Moved>,
-    /// What scopes and their lanes have of frees.
+    /// Frees by lane and scope.
     freed_here: FxHashMap<(LaneId, ScopeId), (u64, u64)>,
     entered: FxHashMap<(LaneId, ScopeId), u64>,
     classes: Vec<(u64, u64, u64)>,
     live_bytes: i64,
     peak_bytes: i64,
     peak_ns: u64,
-    /// Counts the peaks.
+    /// Number of peaks so far.
     peak: u32,
 }
 
@@ -107,7 +107,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The span begins, if it has not: with what is live now as its first peak.
+    /// Begins the span, if it has not begun, with the current live bytes as its first peak.
     fn begin(&mut self, from_ns: u64) {
         if !self.is_inside {
             self.is_inside = true;
@@ -131,7 +131,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Changes what is live.
+    /// Changes the live blocks of a site.
     fn change(&mut self, change: &Change) {
         let index = change.site as usize;
         let Some(site) = self.process.tables.sites.get(index) else { return };
@@ -151,7 +151,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Counts an event of the span.
+    /// Counts an event in the span.
     fn count(&mut self, event: &Event) {
         let Event { site, site_before, requested, usable, .. } = *event;
         match event.operation {
@@ -168,7 +168,7 @@ impl Pass<'_> {
                     self.measures[site as usize].temporary += u64::from(event.temporary);
                     self.freed_by(event, of.kind);
                 }
-                // Nobody counts sizes of frees in the recorder.
+                // Frees inside the recorder have no lane, and their sizes are not counted.
                 if event.lane.is_some() {
                     self.class(site, |class| class[format::size_class(usable)].2 += 1);
                 }
@@ -219,7 +219,7 @@ impl Pass<'_> {
         });
     }
 
-    /// Counts a free where it was done.
+    /// Counts a free in the lane and scope that performed it.
     fn freed_by(&mut self, event: &Event, kind: SiteKind) {
         if let Some(lane) = event.lane.filter(|_| is_allocator(kind)) {
             let here = self.freed_here.entry((lane, event.scope)).or_default();
@@ -227,7 +227,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Counts a size, of blocks from the allocator.
+    /// Counts a size, for blocks from the allocator.
     fn class(&mut self, site: u32, count: impl FnOnce(&mut [(u64, u64, u64)])) {
         let site = self.process.tables.sites.get(site as usize);
         if site.is_some_and(|site| is_allocator(site.kind)) {
@@ -267,12 +267,12 @@ impl Pass<'_> {
     }
 }
 
-/// Whether blocks of this kind are from the allocator.
+/// Returns whether blocks of this kind are from the allocator.
 const fn is_allocator(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolChunk)
 }
 
-/// How often scopes were entered; no trace without records of that knows it.
+/// Sets how often scopes were entered; 0 for a trace without scope records.
 fn enter(process: &mut Process, entered: &FxHashMap<(LaneId, ScopeId), u64>) {
     process.tables.scopes.iter_mut().for_each(|scope| scope.entered = 0);
     for row in &mut process.tables.entered {
@@ -285,7 +285,7 @@ fn enter(process: &mut Process, entered: &FxHashMap<(LaneId, ScopeId), u64>) {
     }
 }
 
-/// What was freed in each lane and scope, on the row of them that has no stack and no label.
+/// Adds the frees in each lane and scope to their row without stack and label.
 fn freed_here(process: &mut Process, freed: &FxHashMap<(LaneId, ScopeId), (u64, u64)>) {
     for scope in &mut process.tables.scopes {
         (scope.frees_here, scope.freed_here_bytes) = (0, 0);
@@ -335,7 +335,7 @@ fn histogram(classes: &[(u64, u64, u64)]) -> Vec<SizeClass> {
     classes.iter().enumerate().map(class).filter(occurs).collect()
 }
 
-/// Removes sites that have nothing.
+/// Removes sites without counters.
 fn leave_empty(process: &mut Process) {
     let has = |site: &Site| site.measures != Measures::default() || site.lent_bytes > 0;
     let mut kept = 0..;

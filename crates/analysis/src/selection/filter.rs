@@ -1,4 +1,4 @@
-//! Filters: of a process what matches, with every sum made anew.
+//! Filters: keep the matching part of a process and recompute all sums.
 
 use heaptide_format as format;
 use rustc_hash::FxHashSet;
@@ -8,32 +8,32 @@ use crate::model::{
     LaneId, Measures, Mode, Moved, Process, Scope, ScopeId, Site, SiteKind, SizeClass, Sum,
 };
 
-/// What of a process counts.
+/// Which sites of a process are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Sites that match all of these.
+    /// Keep sites that match all of these.
     pub focus: Vec<Pattern>,
-    /// Sites that match none of these.
+    /// Remove sites that match any of these.
     pub ignore: Vec<Pattern>,
-    /// Sites of requests from this many bytes on.
+    /// Keep sites of requests of at least this many bytes.
     pub min_size: Option<u64>,
-    /// Sites of requests up to this many bytes.
+    /// Keep sites of requests of at most this many bytes.
     pub max_size: Option<u64>,
-    /// Sites with a value in all of these.
+    /// Keep sites with a value in all of these.
     pub only: Vec<Only>,
 }
 
-/// What blocks a site must have to count.
+/// The blocks that a site must have to be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
-    /// Live ones.
+    /// Live blocks.
     Live,
-    /// Temporary ones.
+    /// Temporary blocks.
     Temporary,
 }
 
 impl Filter {
-    /// Whether it leaves everything as it is.
+    /// Returns whether it keeps everything.
     pub fn is_empty(&self) -> bool {
         let names = self.focus.is_empty() && self.ignore.is_empty();
         names && !self.has_sizes() && self.only.is_empty()
@@ -43,16 +43,16 @@ impl Filter {
         self.min_size.is_some() || self.max_size.is_some()
     }
 
-    /// Leaves out of a process what does not count. Totals, lanes and scopes are then the sums over
-    /// the sites that are left, the peak what they had at the peak of the process.
+    /// Removes excluded sites from a process. Totals, lanes and scopes become the sums over the
+    /// remaining sites, and the peak their bytes at the peak of the process.
     ///
-    /// A site counts whole or not at all: sizes are those of its blocks where sizes were recorded,
-    /// else the mean of its requests, also in the size classes. `words` is what a person asked for;
-    /// `part` of the process says it, and what cannot be told apart by site: the timeline, windows
-    /// and frees of unknown blocks; of a process recorded with counters only, size classes too.
-    /// Where all counts, nothing is changed.
+    /// A site is kept or removed as a whole: its size is that of its blocks if sizes were recorded,
+    /// else the average of its requests, also in size classes. `words` describes the filter for
+    /// people; it is added to `part` of the process, with the data that cannot be filtered by site:
+    /// the timeline, windows and frees of unknown blocks; for a process recorded with counters
+    /// only, also size classes. If all sites match, nothing is changed.
     ///
-    /// Linear in sites, stacks and names; each name is looked at once for each pattern.
+    /// Linear in sites, stacks and names; each name is matched once per pattern.
     ///
     /// ```
     /// use heaptide_analysis::selection::filter::Filter;
@@ -97,7 +97,7 @@ impl Filter {
         });
     }
 
-    /// For each site, whether it counts.
+    /// Returns for each site whether it is kept.
     fn keeps(&self, process: &Process, sized: bool) -> Vec<bool> {
         let fits = |site: &Site| self.fits(site, sized);
         let mut keep: Vec<bool> = process.tables.sites.iter().map(fits).collect();
@@ -124,7 +124,7 @@ impl Filter {
         (!self.has_sizes() || size.is_some_and(in_range)) && self.only.iter().all(has)
     }
 
-    /// How often scopes were entered, of the lanes and scopes that count.
+    /// Recomputes how often scopes were entered, for the matching lanes and scopes.
     fn leave_entries(&self, process: &mut Process) {
         let mut lanes = vec![true; process.tables.lanes.len()];
         let mut scopes = vec![true; process.tables.scopes.len()];
@@ -152,7 +152,7 @@ impl Filter {
 }
 
 impl Process {
-    /// Totals, lanes and the second ledger of scopes, from the sites.
+    /// Recomputes totals, lanes and frees of scopes from the sites.
     fn sum_up(&mut self) {
         let peak_bytes = self.totals.peak_bytes;
         self.totals = Measures { peak_bytes, ..Sum::over(&self.tables.sites) };
@@ -175,8 +175,8 @@ impl Process {
         }
     }
 
-    /// A block that was labelled is in two sites. If only the one with the label is left, nothing
-    /// has to be taken off.
+    /// A labelled block is in two sites. If only the site with the label is left, nothing must be
+    /// subtracted from sums.
     fn count_labelled_once(&mut self) {
         if self.tables.sites.iter().all(|site| site.moved == Moved::default()) {
             return;
@@ -196,12 +196,13 @@ fn mean_request(site: &Site) -> Option<u64> {
     site.measures.requested_bytes.checked_div(site.measures.allocations)
 }
 
-/// Of blocks from before a reset, what each was given.
+/// For blocks allocated before a reset: the average usable size.
 fn mean_live(site: &Site) -> Option<u64> {
     site.measures.live_bytes.checked_div(site.measures.live_blocks)
 }
 
-/// The size classes of sites, each with all its blocks in one: that of their size, or of its mean.
+/// Returns the size classes of sites, with all blocks of a site in the class of their size, or of
+/// their average.
 fn histogram(sites: &[Site]) -> Vec<SizeClass> {
     let mut classes = [(0i128, 0i128, 0i128); format::SIZE_CLASSES];
     let counted = [SiteKind::Heap, SiteKind::PoolChunk];
@@ -212,7 +213,7 @@ fn histogram(sites: &[Site]) -> Vec<SizeClass> {
         else {
             continue;
         };
-        // A block that was labelled is in the site it was in before, too.
+        // A labelled block is also counted in its previous site.
         let blocks = |n: u64| i128::from(n) - i128::from(moved.blocks);
         classes[format::size_class(requested)].0 += blocks(m.allocations);
         classes[format::size_class(given)].1 += blocks(m.allocations);
@@ -242,7 +243,7 @@ mod tests {
         Filter { focus: patterns(texts), ..Filter::default() }
     }
 
-    /// Held to its own consistency after the filter.
+    /// Applies a filter and checks that the result is consistent.
     fn applied(filter: &Filter, mut process: Process) -> Process {
         filter.apply(&mut process, "--words");
         let sums = Sum::over(&process.tables.sites);
@@ -307,13 +308,13 @@ mod tests {
         assert_eq!(lines(&process), ["main;load;parse 8", "main;parse 16", "main;parse;load 32"]);
         let part = process.completeness.part.expect("said");
         assert!(!part.contains("mean") && !part.contains("size classes"), "{part}");
-        // Two requests of 100 bytes, one of 16; 8, 16 and 32 bytes were given.
+        // Two requests of 100 bytes, one of 16; their usable sizes are 8, 16 and 32 bytes.
         let requested: Vec<_> =
             process.tables.histogram.iter().map(|c| (c.size_min, c.requested, c.usable)).collect();
         assert_eq!(requested, [(8, 0, 1), (16, 1, 1), (32, 0, 1), (64, 2, 0)]);
     }
 
-    /// They were allocated before: the size that each was given is known.
+    /// They were allocated before the reset: only their usable size is known.
     #[test]
     fn blocks_that_outlived_a_reset_have_a_size() {
         let mut process = stacks();
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(lines(&applied(&both, process)), ["main;parse 16"]);
     }
 
-    /// 1 in load, 2 in load > parse=3, 4 in none, 8 on the other lane in load.
+    /// 1 in load, 2 in load > parse=3, 4 in no scope, 8 on the other lane in load.
     fn scopes() -> Process {
         let mut process = fixtures::process();
         process.tables.sites = [(1, 1), (2, 2), (0, 4), (1, 8)]

@@ -1,4 +1,4 @@
-//! Folds recursive scopes: a scope inside one of the same name becomes that one.
+//! Folds recursive scopes: a scope nested in another with the same name is merged with it.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use crate::model::{Process, Scope, ScopeId};
 
 impl Process {
-    /// Folds recursion: a scope inside one of the same name is that one, so `A > B > A > B` becomes
-    /// `A > B`.
+    /// Folds recursion: a scope nested in another with the same name is merged with it, so `A > B >
+    /// A > B` becomes `A > B`.
     pub fn fold_scopes(&mut self) {
         let mut folding = Folding::of(&self.tables.scopes);
         folding.run();
@@ -17,16 +17,16 @@ impl Process {
     }
 }
 
-/// Scope paths as they are folded.
+/// Scope paths while they are folded.
 struct Folding<'a> {
     scopes: &'a [Scope],
     children: Vec<Vec<u32>>,
     folded: Vec<Scope>,
-    /// By old id.
+    /// New ids by old id.
     new: Vec<ScopeId>,
-    /// Of folded scopes: the names below each.
+    /// Ids of folded scopes by parent and name.
     ids: FxHashMap<(ScopeId, Name), ScopeId>,
-    /// The names on the path to where the walk is.
+    /// The names on the path to the current scope.
     open: FxHashMap<Name, ScopeId>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// Walks the tree, in the same way a program enters and leaves.
+    /// Walks the tree in the order in which a program enters and leaves scopes.
     fn run(&mut self) {
         enum Step {
             Enter(u32),
@@ -71,7 +71,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// The name, if it was not open before.
+    /// Enters a scope, and returns its name unless that was already open.
     fn enter(&mut self, id: u32) -> Option<Name> {
         let scope = &self.scopes[id as usize];
         let name = (scope.attribute.clone(), scope.value.clone());

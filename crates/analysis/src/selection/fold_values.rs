@@ -1,4 +1,4 @@
-//! Folds scopes of numeric attributes: `iteration=0` to `iteration=99` side by side become one.
+//! Folds scopes of numeric attributes: siblings `iteration=0` to `iteration=99` become one scope.
 
 use std::sync::Arc;
 
@@ -6,15 +6,16 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Process, Scope, ScopeId};
 
-/// Values of an attribute that are shown each by itself, so that `level=1` and `level=2` are.
+/// Maximum number of values of an attribute that are kept separate, such as `level=1` and
+/// `level=2`.
 const VALUES_MAX: usize = 10;
 /// The attribute of regions, whose values are names.
 const REGION: &str = "region";
 
 impl Process {
-    /// Folds numeric attributes: more than ten scopes side by side of one attribute with numbers as
-    /// values become one, `iteration=0…99, 100 values`, and what is inside them is joined by name.
-    /// The attribute `kept` is left as it is.
+    /// Folds numeric attributes: more than ten siblings with the same attribute and numeric values
+    /// become one scope, `iteration=0…99, 100 values`, and their children are merged by name. The
+    /// attribute `kept` is not folded.
     pub fn fold_values(&mut self, kept: Option<&str>) {
         let groups = Groups::of(&self.tables.scopes, kept);
         if groups.list.len() < self.tables.scopes.len() {
@@ -23,7 +24,7 @@ impl Process {
         }
     }
 
-    /// Puts other scopes in the place of those of now; `new` has the new id by the old one.
+    /// Replaces the scopes; `new` has the new id by the old one.
     pub(super) fn replace_scopes(&mut self, scopes: Vec<Scope>, new: &[ScopeId]) {
         for site in &mut self.tables.sites {
             site.scope = new[site.scope.0 as usize];
@@ -39,7 +40,7 @@ impl Process {
 }
 
 impl Scope {
-    /// Adds what another scope counts, which becomes this one.
+    /// Adds the counters of another scope, which is merged into this one.
     pub(super) fn absorb(&mut self, other: &Scope) {
         self.entered = self.entered.saturating_add(other.entered);
         self.frees_here = self.frees_here.saturating_add(other.frees_here);
@@ -48,13 +49,13 @@ impl Scope {
     }
 }
 
-/// Scopes that become one.
+/// Scopes to be merged.
 struct Group {
-    /// The group around it, an index into the list.
+    /// The parent group, as index into the list.
     parent: usize,
     /// Its scopes in order of their ids.
     members: Vec<u32>,
-    /// The range of values, where they were folded.
+    /// The range of values, if they were folded.
     folded: Option<Arc<str>>,
 }
 
@@ -81,7 +82,8 @@ impl Groups {
         Groups { list }
     }
 
-    /// The groups below one: scopes of one name, and of one attribute with many numbers.
+    /// Returns the groups below another one: scopes with the same name, or with the same attribute
+    /// and many numbers.
     fn below(parent: usize, scopes: &[Scope], ids: Vec<u32>, kept: Option<&str>) -> Vec<Group> {
         let mut numbers: FxHashMap<&str, FxHashMap<i64, ()>> = FxHashMap::default();
         let number = |scope: &Scope| -> Option<i64> {
@@ -110,10 +112,11 @@ impl Groups {
         groups
     }
 
-    /// The scopes, in the order of the first of each group, and the new id of each.
+    /// Returns the scopes, in the order of the first of each group, and the new id of each.
     fn finish(self, scopes: &[Scope]) -> (Vec<Scope>, Vec<ScopeId>) {
         let mut order: Vec<usize> = (0..self.list.len()).collect();
-        // The group around another one has a scope around that one's first, so it comes before.
+        // The first scope of a group has an ancestor in the parent group, which therefore comes
+        // before.
         order.sort_by_key(|&group| self.list[group].members.first());
         let mut place = vec![ScopeId(0); self.list.len()];
         let mut new = vec![ScopeId(0); scopes.len()];
@@ -133,7 +136,7 @@ impl Groups {
     }
 }
 
-/// What stands for many numbers: `0…99, 100 values`.
+/// Returns the value of a folded scope: `0…99, 100 values`.
 fn range(values: impl ExactSizeIterator<Item = i64> + Clone) -> Arc<str> {
     let count = values.len();
     let (least, most) = (values.clone().min(), values.max());

@@ -1,22 +1,22 @@
-//! Names taken out of a process: what is counted under them stays.
+//! Hides names in a process and keeps the counters below them.
 
 use rustc_hash::FxHashMap;
 
 use super::pattern::{Kind, Pattern};
 use crate::model::{Lane, LaneId, Moved, Process, Scope, ScopeId, Site, SiteKind, Sum};
 
-/// Threads that are shown as one.
+/// Threads that are merged.
 #[derive(Clone, Debug)]
 pub struct LaneGroup {
-    /// What they are called.
+    /// Their new name.
     pub name: String,
-    /// Which threads they are.
+    /// Matches their names.
     pub pattern: Pattern,
 }
 
 impl Process {
-    /// Takes names out and keeps what is counted under them: frames out of stacks, scopes out of
-    /// paths, labels off their blocks; lanes that match become one.
+    /// Hides names and keeps the counters below them: removes frames from stacks, scopes from
+    /// paths, labels from blocks; merges matching lanes.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -60,7 +60,7 @@ impl Process {
             self.tables.sites.iter_mut().filter(is_hidden).for_each(|site| site.label = None);
         }
         self.settle();
-        // A block whose label was taken off is in one site now: there it is one block.
+        // A block whose label was removed is in a single site now, where it counts once.
         let both = |site: &&mut Site| site.label.is_none() && site.kind == SiteKind::Heap;
         for site in self.tables.sites.iter_mut().filter(both) {
             if site.moved != Moved::default() {
@@ -70,7 +70,7 @@ impl Process {
         }
     }
 
-    /// What was in a hidden scope is in the one around it; paths that are equal then are one.
+    /// Moves the contents of hidden scopes to their parents, and merges paths that become equal.
     fn hide_scopes(&mut self, hidden: &[bool]) {
         let mut ids = FxHashMap::default();
         let mut scopes: Vec<Scope> = self.tables.scopes.iter().take(1).cloned().collect();
@@ -104,8 +104,8 @@ impl Process {
         }
     }
 
-    /// Joins threads to groups: the lanes that a group's pattern matches, and that of no group
-    /// before it, become one of the group's name.
+    /// Merges lanes into groups: a lane belongs to the first group whose pattern matches, and gets
+    /// its name.
     pub fn group_lanes(&mut self, groups: &[LaneGroup]) {
         let mut of_lane = vec![None; self.tables.lanes.len()];
         for (index, group) in groups.iter().enumerate() {
@@ -120,8 +120,8 @@ impl Process {
         self.settle();
     }
 
-    /// The lanes of each group become the first of them, called as `name` makes it of two of them.
-    /// Returns the lane of each group that has any.
+    /// Merges the lanes of each group into its first one; `name` combines two names. Returns the
+    /// lane of each group that has any.
     fn join_lanes(
         &mut self,
         group_of: &[Option<usize>],
@@ -161,14 +161,14 @@ impl Process {
 }
 
 impl Scope {
-    /// Adds the second ledger of another.
+    /// Adds the frees of another scope.
     fn free_as(&mut self, other: &Scope) {
         self.frees_here = self.frees_here.saturating_add(other.frees_here);
         self.freed_here_bytes = self.freed_here_bytes.saturating_add(other.freed_here_bytes);
     }
 }
 
-/// The name of several lanes: `worker-1` and `worker-12` are `worker-1*`.
+/// Returns the common name of several lanes: `worker-1*` for `worker-1` and `worker-12`.
 fn common_name(a: &str, b: &str) -> String {
     if a == b {
         return a.to_owned();

@@ -1,8 +1,7 @@
-//! The kind of memory: a process of its heap, of its mappings, or of both.
+//! Selects the kind of memory: heap, mappings, or both.
 //!
-//! The heap and the mappings of a process have totals, peaks and sites of their own. The heap is
-//! what the tables of a process hold at first. Selecting mappings puts them in its place; selecting
-//! all adds them up.
+//! The heap and the mappings of a process have separate totals, peaks and sites. Initially, the
+//! tables of a process contain the heap. Selecting mappings replaces it; selecting all adds both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +20,7 @@ pub enum MemoryKind {
     /// Blocks of the allocator.
     #[default]
     Heap,
-    /// What the program and its allocator mapped.
+    /// Memory mapped by the program and its allocator.
     Mapped,
     /// Both.
     All,
@@ -31,7 +30,7 @@ impl MemoryKind {
     /// All kinds, in the order of the help.
     pub const ALL: [MemoryKind; 3] = [MemoryKind::Heap, MemoryKind::Mapped, MemoryKind::All];
 
-    /// Its name in options.
+    /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             MemoryKind::Heap => "heap",
@@ -41,7 +40,7 @@ impl MemoryKind {
     }
 }
 
-/// A name that is no kind of memory's.
+/// Error of a name that is not a kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownMemoryKind;
 
@@ -62,10 +61,10 @@ impl FromStr for MemoryKind {
 }
 
 impl Process {
-    /// Selects a kind of memory. Only the first time: what was not selected is not kept.
+    /// Selects a kind of memory. Can be called only once, because the other kind is dropped.
     ///
-    /// Events are recorded of the heap only, so a process of another kind has no trace, and labels,
-    /// windows and marks count the heap.
+    /// Events are recorded only for the heap, so a process of another kind has no trace, and
+    /// labels, windows and marks cover the heap.
     pub fn select_kind(&mut self, kind: MemoryKind) {
         let mapped = self.mappings.take().map(|mapped| *mapped);
         match kind {
@@ -106,7 +105,7 @@ impl Process {
         }
         self.completeness.peak_bound_bytes = 0;
         self.completeness.unmatched_frees = 0;
-        self.sampling = None; // mappings are all recorded
+        self.sampling = None; // mappings are not sampled
         let MappedTotals { totals, peak_time_ns, .. } = totals.unwrap_or_default();
         (self.totals, self.peak_time_ns) = (totals, peak_time_ns);
         if self.mode == Mode::Counters {
@@ -143,7 +142,7 @@ impl Process {
         self.count_frees_in_scopes();
     }
 
-    /// Counts frees of mappings, which are known by lane alone, outside of all scopes.
+    /// Counts frees of mappings, which are known only by lane, outside of all scopes.
     fn count_frees_in_scopes(&mut self) {
         let mapped = self.tables.sites.iter().filter(|site| site.kind.mapping().is_some());
         let (frees, bytes) = mapped.fold((0u64, 0u64), |(frees, bytes), site| {
@@ -156,7 +155,7 @@ impl Process {
         }
     }
 
-    /// The sites with the name of each one's file as the innermost frame of its stack.
+    /// Adds the name of each site's file as the innermost frame of its stack.
     fn with_files(&mut self, mut sites: Vec<Site>, files: Vec<Option<Arc<str>>>) -> Vec<Site> {
         let tables = &mut self.tables;
         let mut frames: FxHashMap<Arc<str>, FrameId> = FxHashMap::default();
@@ -178,7 +177,7 @@ impl Process {
     }
 }
 
-/// Adds lanes to those of the same process.
+/// Adds the sums of other lanes of the same process.
 fn add_lanes(lanes: &mut Vec<Lane>, more: &[Lane]) {
     for (index, lane) in more.iter().enumerate() {
         match lanes.get_mut(index) {
@@ -203,8 +202,7 @@ fn add_classes(classes: &mut Vec<SizeClass>, more: &[SizeClass]) {
     }
 }
 
-/// Samples of two kinds as those of both: at the time of each, what was last known of the other is
-/// added.
+/// Merges samples of two kinds: each one is added to the last known value of the other kind.
 fn added_samples(heap: &[Sample], mapped: &[Sample]) -> Vec<Sample> {
     let (mut heap, mut mapped) = (heap.iter().peekable(), mapped.iter().peekable());
     let [mut last_heap, mut last_mapped] = [Sample::default(); 2];
@@ -222,7 +220,7 @@ fn added_samples(heap: &[Sample], mapped: &[Sample]) -> Vec<Sample> {
                 mapped.next();
                 last_mapped
             }
-            (Some(_), None) => return all, // taken above
+            (Some(_), None) => return all, // handled above
         };
         let sum = |of: fn(&Sample) -> u64| of(&last_heap).saturating_add(of(&last_mapped));
         all.push(Sample {

@@ -1,4 +1,4 @@
-//! `[KIND:]REGEX`: what a person names functions, modules, files, scopes, labels and lanes by.
+//! `[KIND:]REGEX`: patterns for functions, modules, files, scopes, labels and lanes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, FrameId, OwnName, OwnPattern, Process, Scope};
 
-/// What a regex is held against.
+/// The kind of names that a regex is matched against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Whole demangled names of functions.
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, by the word it has in patterns.
+    /// All kinds with their words in patterns.
     pub const ALL: [(&'static str, Kind); 6] = [
         ("function", Kind::Function),
         ("module", Kind::Module),
@@ -37,7 +37,7 @@ impl Kind {
     ];
 }
 
-/// What a regex is held against where there is nothing of the kind, as tables call it.
+/// Names to match if a site has none of the kind, the same as in tables.
 const NO_STACK: &str = "(no stack)";
 const NO_SCOPE: &str = "(no scope)";
 const NO_LABEL: &str = "(no label)";
@@ -59,7 +59,7 @@ pub struct Pattern {
     regex: Regex,
 }
 
-/// A text that is no pattern: which, what is wrong and where.
+/// Error of an invalid pattern: the text, the problem and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadPattern(String);
 
@@ -71,7 +71,7 @@ impl fmt::Display for BadPattern {
 
 impl std::error::Error for BadPattern {}
 
-/// A regex; what is wrong with it is told on one line.
+/// Compiles a regex; the error is a single line.
 pub(crate) fn regex(text: &str) -> Result<Regex, BadPattern> {
     if let Err(error) = regex_syntax::Parser::new().parse(text) {
         let (what, at) = match &error {
@@ -84,7 +84,7 @@ pub(crate) fn regex(text: &str) -> Result<Regex, BadPattern> {
     Regex::new(text).map_err(|error| BadPattern(format!("`{text}`: {error}").replace('\n', " ")))
 }
 
-/// The text of a pattern that matches this name of a function and no other.
+/// Returns the text of a pattern that matches exactly this function name.
 ///
 /// ```
 /// use heaptide_analysis::selection::pattern::exactly;
@@ -104,7 +104,7 @@ impl FromStr for Pattern {
         };
         let kind = match word {
             None => Some(Kind::Function),
-            // The name of the kind before it was called `thread`.
+            // The former word for threads.
             Some("lane") => Some(Kind::Lane),
             Some(word) => Kind::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, k)| k),
         };
@@ -126,15 +126,15 @@ fn is_word(text: &str) -> bool {
 }
 
 impl Pattern {
-    /// A regex on names of a kind.
+    /// Returns a regex for names of a kind.
     ///
-    /// Errors: it is no regex.
+    /// Errors: the text is not a regex.
     pub fn of(kind: Kind, text: &str) -> Result<Pattern, BadPattern> {
         Ok(Pattern { kind, regex: regex(text)? })
     }
 
-    /// The same as a name of own code; none if it is of something else than functions, modules or
-    /// source files.
+    /// Converts it to a pattern of own code; `None` if its kind is not functions, modules or source
+    /// files.
     ///
     /// ```
     /// use heaptide_analysis::selection::pattern::Pattern;
@@ -151,16 +151,15 @@ impl Pattern {
         Some(OwnPattern { of, regex: self.regex })
     }
 
-    /// What it is held against.
+    /// Returns the kind of names that it matches.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// For each site, whether it has a name that matches: any frame of its stack, any scope of its
-    /// path, its label or its lane. Names that are not there are `(no stack)`, `(no scope)` and
-    /// `(no label)`.
+    /// Returns for each site whether any of its names matches: a frame of its stack, a scope of its
+    /// path, its label or its lane. Missing names are `(no stack)`, `(no scope)` and `(no label)`.
     ///
-    /// Each name is looked at once, and each stack and scope path; linear in them and the sites.
+    /// Each name, stack and scope path is processed once; linear in them and the sites.
     pub fn hits(&self, process: &Process) -> Vec<bool> {
         let sites = process.tables.sites.iter();
         match self.kind {
@@ -186,7 +185,7 @@ impl Pattern {
         }
     }
 
-    /// For each frame, whether its function, module or file matches.
+    /// Returns for each frame whether its function, module or file matches.
     pub fn frames(&self, process: &Process) -> Vec<bool> {
         let mut names = Names { regex: &self.regex, known: FxHashMap::default() };
         let modules: Vec<bool> = match self.kind {
@@ -206,7 +205,7 @@ impl Pattern {
         process.tables.frames.iter().zip(0..).map(hit).collect()
     }
 
-    /// For each scope, whether its own name matches; that of no scope does not.
+    /// Returns for each scope whether its own name matches; false for the entry without a scope.
     pub(crate) fn scopes(&self, process: &Process) -> Vec<bool> {
         let own = |scope: &Scope| {
             let whole = || format!("{}={}", scope.attribute, scope.value);
@@ -216,7 +215,7 @@ impl Pattern {
         none.chain(process.tables.scopes.iter().skip(1).map(own)).collect()
     }
 
-    /// For each scope path, whether any of its scopes matches.
+    /// Returns for each scope path whether any of its scopes matches.
     pub(crate) fn scope_paths(&self, process: &Process) -> Vec<bool> {
         let own = self.scopes(process);
         let own =
@@ -224,19 +223,19 @@ impl Pattern {
         inherited(self.regex.is_match(NO_SCOPE), own)
     }
 
-    /// For each label, whether it matches.
+    /// Returns for each label whether it matches.
     pub(crate) fn labels(&self, process: &Process) -> Vec<bool> {
         process.tables.labels.iter().map(|label| self.regex.is_match(&label.name)).collect()
     }
 
-    /// For each lane, whether its name matches.
+    /// Returns for each lane whether its name matches.
     pub fn lanes(&self, process: &Process) -> Vec<bool> {
         process.tables.lanes.iter().map(|lane| self.regex.is_match(&lane.name)).collect()
     }
 }
 
-/// Of a tree whose parents come first: what each node has itself or inherits, but from the root,
-/// which is `root`.
+/// Returns, for a tree whose parents come first, whether each node or any ancestor except the root
+/// matches; the root has the value `root`.
 fn inherited(root: bool, nodes: impl Iterator<Item = (u32, bool)>) -> Vec<bool> {
     let mut hits = vec![false];
     for (parent, own) in nodes {
@@ -246,7 +245,7 @@ fn inherited(root: bool, nodes: impl Iterator<Item = (u32, bool)>) -> Vec<bool> 
     hits
 }
 
-/// Names by where they are kept: one that many frames share is looked at once.
+/// Results by address of the name: a name shared by many frames is matched once.
 struct Names<'a> {
     regex: &'a Regex,
     known: FxHashMap<*const u8, bool>,

@@ -1,27 +1,28 @@
-//! Which frames stacks of Python programs have: those of Python, native ones, or both.
+//! Selects the frames in stacks of Python programs: Python frames, native ones, or both.
 
 use rustc_hash::FxHashMap;
 
 use crate::model::{CodeKind, FrameId, Process};
 
-/// The frames of stacks that execute Python code.
+/// The frames in stacks that execute Python code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PythonFrames {
-    /// Python frames in the place of the interpreter's that execute them, and native frames.
+    /// Python frames instead of those of the interpreter that execute them, and other native
+    /// frames.
     #[default]
     Mixed,
     /// Python frames only.
     Only,
-    /// Native frames only, those of the interpreter included.
+    /// Native frames only, including those of the interpreter.
     Native,
 }
 
 impl PythonFrames {
-    /// All choices.
+    /// All values.
     pub const ALL: [PythonFrames; 3] =
         [PythonFrames::Mixed, PythonFrames::Only, PythonFrames::Native];
 
-    /// Its name on command lines.
+    /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             PythonFrames::Mixed => "mixed",
@@ -32,7 +33,7 @@ impl PythonFrames {
 }
 
 impl Process {
-    /// Whether stacks have Python frames.
+    /// Returns whether stacks have Python frames.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -46,7 +47,7 @@ impl Process {
         self.tables.frames.iter().any(|frame| frame.code == CodeKind::Python)
     }
 
-    /// Leaves these frames in the stacks of a process that executes Python code.
+    /// Keeps only these frames in stacks that execute Python code.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -70,7 +71,7 @@ impl Process {
         self.settle();
     }
 
-    /// What each frame becomes; none if it is left out.
+    /// Returns the replacement of each frame; `None` if it is removed.
     fn frames_for(&mut self, frames: PythonFrames) -> Vec<Option<FrameId>> {
         let ids = (0..self.tables.frames.len() as u32).map(FrameId);
         if frames != PythonFrames::Native {
@@ -82,7 +83,7 @@ impl Process {
             let kept = ids.zip(&self.tables.frames);
             return kept.map(|(id, frame)| is_left(frame.code).then_some(id)).collect();
         }
-        // Frames of the interpreter are the same whether or not Python frames followed.
+        // Frames of the interpreter are equal whether or not Python frames follow.
         let mut known = FxHashMap::default();
         let frames = ids.zip(&mut self.tables.frames).map(|(id, frame)| {
             if frame.code == CodeKind::Python {

@@ -1,33 +1,33 @@
-//! Rebuilds stack trees: removes, inserts and folds frames, and moves the sites along.
+//! Rebuilds stack trees: removes, inserts and folds frames, and updates the stacks of sites.
 
 use rustc_hash::FxHashMap;
 
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{Frame, FrameId, Process, Site, StackId, StackNode, Trace};
 
-/// A stack tree as it grows: equal frames below one caller are one node.
+/// A stack tree under construction: equal frames below the same caller are merged.
 pub(crate) struct Stacks {
     tree: Trie,
 }
 
 impl Stacks {
-    /// The empty stack, and room for as many more.
+    /// Returns a tree with the empty stack and room for `nodes` more.
     pub(crate) fn with_capacity(nodes: usize) -> Stacks {
         Stacks { tree: Trie::with_room(nodes) }
     }
 
-    /// A stack with a frame more.
+    /// Returns a stack extended by a frame.
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
         StackId(self.tree.child(parent.0, frame.0))
     }
 
-    /// The innermost frame of a stack.
+    /// Returns the innermost frame of a stack.
     pub(crate) fn frame(&self, stack: StackId) -> Option<FrameId> {
         let node = self.tree.nodes().get(stack.0 as usize).filter(|_| stack != StackId(0))?;
         Some(FrameId(node.key))
     }
 
-    /// The nodes; the first is the empty stack, parents come before children.
+    /// Returns the nodes; the first is the empty stack, parents precede children.
     pub(crate) fn into_nodes(self) -> Vec<StackNode> {
         let stack =
             |node: TrieNode| StackNode { parent: StackId(node.parent), frame: FrameId(node.key) };
@@ -36,8 +36,9 @@ impl Stacks {
 }
 
 impl Process {
-    /// Makes the stack tree anew, each node once and after its parent: `step` tells of a frame,
-    /// from what its caller has become, what it becomes itself, with a state for those inside it.
+    /// Rebuilds the stack tree, visiting each node once after its parent: `step` receives the new
+    /// stack and state of the caller and a frame, and returns the new stack and a state for its
+    /// callees.
     pub(crate) fn restack<S: Copy>(
         &mut self,
         outermost: S,
@@ -58,7 +59,7 @@ impl Process {
         self.tables.stacks = stacks.into_nodes();
     }
 
-    /// Cuts stacks to their outermost frames; what is deeper counts for the last of them.
+    /// Cuts stacks to their outermost `depth` frames; deeper frames count for the last of these.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -76,8 +77,8 @@ impl Process {
         self.settle();
     }
 
-    /// After stacks or sites were changed: sites that differ in nothing are one, and stacks and
-    /// frames that no site has are gone.
+    /// Normalizes after changes of stacks or sites: merges sites that are equal in all dimensions,
+    /// and removes unused stacks and frames.
     pub(crate) fn settle(&mut self) {
         self.join_sites();
         self.forget_stacks();
@@ -148,7 +149,7 @@ impl Process {
 }
 
 impl Site {
-    /// Adds what another site counted.
+    /// Adds the counters of another site.
     pub(crate) fn join(&mut self, other: &Site) {
         let sum = u64::saturating_add;
         self.measures.add(&other.measures);

@@ -1,4 +1,4 @@
-//! Rules applied to a process: each function once, then the stack tree in one pass.
+//! Applies rules to a process: to each function once, then to the stack tree in one pass.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -15,12 +15,12 @@ use crate::model::{CodeKind, Frame, FrameId, ModuleId, Process, StackId};
 use crate::threads;
 
 impl Process {
-    /// Rewrites names and stacks by rules; every sum stays what it is.
+    /// Rewrites names and stacks by rules; sums do not change.
     ///
-    /// Rules are held against each distinct function once, in order, each against the name that the
-    /// rules before it left. What they do to stacks is done after that, for all rules at once, from
-    /// the outermost frame of a stack to the innermost. Stacks that rules ignore are still there
-    /// (see [`Rules::ignored`]).
+    /// Rules are applied to each distinct function once, in order, each to the name that the
+    /// previous rules produced. Changes of stacks are made afterwards, for all rules in one pass,
+    /// from the outermost frame of a stack to the innermost. Stacks that rules ignore are not
+    /// removed here (see [`Rules::ignored`]).
     ///
     /// Linear in the names for each rule, and in the stacks for all rules.
     ///
@@ -56,21 +56,21 @@ impl Process {
     }
 }
 
-/// What rules make of a function's frames.
+/// The effect of rules on the frames of a function.
 #[derive(Default)]
 struct Fate {
     /// Its new name, if it has one.
     name: Option<Arc<str>>,
-    /// The frame that stands for it and for others of its name, if it does.
+    /// The frame that replaces it and others with the same name, if any.
     stands: Option<FrameId>,
-    /// Whether frames that stand together are one.
+    /// Whether adjacent equal frames are merged.
     folds: bool,
     drops: bool,
     cuts_below: bool,
     cuts_above: bool,
-    /// Rules whose ranges it begins.
+    /// Rules whose ranges begin here.
     opens: Vec<u32>,
-    /// Rules whose ranges it ends, and the frame that stands for the range.
+    /// Rules whose ranges end here, and the frame that replaces the range.
     closes: Vec<(u32, FrameId)>,
 }
 
@@ -81,8 +81,8 @@ impl Fate {
     }
 }
 
-/// Gives the functions of a process the names that rules make of them. Returns for each frame the
-/// index of its fate, and the fates.
+/// Renames the functions of a process by rules. Returns for each frame the index of its effect, and
+/// the effects.
 fn named(process: &mut Process, rules: &Rules) -> (Vec<u32>, Vec<Fate>) {
     let matching = Matching::of(rules, process);
     let (functions, fates) = matching.functions(process);
@@ -102,11 +102,11 @@ fn named(process: &mut Process, rules: &Rules) -> (Vec<u32>, Vec<Fate>) {
     (fates, of_functions)
 }
 
-/// What rules make of a function, as texts.
+/// The effect of rules on a function, as texts.
 #[derive(Default)]
 struct Decision {
     name: Option<String>,
-    /// The name of the frame that stands for it and for others.
+    /// The name of the frame that replaces it and others.
     stands: Option<String>,
     folds: bool,
     drops: bool,
@@ -116,12 +116,13 @@ struct Decision {
     closes: Vec<(u32, String)>,
 }
 
-/// Rules, and to which modules they are held.
+/// Rules, with the modules that they apply to.
 struct Matching<'a> {
     rules: &'a Rules,
-    /// For each rule, whether it is for each module; nothing if it is not held to some.
+    /// For each rule, whether it applies to each module; empty if the rule is not restricted to
+    /// modules.
     modules: Vec<Vec<bool>>,
-    /// Whether rules are held to files.
+    /// Whether any rule is restricted to files.
     by_file: bool,
 }
 
@@ -140,8 +141,8 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// A frame of each function, and for each frame the index of its function. Frames of one
-    /// function share its name and file.
+    /// Returns a frame of each function, and for each frame the index of its function. Frames of
+    /// the same function share its name and file.
     fn functions(&self, process: &Process) -> (Vec<FrameId>, Vec<u32>) {
         let mut functions = Vec::new();
         let mut known = FxHashMap::default();
@@ -163,7 +164,7 @@ impl<'a> Matching<'a> {
 
     fn decide(&self, process: &Process, id: FrameId) -> Decision {
         let Frame { module, file, code, .. } = &process.tables.frames[id.0 as usize];
-        // Names of Python functions may be those of a language's internals.
+        // Names of Python functions can look like those of internals of a language.
         let keeps_name = self.rules.of_internals && *code == CodeKind::Python;
         let whole = process.label(id);
         let mut decision = Decision::default();
@@ -231,7 +232,7 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// New names, each kept once, and the frames that stand for others.
+/// New names without duplicates, and the frames that replace others.
 #[derive(Default)]
 struct Naming {
     names: FxHashSet<Arc<str>>,
@@ -267,7 +268,7 @@ impl Naming {
         }
     }
 
-    /// A frame of this name that is no place in the code.
+    /// Returns a frame with this name that has no place in code.
     fn stand_in(&mut self, process: &mut Process, name: &str, module: Option<ModuleId>) -> FrameId {
         let name = self.name(name);
         *self.stand_ins.entry((name.clone(), module)).or_insert_with(|| {
@@ -277,40 +278,40 @@ impl Naming {
     }
 }
 
-/// The name with all that matches replaced, if anything does and anything is left.
+/// Returns the name with all matches replaced; `None` if nothing matches or nothing would be left.
 fn replaced(name: &str, regex: &Regex, text: &str) -> Option<String> {
-    // As in `Match::renamed`: groups are allocated also where nothing matches.
+    // As in `Match::renamed`, check first, because groups are allocated even without a match.
     match regex.is_match(name).then(|| regex.replace_all(name, text))? {
         Cow::Owned(new) if !new.trim().is_empty() => Some(new),
         _ => None,
     }
 }
 
-/// A range that has begun and may end.
+/// A range that has begun.
 struct Opened {
     rule: u32,
-    /// Where the range is put if it ends.
+    /// The caller of the range, and the position for its replacement.
     around: (StackId, State),
 }
 
-/// Index plus one into what was opened.
+/// Index plus one into `opened`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct OpenedId(NonZeroU32);
 
-/// Where in a stack frames are.
+/// The state at a position in a stack.
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// The innermost range that may end; its surroundings have those around it.
+    /// The innermost open range; its `around` links to the enclosing ones.
     opened: Option<OpenedId>,
-    /// Whether the frame before folds with its like.
+    /// Whether the previous frame can be merged with an equal one.
     folds: bool,
-    /// Whether nothing comes any more.
+    /// Whether deeper frames are cut.
     ended: bool,
 }
 
 struct Rewriting {
     opened: Vec<Opened>,
-    /// The first frame that stands for others, and the names of those from there on.
+    /// The first replacement frame, and the names from there on.
     first: u32,
     stand_ins: Vec<Option<Arc<str>>>,
 }
@@ -346,7 +347,7 @@ impl Rewriting {
         (stack, state)
     }
 
-    /// Begins the ranges that a frame begins, those that have not begun.
+    /// Opens the ranges that begin at a frame, unless they are already open.
     fn open(&mut self, fate: &Fate, around: (StackId, State), state: &mut State) {
         for &rule in &fate.opens {
             if self.chain(state.opened).all(|opened| opened.rule != rule) {
@@ -357,7 +358,8 @@ impl Rewriting {
         }
     }
 
-    /// The outermost open range that a frame ends, as the frame that stands for it, and where.
+    /// Returns the outermost open range that ends at a frame: its replacement frame and its
+    /// position.
     fn closed(&self, opened: Option<OpenedId>, fate: &Fate) -> Option<(FrameId, (StackId, State))> {
         let ends = |opened: &Opened| {
             let range = fate.closes.iter().find(|(rule, _)| *rule == opened.rule)?;
@@ -369,7 +371,7 @@ impl Rewriting {
         self.chain(opened).filter_map(ends).last()
     }
 
-    /// The open ranges, innermost first; at most one a rule.
+    /// Returns the open ranges, innermost first; at most one per rule.
     fn chain(&self, opened: Option<OpenedId>) -> impl Iterator<Item = &Opened> {
         let mut at = opened;
         std::iter::from_fn(move || {
@@ -379,7 +381,7 @@ impl Rewriting {
         })
     }
 
-    /// A frame that is one with its caller, if that has the same name and folds, too.
+    /// Returns the caller if it has the same name and both can be merged, else a child.
     fn folded(&self, stacks: &mut Stacks, caller: (StackId, State), frame: FrameId) -> StackId {
         let (stack, state) = caller;
         let name = |frame: FrameId| {
@@ -458,8 +460,8 @@ mod tests {
         assert_eq!(rewritten(cut, &inside), ["x;I;y 2", "x;I;y;O;z 1"]);
     }
 
-    /// The functions of a file, also where they are Python's, whose names built-in sets leave
-    /// alone.
+    /// The functions of a file, including Python functions, whose names built-in sets do not
+    /// change.
     #[test]
     fn rules_for_one_file() {
         let rewritten = |rules: &str, of_internals: bool| {
@@ -490,7 +492,7 @@ mod tests {
             rewritten("fold . => [libc] in module:libc", &stacks),
             ["main;[libc];f;[libc] 1"]
         );
-        // A run may go through several modules.
+        // A run of equal frames can cover several modules.
         assert_eq!(rewritten("fold ^f|^g => [f]", &stacks), ["main;[f] 1"]);
     }
 }

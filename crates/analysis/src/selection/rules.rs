@@ -1,4 +1,4 @@
-//! Rules that rewrite names and stacks: files of lines, and the sets that are built in.
+//! Rules that rewrite names and stacks: parses lines of files, and provides the built-in sets.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use super::pattern::{self, Pattern};
 use crate::attribution::names::qualified;
 use crate::model::Process;
 
-/// Sets of rules that apply where nobody says otherwise: what functions of each begin with.
+/// Default sets of rules, with prefixes of the functions that make them apply.
 const LANGUAGES: [(&str, &[&str]); 7] = [
     ("std", &["std::__", "std::vector<", "std::basic_", "__gnu_cxx::", "operator new"]),
     ("boost", &["boost::"]),
@@ -28,67 +28,69 @@ const LANGUAGES: [(&str, &[&str]); 7] = [
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
-    /// Stacks that match are left out.
+    /// Patterns of stacks to exclude.
     pub(crate) ignore: Vec<Pattern>,
-    /// They are of the internals of languages: functions of Python are none.
+    /// Whether these are rules about internals of languages, which do not apply to Python
+    /// functions.
     pub(crate) of_internals: bool,
 }
 
-/// What happens to a function, if it matches and is in a place that does.
+/// An action with its restriction to a place.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) action: Action,
     pub(crate) place: Place,
 }
 
-/// Which functions a rule is for.
+/// The functions that a rule applies to.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// All; of rules of internals, all but those of Python.
+    /// All functions; for rules of internals, all except Python functions.
     Any,
-    /// Those of executables and libraries whose path matches.
+    /// Functions in executables and libraries whose path matches.
     Module(Regex),
-    /// Those whose source file matches.
+    /// Functions whose source file matches.
     File(Regex),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Whatever matches is replaced.
+    /// Replaces all matches.
     Shorten(Regex, String),
-    /// Arguments and return type go.
+    /// Removes arguments and return type.
     Signature(Option<Match>),
-    /// Template arguments of this type go.
+    /// Removes template arguments of this type.
     RemoveArgument(String),
-    /// The frame goes.
+    /// Removes the frame.
     Drop(Match),
-    /// Frames that follow each other and get the same name are one.
+    /// Merges adjacent frames that get the same name.
     Fold(Match, String),
-    /// From a frame to one inside it, all are one.
+    /// Merges all frames from one to another below it.
     FoldRange(Match, Match, String),
-    /// Frames inside go.
+    /// Removes frames below it.
     CutBelow(Match, Option<String>),
-    /// Callers go.
+    /// Removes its callers.
     CutAbove(Match),
 }
 
-/// A regex on names of functions.
+/// A regex for names of functions.
 #[derive(Clone, Debug)]
 pub(crate) struct Match {
-    /// Whether it is held against the bare name.
+    /// Whether it is matched against the bare name.
     bare: bool,
     regex: Regex,
 }
 
 impl Match {
-    /// Whether a function has such a name.
+    /// Returns whether the name of a function matches.
     pub(crate) fn is_match(&self, name: &Name) -> bool {
         self.regex.is_match(self.held(name))
     }
 
-    /// The text with what matched in it, if a function has such a name. It is not empty.
+    /// Returns the text with matched groups inserted, if the name matches; never empty.
     pub(crate) fn renamed(&self, name: &Name, text: &str) -> Option<String> {
-        // Groups are allocated whether there is a match or not, and mostly there is none.
+        // Check first, because groups are allocated even without a match, and most names do not
+        // match.
         let held = Some(self.held(name)).filter(|held| self.regex.is_match(held))?;
         let groups = self.regex.captures(held)?;
         let mut new = String::new();
@@ -101,10 +103,10 @@ impl Match {
     }
 }
 
-/// The name of a function on its way through the rules.
+/// The name of a function while rules are applied.
 pub(crate) struct Name<'a> {
     whole: Cow<'a, str>,
-    /// Found when it is asked for.
+    /// Computed on demand.
     bare: OnceCell<String>,
 }
 
@@ -125,7 +127,7 @@ impl<'a> Name<'a> {
         self.bare.get_or_init(|| brackets::bare(&self.whole).into_owned())
     }
 
-    /// Gives it another name.
+    /// Replaces the name.
     pub(crate) fn set(&mut self, new: String) {
         if new != self.whole {
             *self = Name { whole: Cow::Owned(new), bare: OnceCell::new() };
@@ -133,12 +135,12 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A line that is no rule.
+/// Error of a line that is not a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadRule {
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// What was expected, and what found.
+    /// The expected and the actual text.
     pub what: String,
 }
 
@@ -150,13 +152,13 @@ impl fmt::Display for BadRule {
 
 impl std::error::Error for BadRule {}
 
-/// The actions as they are written, for a line of none of them.
+/// The actions, for the error about an unknown one.
 const ACTIONS: &str =
     "shorten, signature, remove-argument, drop, fold, cut-below, cut-above or ignore";
 
 impl Rules {
-    /// Reads lines: an action and what it is about. Empty lines, and what comes after `#` at the
-    /// start of a line, are for people.
+    /// Parses lines: an action and its arguments. Empty lines and lines that begin with `#` are
+    /// skipped.
     ///
     /// ```
     /// use heaptide_analysis::selection::rules::Rules;
@@ -177,7 +179,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// A built-in set by its name.
+    /// Returns a built-in set by its name.
     ///
     /// ```
     /// use heaptide_analysis::selection::rules::Rules;
@@ -186,11 +188,11 @@ impl Rules {
     /// ```
     pub fn built_in(name: &str) -> Option<Rules> {
         let (_, text) = SETS.into_iter().find(|(set, _)| *set == name)?;
-        // Each is read in a test.
+        // A test parses all of them.
         Rules::parse(text).ok()
     }
 
-    /// The built-in sets of the languages and libraries that a process has functions of.
+    /// Returns the built-in sets for the languages and libraries that a process uses.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -206,7 +208,7 @@ impl Rules {
         let has_python = process.has_python();
         let mut is_there = [false; LANGUAGES.len()];
         let functions = process.tables.frames.iter().filter_map(|frame| frame.function.as_ref());
-        // Frames share the texts of their names, which may be long.
+        // Frames share the texts of their names, which can be long.
         let mut seen = FxHashSet::default();
         for function in functions.filter(|function| seen.insert(function.as_ptr())) {
             let name = qualified(function);
@@ -216,7 +218,7 @@ impl Rules {
             }
         }
         for ((set, _), is_there) in LANGUAGES.iter().zip(is_there) {
-            // With Python frames, those of the interpreter add nothing to them.
+            // If there are Python frames, those of the interpreter add no information.
             let set = if *set == "cpython" && has_python { "python" } else { *set };
             if is_there || set == "python" {
                 Rules::built_in(set).into_iter().for_each(|rules| all.append(rules));
@@ -225,23 +227,23 @@ impl Rules {
         all
     }
 
-    /// Adds rules after these.
+    /// Appends rules.
     pub fn append(&mut self, rules: Rules) {
         self.rules.extend(rules.rules);
         self.ignore.extend(rules.ignore);
     }
 
-    /// What stacks are left out by, after they are rewritten.
+    /// Returns the patterns of stacks to exclude after rewriting.
     pub fn ignored(&self) -> &[Pattern] {
         &self.ignore
     }
 
-    /// How many there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len() + self.ignore.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -264,7 +266,7 @@ impl Rules {
 }
 
 impl Place {
-    /// What a rule says at its end of the place, and the rest of it.
+    /// Parses the place at the end of a rule, and returns the rest.
     fn of(rule: &str) -> Result<(&str, Place), String> {
         if let Some((rest, module)) = rule.rsplit_once(" in module:") {
             return Ok((rest, Place::Module(regex(module)?)));
@@ -312,7 +314,7 @@ fn action(word: &str, rest: &str) -> Result<Action, String> {
     })
 }
 
-/// The two sides of the last arrow.
+/// Returns both sides of the last arrow.
 fn arrow<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str), String> {
     let sides = rest.rsplit_once("=>").filter(|(from, _)| !from.trim().is_empty());
     let (from, to) = sides.ok_or_else(|| format!("expected `{form}`, found `{rest}`"))?;
@@ -327,7 +329,7 @@ fn expect<'a>(text: &'a str, form: &str) -> Result<&'a str, String> {
     }
 }
 
-/// `REGEX` or `bare:REGEX`.
+/// Parses `REGEX` or `bare:REGEX`.
 fn matching(text: &str) -> Result<Match, String> {
     let text = text.trim();
     let (bare, text) = match text.strip_prefix("bare:") {

@@ -5,25 +5,24 @@ use rustc_hash::FxHashMap;
 use super::rebuild_stacks::Stacks;
 use crate::model::{Frame, FrameId, Mode, Process, ScopeId, StackId, Trace};
 
-/// What is inside the scopes.
+/// The frames below the scopes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inside {
-    /// Nothing: a stack is a path of scopes.
+    /// None: a stack is a path of scopes.
     Nothing,
     /// The functions, outermost first, of the stack of each allocation.
     Functions,
 }
 
-/// What allocations in no scope are below.
+/// The outermost frame of allocations without a scope.
 const NO_SCOPE: &str = "(no scope)";
 
 impl Process {
-    /// Makes scopes frames, outermost in the stacks: a stack is then a path of scopes, if asked for
-    /// with the functions that allocate inside it. Sites keep their scopes. What is in no scope is
-    /// below a frame `(no scope)`. A recording without stacks has
-    /// some then.
+    /// Converts scopes to the outermost frames of stacks: a stack is then a path of scopes,
+    /// followed by the functions that allocate, if requested. Sites keep their scopes. Allocations
+    /// without a scope are below a frame `(no scope)`. A recording without stacks gets stacks.
     ///
-    /// Linear in the stacks that come out.
+    /// Linear in the size of the resulting stack tree.
     ///
     /// ```
     /// use heaptide_analysis::selection::scope_frames::Inside;
@@ -72,7 +71,8 @@ impl Process {
         self.settle();
     }
 
-    /// Who frees is in no scope of the block's; a stack of a free stays what it is.
+    /// Stacks of frees do not get scopes, because the scope of the freeing thread is not that of
+    /// the block.
     fn move_stacks_of_frees(&mut self, stacks: &mut Stacks, inside: Inside) {
         let mut new = vec![StackId(0); self.tables.stacks.len()];
         let any = self.time.traces.iter().flat_map(Trace::stacks).next().is_some();
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// The stack that stands for each scope path, with a frame for each name.
+    /// Returns the stack of each scope path, with a frame for each name.
     fn stacks_of_scopes(&mut self, stacks: &mut Stacks) -> Vec<StackId> {
         let mut frames: FxHashMap<String, FrameId> = FxHashMap::default();
         let mut of_scope: Vec<StackId> = Vec::with_capacity(self.tables.scopes.len().max(1));
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn scopes_are_outside_of_functions() {
-        // load, and parse in it; main, and read in it.
+        // Scope load with parse in it; stack main with read in it.
         let mut process = process();
         process.tables.sites =
             vec![site(2, 2, 10), site(2, 0, 20), site(1, 1, 30), site(0, 1, 40), site(2, 2, 50)];

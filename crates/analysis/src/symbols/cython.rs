@@ -1,14 +1,15 @@
-//! Readable names of the C functions that Cython makes of Python's (`Cython/Compiler/Naming.py`):
-//! `__pyx_pw_6pandas_5_libs_3lib_17infer_dtype` is `pandas._libs.lib.infer_dtype`.
+//! Converts names of C functions that Cython generates to those of Python functions
+//! (`Cython/Compiler/Naming.py`): `__pyx_pw_6pandas_5_libs_3lib_17infer_dtype` becomes
+//! `pandas._libs.lib.infer_dtype`.
 
-/// What stands before the scopes of a function: the wrapper that Python calls, the function, one
-/// that only C calls, and the body of a generator.
+/// Prefixes before the scopes of a function: the wrapper called by Python, the function, a function
+/// called only from C, and the body of a generator.
 const KINDS: [&str; 4] = ["__pyx_pw_", "__pyx_pf_", "__pyx_f_", "__pyx_gb_"];
-/// Before that, with a number behind it: a function made for one of the types that it is for.
+/// A further prefix, followed by a number: a function specialized for one of several types.
 const FUSED: &str = "__pyx_fuse_";
 
-/// The name of a C function as it is in the source; none if it is not one of Cython's. What follows
-/// the identifier, such as parameters, stays.
+/// Returns the Python name of a C function; `None` if Cython did not generate it. Text after the
+/// identifier, such as parameters, is kept.
 pub(super) fn readable(function: &str) -> Option<String> {
     let fused = function.strip_prefix(FUSED).map(without_number);
     let kind = fused.unwrap_or(function);
@@ -25,17 +26,17 @@ pub(super) fn readable(function: &str) -> Option<String> {
     (!name.is_empty() && !own.is_empty()).then(|| name + own + after)
 }
 
-/// A name without the number of the function in its scope.
+/// Removes the number of the function in its scope.
 fn without_number(name: &str) -> &str {
     name.trim_start_matches(|c: char| c.is_ascii_digit())
 }
 
-/// The outermost scope of a name, which has its length before it, and what is inside.
+/// Splits off the outermost scope of a name, which is preceded by its length.
 fn scope(name: &str) -> Option<(&str, &str)> {
     let digits = name.find(|c: char| !c.is_ascii_digit())?;
     let length: usize = name[..digits].parse().ok()?;
     let (scope, inside) = name[digits..].split_at_checked(length)?;
-    let is_name = scope.contains(char::is_alphanumeric); // else it is part of one: `1__get__`
+    let is_name = scope.contains(char::is_alphanumeric); // else it is part of a name: `1__get__`
     Some((scope, inside.strip_prefix('_')?)).filter(|_| is_name)
 }
 

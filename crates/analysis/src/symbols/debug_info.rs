@@ -1,5 +1,5 @@
-//! Debug information of a file: which functions, inlined ones too, are at an address, and in which
-//! scopes they are declared.
+//! Reads the debug information of a file: the functions at an address, including inlined ones, and
+//! their scopes.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,26 +11,26 @@ use rustc_hash::FxHashMap;
 
 use super::elf::ElfFile;
 
-/// The largest section that is read, in bytes: two copies are held while it is read. Where it is
-/// larger, inlined functions keep their bare names.
+/// Maximum size of a section in bytes: two copies are held while it is read. If it is larger,
+/// inlined functions keep their unqualified names.
 const SECTION_LIMIT: u64 = 1 << 30;
 
 /// Bytes of a section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The sections of a file, and where its units are. Those of its supplementary file, to which `dwz`
-/// moves what several files have in common, are behind those of the file.
+/// The sections of a file, and the offsets of its units. Units of its supplementary file, to which
+/// `dwz` moves common parts of several files, follow those of the file.
 pub(super) struct DebugInfo {
     sections: DwarfSections<Vec<u8>>,
     supplementary: Option<DwarfSections<Vec<u8>>>,
     units: Vec<DebugInfoOffset>,
     supplementary_units: Vec<DebugInfoOffset>,
-    /// Sorted by begin; the index of the unit in `units`.
+    /// Address ranges sorted by begin, each with its index in `units`.
     ranges: Vec<(Range<u64>, usize)>,
 }
 
 impl DebugInfo {
-    /// Reads the debug information of a file; none if it has none, or it cannot be read.
+    /// Reads the debug information of a file; `None` if it has none, or it cannot be read.
     pub(super) fn read(elf: &ElfFile, path: &Path) -> Option<DebugInfo> {
         let supplementary = elf.supplementary().and_then(|link| link.open(path));
         let mut info = DebugInfo {
@@ -47,14 +47,14 @@ impl DebugInfo {
         Some(info).filter(|info| !info.ranges.is_empty())
     }
 
-    /// The sections as they are read.
+    /// Returns the parsed sections.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         let supplementary = self.supplementary.as_ref();
         let slice = |section| EndianSlice::new(section, LittleEndian);
         self.sections.borrow_with_sup(supplementary, |section: &Vec<u8>| slice(section))
     }
 
-    /// The sections of the file that a unit is in.
+    /// Returns the sections of the file that contains a unit.
     pub(super) fn dwarf_of<'d, 'a>(
         &self,
         dwarf: &'d Dwarf<Slice<'a>>,
@@ -63,15 +63,15 @@ impl DebugInfo {
         dwarf.sup().filter(|_| index >= self.units.len()).unwrap_or(dwarf)
     }
 
-    /// The units that may have functions at an address.
+    /// Returns the units that can contain functions at an address.
     pub(super) fn units_at(&self, address: u64) -> impl Iterator<Item = usize> {
         let end = self.ranges.partition_point(|(range, _)| range.start <= address);
         let holds = move |range: &&(Range<u64>, usize)| range.0.contains(&address);
         self.ranges[..end].iter().rev().take(NEIGHBOURS).filter(holds).map(|&(_, unit)| unit)
     }
 
-    /// The unit that contains an offset of `.debug_info` of the file of the unit `from`, and the
-    /// offset in it.
+    /// Returns the unit that contains an offset of `.debug_info` in the file of the unit `from`,
+    /// and the offset within the unit.
     pub(super) fn unit_with(
         &self,
         from: usize,
@@ -83,7 +83,8 @@ impl DebugInfo {
         unit_in(&self.units, offset)
     }
 
-    /// The same for an offset of the supplementary file.
+    /// Returns the unit that contains an offset of the supplementary file, and the offset within
+    /// the unit.
     pub(super) fn supplementary_unit_with(
         &self,
         offset: DebugInfoOffset,
@@ -92,7 +93,7 @@ impl DebugInfo {
         Some((self.units.len() + index, offset))
     }
 
-    /// Reads a unit; none if it is damaged.
+    /// Reads a unit; `None` if it is damaged.
     pub(super) fn unit<'a>(
         &self,
         dwarf: &Dwarf<Slice<'a>>,
@@ -113,13 +114,13 @@ fn sections(elf: &ElfFile) -> Option<DwarfSections<Vec<u8>>> {
     DwarfSections::load(load).ok()
 }
 
-/// The unit that contains an offset, and the offset in it.
+/// Returns the unit that contains an offset, and the offset within the unit.
 fn unit_in(units: &[DebugInfoOffset], offset: DebugInfoOffset) -> Option<(usize, UnitOffset)> {
     let index = units.partition_point(|unit| unit.0 <= offset.0).checked_sub(1)?;
     Some((index, UnitOffset(offset.0 - units[index].0)))
 }
 
-/// Ranges of units hardly overlap: so many are looked at for an address.
+/// Number of ranges checked for an address; ranges of units hardly overlap.
 const NEIGHBOURS: usize = 8;
 
 fn units(dwarf: &Dwarf<Slice<'_>>) -> (Vec<DebugInfoOffset>, Vec<(Range<u64>, usize)>) {
@@ -142,13 +143,13 @@ fn units(dwarf: &Dwarf<Slice<'_>>) -> (Vec<DebugInfoOffset>, Vec<(Range<u64>, us
 /// A named scope of a unit: a namespace, type or function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// Where it is described.
+    /// Offset of its entry.
     pub(super) offset: UnitOffset,
-    /// The scope around it, as an index; none of the unit itself.
+    /// Index of the enclosing scope; `None` if that is the unit itself.
     pub(super) parent: Option<u32>,
 }
 
-/// A type without a name that has an `operator()`, and where in the source it is.
+/// An unnamed type with an `operator()`, and its position in the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closure {
     parent: Option<u32>,
@@ -156,19 +157,19 @@ pub(super) struct Closure {
     position: (u64, u64),
 }
 
-/// What a unit declares.
+/// The declarations of a unit.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     /// Ascending by offset.
     scopes: Vec<Scope>,
     closures: Vec<Closure>,
-    /// By address: the function there and those inlined into it, outermost first.
+    /// By address: the function and those inlined into it, outermost first.
     functions: FxHashMap<u64, Vec<UnitOffset>>,
 }
 
 impl Scopes {
-    /// Walks through a unit, and notes the functions at `addresses`, which are ascending. What is
-    /// behind a damaged entry is missing.
+    /// Reads a unit, and stores the functions at `addresses`, which must be ascending. Entries
+    /// after a damaged one are missing.
     pub(super) fn of(unit: UnitRef<'_, Slice<'_>>, addresses: &[u64]) -> Scopes {
         let mut walk = Walk { unit, addresses, found: Scopes::default(), open: Vec::new() };
         let mut entries = unit.entries();
@@ -178,19 +179,19 @@ impl Scopes {
         walk.found
     }
 
-    /// The function at an address and those inlined into it, outermost first.
+    /// Returns the function at an address and those inlined into it, outermost first.
     pub(super) fn functions(&self, address: u64) -> &[UnitOffset] {
         self.functions.get(&address).map_or(&[], Vec::as_slice)
     }
 
-    /// The scope that an entry is declared in; none if that is the unit.
+    /// Returns the enclosing scope of an entry; `None` if that is the unit.
     pub(super) fn parent(&self, offset: UnitOffset) -> Option<Scope> {
         let index = self.scopes.binary_search_by_key(&offset, |scope| scope.offset).ok()?;
         self.scopes.get(self.scopes[index].parent? as usize).copied()
     }
 
-    /// The number of a closure among those of its scope, from 1, in the order of the source: the
-    /// number in mangled names. None if it is no closure.
+    /// Returns the number of a closure among those of its scope, from 1, in source order, as in
+    /// mangled names. `None` if the entry is not a closure.
     pub(super) fn closure_number(&self, offset: UnitOffset) -> Option<usize> {
         let this = self.closures.iter().find(|closure| closure.offset == offset)?;
         let is_before = |c: &&Closure| {
@@ -203,11 +204,11 @@ impl Scopes {
 /// An entry whose children are being read.
 struct Open {
     depth: isize,
-    /// The innermost scope that is named.
+    /// The innermost named scope.
     scope: Option<u32>,
-    /// Set of a type without a name.
+    /// Set for an unnamed type.
     nameless: Option<Closure>,
-    /// Wanted addresses in its code.
+    /// Requested addresses in its code.
     addresses: Vec<u64>,
 }
 
@@ -268,7 +269,7 @@ impl<'b> Walk<'_, 'b> {
         Some(index)
     }
 
-    /// Notes the type around a function as a closure, if it is one.
+    /// Stores the type around a function as a closure, if it is one.
     fn note_closure(&mut self, function: &Entry<'b>) {
         let Some(around) = self.open.last_mut() else { return };
         let is_call = || {
@@ -280,7 +281,7 @@ impl<'b> Walk<'_, 'b> {
         }
     }
 
-    /// Those of the addresses that are in the code of a function.
+    /// Returns the addresses that are in the code of a function.
     fn within(&self, entry: &Entry<'b>, addresses: &[u64]) -> Vec<u64> {
         let mut within = Vec::new();
         if addresses.is_empty() {

@@ -1,4 +1,4 @@
-//! Readable names of mangled symbols: C++ (Itanium ABI), Rust, both manglings, and Cython.
+//! Demangles symbols: C++ (Itanium ABI), both Rust manglings, and Cython.
 
 use std::fmt::{self, Write};
 use std::thread;
@@ -8,29 +8,29 @@ use rustc_hash::FxHashMap;
 
 use super::cython;
 
-/// Levels of recursion that fit into the stack of any thread.
+/// Recursion limit that fits into the stack of any thread.
 const SHALLOW: u32 = 96;
-/// Levels of recursion for deeply nested templates, and the stack that they take at most.
+/// Recursion limit for deeply nested templates, and the stack size that it needs.
 const DEEP: u32 = 4096;
 const DEEP_STACK_BYTES: usize = 256 << 20;
-/// The longest readable name, in bytes: a name of 30 kB can stand for one of gigabytes.
+/// Maximum length of a demangled name in bytes: a symbol of 30 kB can expand to gigabytes.
 const LONGEST: usize = 1 << 20;
 
-/// Demangles names, each distinct one once.
+/// Demangles names with a cache.
 #[derive(Debug, Default)]
 pub struct Demangler {
     known: FxHashMap<Box<str>, Option<Box<str>>>,
 }
 
 impl Demangler {
-    /// Returns the readable name of a symbol; the symbol itself if it is not mangled, or in a way
-    /// that is not understood.
+    /// Returns the demangled name of a symbol; the symbol itself if it is not mangled, or its
+    /// mangling is not understood.
     pub fn readable(&mut self, symbol: &str) -> String {
         let name = self.demangled(symbol).unwrap_or(symbol);
         cython::readable(name).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Returns the readable name of a mangled symbol; none if it is not mangled.
+    /// Returns the demangled name of a symbol; `None` if it is not mangled.
     pub fn demangled(&mut self, symbol: &str) -> Option<&str> {
         if !is_mangled(symbol) {
             return None;
@@ -43,7 +43,7 @@ impl Demangler {
     }
 }
 
-/// Whether a name is in one of the manglings, by its beginning.
+/// Returns whether a name has the prefix of a known mangling.
 pub fn is_mangled(symbol: &str) -> bool {
     ["_Z", "__Z", "_R"].iter().any(|start| symbol.starts_with(start))
 }
@@ -58,7 +58,8 @@ fn demangle(symbol: &str) -> Option<String> {
     })
 }
 
-/// Whether a symbol is Rust's: by its beginning, or by the hash at the end of a legacy one.
+/// Returns whether a symbol is a Rust symbol: by its prefix, or by the hash at the end of a legacy
+/// name.
 fn is_rust(symbol: &str) -> bool {
     const HASH: &str = "17h";
     const HASH_DIGITS: usize = 16;
@@ -77,7 +78,7 @@ fn cpp(symbol: &str, levels: u32) -> Option<String> {
     written(|out| parsed.structured_demangle(out, &writing))
 }
 
-/// The same by a thread with room for deep recursion.
+/// Demangles C++ on a thread with a stack for deep recursion.
 fn with_deep_stack(symbol: &str) -> Option<String> {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(DEEP_STACK_BYTES);
@@ -86,10 +87,10 @@ fn with_deep_stack(symbol: &str) -> Option<String> {
     })
 }
 
-/// An expression that GCC writes for `std::is_array<T>::value` in the return type of a template, as
-/// of `std::make_shared`: a scope `sr` that is a whole type, where the ABI has a list of names, and
-/// the demangler only reads the latter. A member of `typeid(T)` has the same parts in the same
-/// order, so that the numbers of substitutions stay right.
+/// Rewrites an expression that GCC emits for `std::is_array<T>::value` in the return type of a
+/// template, as in `std::make_shared`: a scope `sr` that is a whole type, where the ABI requires a
+/// list of names and the demangler accepts only that. A member of `typeid(T)` has the same parts in
+/// the same order, so that the numbers of substitutions stay correct.
 fn std_scopes_replaced(symbol: &str) -> Option<String> {
     symbol.contains(STD_SCOPE).then(|| symbol.replace(STD_SCOPE, MEMBER_OF_TYPEID))
 }
@@ -97,7 +98,7 @@ fn std_scopes_replaced(symbol: &str) -> Option<String> {
 const STD_SCOPE: &str = "srSt";
 const MEMBER_OF_TYPEID: &str = "dttiSt";
 
-/// Writes members of `(typeid (T))` as members of `T`.
+/// Replaces members of `(typeid (T))` by members of `T`.
 fn scopes_restored(name: &str) -> String {
     const BEGIN: &str = "(typeid (";
     const END: &str = ")).";
@@ -120,7 +121,7 @@ fn scopes_restored(name: &str) -> String {
     restored
 }
 
-/// Where the bracket is that ends a text which begins behind an opening one.
+/// Returns the position of the closing parenthesis of a text that begins after the opening one.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1;
     text.bytes().position(|byte| {
@@ -129,7 +130,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// The text that `write` writes, if it succeeds within [`LONGEST`] bytes.
+/// Returns the text that `write` produces, if it succeeds within [`LONGEST`] bytes.
 fn written(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
     let mut out = Bounded(String::new());
     write(&mut out).ok()?;
@@ -196,7 +197,7 @@ mod tests {
         );
     }
 
-    /// Templates nested 600 deep, and a name of 30 kB that would be endless.
+    /// Templates nested 600 deep, and a symbol of 30 kB that would expand without end.
     #[test]
     fn names_are_bounded_in_depth_and_length() {
         let nested = format!("_Z1fI{}i{}Evv", "1AI".repeat(600), "E".repeat(600));
@@ -204,7 +205,7 @@ mod tests {
         assert!(name.starts_with("void f<A<A<A<") && name.len() > 1800, "{name}");
         let endless = format!("_Z1fI{}i{}Evv", "1AI".repeat(9000), "E".repeat(9000));
         assert_eq!(readable(&endless), endless);
-        // Each parameter is a pair of the one before: 2^30 of them at the end.
+        // Each parameter is a pair of the previous one: 2^30 of them at the end.
         let digit = |n: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]);
         let pairs = (0..30).map(|n| format!("S_I{0}{0}E", format!("S{}_", digit(n + 1))));
         let wide = format!("_Z1f1AIiiE{}", pairs.collect::<String>());

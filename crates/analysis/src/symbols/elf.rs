@@ -1,4 +1,4 @@
-//! Sections of an ELF file, read without mapping it: modules and their separate debug files.
+//! Reads sections of an ELF file without mapping it: modules and their separate debug files.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,8 +23,8 @@ pub(super) struct ElfFile {
 
 impl ElfFile {
     /// Opens a file.
-    ///
-    /// Errors: it cannot be read, or is no 64-bit ELF file.
+    /// Errors: the file cannot be read, or is not a 64-bit ELF file.
+    /// Errors: the file cannot be read, or is not a 64-bit ELF file.
     pub(super) fn open(path: &Path) -> Result<ElfFile, String> {
         let file = input::open(path).map_err(|error| error.to_string())?;
         let elf = ElfFile { bytes: ReadCache::new(file) };
@@ -32,7 +32,7 @@ impl ElfFile {
         Ok(elf)
     }
 
-    /// Returns the content of a section, decompressed; none if there is no such section, its
+    /// Returns the decompressed contents of a section; `None` if there is no such section, its
     /// compression is unknown, or it is larger than `limit` bytes.
     pub(super) fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
         let file = self.parsed().ok()?;
@@ -58,14 +58,14 @@ impl ElfFile {
         Some(Cow::Owned(bytes))
     }
 
-    /// Whether there is a section of this name with content.
+    /// Returns whether there is a section of this name with contents.
     pub(super) fn has(&self, name: &str) -> bool {
         let file = self.parsed().ok();
         let section = file.as_ref().and_then(|file| file.section_by_name(name));
         section.is_some_and(|section| section.kind() != SectionKind::UninitializedData)
     }
 
-    /// Returns the build id, empty if there is none.
+    /// Returns the build-id; empty if there is none.
     pub(super) fn build_id(&self) -> Vec<u8> {
         let file = self.parsed().ok();
         let id = file.as_ref().and_then(|file| file.build_id().ok().flatten());
@@ -87,7 +87,7 @@ impl ElfFile {
         Some(SupplementaryLink { path, build_id: build_id.to_vec() })
     }
 
-    /// Returns the functions that the module exports: first address, address behind, name.
+    /// Returns the exported functions of the module: first address, end address, name.
     pub(super) fn exported(&self) -> Vec<(u64, u64, String)> {
         let file = self.parsed().ok();
         let symbols = file.iter().flat_map(|file| file.dynamic_symbols().filter_map(function));
@@ -99,7 +99,7 @@ impl ElfFile {
     }
 }
 
-/// The file that a stripped module names as that of its debug information.
+/// The debug file named by a stripped module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct DebugLink {
     /// A name without directories.
@@ -109,7 +109,7 @@ pub(super) struct DebugLink {
 }
 
 impl DebugLink {
-    /// Of the name in a module; none if it is more than a name.
+    /// Returns the link with this name; `None` if the name contains directories.
     pub(super) fn new(name: &[u8], checksum: u32) -> Option<DebugLink> {
         let name = Path::new(OsStr::from_bytes(name));
         let name = name.file_name().filter(|only| *only == name.as_os_str())?;
@@ -119,13 +119,14 @@ impl DebugLink {
 
 /// The supplementary file of a file's debug information.
 pub(super) struct SupplementaryLink {
-    /// Absolute, or from the directory of the file.
+    /// Absolute, or relative to the directory of the file.
     path: PathBuf,
     build_id: Vec<u8>,
 }
 
 impl SupplementaryLink {
-    /// Opens the supplementary file of the file `of`; none if it is not there, or of another build.
+    /// Opens the supplementary file of the file `of`; `None` if it does not exist or has another
+    /// build-id.
     pub(super) fn open(&self, of: &Path) -> Option<ElfFile> {
         let of = fs::canonicalize(of).ok()?;
         let elf = ElfFile::open(&of.parent()?.join(&self.path)).ok()?;
@@ -133,7 +134,7 @@ impl SupplementaryLink {
     }
 }
 
-/// The addresses and name of a symbol, if it is a function.
+/// Returns the addresses and name of a symbol, if it is a function.
 pub(super) fn function<'a>(symbol: impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
     let is_function = symbol.kind() == SymbolKind::Text && symbol.size() > 0;
     let name = symbol.name().ok().filter(|name| is_function && !name.is_empty())?;

@@ -1,4 +1,4 @@
-//! Functions at addresses of a file, by blazesym; names by [`super::demangle`].
+//! Looks up functions at addresses of a file with blazesym; demangles with [`super::demangle`].
 
 use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use super::qualified;
 use super::symbol_table::SymbolTable;
 use crate::text;
 
-/// The engine: debug info, else symbol tables and MiniDebugInfo.
+/// The engine, which uses debug info, else symbol tables and MiniDebugInfo.
 #[derive(Debug, Default)]
 pub struct Blazesym;
 
@@ -41,7 +41,7 @@ impl Engine for Blazesym {
             let mut answer =
                 symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             if answer.is_err() && elf.debug_syms {
-                elf.debug_syms = false; // bad debug info must not cost the symbol table
+                elf.debug_syms = false; // damaged debug info: use the symbol table
                 answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
             }
             let answer = answer.map_err(|e| e.to_string())?;
@@ -67,11 +67,11 @@ impl Engine for Blazesym {
     }
 }
 
-/// The names that the readers of this crate find at addresses, which are ascending: those of
-/// MiniDebugInfo, else those that debug information has by scopes. [`Blazesym`] adds them to what
-/// blazesym finds.
+/// Returns the names that this crate's own readers find at addresses, which must be ascending:
+/// those of MiniDebugInfo, else qualified names from debug information. [`Blazesym`] adds them to
+/// the results of blazesym.
 ///
-/// Errors: the file cannot be read, or is no executable or library.
+/// Errors: the file cannot be read, or is not an executable or library.
 pub fn own_names(file: &Path, addresses: &[u64]) -> Result<Vec<Option<String>>, String> {
     let elf = ElfFile::open(file)?;
     let mut demangler = Demangler::default();
@@ -85,7 +85,7 @@ pub fn own_names(file: &Path, addresses: &[u64]) -> Result<Vec<Option<String>>, 
     Ok(addresses.iter().map(innermost).collect())
 }
 
-/// Names of a stripped module that has MiniDebugInfo, which blazesym reads only with liblzma.
+/// Looks up names of a stripped module with MiniDebugInfo, which blazesym reads only with liblzma.
 fn from_table(table: &SymbolTable, addresses: &[u64], each: &mut dyn FnMut(u64, &[Name<'_>])) {
     let mut demangler = Demangler::default();
     for &address in addresses {
@@ -96,9 +96,9 @@ fn from_table(table: &SymbolTable, addresses: &[u64], each: &mut dyn FnMut(u64, 
     }
 }
 
-/// Debug info has a bare name for functions that are local to a file or to a function, as lambdas
-/// are. Returns the mangled names in the symbol table of the addresses that have such a name, where
-/// the bare one is a part of them.
+/// Returns the mangled names in the symbol table of functions for which debug info has only an
+/// unqualified name, if that is part of the mangled one. This is the case for functions that are
+/// local to a file or to a function, such as lambdas.
 fn whole_names(
     symbolizer: &Symbolizer,
     elf: &Elf,
@@ -126,7 +126,8 @@ fn whole_names(
         .collect()
 }
 
-/// A name of debug info without template arguments, which compilers write in other ways there.
+/// Returns a name of debug info without template arguments, which compilers format differently
+/// there.
 fn identifier(name: &str) -> &str {
     if name.starts_with("operator") {
         return name;
@@ -134,15 +135,16 @@ fn identifier(name: &str) -> &str {
     name.split('<').next().unwrap_or(name)
 }
 
-/// Whether debug information knows more of a function: the scopes around it, where this is a bare
-/// name, or the types that a function of Rust's libraries is for, which older names lack.
+/// Returns whether debug information has more about a function than this name: the scopes of an
+/// unqualified name, or the type arguments of a function of Rust's libraries, which legacy names
+/// lack.
 fn is_incomplete(name: &str) -> bool {
     const LIBRARIES: [&str; 4] = ["_ZN5alloc", "_ZN4core", "_ZN3std", "_ZN9hashbrown"];
     !is_mangled(name)
         || (name.contains("17h") && LIBRARIES.iter().any(|library| name.starts_with(library)))
 }
 
-/// The addresses at which a function has less than its whole name.
+/// Returns the addresses of functions without a complete name.
 fn with_bare_names(
     addresses: &[u64],
     answer: &[Symbolized<'_>],
@@ -160,8 +162,8 @@ fn with_bare_names(
 /// The functions at an address, outermost first: names, mangled or not, and source.
 type Functions<'a> = Vec<(&'a str, Option<&'a CodeInfo<'a>>)>;
 
-/// Puts together what is known of an address: `whole` is the name of the outermost function in the
-/// symbol table, `qualified` the names of all of them in debug info.
+/// Combines the results for an address: `whole` is the name of the outermost function in the symbol
+/// table, `qualified` the names of all functions from debug info.
 fn functions<'a>(
     symbol: &'a Sym<'_>,
     whole: Option<&'a String>,
@@ -182,7 +184,7 @@ fn functions<'a>(
     functions
 }
 
-/// Hands on the functions at an address.
+/// Calls `each` with the demangled names of the functions at an address.
 fn with_names(
     functions: &Functions<'_>,
     demangler: &mut Demangler,

@@ -1,20 +1,20 @@
-//! Names that JIT compilers give to their code: function, file and line in one text.
+//! Parses names that JIT compilers give to their code: function, file and line in one text.
 
 use std::borrow::Cow;
 
-/// What a name has.
+/// The parts of a name.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct JitName<'a> {
     /// The function.
     pub(crate) function: Cow<'a, str>,
     /// The source file.
     pub(crate) file: Option<&'a str>,
-    /// Where the function begins.
+    /// The line at which the function begins.
     pub(crate) line: Option<u32>,
 }
 
 impl<'a> JitName<'a> {
-    /// Takes a name apart if it is of V8 or CPython; others are functions.
+    /// Parses a name of V8 or CPython; other names are functions.
     pub(crate) fn parse(name: &'a str) -> JitName<'a> {
         let whole = || JitName { function: name.into(), file: None, line: None };
         let python = |rest| JitName::python(name, rest);
@@ -22,20 +22,21 @@ impl<'a> JitName<'a> {
         parsed.unwrap_or_else(whole)
     }
 
-    /// Whether the code only calls the interpreter of CPython for a function, as with `-X perf`.
+    /// Returns whether the code only calls the interpreter of CPython for a function, as with `-X
+    /// perf`.
     pub(crate) fn is_python(name: &str) -> bool {
         name.starts_with(PYTHON)
     }
 
-    /// `py::FUNCTION:FILE`.
+    /// Parses `py::FUNCTION:FILE`.
     fn python(name: &'a str, rest: &'a str) -> Option<JitName<'a>> {
         let (function, file) = rest.split_once(':')?;
         let function = &name[..PYTHON.len() + function.len()];
         Some(JitName { function: function.into(), file: Some(file), line: None })
     }
 
-    /// `JS:*FUNCTION FILE:LINE:COLUMN`, where `*` is how it was compiled. A function has one name
-    /// however it was compiled.
+    /// Parses `JS:*FUNCTION FILE:LINE:COLUMN`, where `*` is the compilation tier, which is removed,
+    /// so that a function has the same name in all tiers.
     fn v8(name: &'a str) -> Option<JitName<'a>> {
         let (kind, rest) = name.split_once(':')?;
         if !V8_KINDS.contains(&kind) {
@@ -63,11 +64,11 @@ impl<'a> JitName<'a> {
 }
 
 const PYTHON: &str = "py::";
-/// What V8 calls code of a script.
+/// V8's kinds of code of a script.
 const V8_KINDS: [&str; 6] = ["JS", "Eval", "Script", "Function", "LazyCompile", "Callback"];
-/// Interpreted, Sparkplug, Maglev and TurboFan, in V8's letters.
+/// V8's letters for interpreted, Sparkplug, Maglev and TurboFan code.
 const V8_TIERS: [char; 5] = ['~', '^', '+', '*', '?'];
-/// What files begin with, after the function: names and paths may have spaces in them.
+/// Beginnings of files after the function: names and paths can contain spaces.
 const V8_FILES: [&str; 3] = [" /", " node:", " file:"];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Names for addresses: `symbols.json`, and the engine that fills it from the modules' files.
 //!
-//! A name is looked up only in a file that is the recorded one: of the same build-id, or, where
-//! there is no build-id, not changed since the process started.
+//! A name is looked up only in a file that is the recorded one: with the same build-id or, without
+//! a build-id, not changed since the process started.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -40,28 +40,28 @@ pub use sources::{DebugFiles, Sources};
 use wanted::hex;
 pub use wanted::{ModuleKey, Wanted};
 
-/// The version of its layout; larger ones are refused.
+/// The version of its layout; later versions are rejected.
 pub const VERSION: u32 = 1;
-/// The largest file that is read, in bytes: names of some ten million functions.
+/// Maximum size in bytes: names of some ten million functions.
 const LIMIT: u64 = 2 << 30;
-/// Modules are looked up by so many threads.
+/// Number of threads that look modules up.
 const THREADS: usize = 2;
 
 /// The names of one module's addresses.
 #[derive(Debug, Default)]
 pub struct ModuleSymbols {
     strings: Vec<Arc<str>>,
-    /// Empty until a string is added: what is only read needs none.
+    /// Empty until a string is added, because reading does not need it.
     string_ids: FxHashMap<Arc<str>, u32>,
-    /// By address: the range in `names`.
+    /// Range in `names` by address.
     places: FxHashMap<u64, (u32, u32)>,
     /// Function and file as string ids plus one, line; 0 is none.
     names: Vec<[u32; 3]>,
-    /// By address, of generated code: the functions that other code has replaced, in order of time.
+    /// Replaced functions of generated code by address, in order of time.
     earlier: FxHashMap<u64, Vec<Earlier>>,
 }
 
-/// A function in whose place there is another one.
+/// A function that was replaced by another one.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
     /// When it was replaced, nanoseconds from the start of the process image.
@@ -71,7 +71,7 @@ struct Earlier {
 }
 
 impl ModuleSymbols {
-    /// Stores the functions at an address, outermost first; those of an earlier call are replaced.
+    /// Stores the functions at an address, outermost first, replacing earlier ones.
     pub fn insert(&mut self, address: u64, names: &[Name<'_>]) {
         let start = self.names.len() as u32;
         for name in names {
@@ -81,7 +81,7 @@ impl ModuleSymbols {
         self.places.insert(address, (start, names.len() as u32));
     }
 
-    /// The functions at an address, outermost first; none if it was never looked up.
+    /// Returns the functions at an address, outermost first; `None` if it was never looked up.
     pub fn get(&self, address: u64) -> Option<impl Iterator<Item = Known<'_>>> {
         let &(start, count) = self.places.get(&address)?;
         let names = &self.names[start as usize..(start + count) as usize];
@@ -92,12 +92,12 @@ impl ModuleSymbols {
         }))
     }
 
-    /// Whether an address had functions that other code has replaced.
+    /// Returns whether any address has functions that other code has replaced.
     pub(crate) fn has_earlier(&self) -> bool {
         !self.earlier.is_empty()
     }
 
-    /// The function that was at an address at a time, in nanoseconds from the start of the process
+    /// Returns the function at an address and time, in nanoseconds from the start of the process
     /// image, if other code has replaced it since.
     pub(crate) fn replaced_since(&self, address: u64, time_ns: u64) -> Option<&Arc<str>> {
         let earlier = self.earlier.get(&address)?;
@@ -111,7 +111,8 @@ impl ModuleSymbols {
         self.earlier.entry(address).or_default().push(Earlier { until_ns, function });
     }
 
-    /// Whether more is known of an address than these names: a function, or its source.
+    /// Returns whether the stored names of an address have more than these: a function, or its
+    /// source.
     fn knows_more(&self, address: u64, names: &[Name<'_>]) -> bool {
         let old: Vec<_> = self.get(address).into_iter().flatten().collect();
         let has_source = |file: Option<&str>| file.is_some();
@@ -153,22 +154,22 @@ impl ModuleSymbols {
 
 /// How names are looked up.
 pub struct Lookup<'a> {
-    /// Reads a file.
+    /// Reads names from a file.
     pub engine: &'a dyn Engine,
-    /// Finds the files.
+    /// Finds the files of modules.
     pub sources: &'a Sources,
-    /// Whether addresses are looked up that were before. What is known stays where less is found.
+    /// Whether known addresses are looked up again. Known names stay if less is found.
     pub again: bool,
 }
 
-/// What is known about names, over all modules of a recording.
+/// The names of all modules of a recording.
 #[derive(Debug, Default)]
 pub struct Symbols {
     modules: FxHashMap<ModuleKey, ModuleSymbols>,
 }
 
-/// `symbols.json`. A place is its address, then function, file and line of each function there,
-/// outermost first: strings by their index plus one, 0 for none.
+/// `symbols.json`. A place is an address, followed by function, file and line of each function
+/// there, outermost first: strings as index plus one, 0 for none.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     version: u32,
@@ -178,22 +179,23 @@ struct Stored {
 #[derive(Serialize, Deserialize)]
 struct StoredModule {
     path: String,
-    /// The path in hexadecimal digits, where it is no UTF-8; `path` has replacements in it then.
+    /// The path in hexadecimal digits if it is not UTF-8; then `path` contains replacement
+    /// characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     path_bytes: String,
     build_id: String,
     strings: Vec<String>,
     places: Vec<Vec<u64>>,
-    /// Of generated code that other code has replaced: address, when that was in nanoseconds from
-    /// the start of the process image, and the function by its string's index plus one.
+    /// Replaced functions of generated code: address, time of replacement in nanoseconds from the
+    /// start of the process image, and the function as string index plus one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<[u64; 3]>,
 }
 
 impl Symbols {
-    /// Reads what is stored with a recording; none if nothing is.
+    /// Reads the symbols stored with a recording; `None` if there are none.
     ///
-    /// Errors: the file cannot be read, does not parse, or is of a later version.
+    /// Errors: the file cannot be read, does not parse, or has a later version.
     pub fn read(directory: &Path) -> Result<Option<Symbols>, Error> {
         let path = directory.join(SYMBOLS_FILE);
         let Some(bytes) = read_if_there(&path, LIMIT)? else {
@@ -208,7 +210,7 @@ impl Symbols {
         }
     }
 
-    /// Stores them with a recording, replacing what is there in one step.
+    /// Stores the symbols with a recording, replacing the file atomically.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(SYMBOLS_FILE);
         let mut modules: Vec<_> =
@@ -220,14 +222,14 @@ impl Symbols {
         replace(&path, &text)
     }
 
-    /// The names of a module.
+    /// Returns the names of a module.
     pub fn module(&self, key: &ModuleKey) -> Option<&ModuleSymbols> {
         self.modules.get(key)
     }
 
-    /// Looks up what is wanted, telling `progress` the addresses done and their number. `roots`
-    /// returns the root directories of processes in containers. Returns a line for each file that
-    /// is missing or is another one.
+    /// Looks up addresses. `progress` receives the number of addresses looked up and of all
+    /// addresses. `roots` returns the root directories of processes in containers. Returns a line
+    /// for each file that is missing or has changed.
     pub fn complete(
         &mut self,
         wanted: Vec<Wanted>,
@@ -268,7 +270,7 @@ impl Symbols {
         problems
     }
 
-    /// Looks up the addresses of code that a JIT compiler made; those that have no name are looked
+    /// Looks up addresses of code generated by a JIT compiler; addresses without a name are looked
     /// up again the next time. `start_ns` is the monotonic clock at the start of the process image.
     pub(crate) fn complete_jit(
         &mut self,
@@ -294,7 +296,7 @@ impl Symbols {
         }
     }
 
-    /// Adds what others know and these do not.
+    /// Adds the names of addresses that are not known here.
     pub(crate) fn absorb(&mut self, others: Symbols) {
         for (module, mut found) in others.modules {
             if let Some(known) = self.modules.get(&module) {
@@ -333,13 +335,13 @@ enum Message {
     Found(usize, ModuleSymbols, Option<String>),
 }
 
-/// A module to look up, and its files, of which there is one at least.
+/// A module to look up, with at least one file.
 struct Task {
     want: Wanted,
     files: Vec<PathBuf>,
 }
 
-/// Looks modules up by a few threads and hands what they find to `sink`, on this thread.
+/// Looks modules up on a few threads and calls `sink` on this thread with the results.
 fn in_parallel(tasks: &[Task], engine: &dyn Engine, sink: &mut dyn FnMut(Message)) {
     let next = AtomicUsize::new(0);
     let work = |sender: mpsc::Sender<Message>| {
@@ -359,15 +361,15 @@ fn in_parallel(tasks: &[Task], engine: &dyn Engine, sink: &mut dyn FnMut(Message
             Builder::new().spawn_scoped(scope, || work(sender)).ok()
         };
         if (0..THREADS.min(tasks.len())).map_while(start).count() == 0 {
-            work(sender.clone()); // no room for a thread: what is found waits for the receiver
+            work(sender.clone()); // no thread: results wait for the receiver
         }
         drop(sender);
         receiver.iter().for_each(sink);
     });
 }
 
-/// Looks up the addresses of a module in its files, in their order; of each only those without a
-/// name in the ones before. Returns why the last one could not be read, if so.
+/// Looks up the addresses of a module in its files, in their order; in each file only addresses
+/// without a name in the previous ones. Returns why the last file could not be read, if it failed.
 fn look_up(
     task: &Task,
     engine: &dyn Engine,
@@ -383,7 +385,7 @@ fn look_up(
             found.insert(address, names);
             untold += 1;
             if untold == BATCH && is_first {
-                let _ = sender.send(Message::Progress(untold)); // nobody listens: nothing to tell
+                let _ = sender.send(Message::Progress(untold)); // fails only without a receiver
                 untold = 0;
             }
         });

@@ -1,16 +1,15 @@
-//! The names of an address, and what gives names to addresses.
+//! The names of an address, and the interface for looking them up.
 
 use std::path::Path;
 use std::sync::Arc;
 
-/// Addresses are looked up, and progress is told, so many at a time.
+/// Number of addresses to look up between two progress reports.
 pub(super) const BATCH: usize = 1024;
 
-/// One function at an address: the outermost is the one in the symbol table, the others are
-/// inlined.
+/// One function at an address: the outermost one is in the symbol table, the others are inlined.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Name<'a> {
-    /// Demangled, whole.
+    /// Demangled full name.
     pub function: Option<&'a str>,
     /// Source file.
     pub file: Option<&'a str>,
@@ -18,10 +17,10 @@ pub struct Name<'a> {
     pub line: Option<u32>,
 }
 
-/// The same as it is kept: equal texts of a module are one.
+/// A stored name: equal texts of a module are shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known<'a> {
-    /// Demangled, whole.
+    /// Demangled full name.
     pub function: Option<&'a Arc<str>>,
     /// Source file.
     pub file: Option<&'a Arc<str>>,
@@ -36,12 +35,12 @@ impl<'a> From<Known<'a>> for Name<'a> {
     }
 }
 
-/// Gives names to addresses of one file.
+/// Looks up names for addresses of one file.
 pub trait Engine: Sync {
-    /// Calls `each` once for each of `addresses`, in order, with the functions there, outermost
-    /// first; none if nothing is known.
+    /// Calls `each` exactly once for each of `addresses`, in order, with the functions there,
+    /// outermost first; with no functions if they are unknown.
     ///
-    /// Errors: the file cannot be read; `each` was called for the addresses before.
+    /// Errors: the file cannot be read; `each` may have been called for the first addresses.
     fn look_up(
         &self,
         file: &Path,

@@ -1,9 +1,9 @@
-//! Whole names of functions for which debug information has only a bare one.
+//! Builds full names of functions for which debug information has only an unqualified name.
 //!
-//! GCC writes no mangled name for what is local to a function or a file: `operator()` of a lambda,
-//! `__invoke_r<void, run()::<lambda()>&>` of `std`. Where such a function is inlined, the symbol
-//! table has none either. The name is put together from the scopes around it, as a demangler writes
-//! it: `run()::{lambda()#1}::operator()() const`.
+//! GCC emits no mangled name for functions that are local to a function or a file: `operator()` of
+//! a lambda, `__invoke_r<void, run()::<lambda()>&>` of `std`. If such a function is inlined, the
+//! symbol table has no name either. The name is built from the enclosing scopes, in the format of a
+//! demangler: `run()::{lambda()#1}::operator()() const`.
 
 use std::rc::Rc;
 
@@ -13,9 +13,9 @@ use rustc_hash::FxHashMap;
 use super::debug_info::{DebugInfo, Scopes, Slice};
 use super::demangle::Demangler;
 
-/// Links and scopes that are followed for one name; a loop in a damaged file ends there.
+/// Maximum depth of links and scopes for one name; it ends loops in damaged files.
 const DEPTH: usize = 32;
-/// Entries that are read for one name: types of template arguments may contain each other.
+/// Maximum number of entries read for one name: types of template arguments can contain each other.
 const STEPS: usize = 10_000;
 const LAMBDA: &str = "<lambda(";
 const LAMBDA_END: &str = ")>";
@@ -25,13 +25,13 @@ type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 /// An entry of debug information.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Which unit.
+    /// Index of the unit.
     unit: usize,
     offset: UnitOffset,
 }
 
 struct Read<'a> {
-    /// Which unit.
+    /// Index of the unit.
     index: usize,
     unit: Unit<Slice<'a>>,
     scopes: Scopes,
@@ -44,8 +44,8 @@ enum Language {
     Rust,
 }
 
-/// Returns the functions at addresses, which are ascending, outermost first, each with its name, if
-/// one can be put together.
+/// Returns the functions at addresses, which must be ascending, outermost first, each with its name
+/// if it can be built.
 pub(super) fn names(
     info: &DebugInfo,
     addresses: &[u64],
@@ -64,9 +64,8 @@ pub(super) fn names(
     addresses.iter().filter_map(at).collect()
 }
 
-/// The name of a function of Rust's libraries with the types that it is for, which names of the
-/// older form lack: `alloc::vec::Vec<T,A>::push::<app::Order>`, by the bare name
-/// `push<app::Order>`.
+/// Returns the name of a function of Rust's libraries with its type arguments, which legacy names
+/// lack: `alloc::vec::Vec<T,A>::push::<app::Order>`, from the unqualified name `push<app::Order>`.
 fn with_types(name: String, bare: &str) -> String {
     let is_of_library = ["alloc::", "core::", "std::", "hashbrown::"];
     match bare.find('<') {
@@ -82,10 +81,10 @@ struct Names<'a, 'd> {
     dwarf: Dwarf<Slice<'a>>,
     addresses: &'d [u64],
     read: FxHashMap<usize, Option<Rc<Read<'a>>>>,
-    /// Of the unit that has the address.
+    /// The language of the unit that contains the address.
     language: Option<Language>,
     demangler: &'d mut Demangler,
-    /// Entries that may still be read for this name.
+    /// Remaining number of entries that may be read for this name.
     steps: usize,
 }
 
@@ -112,7 +111,7 @@ impl<'a> Names<'a, '_> {
         let read = self.info.unit(&self.dwarf, index).map(|unit| {
             let dwarf = self.info.dwarf_of(&self.dwarf, index);
             let scopes = Scopes::of(unit.unit_ref(dwarf), self.addresses);
-            // A part of units that `dwz` has put in one place has that of the unit that uses it.
+            // A partial unit created by `dwz` has the language of the unit that uses it.
             let language = language(&unit).or(self.language);
             Rc::new(Read { index, unit, scopes, language })
         });
@@ -149,8 +148,8 @@ impl<'a> Names<'a, '_> {
         }
     }
 
-    /// The entry that has the name of a function or type: the one it is a copy or the definition
-    /// of.
+    /// Returns the entry with the name of a function or type: the one that it is a copy or the
+    /// definition of.
     fn declared(&self, place: Place, entry: &Entry<'a>) -> Option<Place> {
         self.link(place, entry, gimli::DW_AT_abstract_origin)
             .or_else(|| self.link(place, entry, gimli::DW_AT_specification))
@@ -177,7 +176,7 @@ impl<'a> Names<'a, '_> {
         let is_member = self.parent_is_type(place);
         if read.language == Some(Language::Cpp) && is_external && !is_member && !bare.contains('<')
         {
-            return Some(bare); // of C: extern "C", or main
+            return Some(bare); // a C function: extern "C", or main
         }
         let name = self.with_lambdas(place, bare, depth);
         let parameters = match read.language {
@@ -193,7 +192,8 @@ impl<'a> Names<'a, '_> {
         read.unit.entry(parent.offset).is_ok_and(|entry| is_type(&entry))
     }
 
-    /// The scopes around an entry, each with `::` behind it; none if one of them is unknown.
+    /// Returns the enclosing scopes of an entry, each followed by `::`; `None` if one of them is
+    /// unknown.
     fn scope(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let read = self.read(place.unit)?;
@@ -212,7 +212,7 @@ impl<'a> Names<'a, '_> {
         Some(name + "::")
     }
 
-    /// The name of a class, union or enumeration.
+    /// Returns the name of a class, union or enumeration.
     fn class(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let (read, entry) = self.entry(place)?;
@@ -246,8 +246,8 @@ impl<'a> Names<'a, '_> {
         children
     }
 
-    /// The types of parameters in brackets, and whether the function is a const member; none if one
-    /// cannot be named.
+    /// Returns the parameter types in parentheses, and ` const` for a const member; `None` if a
+    /// type cannot be named.
     fn parameters(&mut self, place: Place, depth: usize) -> Option<String> {
         let mut types = Vec::new();
         let mut is_const = false;
@@ -272,7 +272,7 @@ impl<'a> Names<'a, '_> {
 
     fn points_to_const(&mut self, place: Place, entry: &Entry<'a>) -> bool {
         let mut target = self.link(place, entry, gimli::DW_AT_type);
-        // `this` is a pointer, which may be const itself.
+        // `this` is a pointer, which can be const itself.
         for _ in 0..3 {
             let Some(place) = target else { return false };
             let Some((_, entry)) = self.entry(place) else { return false };
@@ -294,7 +294,7 @@ impl<'a> Names<'a, '_> {
         }
     }
 
-    /// A type as a demangler writes it; none if it cannot be named.
+    /// Returns a type in the format of a demangler; `None` if it cannot be named.
     fn type_name(&mut self, place: Place, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let (read, entry) = self.entry(place)?;
@@ -315,8 +315,7 @@ impl<'a> Names<'a, '_> {
         Some(self.type_of(place, &entry, depth)? + suffix)
     }
 
-    /// A name in which GCC's `<lambda(int)>` of template arguments have the numbers of mangled
-    /// names.
+    /// Numbers GCC's `<lambda(int)>` in template arguments as in mangled names.
     fn with_lambdas(&mut self, place: Place, name: String, depth: usize) -> String {
         if !name.contains(LAMBDA) {
             return name;
@@ -326,7 +325,7 @@ impl<'a> Names<'a, '_> {
         numbered(&name, &numbers).unwrap_or(name)
     }
 
-    /// The numbers of the closures in the template arguments of an entry, in their order.
+    /// Collects the numbers of the closures in the template arguments of an entry, in their order.
     fn closure_numbers(&mut self, place: Place, depth: usize, numbers: &mut Vec<usize>) {
         let Some(depth) = depth.checked_sub(1) else { return };
         for child in self.children(place) {
@@ -360,7 +359,7 @@ impl<'a> Names<'a, '_> {
     }
 }
 
-/// Writes the closures in a name with their numbers; none if there are not as many of them.
+/// Inserts the numbers of closures into a name; `None` if the counts differ.
 fn numbered(name: &str, numbers: &[usize]) -> Option<String> {
     let mut text = String::with_capacity(name.len());
     let mut rest = name;
@@ -387,7 +386,7 @@ fn is_type(entry: &Entry<'_>) -> bool {
     )
 }
 
-/// The name of a number type as demanglers write it; GCC has `long unsigned int`.
+/// Returns the name of a number type in the format of demanglers; GCC has `long unsigned int`.
 fn base_type(name: &str) -> String {
     let short = match name {
         "long int" => "long",

@@ -1,12 +1,12 @@
-//! The files that have the names of a module, in this order:
+//! Finds the files with the names of a module, in this order:
 //!
-//! 1. a separate debug file with its build id: below `--symbols`, `--sysroot`, `/usr/lib/debug`, or
-//!    where its debug link leads
-//! 2. one from a server (debuginfod), if neither the module nor 1 has debug information
-//! 3. the module: below `--sysroot`, at its path, below the root directory of a process that still
-//!    runs in a container, below `--symbols`
+//! 1. a separate debug file with its build-id: below `--symbols`, `--sysroot`, `/usr/lib/debug`, or
+//!    at the path of its debug link
+//! 2. a file from a server (debuginfod), if neither the module nor 1 has debug information
+//! 3. the module: below `--sysroot`, at its path, below the root directory of a running process in
+//!    a container, below `--symbols`
 //!
-//! A file with another build id is never used.
+//! A file with another build-id is never used.
 
 use std::fs;
 use std::io::Read;
@@ -20,37 +20,37 @@ use super::wanted::{ModuleKey, Wanted, hex};
 use crate::files::input;
 use crate::text;
 
-/// A profile keeps so many bytes of a build-id.
+/// Maximum number of bytes of a build-id in a profile.
 const STORED_BUILD_ID: usize = 24;
-/// Where distributions install separate debug files.
+/// Directory in which distributions install separate debug files.
 const DEBUG_ROOT: &str = "usr/lib/debug";
 
 /// A server of debug files.
 pub trait DebugFiles {
-    /// Returns the debug file with a build id; none if there is no such file. `module` is for
+    /// Returns the debug file with a build-id; `None` if there is no such file. `module` is for
     /// messages.
     ///
-    /// Errors: it could not be asked, in a line for people.
+    /// Errors: the server could not be queried; a line for people.
     fn fetch(&self, build_id: &str, module: &Path) -> Result<Option<PathBuf>, String>;
 }
 
-/// Where files are looked for, beside the places that need no option.
+/// Places to search for files, in addition to the default ones.
 #[derive(Default)]
 pub struct Sources {
     /// Directories with debug files or modules (`--symbols`).
     pub symbols: Vec<PathBuf>,
-    /// A directory that stands for `/` (`--sysroot`).
+    /// A directory that replaces `/` (`--sysroot`).
     pub sysroot: Option<PathBuf>,
-    /// Asked last.
+    /// Queried last.
     pub server: Option<Box<dyn DebugFiles>>,
 }
 
-/// What was found for a module.
+/// The files found for a module.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The best first; an address that has no name in one is looked up in the next.
+    /// In order of priority; addresses without a name in a file are looked up in the next one.
     pub(super) files: Vec<PathBuf>,
-    /// What a person can do something about: why there is no file, or one could not be used.
+    /// Problems that a user can solve: why there is no file, or one could not be used.
     pub(super) problems: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Sources {
     pub(super) fn find(&self, want: &Wanted, roots: &dyn Fn() -> Vec<PathBuf>) -> Found {
         let mut found = Found::default();
         if !want.module.path.is_absolute() {
-            return found; // the vdso and the like: no file, nothing to be done
+            return found; // the vdso and the like, which have no file
         }
         let module = self.module(want, roots);
         let elf = module.as_ref().ok().and_then(|path| ElfFile::open(path).ok());
@@ -80,7 +80,7 @@ impl Sources {
         found
     }
 
-    /// Errors: why there is no file that is the module, of the first place where there is one.
+    /// Errors: why the first existing candidate is not the recorded module.
     fn module(&self, want: &Wanted, roots: &dyn Fn() -> Vec<PathBuf>) -> Result<PathBuf, String> {
         let path = &want.module.path;
         let below_sysroot = self.sysroot.iter().map(|root| below(root, path));
@@ -127,7 +127,7 @@ impl Sources {
         }
     }
 
-    /// Where the debug file of a module may be.
+    /// Returns the paths at which the debug file of a module can be.
     fn places(&self, module: &ModuleKey, link: Option<&DebugLink>) -> Vec<PathBuf> {
         let by_id = by_build_id(&module.build_id);
         let name = module.path.file_name().unwrap_or_default();
@@ -157,7 +157,7 @@ impl Sources {
 const DEBUG_INFO: &str = ".debug_info";
 const SYMBOL_TABLE: &str = ".symtab";
 
-/// The directory of a module below a root, as its path has it and without symbolic links.
+/// Returns the directory of a module below a root, with and without resolving symbolic links.
 fn directories(root: &Path, module: &Path) -> Vec<PathBuf> {
     let file = below(root, module);
     let real = fs::canonicalize(&file).ok();
@@ -167,28 +167,28 @@ fn directories(root: &Path, module: &Path) -> Vec<PathBuf> {
     directories
 }
 
-/// `ab/cdef….debug`; none of a module without a build id.
+/// Returns `ab/cdef….debug`; `None` for a module without a build-id.
 fn by_build_id(id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     Some(PathBuf::from(format!("{}/{}.debug", hex(&[*first]), hex(rest))))
 }
 
-/// An absolute path inside another root directory.
+/// Returns an absolute path below another root directory.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Whether a file without a build id may have changed after the recording.
+/// Whether a file without a build-id may be newer than the recording.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Changed {
-    /// A copy has the time of the copy.
+    /// A copy has the time of copying.
     Allowed,
     Refused,
 }
 
 /// Checks that a file is the recorded module.
 ///
-/// Errors: it cannot be read, or is another one.
+/// Errors: the file cannot be read, or is not the recorded one.
 fn is_module(file: &Path, want: &Wanted, changed: Changed) -> Result<(), String> {
     let build_id = &want.module.build_id;
     let opened = input::open(file).and_then(|file| file.metadata());
@@ -206,10 +206,10 @@ fn is_module(file: &Path, want: &Wanted, changed: Changed) -> Result<(), String>
     same_build_id(&found, build_id)
 }
 
-/// Whether a file has the debug information or the symbols of a module; false if there is no such
-/// file.
+/// Returns whether a file has the debug information or the symbols of a module; false if there is
+/// no such file.
 ///
-/// Errors: it is that of another build.
+/// Errors: the file belongs to another build.
 fn is_debug_file(
     file: &Path,
     module: &ModuleKey,
@@ -230,7 +230,7 @@ fn is_debug_file(
     }
 }
 
-/// The CRC-32 of a file, as debug links have it.
+/// Returns the CRC-32 of a file, as used in debug links.
 fn checksum(file: &Path) -> std::io::Result<u32> {
     let mut file = input::open(file)?;
     let (mut checksum, mut buffer) = (Crc::new(), vec![0; CHUNK]);
@@ -242,7 +242,7 @@ fn checksum(file: &Path) -> std::io::Result<u32> {
     }
 }
 
-/// A file is read by so many bytes at a time for its checksum.
+/// Buffer size for computing the checksum of a file.
 const CHUNK: usize = 1 << 20;
 
 fn same_build_id(found: &[u8], recorded: &[u8]) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! Functions of stripped modules that have MiniDebugInfo: a compressed symbol table in the section
-//! `.gnu_debugdata`, beside the exported functions in the table of the loader.
+//! Functions of stripped modules with MiniDebugInfo: a compressed symbol table in the section
+//! `.gnu_debugdata`, in addition to the exported functions in the dynamic symbol table.
 
 use std::io::{self, Write};
 
@@ -8,17 +8,17 @@ use object::{Endianness, Object};
 
 use super::elf::{ElfFile, function};
 
-/// The largest table, compressed and not, in bytes: that of libxul takes 30 MB.
+/// Maximum size of the table in bytes, compressed and uncompressed: that of libxul takes 30 MB.
 const LIMIT: usize = 256 << 20;
 
 /// The functions of a module, by address.
 pub(super) struct SymbolTable {
-    /// Ascending: first address, address behind the last, name.
+    /// In ascending order: first address, end address, name.
     functions: Vec<(u64, u64, String)>,
 }
 
 impl SymbolTable {
-    /// Reads the functions of a module that has MiniDebugInfo; none if it has none.
+    /// Reads the functions of a module that has MiniDebugInfo; `None` if it has none.
     pub(super) fn read(elf: &ElfFile) -> Option<SymbolTable> {
         if elf.has(".symtab") {
             return None;
@@ -33,7 +33,7 @@ impl SymbolTable {
         Some(SymbolTable { functions })
     }
 
-    /// The mangled name of the function at an address.
+    /// Returns the mangled name of the function at an address.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let end = self.functions.partition_point(|function| function.0 <= address);
         let (_, behind, name) = self.functions.get(end.checked_sub(1)?)?;
@@ -41,7 +41,7 @@ impl SymbolTable {
     }
 }
 
-/// Bytes up to [`LIMIT`].
+/// A buffer of at most [`LIMIT`] bytes.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {

@@ -17,15 +17,15 @@ use crate::profile::accounts;
 use crate::profile::parsed::Profile;
 use crate::text;
 
-/// What threads and recorded mappings are called.
+/// Names of threads, and callers of recorded mappings.
 struct Names {
-    /// By index of the lane, in its order.
+    /// Names by index of the lane, sorted.
     threads: Vec<(u32, Arc<str>)>,
-    /// By id of the site.
+    /// Recorded mappings by id of the site.
     mappings: FxHashMap<u32, RangeMapping>,
 }
 
-/// The accounts of a profile.
+/// Returns the accounts of a profile.
 pub(super) fn accounts(profile: &Profile, stacks: &Stacks) -> Vec<Account> {
     let threads = profile
         .lanes
@@ -36,7 +36,7 @@ pub(super) fn accounts(profile: &Profile, stacks: &Stacks) -> Vec<Account> {
     profile.accounts.iter().map(|account| of(account, &names)).collect()
 }
 
-/// The recorded mappings of which some account has a range, by site.
+/// Returns the recorded mappings that occur in a range of any account, by site.
 fn mappings(profile: &Profile, stacks: &Stacks) -> FxHashMap<u32, RangeMapping> {
     let ranges = profile.accounts.iter().flat_map(|account| &account.ranges);
     let wanted: FxHashSet<u32> = ranges.map(|range| range.record.site).collect();

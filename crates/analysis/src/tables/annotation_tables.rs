@@ -1,5 +1,5 @@
-//! The tables of scopes, labels, windows and marks: from the annotations of a profile, whose scopes
-//! are one tree for each lane, to tables over all lanes.
+//! Builds the tables of scopes, labels, windows and marks. A profile has a scope tree for each
+//! lane; the tables have a single one.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::model::{
 use crate::profile::annotations::Name;
 use crate::profile::parsed::Profile;
 
-/// Two texts as what they are kept at: equal texts of a profile are one.
+/// Addresses of the two texts of a name; equal texts of a profile have the same address.
 type Identity = (*const u8, *const u8);
 
 fn identity(name: &Name) -> Identity {
     (name.attribute.as_ptr(), name.value.as_ptr())
 }
 
-/// Where more than this was live in a scope, what was live when it was left does not fit.
+/// If more bytes than this were live in a scope, its live bytes when a thread left it do not fit in
+/// the record.
 const LEFT_LIMIT: u64 = 8 << 32;
 
-/// The scope tree over all lanes, and the scope of each path by the slot of its index.
+/// Returns the scope tree over all lanes, and the scope of each path by the slot of its index.
 pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
     let nameless = Name { attribute: Arc::from(""), value: Arc::from("") };
     let lost = Name { attribute: Arc::from("region"), value: Arc::from("[name lost]") };
@@ -56,7 +57,7 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
             sums.live_as(&Scope { peak_bytes, active_bytes, ..scope(parent, name) });
         }
     }
-    // A thread in a scope is in those around it, too.
+    // A thread in a scope is also in the enclosing scopes.
     for index in (1..scopes.len()).rev() {
         let (peak_bytes, around) = (scopes[index].peak_bytes, scopes[index].parent.0 as usize);
         scopes[around].peak_bytes = scopes[around].peak_bytes.max(peak_bytes);
@@ -65,7 +66,7 @@ pub(crate) fn scopes(profile: &Profile) -> (Vec<Scope>, Vec<ScopeId>) {
     (scopes, of_path)
 }
 
-/// How often each lane entered each path.
+/// Returns how often each lane entered each path.
 pub(crate) fn entered(
     profile: &Profile,
     scope_of_path: &[ScopeId],
@@ -84,7 +85,7 @@ fn scope(parent: ScopeId, name: &Name) -> Scope {
     Scope::new(parent, name.attribute.clone(), name.value.clone())
 }
 
-/// The labels and pools that sites have, and the label of each name by the slot of its index.
+/// Returns the labels and pools of sites, and the label of each name by the slot of its index.
 pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
     let names = &profile.named.names;
     let mut of_name = vec![None; names.len() + 1];
@@ -105,7 +106,7 @@ pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
     (labels, of_name)
 }
 
-/// The shapes of labels that sites have, and the index of each record's.
+/// Returns the shapes of labels of sites, and the index of each record's shape.
 pub(crate) fn shapes(
     profile: &Profile,
     label_of_name: &[Option<LabelId>],
@@ -136,7 +137,7 @@ pub(crate) fn shapes(
     (shapes, indices)
 }
 
-/// The windows; an open one ends with what the lanes have now.
+/// Returns the windows; an open window ends with the current counters of lanes.
 pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
     let window = |window: &crate::profile::annotations::Window| {
         let record = &window.record;
@@ -161,7 +162,7 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
             freed_bytes: end.freed_bytes.saturating_sub(begin.freed_bytes),
             live_blocks: blocks(&end).wrapping_sub(blocks(begin)),
             live_bytes: bytes(&end).wrapping_sub(bytes(begin)),
-            // What was live at both ends is known, even if no thread has published it.
+            // Live bytes at both ends are known even if no thread has published them.
             peak_bytes: record.peak_bytes.max(live(begin)).max(live(&end)),
             peak_bound_bytes: if open {
                 record.peak_bound_bytes.max(profile.unpublished_bytes())
@@ -173,7 +174,7 @@ pub(crate) fn windows(profile: &Profile) -> Vec<Window> {
     profile.named.windows.iter().map(window).collect()
 }
 
-/// The process's sums as the profile was read, from its start.
+/// Returns the sums of the process from its start to the reading of the profile.
 fn now(profile: &Profile) -> Sums {
     let mut sums = Sums::default();
     let add = |sum: &mut u64, n| *sum = sum.wrapping_add(n);
@@ -190,7 +191,7 @@ fn now(profile: &Profile) -> Sums {
         }
     }
     if profile.mode.is_by_lane() {
-        return sums; // sites have some blocks at most
+        return sums; // sites have only a part of the blocks
     }
     let uncounted = format::KEY_OUTSIDE | format::KEY_POOL_BLOCK;
     for site in profile.sites.iter().filter(|site| site.flags & uncounted == 0) {
@@ -201,7 +202,7 @@ fn now(profile: &Profile) -> Sums {
     sums
 }
 
-/// The marks of kinds that this version knows.
+/// Returns the marks of the kinds that this version knows.
 pub(crate) fn marks(profile: &Profile, lanes: &FxHashMap<u32, LaneId>) -> Vec<Mark> {
     let mark = |mark: &crate::profile::annotations::Mark| {
         let record = &mark.record;

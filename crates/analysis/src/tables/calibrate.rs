@@ -1,37 +1,36 @@
-//! Makes a column of estimates add up to a total that is known.
+//! Adjusts a column of estimates to a known total.
 //!
-//! What the column lacks or has too much of is divided among its rows by their variance: of all
-//! linear estimates that add up, these have the least variance (the regression estimator of survey
-//! sampling; Särndal, Swensson, Wretman: Model Assisted Survey Sampling, 1992, chapter 6). Each row
-//! stays within bounds of its own.
+//! The difference is divided among the rows by their variance: of all linear estimates that add up,
+//! these have the least variance (the regression estimator of survey sampling; Särndal, Swensson,
+//! Wretman: Model Assisted Survey Sampling, 1992, chapter 6). Each row stays within its own bounds.
 
-/// What a total has more than the estimates and is still taken for an error of theirs, in standard
-/// errors of their sum.
+/// A total may exceed the estimates by this many standard errors of their sum and is still
+/// attributed to their error.
 const ERRORS_MAX: f64 = 2.0;
-/// How often rows at a bound are set apart. Each time there is one at least; more times than rows
-/// come to a bound one after the other do not occur.
+/// Maximum number of passes. Each pass sets at least one row aside that reached a bound; more
+/// passes do not occur in practice.
 const PASSES: usize = 64;
 
-/// A row's estimate.
+/// The estimate of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) value: f64,
     pub(crate) variance: f64,
-    /// The result is no less, unless the total is less than that of all rows.
+    /// Lower bound of the result, unless the total is less than the sum of all lower bounds.
     pub(crate) least: u64,
     pub(crate) most: u64,
 }
 
-/// Whether a total may have more than the rows stand for.
+/// How an excess of the total over the estimates is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lacking {
-    /// The rows take it, as far as their bounds allow.
+    /// The rows receive it, as far as their bounds allow.
     IsError,
-    /// They take what may be an error of theirs. The rest has no row.
+    /// The rows receive the part that can be their error. The rest has no row.
     MayBeUnseen,
 }
 
-/// Calibrates the rows to whole numbers. Their sum is the total, or less: what it lacks has no row.
+/// Calibrates the rows to whole numbers. Their sum is at most the total; the rest has no row.
 pub(crate) fn calibrate(cells: &[Cell], total: u64, lacking: Lacking) -> Vec<u64> {
     let mut values: Vec<f64> = cells.iter().map(|cell| cell.value).collect();
     let lacks = total as f64 - values.iter().sum::<f64>();
@@ -42,7 +41,7 @@ pub(crate) fn calibrate(cells: &[Cell], total: u64, lacking: Lacking) -> Vec<u64
     };
     divide(cells, &mut values, part);
     let mut whole = rounded(cells, &values);
-    // The sum may be off by one, and by more if the total is less than what was found.
+    // The sum can be off by one, and by more if the total is less than the sum of lower bounds.
     let wanted = if part < lacks { total as f64 - (lacks - part) } else { total as f64 };
     fit(cells, &mut whole, total.min(wanted.round() as u64), total);
     whole
@@ -78,7 +77,7 @@ fn divide(cells: &[Cell], values: &mut [f64], difference: f64) {
     }
 }
 
-/// Rounds so that what rounding takes from a row, the next ones get.
+/// Rounds values and carries each rounding error to the next row.
 fn rounded(cells: &[Cell], values: &[f64]) -> Vec<u64> {
     let mut carry = 0.0;
     let round = |(cell, &value): (&Cell, &f64)| {
@@ -93,8 +92,7 @@ fn rounded(cells: &[Cell], values: &[f64]) -> Vec<u64> {
     cells.iter().zip(values).map(round).collect()
 }
 
-/// Has whole numbers add up to `wanted`, and to no more than `total` at any rate: the largest ones
-/// change.
+/// Changes the largest whole numbers so that the sum is `wanted`, and at most `total` in any case.
 fn fit(cells: &[Cell], whole: &mut [u64], wanted: u64, total: u64) {
     let sum = |whole: &[u64]| whole.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
     let mut order: Vec<usize> = (0..whole.len()).filter(|&row| whole[row] > 0).collect();
@@ -106,7 +104,7 @@ fn fit(cells: &[Cell], whole: &mut [u64], wanted: u64, total: u64) {
             let part = room.min(less);
             (whole[row], less) = (whole[row] - part, less - part);
         }
-        // What is due only as an estimate does not go below what was found.
+        // A reduction to an estimate stops at the lower bounds.
         less = sum(whole).saturating_sub(total);
     }
     let mut more = wanted.min(total).saturating_sub(sum(whole));
@@ -171,7 +169,7 @@ mod tests {
             assert_eq!(whole.iter().sum::<u64>(), total);
             assert!(whole.iter().zip(&cells).all(|(n, cell)| *n >= cell.least));
         }
-        // A row that has nothing gets nothing.
+        // A row with a value of 0 stays 0.
         let cells = [cell(0.4, 1.0, 0, ANY), cell(0.0, 0.0, 0, ANY), cell(0.4, 1.0, 0, ANY)];
         assert_eq!(errors(&cells, 1)[1], 0);
     }

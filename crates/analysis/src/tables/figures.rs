@@ -1,4 +1,4 @@
-//! The peak, the size classes and the samples of a profile.
+//! The peak, size classes and samples of a profile.
 
 use heaptide_format as format;
 
@@ -23,22 +23,22 @@ pub(crate) fn sample(record: &format::Sample) -> Sample {
 pub(super) struct Peak {
     pub(super) bytes: u64,
     pub(super) time_ns: u64,
-    /// How exact this is, and what sites have of it.
+    /// Error bound of the peak, and of the bytes of sites at peak.
     pub(super) bound_bytes: u64,
-    /// It is the live bytes at the end, which the recorder had not recorded as a peak.
+    /// Whether it is the live bytes at the end, which the recorder had not recorded as a peak.
     pub(super) is_now: bool,
 }
 
 impl Peak {
-    /// The peak of a profile, of which `bytes` were recorded. What threads had not published at the
-    /// end is in no recorded peak.
+    /// Returns the peak of a profile, where `bytes` is the recorded peak. Bytes that threads had
+    /// not published at the end are not part of a recorded peak.
     pub(super) fn of(profile: &Profile, bytes: u64, totals: &Measures, now_ns: u64) -> Peak {
         let header = &profile.header;
         let bound_bytes = header.peak_bound_bytes.max(profile.unpublished_bytes());
         if totals.live_bytes > bytes {
             return Peak { bytes: totals.live_bytes, time_ns: now_ns, bound_bytes, is_now: true };
         }
-        // Of an event that a kill cut short, the site may lack what the peak has.
+        // If a kill interrupted an event, the peak can include it while the site does not.
         let off = if !profile.mode.is_by_lane() && profile.may_be_reconciled() {
             totals.at_peak_bytes.abs_diff(bytes)
         } else {
@@ -53,7 +53,7 @@ impl Peak {
     }
 }
 
-/// The size classes of all lanes.
+/// Returns the size classes of all lanes.
 pub(super) fn histogram(profile: &Profile, totals: &Measures) -> Vec<SizeClass> {
     let lanes = match &profile.before {
         Some(before) => &before.counts(&profile.lanes),

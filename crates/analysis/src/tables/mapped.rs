@@ -1,5 +1,5 @@
-//! The tables of a process's mappings, by the rules of those of its blocks: the profile is read as
-//! if mappings were blocks.
+//! Builds the tables of a process's mappings with the code for blocks, by reading the profile as if
+//! mappings were blocks.
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, MappingKey};
@@ -15,17 +15,17 @@ use crate::model::{
 use crate::profile::annotations::{Named, Scope};
 use crate::profile::parsed::{MappedProfile, Profile};
 
-/// Frames, and the stacks that they are in.
+/// Frames, and the stacks that contain them.
 pub(super) struct Stacks<'a> {
     pub(super) frames: &'a [Frame],
     pub(super) modules: &'a [Module],
     pub(super) stacks: &'a [StackNode],
-    /// By slot of the index of a node.
+    /// Stacks by slot of the index of a node.
     pub(super) of_node: &'a [StackId],
 }
 
 impl Stacks<'_> {
-    /// The class of mappings of a kind, made at a stack, of so many bytes each.
+    /// Returns the class of mappings with this key, stack and average size in bytes.
     pub(super) fn class(
         &self,
         of: &MappedProfile,
@@ -37,7 +37,7 @@ impl Stacks<'_> {
         mapping_class::class(&Described { key, file, bytes }, self.frames(stack))
     }
 
-    /// The frames of a stack with their modules, from the innermost one on.
+    /// Returns the frames of a stack with their modules, innermost first.
     pub(super) fn frames(
         &self,
         stack: StackId,
@@ -52,8 +52,8 @@ impl Stacks<'_> {
     }
 }
 
-/// The mappings of a profile and their totals; none if there were none. `now_ns` is when the
-/// process ended, or was read.
+/// Returns the mappings of a profile and their totals; `None` if there are none. `now_ns` is when
+/// the process ended, or was read.
 pub(super) fn tables(
     profile: &Profile,
     of: &Dimensions,
@@ -88,7 +88,7 @@ pub(super) fn tables(
     Some((mapped, totals))
 }
 
-/// The profile as if its mappings were blocks, and those of the heap were not there. None without
+/// Returns the profile with its mappings as blocks, and without those of the heap. `None` without
 /// mappings.
 fn as_blocks(profile: &Profile) -> Option<Profile> {
     let mapped = profile.mapped.as_deref()?;
@@ -101,7 +101,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         trace: 0,
         ..*heap
     };
-    // Its lanes are the process's, so that both have the same ids.
+    // The lanes of the process, so that ids are the same in both.
     let lane = |lane: &format::Lane| {
         let counters = mapped.lanes.iter().find(|counters| counters.index == lane.index);
         let (name, threads, tid) = (lane.name, lane.threads, lane.tid);
@@ -136,7 +136,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
     })
 }
 
-/// Scopes that free no mappings: where in the program memory was unmapped is known by lane alone.
+/// Returns scopes without frees: unmapping is counted by lane only.
 fn without_frees(scopes: &[Scope]) -> Vec<Scope> {
     let mut scopes = scopes.to_vec();
     for scope in &mut scopes {
@@ -145,7 +145,7 @@ fn without_frees(scopes: &[Scope]) -> Vec<Scope> {
     scopes
 }
 
-/// Sums by class; only classes that occur.
+/// Returns the sums by class, for classes that occur.
 fn by_class(sites: &[Site]) -> Vec<(MappingClass, Measures)> {
     let sum = |class| {
         let of_class = sites.iter().filter(

@@ -1,4 +1,4 @@
-//! What mappings are for: a table of the code that makes them, and of their flags.
+//! Determines the purpose of mappings from their flags and the code that created them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use heaptide_format::MappingKey;
 
 use crate::model::{Frame, MappingClass, Module};
 
-/// Files of allocators: the name begins with one of these.
+/// Prefixes of the file names of allocators.
 const ALLOCATOR_FILES: [&str; 12] = [
     "libjemalloc",
     "libtcmalloc",
@@ -23,7 +23,7 @@ const ALLOCATOR_FILES: [&str; 12] = [
     "libumem",
 ];
 
-/// Functions of allocators that are part of a program: the name begins with one of these.
+/// Prefixes of the names of allocator functions that are linked into a program.
 const ALLOCATOR_PREFIXES: [&str; 20] = [
     "_rjem_",
     "je_",
@@ -47,7 +47,7 @@ const ALLOCATOR_PREFIXES: [&str; 20] = [
     "dlmalloc",
 ];
 
-/// Functions that allocate, whatever library they are in.
+/// Functions that allocate, regardless of their library.
 const ALLOCATING: [&str; 9] = [
     "malloc",
     "calloc",
@@ -60,11 +60,11 @@ const ALLOCATING: [&str; 9] = [
     "mallocx",
 ];
 
-/// Functions that map memory for others, beside allocators: the name begins with one of these.
+/// Prefixes of other functions that map memory for their callers.
 const ALLOCATING_PREFIXES: [&str; 6] =
     ["mmap", "mremap", "PyMem_", "_PyMem_", "PyObject_Malloc", "_PyObject_Malloc"];
 
-/// Functions of CPython that take and give back arenas.
+/// Functions of CPython that allocate and free arenas.
 const ARENA_FUNCTIONS: [&str; 6] = [
     "_PyMem_ArenaAlloc",
     "_PyObject_Arena",
@@ -74,22 +74,22 @@ const ARENA_FUNCTIONS: [&str; 6] = [
     "_PyMem_mi_",
 ];
 
-/// Bytes of an arena: since CPython 3.10, and before.
+/// Sizes of an arena in bytes: since CPython 3.10, and before.
 const ARENA_BYTES: [u64; 2] = [1 << 20, 256 << 10];
 
-/// Functions that make threads.
+/// Functions that create threads.
 const THREAD_FUNCTIONS: [&str; 3] = ["pthread_create", "allocate_stack", "thrd_create"];
 
-/// A mapping as a class is found for it.
+/// The properties of a mapping that determine its class.
 pub(super) struct Described<'a> {
     pub(super) key: MappingKey,
     /// The name of its file, if it has one.
     pub(super) file: Option<&'a str>,
-    /// Bytes of each mapping of its site, on average.
+    /// Average size in bytes of the mappings of its site.
     pub(super) bytes: u64,
 }
 
-/// The class of a mapping. `stack` returns frames with their modules, from the innermost one on.
+/// Returns the class of a mapping. `stack` returns frames with their modules, innermost first.
 pub(super) fn class<'a>(
     of: &Described,
     stack: impl Iterator<Item = (&'a Frame, Option<&'a Module>)> + Clone,
@@ -135,8 +135,8 @@ pub(super) fn class<'a>(
     }
 }
 
-/// The innermost function that is not an allocator's, with the file of its module; without names
-/// the file alone. None without a stack.
+/// Returns the innermost function outside of allocators, with the file of its module; without names
+/// only the file. `None` without a stack.
 pub(super) fn caller<'a>(
     stack: impl Iterator<Item = (&'a Frame, Option<&'a Module>)> + Clone,
 ) -> Option<Arc<str>> {
@@ -160,8 +160,8 @@ fn is_break(key: MappingKey) -> bool {
     key.call == format::MappingCall::Break as u32
 }
 
-/// Whether it is an arena of a CPython without names: memory of an arena's size that the
-/// interpreter itself maps.
+/// Returns whether a mapping is an arena of a CPython without symbols: it has the size of an arena,
+/// and the interpreter itself maps it.
 fn is_arena<'a>(
     of: &Described,
     mut stack: impl Iterator<Item = (&'a Frame, Option<&'a Module>)>,
@@ -189,7 +189,7 @@ mod tests {
         MappingKey { call: call as u32, protection, flags, file: 0 }
     }
 
-    /// The class of a mapping of one MiB, with frames as FUNCTION@FILE.
+    /// Returns the class of a mapping of 1 MiB, with frames as FUNCTION@FILE.
     fn of(key: MappingKey, file: Option<&str>, frames: &[&str]) -> MappingClass {
         let parts: Vec<(Frame, Module)> = frames
             .iter()

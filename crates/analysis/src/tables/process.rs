@@ -29,10 +29,10 @@ use crate::symbols::{ModuleKey, ModuleSymbols, Symbols, jit};
 use crate::text;
 use crate::threads;
 
-/// The frame of blocks that no sampled block stands for.
+/// The frame of blocks that no sampled block represents.
 const NOT_SAMPLED: &str = "[not sampled]";
 
-/// Builds a process image's tables.
+/// Builds the tables of a process image.
 pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -> Process {
     let (scopes, scope_of_path) = annotation_tables::scopes(&profile);
     let (labels, label_of_name) = annotation_tables::labels(&profile);
@@ -135,7 +135,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     }
 }
 
-/// Which process image it is.
+/// Returns the identity of the image.
 fn identity(profile: Profile, ending: Ending) -> Identity {
     let header = &profile.header;
     Identity {
@@ -157,8 +157,8 @@ fn identity(profile: Profile, ending: Ending) -> Identity {
     }
 }
 
-/// How much of the image the tables hold. What `ending` has to say about that is taken out of it.
-/// `unmatched_frees` are those that the recorder did not know to be.
+/// Returns how complete the tables are. Moves the relevant parts out of `ending`. `unmatched_frees`
+/// are those that the recorder had not recognized.
 fn completeness(
     profile: &Profile,
     ending: &mut Ending,
@@ -212,7 +212,7 @@ fn losses(header: &format::FileHeader, became_unrecorded: bool) -> Vec<Loss> {
     named.chain(children).chain(became_unrecorded.then_some(unrecorded::SUCCESSOR)).collect()
 }
 
-/// The frames of all places, and the range of each place's, outermost first.
+/// Returns the frames of all places, and the range of frames of each place, outermost first.
 fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>) {
     let key = |m: &parsed::Module| ModuleKey { path: m.path.clone(), build_id: m.build_id.clone() };
     let naming = Naming {
@@ -239,7 +239,7 @@ fn frames(profile: &Profile, symbols: &Symbols) -> (Vec<Frame>, Vec<(u32, u32)>)
     (frames, ranges)
 }
 
-/// Where the names of a process's code are.
+/// The symbols of a process's code.
 struct Naming<'a> {
     profile: &'a Profile,
     of_modules: Vec<Option<&'a ModuleSymbols>>,
@@ -247,7 +247,7 @@ struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// Adds the frames of a place, one at least.
+    /// Adds at least one frame for a place.
     fn add_frames(&self, place: &parsed::Place, frames: &mut Vec<Frame>) {
         let offset = place.offset;
         if place.module == PYTHON {
@@ -281,15 +281,15 @@ impl Naming<'_> {
     }
 }
 
-/// The names of generated code of a process.
+/// Returns the names of generated code of a process.
 fn generated<'a>(profile: &Profile, symbols: &'a Symbols) -> Option<&'a ModuleSymbols> {
     let header = &profile.header;
     symbols.module(&jit::module(header.pid, header.start_realtime_ns))
 }
 
-/// The frame of generated code with this name.
+/// Returns the frame of generated code with this name.
 fn generated_frame(profile: &Profile, offset: u64, name: &str) -> Frame {
-    // The Python frames of these functions are in the stack, if there are any.
+    // The Python frames of these functions are in the stack if Python stacks were recorded.
     let is_interpreter = JitName::is_python(name) && !profile.python.is_empty();
     let name = JitName::parse(name);
     Frame {
@@ -303,8 +303,8 @@ fn generated_frame(profile: &Profile, offset: u64, name: &str) -> Frame {
     }
 }
 
-/// The nodes of generated code that other code has replaced since they were made, each with its
-/// frame, which is added to `frames`.
+/// Returns the nodes whose generated code has been replaced by other code since their creation,
+/// each with its frame, which is added to `frames`.
 fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Vec<(u32, u32)> {
     let Some(jit) = generated(profile, symbols).filter(|jit| jit.has_earlier()) else {
         return Vec::new();
@@ -323,7 +323,8 @@ fn replaced(profile: &Profile, symbols: &Symbols, frames: &mut Vec<Frame>) -> Ve
     profile.made.iter().filter_map(&mut frame_of).collect()
 }
 
-/// What module code is called: by its file, and the directory of a file that each package has.
+/// Returns the name of module code: its file, with the directory if every package has a file of
+/// that name.
 fn module_code(path: &str) -> String {
     let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
     let package = directory.rsplit('/').next().unwrap_or_default();
@@ -335,10 +336,10 @@ fn module_code(path: &str) -> String {
     }
 }
 
-/// The frame of a line of Python.
+/// Returns the frame of a Python line.
 fn python_frame(line: &PythonLine) -> Frame {
     let function = match &*line.function {
-        // One for each file: as they are all called the same, its name tells them apart.
+        // Every file has code of this name; the file name distinguishes them.
         "<module>" => module_code(&line.file).into(),
         _ => line.function.clone(),
     };
@@ -353,11 +354,10 @@ fn python_frame(line: &PythonLine) -> Frame {
     }
 }
 
-/// The function that stands for stacks which were not stored because the profile had reached its
-/// limit.
+/// The frame of stacks that were not stored because the profile had reached its limit.
 pub(crate) const UNSTORED: &str = "[stack not stored: profile limit]";
 
-/// The stack of blocks that no sampled block stands for, which is added.
+/// Adds the stack of blocks that no sampled block represents, and returns it.
 fn stack_of_unseen(frames: &mut Vec<Frame>, stacks: &mut Vec<StackNode>) -> StackId {
     frames.push(Frame::named(NOT_SAMPLED));
     let frame = FrameId((frames.len() - 1) as u32);
@@ -365,7 +365,7 @@ fn stack_of_unseen(frames: &mut Vec<Frame>, stacks: &mut Vec<StackNode>) -> Stac
     StackId((stacks.len() - 1) as u32)
 }
 
-/// What a pseudo frame stands for.
+/// Returns the name of a pseudo frame.
 fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
         _ if place.module != NO_MODULE => None,
@@ -380,9 +380,9 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
     }
 }
 
-/// The stack tree with inlined frames in it, and the stack of each node. Children of one stack with
-/// the same frame are one stack. The nodes in `replaced`, which are in order, have the frames
-/// there.
+/// Returns the stack tree including inlined frames, and the stack of each node. Children of one
+/// stack with the same frame are merged. The nodes in `replaced`, which is sorted, have the frames
+/// given there.
 fn stacks(
     profile: &Profile,
     frames_of_place: &[(u32, u32)],
@@ -390,7 +390,7 @@ fn stacks(
 ) -> (Vec<StackNode>, Vec<StackId>) {
     let mut tree = Trie::with_room(profile.nodes.len());
     let mut of_node = Vec::with_capacity(profile.nodes.len() + 1);
-    of_node.push(StackId(0)); // by slot of the node; none has no stack
+    of_node.push(StackId(0)); // by slot of the node; no node is the empty stack
     let mut replaced = replaced.into_iter().peekable();
     for (node, index) in profile.nodes.iter().zip(0..) {
         let (first, end) = match replaced.next_if(|&(of, _)| of == index) {

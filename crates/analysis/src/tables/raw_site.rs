@@ -1,4 +1,4 @@
-//! Sites of which the node in the profile is known, and not yet the stack.
+//! Sites that refer to a node of the profile instead of a stack.
 
 use crate::collections::optional_index::OptionalIndex;
 use crate::model::Site;

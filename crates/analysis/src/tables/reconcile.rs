@@ -1,11 +1,11 @@
-//! Makes the tables of one profile agree.
+//! Makes the tables of one profile consistent.
 //!
 //! The recorder counts an event in several tables, one after the other and without a lock: at the
-//! site, in the size classes of the lane, and a free in the scope where it was made. A process that
-//! is killed, or read while it runs, has events that some tables have and others lack. Sites have
-//! the last word, since every sum is over them. The others get what they lack and lose what they
-//! have too many: of one event at its own size, which the bytes in both tables tell, of several at
-//! their average.
+//! site, in the size classes of the lane, and a free in the scope that performed it. If a process
+//! is killed, or read while it runs, some tables include events that others do not. Sites are
+//! authoritative, since all sums are over them. Missing events are added to the other tables and
+//! excess ones removed: a single event at its own size, the difference of the bytes of both tables,
+//! several events at their average size.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -14,9 +14,8 @@ use heaptide_format::{SIZE_CLASSES, size_class};
 use super::raw_site::RawSite;
 use crate::model::{LaneId, Measures, ScopeId, SiteKind};
 
-/// Changes a histogram so that it counts `blocks`. `lacking` are the bytes of the blocks that it
-/// lacks, below zero those of the blocks that it has too many; `average` is a size to take where
-/// these say nothing.
+/// Adjusts a histogram so that it counts `blocks`. `lacking` are the bytes of the missing blocks,
+/// negative for excess blocks; `average` is the size to use if these do not give one.
 pub(crate) fn classes(classes: &mut [u64; SIZE_CLASSES], blocks: u64, lacking: i128, average: u64) {
     let has = classes.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
     let difference = i128::from(blocks) - i128::from(has);
@@ -39,7 +38,7 @@ pub(crate) fn classes(classes: &mut [u64; SIZE_CLASSES], blocks: u64, lacking: i
     }
 }
 
-/// Has chunks of pools lend as many bytes as blocks of pools have.
+/// Adjusts the bytes lent by chunks of pools to the live bytes of the pools' blocks.
 pub(crate) fn lent(sites: &mut [RawSite]) {
     let bytes =
         |site: &RawSite| (site.kind == SiteKind::PoolBlock).then_some(site.measures.live_bytes);
@@ -66,21 +65,21 @@ pub(crate) struct FreedHere {
     pub(crate) bytes: u64,
 }
 
-/// Changes where frees were made so that they add up to the frees of `totals`.
+/// Adjusts frees by lane and scope so that they add up to the frees in `totals`.
 pub(crate) fn freed_here(rows: &mut [FreedHere], totals: &Measures) {
     rows.sort_by_key(|row| Reverse(row.frees));
     settle(rows, totals.frees, |row| &mut row.frees);
     settle(rows, totals.freed_bytes, |row| &mut row.bytes);
 }
 
-/// The same of the frees that lanes counted.
+/// Adjusts the frees counted by lanes in the same way.
 pub(crate) fn freed_in_lanes(lanes: &mut [RawSite], totals: &Measures) {
     settle(lanes, totals.frees, |row| &mut row.measures.frees_here);
     settle(lanes, totals.freed_bytes, |row| &mut row.measures.freed_here_bytes);
 }
 
-/// Has a column add up to `sum`: the first row gets what is missing, and the first ones lose what
-/// is too much.
+/// Adjusts a column so that its sum is `sum`: a deficit is added to the first row, an excess is
+/// subtracted from the first rows.
 fn settle<Row>(rows: &mut [Row], sum: u64, column: impl Fn(&mut Row) -> &mut u64) {
     let has = rows.iter_mut().fold(0u64, |has, row| has.saturating_add(*column(row)));
     match (has.cmp(&sum), rows) {
@@ -117,7 +116,7 @@ mod tests {
     fn an_event_that_a_class_lacks_has_its_own_size() {
         let counts = [(16, 5), (100, 2)];
         assert_eq!(fitted(&counts, 7, 0), histogram(&counts));
-        assert_eq!(fitted(&counts, 7, 90), histogram(&counts)); // counted, its bytes are not yet
+        assert_eq!(fitted(&counts, 7, 90), histogram(&counts)); // bytes not counted yet
         assert_eq!(fitted(&counts, 8, 100), histogram(&[(16, 5), (100, 3)]));
         assert_eq!(fitted(&counts, 8, 5000), histogram(&[(16, 5), (100, 2), (5000, 1)]));
         assert_eq!(fitted(&counts, 9, 200), histogram(&[(16, 5), (100, 4)]));

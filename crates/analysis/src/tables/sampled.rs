@@ -1,43 +1,44 @@
-//! Estimates of a sampled recording: what each site stands for.
+//! Estimates the counters of sites in a sampled recording.
 //!
-//! A site has the counts of its sampled blocks. They are nearly of one size, and so of one
-//! probability p ([`heaptide_format::sample_class`]): each stands for 1 ÷ p blocks. Sums of that
-//! are unbiased, but differ from the totals, which are exact; [`super::calibrate`] has them agree.
-//! A row then has no less than was sampled of it, and what it allocated is what is live and what was
-//! freed.
+//! A site counts its sampled blocks. Their sizes are similar, so they have nearly the same
+//! probability p ([`heaptide_format::sample_class`]): each represents 1 ÷ p blocks. Sums of these
+//! estimates are unbiased but differ from the totals, which are exact; [`super::calibrate`] adjusts
+//! them. Afterwards, a row has at least its sampled blocks, and its allocated bytes are the sum of
+//! its live and its freed bytes.
 
 use super::calibrate::{Cell, Lacking, calibrate};
 use super::raw_site::RawSite;
 use crate::model::{Combine, Measure, Measures, Moved, Sampling, Site, Spread, Sum};
 use crate::profile::parsed;
 
-/// The variance of a byte of slack where none was sampled.
+/// The variance of a byte of slack if no sampled block had slack.
 const LITTLE: f64 = 1e-9;
-/// Standard errors that what was sampled must be off by, so that it disproves a total. Of a total
-/// that is right it is not once in ten million recordings.
+/// Number of standard errors by which the sampled blocks must differ from a total to disprove it. A
+/// correct total is disproved less than once in ten million recordings.
 const DOUBTLESS: f64 = 5.0;
 
-/// What a sampled block of a site stands for.
+/// The weight of a sampled block of a site.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Weight {
-    /// Usable bytes of a block, on average.
+    /// Average usable bytes of a block.
     bytes: f64,
-    /// Blocks that one stands for.
+    /// Number of blocks that a sampled block represents.
     blocks: f64,
-    /// The variance of that.
+    /// The variance of `blocks`.
     variance: f64,
-    /// Its effective number ([`crate::model::Spread`]).
+    /// The effective number of a sampled block ([`crate::model::Spread`]).
     effective: f64,
 }
 
 impl Weight {
-    /// That of the blocks of a site; `mean` bytes were allocated for each sampled block.
+    /// Returns the weight of the blocks of a site; `mean` is the average of bytes allocated per
+    /// sampled block.
     pub(crate) fn of(counters: &heaptide_format::Site, mean: u64) -> Weight {
         let bytes = counters.usable_bytes as f64 / counters.allocations.max(1) as f64;
         Weight::of_size(bytes, mean)
     }
 
-    /// That of blocks of so many usable bytes on average.
+    /// Returns the weight of blocks of `bytes` usable bytes on average.
     pub(crate) fn of_size(bytes: f64, mean: u64) -> Weight {
         let bytes = bytes.max(1.0);
         let means = bytes / mean.max(1) as f64;
@@ -46,17 +47,17 @@ impl Weight {
         Weight { bytes, blocks: 1.0 / sampled, variance, effective: means * means * variance }
     }
 
-    /// Usable bytes of a block, on average; 1 at least.
+    /// Returns the average usable bytes of a block, at least 1.
     pub(crate) fn bytes(&self) -> f64 {
         self.bytes
     }
 
-    /// What so many sampled blocks, or bytes of them, stand for.
+    /// Returns the estimate for this number of sampled blocks, or of their bytes.
     pub(crate) fn estimate(&self, sampled: u64) -> u64 {
         (sampled as f64 * self.blocks).round() as u64
     }
 
-    /// The estimate of what all blocks have, of which so many were sampled that have `value`.
+    /// Returns the estimate for all blocks, given `blocks` sampled blocks with a sum of `value`.
     pub(crate) fn cell(&self, blocks: u64, value: u64) -> Cell {
         let of_one = value as f64 / blocks.max(1) as f64;
         Cell {
@@ -67,32 +68,33 @@ impl Weight {
         }
     }
 
-    /// The same of their number.
+    /// Returns the estimate of the number of blocks.
     pub(crate) fn count(&self, blocks: u64) -> Cell {
         self.cell(blocks, blocks)
     }
 }
 
-/// Estimates on their way.
+/// Estimates under construction.
 pub(crate) struct Estimates {
-    /// By site; sites behind them are not sampled.
+    /// Weights of sites; later sites are not sampled.
     weights: Vec<Weight>,
-    /// How the process was sampled.
+    /// Sampling parameters and precision.
     pub(crate) sampling: Sampling,
-    /// Counts are since a reset: what is live may have been allocated before.
+    /// Whether counters start at a reset, so that live blocks can be older.
     is_part: bool,
 }
 
 impl Estimates {
-    /// Estimates of a profile's sites; `mean_bytes` were allocated for each sampled block.
+    /// Returns estimates for a profile's sites; `mean_bytes` is the average of bytes allocated per
+    /// sampled block.
     pub(crate) fn new(sites: &[parsed::Site], mean_bytes: u64, is_part: bool) -> Estimates {
         let weights = sites.iter().map(|site| Weight::of(&site.counters, mean_bytes)).collect();
         let sampling = Sampling { mean_bytes, ..Sampling::default() };
         Estimates { weights, sampling, is_part }
     }
 
-    /// Corrects what is live and what was freed where sampled blocks disprove it ([`correct`]).
-    /// Returns frees of blocks that were not recorded.
+    /// Corrects totals of live and freed blocks that sampled blocks disprove ([`correct`]). Returns
+    /// frees of blocks that were not recorded.
     pub(crate) fn correct(&self, sites: &[RawSite], totals: &mut Measures) -> u64 {
         let mut live = (totals.live_blocks, totals.live_bytes);
         let mut freed = (totals.frees, totals.freed_bytes);
@@ -107,7 +109,7 @@ impl Estimates {
         unmatched
     }
 
-    /// The highest live bytes: those of a profile, unless sampled blocks disprove them.
+    /// Returns the highest live bytes: those of the profile, unless sampled blocks disprove them.
     pub(crate) fn peak_bytes(&self, sites: &[RawSite], totals: &Measures, peak_bytes: u64) -> u64 {
         let rows = self.weights.iter().zip(sites).map(|(weight, Site { measures: m, .. })| {
             (weight, (m.at_peak_blocks, m.at_peak_bytes)) //
@@ -119,8 +121,8 @@ impl Estimates {
         peak_bytes.saturating_add(bytes).min(most)
     }
 
-    /// Turns what was sampled into estimates that add up to these totals; not yet what was live at
-    /// the peak. Returns what the totals have and no row stands for.
+    /// Replaces counters of sampled blocks by estimates that add up to these totals, except for
+    /// blocks live at peak. Returns the part of the totals that no row represents.
     pub(crate) fn estimate(&mut self, sites: &mut [RawSite], totals: &Measures) -> Measures {
         self.spread(sites);
         let sampled = sites.to_vec();
@@ -140,7 +142,7 @@ impl Estimates {
         rest
     }
 
-    /// Notes how many sampled blocks there are, and how exact each row is.
+    /// Stores the number of sampled blocks, and the precision of each row.
     fn spread(&mut self, sites: &mut [RawSite]) {
         for (site, weight) in sites.iter_mut().zip(&self.weights) {
             let of = |blocks: u64| (blocks as f64 * weight.effective) as f32;
@@ -157,8 +159,8 @@ impl Estimates {
         }
     }
 
-    /// The same of what was live at the peak, which adds up to `peak_bytes`. Returns what no row
-    /// stands for.
+    /// Replaces counters at peak by estimates that add up to `peak_bytes`. Returns the part that no
+    /// row represents.
     pub(crate) fn estimate_peak(&mut self, sites: &mut [RawSite], peak_bytes: u64) -> u64 {
         let cells = sites.iter().zip(&self.weights).map(|(site, weight)| {
             weight.cell(site.measures.at_peak_blocks, site.measures.at_peak_bytes)
@@ -166,7 +168,7 @@ impl Estimates {
         let whole = calibrate(&cells.collect::<Vec<_>>(), peak_bytes, Lacking::MayBeUnseen);
         for ((site, weight), &bytes) in sites.iter_mut().zip(&self.weights).zip(&whole) {
             let m = &mut site.measures;
-            // How many blocks there were is not known.
+            // The number of blocks is unknown.
             let blocks = (bytes as f64 / weight.bytes).round() as u64;
             (m.at_peak_blocks, m.at_peak_bytes) = (blocks.max(m.at_peak_blocks), bytes);
         }
@@ -175,21 +177,21 @@ impl Estimates {
         rest
     }
 
-    /// The peak is what is live now: so is what was live at it.
+    /// Sets the values at peak to the live ones, if the peak is at the end.
     pub(crate) fn peak_is_live(&mut self) {
         let Sampling { whole, rest, .. } = &mut self.sampling;
         (whole.at_peak, rest[2]) = (whole.live, rest[1]);
     }
 }
 
-/// Columns of rows, which become estimates one after the other.
+/// Columns of rows, which are replaced by estimates one after the other.
 struct Columns<'a> {
     weights: &'a [Weight],
     sampled: &'a [RawSite],
 }
 
 impl Columns<'_> {
-    /// Has a column add up to a total. `cell` makes the estimate of what was sampled; `set` takes the
+    /// Calibrates a column to a total. `cell` returns the estimate of a row; `set` stores the
     /// result.
     fn column(
         &self,
@@ -204,7 +206,8 @@ impl Columns<'_> {
         sites.iter_mut().zip(whole).for_each(|(site, value)| set(site, value));
     }
 
-    /// What labels moved from one site to another, which no total has.
+    /// Estimates the blocks that labels moved from one site to another, which are excluded from
+    /// totals.
     fn moved(&self, sites: &mut [RawSite]) {
         for (site, weight) in sites.iter_mut().zip(self.weights) {
             let Moved { blocks, usable_bytes, requested_bytes } = &mut site.moved;
@@ -214,7 +217,7 @@ impl Columns<'_> {
         }
     }
 
-    /// What is live.
+    /// Estimates live blocks.
     fn live(&self, sites: &mut [RawSite], totals: &Measures) {
         self.column(
             sites,
@@ -230,8 +233,8 @@ impl Columns<'_> {
         );
     }
 
-    /// What was freed, or by labels moved to another site. Of the blocks, the number of temporary
-    /// ones is known, too.
+    /// Estimates blocks that were freed, or that labels moved to another site. The number of
+    /// temporary blocks has a total of its own.
     fn freed(&self, sites: &mut [RawSite], totals: &Measures) {
         let moved = sites.iter().fold((0u64, 0u64), |sum, site| {
             let Moved { blocks, usable_bytes, .. } = site.moved;
@@ -249,7 +252,8 @@ impl Columns<'_> {
             |weight, row| weight.count(row.measures.temporary),
             |site, blocks| site.measures.temporary = blocks,
         );
-        // Lanes may count more of them than sites, for they know blocks by address alone.
+        // Lanes can count more temporary blocks than sites, because they know blocks only by
+        // address.
         let temporary = sites.iter().map(|site| site.measures.temporary);
         let temporary = temporary.fold(0u64, u64::saturating_add);
         self.column(
@@ -260,7 +264,7 @@ impl Columns<'_> {
         );
     }
 
-    /// What was allocated since a reset.
+    /// Estimates the blocks allocated since a reset.
     fn allocated(&self, sites: &mut [RawSite], totals: &Measures) {
         self.column(
             sites,
@@ -270,7 +274,7 @@ impl Columns<'_> {
                 site.measures.usable_bytes = bytes.saturating_add(site.moved.usable_bytes);
             },
         );
-        // Of blocks that were freed some are from before, but no temporary ones.
+        // Some of the freed blocks were allocated before the reset, but no temporary ones.
         let rows = self.weights.iter().zip(self.sampled).zip(sites.iter());
         let cells = rows.map(|((weight, row), site)| {
             let cell = weight.count(own(row).0);
@@ -283,7 +287,7 @@ impl Columns<'_> {
         }
     }
 
-    /// Blocks that something happened to.
+    /// Estimates reallocations and cross-thread frees.
     fn events(&self, sites: &mut [RawSite], totals: &Measures) {
         self.column(
             sites,
@@ -291,15 +295,15 @@ impl Columns<'_> {
             |weight, row| weight.count(row.measures.reallocations),
             |site, blocks| site.measures.reallocations = blocks,
         );
-        // Their total is not known.
+        // Their total is unknown.
         for (site, weight) in sites.iter_mut().zip(self.weights) {
             let m = &mut site.measures;
             m.cross_thread_frees = weight.estimate(m.cross_thread_frees).min(m.frees);
         }
     }
 
-    /// Bytes requested: those that are not slack, of which no row has more than it has bytes. What
-    /// no row stands for has as much of it as all.
+    /// Estimates requested bytes: the bytes that are not slack. A row has at most as much slack as
+    /// bytes; the part that no row represents has the average share of slack.
     fn requested(&self, sites: &mut [RawSite], totals: &Measures) {
         let unseen = lacking(totals, sites).usable_bytes;
         let part = totals.slack_bytes() as f64 / totals.usable_bytes.max(1) as f64;
@@ -310,7 +314,7 @@ impl Columns<'_> {
             let requested = row.measures.requested_bytes.saturating_sub(row.moved.requested_bytes);
             let cell = weight.cell(blocks, usable.saturating_sub(requested));
             let most = own(site).1;
-            // Where no sampled block has slack, all may have a little.
+            // If no sampled block has slack, all rows can have a little.
             let variance = cell.variance + most as f64 * LITTLE;
             Cell { least: 0, most, variance, ..cell }
         });
@@ -323,10 +327,10 @@ impl Columns<'_> {
     }
 }
 
-/// Corrects what is live and what was freed, in blocks and bytes, where sampled blocks disprove it.
-/// Lanes know no block by its address: they count frees of blocks from before a fork, or from while
-/// the process was off, and miss those while it is off. `rows` are what sites have of both. Returns
-/// frees of blocks that were not recorded.
+/// Corrects totals of live and freed blocks and bytes that sampled blocks disprove. Lanes cannot
+/// identify blocks by address: they also count frees of blocks from before a fork or from a time
+/// when recording was off, and miss frees while it is off. `rows` have the live and freed blocks of
+/// sites. Returns frees of blocks that were not recorded.
 pub(crate) fn correct<'a, Rows>(
     rows: impl Fn() -> Rows,
     mean_bytes: u64,
@@ -352,14 +356,14 @@ where
     0
 }
 
-/// Blocks and bytes that sampled ones stand for beyond a total, if that leaves no doubt.
+/// Returns how many blocks and bytes the estimates exceed a total by, if that is certain.
 pub(crate) fn surplus<'a>(
     rows: impl Iterator<Item = (&'a Weight, (u64, u64))>,
     mean_bytes: u64,
     (blocks, bytes): (u64, u64),
 ) -> Option<(u64, u64)> {
     let (mut all_blocks, mut all_bytes) = (0.0, 0.0);
-    // Of single blocks, other events of the moment may be in one count and not in the other.
+    // Concurrent events can be in one counter and not in the other.
     let mut variance = (mean_bytes as f64).powi(2);
     for (weight, (blocks, bytes)) in rows {
         let cell = weight.cell(blocks, bytes);
@@ -373,21 +377,21 @@ pub(crate) fn surplus<'a>(
     is_sure.then_some((more_blocks.round() as u64, more_bytes.round() as u64))
 }
 
-/// What a site allocated is what is live, and what was freed or moved by labels.
+/// Sets allocated blocks of a site to the sum of its live and freed blocks.
 fn allocated_is_live_or_freed(site: &mut RawSite) {
     let m = &mut site.measures;
     m.allocations = m.live_blocks.saturating_add(m.frees);
     m.usable_bytes = m.live_bytes.saturating_add(m.freed_bytes);
 }
 
-/// Blocks and bytes that a site allocated, without those that came by labelling.
+/// Returns blocks and bytes that a site allocated, excluding those moved there by labels.
 fn own(site: &RawSite) -> (u64, u64) {
     let (m, moved) = (&site.measures, &site.moved);
     let blocks = m.allocations.saturating_sub(moved.blocks);
     (blocks, m.usable_bytes.saturating_sub(moved.usable_bytes))
 }
 
-/// What totals have and sites do not.
+/// Returns totals minus the sums over sites.
 fn lacking(totals: &Measures, sites: &[RawSite]) -> Measures {
     let has = Sum::over(sites);
     let mut lacking = Measures::default();

@@ -1,4 +1,4 @@
-//! The table of sites: a row for each site of a profile, and the sums of its lanes.
+//! Builds the table of sites: a row for each site of a profile, and the sums of its lanes.
 
 use heaptide_format as format;
 use rustc_hash::FxHashMap;
@@ -14,36 +14,36 @@ use crate::profile::parsed;
 use crate::profile::parsed::Profile;
 use crate::text;
 
-/// What the ids of a profile's sites have become.
+/// Maps ids of a profile to ids of the tables.
 pub(crate) struct Dimensions<'a> {
-    /// By slot of the index of the scope path.
+    /// Scopes by slot of the index of the scope path.
     pub(crate) scope_of_path: &'a [ScopeId],
-    /// By slot of the index of the name.
+    /// Labels by slot of the index of the name.
     pub(crate) label_of_name: &'a [Option<LabelId>],
 }
 
-/// Sites and lanes as they are put together.
+/// Sites and lanes under construction.
 pub(crate) struct SiteTable {
     pub(crate) sites: Vec<RawSite>,
     pub(crate) lanes: Vec<Lane>,
     /// Lanes by their index in the file.
     pub(crate) ids: FxHashMap<u32, LaneId>,
-    /// The index of each site of the profile; none of one that says nothing.
+    /// The row of each site of the profile; `None` if all its counters are 0.
     pub(crate) of_site: Vec<Option<u32>>,
-    /// How blocks were sampled; none if all were recorded.
+    /// Sampling parameters; `None` if all blocks were recorded.
     pub(crate) sampling: Option<Sampling>,
-    /// The last row is of blocks that no sampled block stands for.
+    /// Whether the last row is that of blocks that no sampled block represents.
     pub(crate) has_unseen: bool,
-    /// Frees that lanes counted though the blocks were not recorded.
+    /// Frees counted by lanes of blocks that were not recorded.
     pub(crate) unmatched_frees: u64,
-    /// The highest live bytes that were recorded.
+    /// The highest recorded live bytes.
     pub(crate) peak_bytes: u64,
-    /// What lanes counted themselves, of all blocks, where sites have estimates.
+    /// Exact counters of lanes over all blocks, if sites are estimates.
     exact: Vec<(LaneId, Measures)>,
 }
 
 impl SiteTable {
-    /// Puts them together.
+    /// Builds the table.
     pub(crate) fn of(profile: &Profile, of: &Dimensions) -> SiteTable {
         let (sites, lanes, of_site) = (Vec::new(), Vec::new(), Vec::new());
         let mut table = SiteTable {
@@ -92,8 +92,8 @@ impl SiteTable {
         table.with_sums()
     }
 
-    /// The lane of an index; one that has sites but no record (its extent was lost) gets a
-    /// synthetic name.
+    /// Returns the lane with this index; a lane that has sites but no record (its extent was lost)
+    /// gets a synthetic name.
     fn lane(&mut self, index: u32, name: impl FnOnce() -> String) -> LaneId {
         *self.ids.entry(index).or_insert_with(|| {
             let measures = Measures::default();
@@ -102,7 +102,7 @@ impl SiteTable {
         })
     }
 
-    /// A row for each site.
+    /// Adds a row for each site.
     fn add_sites(&mut self, profile: &Profile, of: &Dimensions) {
         self.sites.reserve(profile.sites.len());
         for site in &profile.sites {
@@ -136,8 +136,8 @@ impl SiteTable {
         }
     }
 
-    /// What was freed in each lane and scope, on the row of that lane and scope that has no stack
-    /// and no label, so that both ledgers add up by lane and by scope.
+    /// Adds the frees performed in each lane and scope to the row of that lane and scope without
+    /// stack and label, so that both kinds of frees add up by lane and by scope.
     fn add_frees_here(&mut self, profile: &Profile, of: &Dimensions) {
         let mut rows: FxHashMap<(LaneId, ScopeId), usize> = FxHashMap::default();
         for (site, index) in self.sites.iter().zip(0..) {
@@ -153,7 +153,7 @@ impl SiteTable {
         here.into_iter().for_each(|freed| self.add_here(&mut rows, freed));
     }
 
-    /// What each scope of a lane freed, and what a lane freed in no scope.
+    /// Returns the frees performed by each lane in each scope, and outside of scopes.
     fn freed_here(&mut self, profile: &Profile, of: &Dimensions) -> Vec<FreedHere> {
         let mut here = Vec::new();
         let mut left = FxHashMap::default();
@@ -174,7 +174,8 @@ impl SiteTable {
                 *left = (left.0.saturating_sub(frees), left.1.saturating_sub(bytes));
             }
         }
-        // Version 1 had no scopes; else what no scope had room for.
+        // All frees in version 1, which had no scopes; else frees in scopes that could not be
+        // stored.
         for record in &profile.lanes {
             let lane = self.lane(record.index, String::new);
             let (frees, bytes) = left.remove(&lane).unwrap_or_default();
@@ -199,9 +200,9 @@ impl SiteTable {
         self.sites[row].measures.add(&here);
     }
 
-    /// Where lanes count all blocks: a row for each. Frees are known where they were made, not whose
-    /// blocks they were: where a lane freed more than it allocated, the excess is taken off other
-    /// lanes' live, in order.
+    /// Returns a row for each lane, if lanes count all blocks. Frees are known by freeing lane, not
+    /// by allocating lane: if a lane freed more than it allocated, the excess is subtracted from
+    /// the live blocks of other lanes, in order.
     fn lane_rows(&mut self, profile: &Profile) -> Vec<RawSite> {
         let mut rows = Vec::with_capacity(profile.lanes.len());
         let (mut blocks, mut bytes) = (0, 0);
@@ -225,8 +226,8 @@ impl SiteTable {
         rows
     }
 
-    /// Sampled: sites with estimates that add up to what lanes counted, and rows of lanes with what
-    /// sites cannot have.
+    /// Adds the sites of a sampled profile, with estimates that add up to the counters of lanes,
+    /// and rows of lanes for counters that sites do not have.
     fn add_estimates(&mut self, profile: &Profile, of: &Dimensions) {
         let mut lanes = self.lane_rows(profile);
         let mut totals = Sum::over(&lanes);
@@ -255,7 +256,7 @@ impl SiteTable {
         }
     }
 
-    /// The lane that counted more bytes than its sites stand for, most of all lanes.
+    /// Returns the lane whose counted bytes exceed those of its sites by the most.
     fn lane_that_lacks_most(&self, lanes: &[RawSite]) -> Option<LaneId> {
         let mut has = vec![0u64; self.lanes.len()];
         for site in &self.sites {
@@ -269,7 +270,7 @@ impl SiteTable {
         lanes.iter().max_by_key(lacks).map(|row| row.lane)
     }
 
-    /// Notes what becomes of the first so many rows, which are the profile's sites in order.
+    /// Stores the new rows of the first `count` rows, which are the profile's sites in order.
     fn find_sites(&mut self, count: usize) {
         let mut kept = 0;
         self.of_site.extend(self.sites.iter().take(count).map(|site| {
@@ -280,7 +281,7 @@ impl SiteTable {
         }));
     }
 
-    /// Sums lanes up.
+    /// Computes the sums of lanes.
     fn with_sums(mut self) -> SiteTable {
         let mut sums = vec![Sum::default(); self.lanes.len()];
         self.sites.iter().for_each(|site| sums[site.lane.0 as usize].add(site));
@@ -295,8 +296,8 @@ impl SiteTable {
     }
 }
 
-/// What a lane counted and no site of sampled blocks has: where frees were made, and the largest
-/// request.
+/// Returns the counters that only lanes have if blocks are sampled: frees by freeing lane, and the
+/// largest request.
 fn only_of_lanes(lane: &Measures) -> Measures {
     Measures {
         frees_here: lane.frees_here,
@@ -306,7 +307,7 @@ fn only_of_lanes(lane: &Measures) -> Measures {
     }
 }
 
-/// Replaces estimates by what a lane counted of all blocks that it allocated.
+/// Replaces estimates by a lane's exact counters of the blocks that it allocated.
 fn take_exact(measures: &mut Measures, exact: &Measures) {
     measures.spread.allocated = 0.0;
     *measures = Measures {
@@ -339,7 +340,7 @@ fn row(lane: LaneId, measures: Measures) -> RawSite {
     }
 }
 
-/// Whether the size of a site is a dimension, or, until its kind is known, that of a mapping.
+/// Returns whether the size of a site is a dimension or, for a mapping, its packed key.
 fn has_size(flags: u32) -> bool {
     flags & (format::KEY_SIZED | format::KEY_MAPPING) != 0
 }
@@ -362,8 +363,8 @@ fn take(from: &mut u64, excess: &mut i128) {
     *excess -= part;
 }
 
-/// A difference of two counters that may be of slightly different moments, or of one that is below
-/// zero: what was put back into a site by another lane is a negative free.
+/// Returns the difference of two counters that can be read at slightly different times, or 0 if it
+/// is negative: a free is negative if another lane moved a block back to the site.
 fn difference(up: u64, down: u64) -> u64 {
     not_negative(up.wrapping_sub(down))
 }
@@ -372,27 +373,27 @@ fn not_negative(n: u64) -> u64 {
     if n > i64::MAX as u64 { 0 } else { n }
 }
 
-/// Bytes lent to blocks of a pool, which are in the bytes that are gone.
+/// Returns the bytes lent to blocks of a pool, which are part of the bytes that left the site.
 fn lent(record: &format::Site, lent_bytes: i64) -> u64 {
     (lent_bytes.max(0) as u64).min(gone(record).1)
 }
 
-/// Blocks and bytes that are no longer the site's: no more than it had. Read a moment later than
-/// the allocations, there may be more.
+/// Returns blocks and bytes that left the site, limited to those that it had: these counters are
+/// read later than the allocations and can be higher.
 fn gone(record: &format::Site) -> (u64, u64) {
     let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
     let bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
     (frees.min(record.allocations), bytes.min(record.usable_bytes))
 }
 
-/// What is live of the blocks that a site allocated, and what was at the peak: blocks and bytes.
+/// The live blocks of a site, and those live at peak, each as blocks and bytes.
 pub(crate) struct LiveOfSite {
     pub(crate) live: (u64, u64),
     pub(crate) at_peak: (u64, u64),
 }
 
-/// Computes that from the counters of a site; `epoch` is the number of the current peak. No
-/// difference goes below 0.
+/// Computes live blocks from the counters of a site; `epoch` is the number of the current peak.
+/// Negative differences become 0.
 pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
     let (frees, gone_bytes) = gone(record);
     let (owner_blocks, owner_bytes) = if record.epoch >= epoch {
@@ -414,7 +415,8 @@ pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
     }
 }
 
-/// The metrics of a site: `lent_bytes` is that of its key, `epoch` the number of the current peak.
+/// Returns the metrics of a site: `lent_bytes` is that of its key, `epoch` the number of the
+/// current peak.
 pub(crate) fn site_measures(record: &format::Site, lent_bytes: i64, epoch: u32) -> Measures {
     let (frees, gone_bytes) = gone(record);
     let LiveOfSite { live, at_peak } = live_of_site(record, epoch);
@@ -437,7 +439,7 @@ pub(crate) fn site_measures(record: &format::Site, lent_bytes: i64, epoch: u32) 
     }
 }
 
-/// Frees made by a lane, and their bytes as far as the lane knows them.
+/// Returns the number of frees performed by a lane, and their bytes as far as the lane counts them.
 fn lane_frees(lane: &format::Lane, version: u32) -> (u64, u64) {
     match version {
         1 => (lane.frees_here, lane.freed_here_bytes),
@@ -449,7 +451,8 @@ fn sum(classes: &[u64]) -> u64 {
     classes.iter().fold(0, |a, &b| a.saturating_add(b))
 }
 
-/// The metrics of a lane of a profile of this version, as far as the lane itself has them.
+/// Returns the metrics of a lane, as far as the lane itself counts them, for a profile of this
+/// version.
 pub(crate) fn lane_measures(lane: &format::Lane, version: u32) -> Measures {
     let (frees_here, freed_here_bytes) = lane_frees(lane, version);
     let allocations = match version {

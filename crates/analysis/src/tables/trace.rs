@@ -1,4 +1,4 @@
-//! The trace of a profile: which rows of the tables its ids have become.
+//! Maps the ids in the trace of a profile to rows of the tables.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::files::file_names;
 use crate::model::{LaneId, Measures, ScopeId, StackId, Trace};
 use crate::profile::parsed::Profile;
 
-/// What a profile's records have become, for its trace.
+/// Rows of the tables that correspond to records of the profile.
 pub(crate) struct Became<'a> {
     /// Index of each site.
     pub(crate) sites: &'a [Option<u32>],
-    /// By slot of the index of the scope path.
+    /// Scopes by slot of the index of the scope path.
     pub(crate) scopes: &'a [ScopeId],
-    /// By slot of the index of the node.
+    /// Stacks by slot of the index of the node.
     pub(crate) stacks: &'a [StackId],
     pub(crate) lanes: &'a FxHashMap<u32, LaneId>,
     /// Index of each shape.
     pub(crate) shapes: &'a [Option<u32>],
 }
 
-/// The trace of a profile in a file; none if events were not recorded.
+/// Returns the trace of a profile in a file; `None` if events were not recorded.
 pub(crate) fn trace(
     profile: &Profile,
     file: &Path,
@@ -33,7 +33,7 @@ pub(crate) fn trace(
     became: &Became,
 ) -> Option<Trace> {
     let header = &profile.header;
-    // What a snapshot is of has a trace, the snapshot has none.
+    // The header of a snapshot is that of its profile, but the snapshot has no trace.
     if header.trace & format::TRACE_ON == 0 || file_names::snapshot(file).is_some() {
         return None;
     }

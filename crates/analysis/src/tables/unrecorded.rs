@@ -1,4 +1,4 @@
-//! Explanations of what is not recorded of a process image, and why.
+//! Explains which parts of a process image are not recorded, and why.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,14 +12,14 @@ use crate::model::{Interception, Loss, ProfileLimit, UnrecordedProgram};
 use crate::profile::parsed;
 use crate::{quantity, text};
 
-/// A program that an image became by exec and that has no profile, for a reason that nobody noted.
+/// A program without a profile that an image executed, for an unknown reason.
 pub(crate) const SUCCESSOR: Loss =
     Loss { name: "child_exec", meaning: "programs started by exec without a profile", count: 1 };
 
-/// What a later version of the recorder counts.
+/// A reason that only a later version of the recorder knows.
 const LATER: (&str, &str) = ("child_other", "children without a profile, for an unknown reason");
 
-/// Why nothing of an image is recorded; none if it is.
+/// Returns why nothing of an image is recorded; `None` if it is.
 pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     const REASONS: [(Unrecorded, &str); 4] = [
         (
@@ -46,7 +46,7 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     }
 }
 
-/// Returns a line for each thing of an image that is not recorded.
+/// Returns a line for each part of an image that is not recorded.
 pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     let nothing = reason(header).map(|reason| format!("nothing was recorded: {reason}"));
     let own_malloc = (header.image_flags & IMAGE_OWN_MALLOC != 0).then(|| {
@@ -85,13 +85,13 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         .collect()
 }
 
-/// The limit of the profile, if it was reached.
+/// Returns the limit of the profile, if it was reached.
 pub(crate) fn profile_limit(header: &FileHeader) -> Option<ProfileLimit> {
     let (bytes, reached_ns) = (header.profile_limit, header.profile_full_ns);
     (bytes != 0 && reached_ns != 0).then_some(ProfileLimit { bytes, reached_ns })
 }
 
-/// Why stacks of a Python program have no Python frames.
+/// Returns why stacks of a Python program have no Python frames.
 fn python(header: &FileHeader) -> Option<String> {
     let version = match header.python_minor {
         0 => "this CPython".to_owned(),
@@ -110,18 +110,18 @@ fn python(header: &FileHeader) -> Option<String> {
     Some(format!("stacks have native frames only: {why}"))
 }
 
-/// Whether a command attached to the process while it ran. A forked child inherits the flag.
+/// Returns whether a command attached to the running process. A forked child inherits the flag.
 pub(crate) fn starts_in_middle(header: &FileHeader) -> bool {
     header.image_flags & IMAGE_ATTACHED != 0 && header.forked == 0
 }
 
-/// What a recording lacks that began while the process ran; none if it did not.
+/// Describes what is missing if the recording began while the process ran; `None` if it did not.
 fn middle(header: &FileHeader) -> Option<String> {
     const NS_PER_TICK: u64 = 10_000_000;
     if !starts_in_middle(header) {
         return None;
     }
-    // A machine that slept meanwhile makes the difference larger on one clock only.
+    // If the machine was suspended meanwhile, only one of the clocks includes that time.
     let started_ns = header.process_start_ticks.checked_mul(NS_PER_TICK);
     let ran = started_ns
         .filter(|&ns| ns > 0)
@@ -134,7 +134,8 @@ fn middle(header: &FileHeader) -> Option<String> {
     ))
 }
 
-/// Why the functions of an executable's allocator are not intercepted, as part of a sentence.
+/// Returns why the functions of an executable's allocator are not intercepted, as part of a
+/// sentence.
 fn not_intercepted(reason: NotIntercepted) -> &'static str {
     match reason {
         NotIntercepted::TurnedOff => ", and --no-intercept was given",
@@ -148,7 +149,7 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
     }
 }
 
-/// What was done about allocators that the program brings.
+/// Returns how the allocators of the program were intercepted.
 pub(crate) fn interceptions(header: &FileHeader, modules: &[parsed::Module]) -> Vec<Interception> {
     let interception = |entry: &format::Interception| {
         let left = entry.state.checked_sub(format::INTERCEPTED)?;
@@ -167,7 +168,7 @@ pub(crate) fn interceptions(header: &FileHeader, modules: &[parsed::Module]) -> 
     header.interceptions.iter().filter_map(interception).collect()
 }
 
-/// Children that have no profile, by each reason that occurred.
+/// Returns the children without a profile, by reason.
 pub(crate) fn children(header: &FileHeader) -> impl Iterator<Item = Loss> {
     let counts = header.unrecorded_children.iter().enumerate();
     let named = counts.map(|(kind, &count)| {
@@ -177,8 +178,8 @@ pub(crate) fn children(header: &FileHeader) -> impl Iterator<Item = Loss> {
     named.filter(|loss| loss.count > 0)
 }
 
-/// The programs that were started without the recorder. `own` is the path of the image's program,
-/// for children that are forks of it.
+/// Returns the programs that were started without the recorder. `own` is the path of the image's
+/// program, for children that are forks of it.
 pub(crate) fn programs(header: &FileHeader, own: &str) -> Vec<UnrecordedProgram> {
     let program = |entry: &format::UnrecordedProgram| {
         let kind = entry.state.checked_sub(format::UNRECORDED_WHOLE)? as usize;

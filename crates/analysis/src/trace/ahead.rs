@@ -1,4 +1,4 @@
-//! The records of a trace read ahead: a thread of its own reads, decodes and merges them.
+//! Reads the records of a trace ahead: a separate thread reads, decodes and merges them.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -6,44 +6,44 @@ use std::thread;
 
 use super::lanes::{Lanes, Lost, Step};
 
-/// Records that are handed over at once.
+/// Records in a batch.
 const BATCH: usize = 4096;
-/// Batches that wait to be taken: enough for some milliseconds, in which this thread may have to
-/// leave the processor to another.
+/// Batches in the queue: enough for some milliseconds, during which the reading thread can be
+/// preempted.
 const WAITING: usize = 8;
 
-/// The records of a trace in order, as a thread of its own reads them. The thread ends when it has
-/// read them all, or with the next batch once the receiver is dropped.
+/// The records of a trace in order, read by a separate thread. The thread ends when it has read all
+/// records, or with the next batch after the receiver is dropped.
 ///
-/// Memory is bounded by the batches that wait, the one that is filled and the one that is taken.
+/// Memory is bounded by the batches in the queue, the one being filled and the one being consumed.
 #[derive(Debug)]
 pub(super) struct Ahead {
     batches: Receiver<Read>,
-    /// Where batches go that were taken, to be filled anew.
+    /// Returns consumed batches for reuse.
     used: SyncSender<Vec<Step>>,
     now: Vec<Step>,
-    /// The next of them.
+    /// The next step in `now`.
     at: usize,
-    /// What could not be read, after the last of them.
+    /// The unreadable parts, after the last step.
     end: Option<Lost>,
 }
 
-/// What the thread sends.
+/// A message of the thread.
 enum Read {
     Steps(Vec<Step>),
-    /// There are no more. What could not be read.
+    /// The end of the records, with the unreadable parts.
     End(Lost),
 }
 
 impl Ahead {
-    /// Begins to read lanes.
+    /// Starts to read lanes.
     ///
-    /// Errors: there is no thread to be had.
+    /// Errors: no thread can be started.
     pub(super) fn of(lanes: Lanes) -> io::Result<Ahead> {
         Ahead::by(|to, again| read(lanes, &to, &again))
     }
 
-    /// Begins to receive what a thread sends.
+    /// Starts a thread and returns the receiver of its messages.
     fn by(
         read: impl FnOnce(SyncSender<Read>, Receiver<Vec<Step>>) + Send + 'static,
     ) -> io::Result<Ahead> {
@@ -53,7 +53,7 @@ impl Ahead {
         Ok(Ahead { batches, used, now: Vec::new(), at: 0, end: None })
     }
 
-    /// The next records, as many as are at hand; none at the end.
+    /// Returns the next records that are available; none at the end.
     pub(super) fn steps(&mut self) -> &[Step] {
         if self.at == self.now.len() && self.end.is_none() {
             self.take();
@@ -61,12 +61,12 @@ impl Ahead {
         &self.now[self.at..]
     }
 
-    /// Skips so many of [`Ahead::steps`].
+    /// Skips this many of [`Ahead::steps`].
     pub(super) fn pass(&mut self, steps: usize) {
         self.at = self.now.len().min(self.at + steps);
     }
 
-    /// What could not be read, after the last record.
+    /// Returns the unreadable parts, once all records were returned.
     pub(super) fn lost(&self) -> Option<&Lost> {
         self.end.as_ref()
     }
@@ -95,7 +95,7 @@ fn read(mut lanes: Lanes, to: &SyncSender<Read>, again: &Receiver<Vec<Step>>) {
         steps.reserve_exact(BATCH);
         lanes.gather(&mut steps);
         if steps.is_empty() {
-            let _ = to.send(Read::End(lanes.into_lost())); // the receiver may be dropped
+            let _ = to.send(Read::End(lanes.into_lost())); // the receiver may have been dropped
             return;
         }
         if to.send(Read::Steps(steps)).is_err() {

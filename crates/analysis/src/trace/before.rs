@@ -1,16 +1,16 @@
-//! What happened before the part of a trace that is kept: the counters of the process, less what
-//! the kept events add up to.
+//! Counters at the beginning of a trace whose oldest part was dropped: the counters of the process
+//! minus the sums of the kept events.
 
 use super::lanes::{Kind, Lanes, Step};
 use crate::model::Trace;
 
-/// Records that are added up at once.
+/// Records in a batch.
 const BATCH: usize = 4096;
 
-/// What was counted before a trace begins, and what was live then. Blocks of the allocator only.
+/// Counters at the beginning of a trace. They include only blocks of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Before {
-    /// When the trace begins, nanoseconds from the start of the process.
+    /// The beginning of the trace, nanoseconds from the start of the process.
     pub begin_ns: u64,
     /// Allocations.
     pub allocations: u64,
@@ -20,19 +20,20 @@ pub struct Before {
     pub live_bytes: u64,
 }
 
-/// What the kept events add up to.
+/// Sums of the kept events.
 #[derive(Default)]
 struct Kept {
     allocations: u64,
     frees: u64,
-    /// Usable bytes allocated, less those freed.
+    /// Usable bytes allocated minus bytes freed.
     bytes: i128,
-    /// By lane, the bytes of the block that it is reallocating.
+    /// Size of the block that each lane is reallocating.
     moving: Vec<u64>,
 }
 
 impl Before {
-    /// Adds up the records of a trace, whose ends hold the sizes of their blocks.
+    /// Computes the counters from the records of a trace, whose frees hold the sizes of their
+    /// blocks.
     pub(super) fn of(trace: &Trace, begin_ns: u64, mut lanes: Lanes) -> Before {
         let mut kept = Kept { moving: vec![0; lanes.indices().count()], ..Kept::default() };
         let mut steps = Vec::with_capacity(BATCH);

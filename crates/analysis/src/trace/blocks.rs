@@ -1,4 +1,4 @@
-//! Records paired by address: which block each is of.
+//! Pairs records by address: finds the block of each record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,41 +10,41 @@ use super::lanes::{Kind, Step};
 use super::table::{Addressed, Table};
 use crate::model::{LaneId, ScopeId, Site, SiteKind, StackId, Trace};
 
-/// Clocks of two cores are this close, in nanoseconds. The end of a block may seem to come so much
-/// after the next allocation at its address.
+/// Maximum difference between the clocks of two cores, in nanoseconds. The end of a block can
+/// appear to be this much later than the next allocation at its address.
 const SKEW_NS: u64 = 2000;
-/// Blocks that are waited for at most.
+/// Maximum number of overdue blocks.
 const OVERDUE_MAX: usize = 1024;
 
-/// A block that is there, or some other memory that a site counts.
+/// A live block, or other memory that a site counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     /// From 1, in order of allocation over the process.
     number: u64,
     address: u64,
     requested: u64,
-    /// The same as its site counts them: those that its label said.
+    /// Requested bytes as its site counts them: those that its label states.
     counted: u64,
     usable: u64,
     allocated_ns: u64,
     /// The number of the event that allocated it.
     event: u64,
-    /// By its id in the profile.
+    /// Id in the profile.
     site: u32,
-    /// It has a labelling.
+    /// Whether it has a labelling.
     is_labelled: bool,
 }
 
-/// A label that memory got.
+/// The labelling of memory.
 #[derive(Clone, Copy, Debug)]
 struct Labelling {
     uid: u64,
-    /// By its id in the profile; 0 for none.
+    /// Id in the profile; 0 for none.
     shape: u32,
 }
 
 impl Block {
-    /// A block as it begins.
+    /// Returns a new block.
     fn of(to: &mut Sink) -> Block {
         let &Step { time_ns, site, address, requested, usable, .. } = to.step;
         to.counts.blocks += 1;
@@ -70,31 +70,31 @@ impl Addressed for Block {
     }
 }
 
-/// What a lane is about.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
     /// Its id in the process.
     id: Option<LaneId>,
-    /// The thread, and how often one has taken the lane.
+    /// The thread id, and how often the lane was taken.
     thread: (u32, u32),
-    /// The block that the thread allocated last, if it has not been freed since; else 0.
+    /// Address of the block that the thread allocated last, unless that was freed since; else 0.
     last_block: u64,
-    /// The block that it is reallocating.
+    /// The block being reallocated.
     moving: Option<Block>,
-    /// The label that the next memory of the lane gets.
+    /// The label for the lane's next labelled memory.
     labelling: Option<Labelling>,
 }
 
-/// A block whose address is another one's already, and whose end was not seen yet.
+/// A block whose address was allocated again before its end was seen.
 #[derive(Debug)]
 struct Overdue {
     block: Block,
-    /// The lane that has the address now: its own frees are of the new block.
+    /// The lane that allocated the address again: its frees end the new block.
     lane: u32,
     until_ns: u64,
 }
 
-/// What is counted over all images of a process.
+/// Counters over all images of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: u64,
@@ -107,7 +107,7 @@ pub(super) struct Counts {
 pub(super) struct LiveBytes {
     /// Blocks of the allocator.
     pub(super) heap: u64,
-    /// Memory with a name: labels and blocks of pools, in the heap and outside it.
+    /// Memory with a name: labels and blocks of pools, inside and outside the heap.
     pub(super) labelled: u64,
 }
 
@@ -123,11 +123,11 @@ impl LiveBytes {
     }
 }
 
-/// What a replay asks of a site.
+/// Properties of a site used by a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SiteFacts {
     scope: ScopeId,
-    /// Its memory has a name. Chunks of pools are left out: their blocks have it.
+    /// Whether its memory has a name. Excludes chunks of pools, whose blocks have it.
     is_labelled: bool,
 }
 
@@ -138,31 +138,31 @@ impl SiteFacts {
     }
 }
 
-/// What a replay asks of the tables of a process.
+/// Tables of a process used by a replay.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// By index of the site.
+    /// Sites by index.
     pub(super) sites: Arc<[SiteFacts]>,
-    /// By scope, the one around it.
+    /// The parent of each scope.
     pub(super) scopes: Arc<[ScopeId]>,
-    /// Labellings of an image, at most.
+    /// Maximum number of labellings of an image.
     pub(super) labellings: u64,
-    /// Which events are given.
+    /// Which events are returned.
     pub(super) given: Given,
 }
 
-/// Which events of blocks a replay gives.
+/// Which events of blocks a replay returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Given {
-    /// Those since the reset of sites that are there.
+    /// Events since the reset, of sites that still exist.
     Selected,
-    /// All of them, and frees of what is live when one of several images ends. A site that is not
-    /// there is the number of sites, before and after a change of label, too.
+    /// All events, and frees of live blocks when one of several images ends. A removed site is
+    /// represented by the number of sites, also before and after a change of label.
     Whole,
 }
 
 impl Facts {
-    /// The scopes around one and itself, outermost first.
+    /// Returns the path of a scope, outermost first.
     fn path(&self, scope: ScopeId) -> Vec<ScopeId> {
         let around = |&scope: &ScopeId| self.scopes.get(scope.0 as usize).copied();
         let outwards = std::iter::successors(Some(scope), around);
@@ -172,12 +172,12 @@ impl Facts {
     }
 }
 
-/// What does not fit together in a trace.
+/// Inconsistencies of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unpaired {
-    /// Ends of blocks that were never seen allocated.
+    /// Ends of blocks whose allocation was not seen.
     pub frees: u64,
-    /// Blocks whose address was allocated again without an end of theirs.
+    /// Blocks whose address was allocated again without an end.
     pub blocks: u64,
 }
 
@@ -192,34 +192,35 @@ impl Unpaired {
 #[derive(Debug)]
 pub(super) struct Blocks {
     trace: Trace,
-    /// Events before this are not given.
+    /// Earlier events are skipped.
     since_ns: u64,
     facts: Facts,
     live: Table<Block>,
-    /// Memory that is no block of the allocator's, by address and site.
+    /// Memory outside the allocator, by address and site.
     known: FxHashMap<(u64, u32), Block>,
-    /// The labellings of memory that is live, by the number of its block.
+    /// The labellings of live memory, by block number.
     labellings: FxHashMap<u64, Labelling>,
-    /// By the number of the lane.
+    /// States by position of the lane.
     doing: Vec<Doing>,
     overdue: VecDeque<Overdue>,
-    /// Usable bytes of blocks from before the trace begins that are live; none if it is whole.
+    /// Live usable bytes of blocks from before the beginning of the trace; `None` if the trace is
+    /// complete.
     before_bytes: Option<u64>,
     pub(super) unpaired: Unpaired,
 }
 
-/// What an event is beside its block.
+/// Properties of an event other than its block.
 #[derive(Clone, Copy)]
 struct Told {
     operation: Operation,
     reallocated: bool,
     temporary: bool,
     site_before: u32,
-    /// Bytes that were asked for, if the event has others.
+    /// Requested bytes at the allocation, if the event has different ones.
     asked: Option<u64>,
 }
 
-/// The record that events are of, what counts them and where they go.
+/// The current record, the counters, and the output.
 struct Sink<'a> {
     step: &'a Step,
     counts: &'a mut Counts,
@@ -227,8 +228,9 @@ struct Sink<'a> {
 }
 
 impl Blocks {
-    /// Those of a trace with these lanes, by their index in the profile, in order of their places.
-    /// `before_bytes` were live when it begins, if its oldest part was dropped.
+    /// Returns the blocks of a trace with these lanes, given by their index in the profile, in
+    /// order of their positions. `before_bytes` were live at its beginning, if its oldest part was
+    /// dropped.
     pub(super) fn of(
         trace: Trace,
         facts: Facts,
@@ -254,7 +256,7 @@ impl Blocks {
         }
     }
 
-    /// Takes the next records.
+    /// Processes the next records.
     pub(super) fn take(&mut self, steps: &[Step], counts: &mut Counts, out: &mut Vec<Event>) {
         self.live.expect(steps.iter().map(|step| step.address));
         for step in steps {
@@ -321,14 +323,14 @@ impl Blocks {
                     self.tell(&block, Told::free(false), to);
                     self.forget(&block);
                 }
-                // Of a trace that is not whole, it was opened before.
+                // In an incomplete trace, it was opened before.
                 None => self.unpaired.frees += u64::from(self.before_bytes.is_none()),
             },
             Kind::Scope => self.change_scope(to),
         }
     }
 
-    /// Gives an event for each scope that a thread has left or entered.
+    /// Outputs an event for each scope that a thread has left or entered.
     fn change_scope(&self, to: &mut Sink) {
         let &Step { site: into, address: from, .. } = to.step;
         let path = |id: u32| self.facts.path(self.trace.scope(id));
@@ -342,7 +344,7 @@ impl Blocks {
         }
     }
 
-    /// Gives an event of a scope, of a lane that is there.
+    /// Outputs an event of a scope, if its lane is known.
     fn tell_scope(&self, scope: ScopeId, operation: Operation, to: &mut Sink) {
         let &Step { time_ns, who, .. } = to.step;
         let lane = self.doing[who.place as usize].id;
@@ -377,7 +379,7 @@ impl Blocks {
         });
     }
 
-    /// What is live.
+    /// Returns the live bytes.
     pub(super) fn live_bytes(&self) -> LiveBytes {
         let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
         let mut sum = LiveBytes { heap: self.before_bytes.unwrap_or(0), labelled: 0 };
@@ -386,12 +388,12 @@ impl Blocks {
         sum
     }
 
-    /// What a block of the allocator adds to what is live.
+    /// Returns the contribution of a block of the allocator to the live bytes.
     fn heap(&self, block: &Block) -> LiveBytes {
         LiveBytes { heap: block.usable, ..self.outside(block) }
     }
 
-    /// What other memory adds: to that with a name alone.
+    /// Returns the contribution of other memory, which counts only if it has a name.
     fn outside(&self, block: &Block) -> LiveBytes {
         let facts =
             self.trace.site(block.site).and_then(|site| self.facts.sites.get(site as usize));
@@ -399,7 +401,7 @@ impl Blocks {
         LiveBytes { heap: 0, labelled: if is_labelled { block.usable } else { 0 } }
     }
 
-    /// What is live, of sites that are there.
+    /// Returns the live blocks of sites that still exist.
     pub(super) fn live(&self) -> impl Iterator<Item = LiveBlock> {
         let moving = self.doing.iter().filter_map(|doing| doing.moving.as_ref());
         let all = self.live.iter().chain(self.known.values()).chain(moving);
@@ -420,7 +422,7 @@ impl Blocks {
         })
     }
 
-    /// Frees of what is live, at the end of the image.
+    /// Returns frees of all live blocks, for the end of the image.
     pub(super) fn ends(&self, time_ns: u64) -> Vec<Event> {
         let end = |block: LiveBlock| Event {
             number: 0,
@@ -450,7 +452,7 @@ impl Blocks {
         self.live().map(end).collect()
     }
 
-    /// No record comes any more: blocks that are overdue did end.
+    /// Ends all overdue blocks after the last record.
     pub(super) fn finish(&mut self, counts: &mut Counts) {
         self.give_up(counts, u64::MAX);
     }
@@ -466,8 +468,8 @@ impl Blocks {
         self.tell(&new, Told { reallocated, ..Told::plain(Operation::Allocate) }, to);
     }
 
-    /// The new block of a reallocation, and the end of the old one: after it, unless their
-    /// addresses are the same.
+    /// Processes a reallocation: the new block, and the end of the old one, which comes after it
+    /// unless both have the same address.
     fn reallocate(&mut self, to: &mut Sink) {
         let doing = &mut self.doing[to.step.who.place as usize];
         doing.last_block = 0;
@@ -481,7 +483,7 @@ impl Blocks {
         }
     }
 
-    /// The block that ends by a record.
+    /// Returns the block that a record ends.
     #[inline]
     fn end(&mut self, step: &Step) -> Option<Block> {
         let (lane, address) = (step.who.lane, step.address);
@@ -496,7 +498,8 @@ impl Blocks {
         block
     }
 
-    /// A block that was allocated before the trace begins: its end holds what is known of it.
+    /// Returns a block that was allocated before the beginning of the trace, as described by the
+    /// record of its end.
     #[cold]
     fn end_from_before(&mut self, step: &Step) -> Option<Block> {
         let before_bytes = self.before_bytes.as_mut().filter(|_| step.site != 0)?;
@@ -511,7 +514,7 @@ impl Blocks {
         self.forget(block);
     }
 
-    /// Memory gets the label that its lane has announced, if it has.
+    /// Gives memory the label that its lane has announced, if any.
     fn label(&mut self, block: &mut Block, place: u32) {
         let labelling = self.doing[place as usize].labelling.take();
         block.is_labelled = labelling.is_some();
@@ -521,14 +524,14 @@ impl Blocks {
         };
     }
 
-    /// Memory is no longer live.
+    /// Removes the labelling of memory that is no longer live.
     fn forget(&mut self, block: &Block) {
         if block.is_labelled {
             self.labellings.remove(&block.number);
         }
     }
 
-    /// What events of a block have as `uid` and shape.
+    /// Returns `uid` and shape for events of a block.
     #[inline]
     fn label_of(&self, block: &Block) -> (u64, Option<u32>) {
         let labelling = if block.is_labelled { self.labellings.get(&block.number) } else { None };
@@ -539,7 +542,7 @@ impl Blocks {
         }
     }
 
-    /// Of a reallocation that came to nothing: the block is as it was.
+    /// Restores the block after a failed reallocation.
     fn stays(&mut self, place: u32) {
         if let Some(block) = self.doing[place as usize].moving.take() {
             self.live.insert(block);
@@ -579,7 +582,7 @@ impl Blocks {
         }
     }
 
-    /// Blocks whose end did not come in time did end.
+    /// Ends overdue blocks whose end was not seen in time.
     #[cold]
     fn give_up(&mut self, counts: &mut Counts, now_ns: u64) {
         while let Some(first) = self.overdue.front()
@@ -592,7 +595,7 @@ impl Blocks {
         }
     }
 
-    /// Gives an event, if its site is there.
+    /// Outputs an event, if its site exists.
     #[inline]
     fn tell(&self, block: &Block, told: Told, to: &mut Sink) {
         let &Step { time_ns, who, .. } = to.step;
@@ -617,7 +620,7 @@ impl Blocks {
             lane: self.doing[who.place as usize].id,
             thread: who.thread,
             scope: match operation {
-                // A lane does not say where it is where the site does.
+                // The lane's scope is not recorded with allocations; the site has it.
                 Operation::Allocate => {
                     self.facts.sites.get(site as usize).map_or(ScopeId(0), |facts| facts.scope)
                 }

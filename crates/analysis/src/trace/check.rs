@@ -1,44 +1,44 @@
-//! A trace held against the counters of its process: what the recorder counted as it went must be
-//! what its events add up to.
+//! Compares a trace with the counters of its process: the counters of the recorder must equal the
+//! sums of the events.
 
 use super::blocks::Unpaired;
 use super::event::{Event, Operation};
 use crate::error::Error;
 use crate::model::{Measures, Process, Site, SiteKind};
 
-/// What the events of a process add up to.
+/// Sums over the events of a process.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// By index into [`crate::model::Tables::sites`]: allocations, frees, reallocations, failures,
-    /// temporary blocks, bytes, the largest request, and what is live.
+    /// temporary blocks, bytes, the largest request, and live blocks.
     pub sites: Vec<Measures>,
-    /// Most bytes live at once.
+    /// Highest live bytes.
     pub peak_bytes: u64,
-    /// Events in all.
+    /// Number of events.
     pub events: u64,
-    /// What did not fit together.
+    /// Inconsistencies of the trace.
     pub unpaired: Unpaired,
-    /// What a person should know of how complete they are.
+    /// Restrictions of completeness, for people.
     pub notes: Vec<String>,
 }
 
-/// A figure of a site that its events do not add up to.
+/// A metric of a site that differs between counters and events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// Index into [`crate::model::Tables::sites`].
     pub site: usize,
-    /// The measure.
+    /// The metric.
     pub measure: &'static str,
-    /// As the recorder counted it.
+    /// The value counted by the recorder.
     pub counted: u64,
-    /// As the events have it.
+    /// The value computed from the events.
     pub replayed: u64,
 }
 
 impl Process {
-    /// Adds up its events.
+    /// Sums up the events of the process.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -106,8 +106,8 @@ fn add(sites: &mut [Measures], event: &Event) {
 }
 
 impl Replayed {
-    /// What the process's counters say otherwise: nothing, of a process whose trace is whole and
-    /// that was not changed by selections.
+    /// Returns the differences to the counters of the process. There are none if the trace is
+    /// complete and the process was not changed by selections.
     pub fn differences(&self, process: &Process) -> Vec<Difference> {
         let pairs = self.sites.iter().zip(&process.tables.sites).enumerate();
         pairs.flat_map(|(index, (replayed, site))| differences(index, replayed, site)).collect()
@@ -115,7 +115,7 @@ impl Replayed {
 }
 
 fn differences(index: usize, replayed: &Measures, site: &Site) -> impl Iterator<Item = Difference> {
-    // What a pool lends is not live at its chunks, and they were not freed.
+    // Bytes lent by a chunk are neither live nor freed there.
     let lent = match site.kind {
         SiteKind::PoolChunk | SiteKind::OutsidePoolChunk => site.lent_bytes,
         _ => 0,

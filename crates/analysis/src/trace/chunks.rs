@@ -1,8 +1,8 @@
-//! The contents of extents of events, each once, wherever they are now: in the profile, or moved to
-//! the file beside it.
+//! The contents of extents of events, each once, from the profile or, if they were moved, from the
+//! trace file.
 //!
-//! A profile may be written to meanwhile: contents that were moved, or have given way to others,
-//! are looked for in the file, which is then longer.
+//! The profile can be written to meanwhile: contents that were moved or overwritten are read from
+//! the trace file, which has grown then.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,15 +27,15 @@ use crate::profile::pack;
 
 /// Bytes of an extent before its records.
 const HEAD: usize = EXTENT_HEADER as usize + size_of::<TraceStart>();
-/// The longest contents.
+/// Maximum length of the contents of an extent.
 const CONTENTS_MAX: u64 = TRACE_EXTENT_MAX - EXTENT_HEADER;
 
-/// The contents of an extent.
+/// A reference to the contents of an extent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     pub(super) lane: u32,
     pub(super) number: u32,
-    /// When its first record is, at the earliest.
+    /// Lower bound of the time of its first record.
     pub(super) first_ticks: u64,
     place: Where,
 }
@@ -45,9 +45,9 @@ pub(super) type ByLane = Vec<(u32, Vec<Chunk>)>;
 
 #[derive(Clone, Copy, Debug)]
 enum Where {
-    /// In the file of what was moved.
+    /// In the trace file.
     Moved(Place),
-    /// In the profile, from this offset on.
+    /// In the profile, at this offset.
     Profile(u64),
 }
 
@@ -61,19 +61,19 @@ pub(super) struct Files {
 
 enum Profile {
     Plain(File),
-    /// One that was packed with contents in it, unpacked.
+    /// A packed profile with contents, unpacked.
     Unpacked(Vec<u8>),
-    /// One that holds none.
+    /// A profile without contents, not opened.
     Nothing,
 }
 
 impl Files {
-    /// Opens them, and finds the contents of each lane, each lane's in order.
+    /// Opens the files, and returns the contents of each lane in order.
     ///
-    /// Of a process that runs these are the contents by now: what is in none of them happened after
-    /// the profile was read.
+    /// For a running process these are the current contents: events that are in none of them
+    /// happened after the profile was read.
     ///
-    /// Errors: the profile cannot be read, or the file beside it is no trace.
+    /// Errors: the profile cannot be read, or the trace file is invalid.
     pub(super) fn open(trace: &Trace) -> Result<(Files, ByLane), Error> {
         let io = |source| Error::Io { path: trace.file.clone(), doing: "read", source };
         let is_needed = trace.running || trace.extents.iter().any(is_here);
@@ -82,7 +82,7 @@ impl Files {
             Profile::Plain(file) if trace.running => Some(events_now(file).map_err(io)?),
             _ => None,
         };
-        // Opened after the extents were looked at: what was moved out of them before is in it.
+        // Opened after the extents were read, so that it has the contents moved before.
         let moved = TraceFile::of(&trace.file)?;
         let here = now.as_ref().unwrap_or(&trace.extents).iter().filter(|extent| is_here(extent));
         let mut by_number: FxHashMap<u32, Chunk> =
@@ -92,7 +92,7 @@ impl Files {
             let chunk = Chunk { lane, number, first_ticks, place: Where::Moved(place) };
             by_number.insert(number, chunk);
         }
-        // A lane that the profile has not came after it was read: what it did comes later.
+        // Unknown lanes are newer than the tables, and so are their events.
         let is_known = |lane| lane == TRACE_NOBODY || trace.lane(lane).is_some();
         let mut chunks: Vec<Chunk> =
             by_number.into_values().filter(|chunk| is_known(chunk.lane)).collect();
@@ -103,12 +103,12 @@ impl Files {
         Ok((Files { path: trace.file.clone(), profile, moved, unpacker }, lanes))
     }
 
-    /// What was dropped of the trace; zeros if nothing was.
+    /// Returns totals of the dropped part of the trace; zeros if nothing was dropped.
     pub(super) fn cut(&self) -> TraceCut {
         self.moved.as_ref().map(TraceFile::cut).unwrap_or_default()
     }
 
-    /// When the last event was that the extents had when the profile was read, in ticks.
+    /// Returns the time of the last event that the extents had when the profile was read, in ticks.
     pub(super) fn last_ticks(&mut self, extents: &[EventExtent]) -> u64 {
         let (mut bytes, mut last) = (Vec::new(), 0);
         for extent in extents {
@@ -123,7 +123,7 @@ impl Files {
         last
     }
 
-    /// Reads contents in place of what is in `contents`; an error says why they are lost.
+    /// Replaces `contents` by the contents of a chunk; an error is the reason why they are lost.
     pub(super) fn read(&mut self, chunk: &Chunk, contents: &mut Vec<u8>) -> Result<(), String> {
         contents.clear();
         match chunk.place {
@@ -146,7 +146,7 @@ impl Files {
         moved.read(place, &mut self.unpacker, contents).map_err(|e| e.to_string())
     }
 
-    /// Where contents are now that were in the profile.
+    /// Returns the current place of contents that were in the profile.
     fn moved_since(&mut self, number: u32) -> io::Result<Option<Place>> {
         if self.moved.is_none() {
             self.moved = TraceFile::of(&self.path).map_err(io::Error::other)?;
@@ -167,7 +167,7 @@ impl Chunk {
     }
 }
 
-/// The ticks of the last record in the first `committed` bytes of contents.
+/// Returns the ticks of the last record in the first `committed` bytes of contents.
 fn last_ticks_in(contents: &[u8], committed: u64) -> u64 {
     let Ok((start, records)) = TraceStart::read_from_prefix(contents) else {
         return 0;
@@ -178,7 +178,7 @@ fn last_ticks_in(contents: &[u8], committed: u64) -> u64 {
     iter::from_fn(next).map(|(ticks, _)| ticks).fold(start.ticks, u64::max)
 }
 
-/// Whether an extent has contents that were not moved.
+/// Returns whether an extent has contents that were not moved.
 fn is_here(extent: &EventExtent) -> bool {
     extent.start.state != TRACE_MOVED && extent.committed >= size_of::<TraceStart>() as u64
 }
@@ -196,7 +196,7 @@ impl Profile {
         Ok(unpacked.map(|(bytes, _)| Profile::Unpacked(bytes)))
     }
 
-    /// Reads the contents with this number; false if they are not there, or not whole any more.
+    /// Reads the contents with this number; returns false if they were moved or overwritten.
     fn read(&self, offset: u64, number: u32, contents: &mut Vec<u8>) -> io::Result<bool> {
         let Some((header, start)) = self.head(offset)? else {
             return Ok(false);
@@ -238,8 +238,8 @@ impl Profile {
     }
 }
 
-/// The contents with a number of an extent in a profile, as they are now; none if they were moved,
-/// or are others.
+/// Returns the current contents of an extent with a number in a profile; `None` if they were moved
+/// or overwritten.
 pub(crate) fn contents_at(profile: &File, offset: u64, number: u32) -> io::Result<Option<Vec<u8>>> {
     let mut contents = Vec::new();
     let there = Profile::Plain(profile.try_clone()?).read(offset, number, &mut contents)?;

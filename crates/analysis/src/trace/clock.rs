@@ -1,27 +1,27 @@
-//! Ticks to nanoseconds: both were noted together now and then; between two of those moments time
-//! goes evenly.
+//! Converts ticks to nanoseconds by linear interpolation between points at which both were
+//! recorded.
 
 use std::collections::BTreeMap;
 
 use heaptide_format::TraceStart;
 
-/// The moments known so far, and what lies between two of them.
+/// The known points, and the current interval between two of them.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// Nanoseconds by ticks.
     moments: BTreeMap<u64, u64>,
-    /// The first of all, and the last.
+    /// The first and the last point.
     all: Option<[(u64, u64); 2]>,
-    /// From here, up to there: and how fast time goes.
+    /// The current interval, and its rate.
     from: (u64, u64),
     until: u64,
     ns_per_tick: f64,
-    /// The last answer.
+    /// The last returned time.
     now_ns: u64,
 }
 
 impl Clock {
-    /// Notes the moments that an extent tells of.
+    /// Adds the points that an extent holds.
     pub(super) fn learn(&mut self, start: &TraceStart) {
         let told = [(start.ticks, start.time_ns), (start.last_ticks, start.last_time_ns)];
         for moment in told.into_iter().filter(|&(ticks, ns)| ticks != 0 && ns != 0) {
@@ -32,7 +32,8 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds at a number of ticks, which goes up. Never less than the last answer.
+    /// Returns the nanoseconds at a number of ticks, and never less than before. Ticks should
+    /// increase.
     #[inline]
     pub(super) fn ns(&mut self, ticks: u64) -> u64 {
         if ticks >= self.until || ticks < self.from.0 {
@@ -56,7 +57,7 @@ impl Clock {
             _ => 0.0,
         };
         if before.is_none() {
-            // Time before the first moment: as far back as it takes.
+            // Extrapolate to before the first point.
             let back = from.0.saturating_sub(ticks) as f64 * self.ns_per_tick;
             self.from = (ticks, from.1.saturating_sub(back as u64));
         }

@@ -1,8 +1,8 @@
-//! Traces of programs that run for months: the oldest chunks of a trace file are dropped.
+//! Limits the traces of programs that run for months: drops the oldest chunks of a trace file.
 //!
-//! Chunks are of one lane each and overlap in time. What is dropped of one lane may belong to the
-//! time that another one still has. So the file notes the last moment of all that was dropped:
-//! readers begin there, and nothing is missing after it.
+//! Each chunk belongs to one lane, and chunks overlap in time: a dropped chunk of one lane can
+//! cover the same time as a kept chunk of another. So the file stores the last time in any dropped
+//! chunk: readers begin there, and nothing is missing after it.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,34 +16,34 @@ use super::file::{Appender, CHUNK, CUT_HEAD, Place, TraceFile, Unpacker, belongs
 use crate::error::Error;
 use crate::files::draft::{self, Draft};
 
-/// Chunks that are too old are dropped once they take this part of the file, a half, so that each
-/// byte is copied once on average.
+/// Chunks beyond the age limit are dropped once they take this fraction of the file, a half, so
+/// that each byte is copied once on average.
 const DROPPED_PART: u64 = 2;
 
-/// Which part of a trace is kept; none is a limit that is not set.
+/// Limits of a trace; `None` if a limit is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeepTrace {
-    /// So many bytes of the file at most, and half of them at least.
+    /// Maximum size of the file in bytes; at least half of it is kept.
     pub bytes: Option<u64>,
-    /// The events of this time, and of at most twice this time.
+    /// Time whose events are kept; events of at most twice this time stay.
     pub age: Option<Duration>,
 }
 
 impl KeepTrace {
-    /// Whether anything is dropped at all.
+    /// Returns whether any limit is set.
     pub fn is_limited(&self) -> bool {
         *self != KeepTrace::default()
     }
 }
 
-/// The clock of records and the time, at two moments of a file.
+/// Two points of a file with ticks and nanoseconds.
 struct Moments {
     first: (u64, u64),
     last: (u64, u64),
 }
 
 impl Moments {
-    /// The ticks at a time; none if the two moments are one.
+    /// Returns the ticks at a time; `None` if the two points are the same.
     fn ticks(&self, time_ns: u64) -> Option<u64> {
         let (ticks, ns) =
             (self.last.0.checked_sub(self.first.0)?, self.last.1.checked_sub(self.first.1)?);
@@ -54,10 +54,10 @@ impl Moments {
 }
 
 impl Appender {
-    /// Drops the oldest chunks of the trace file of a profile, as far as they are not kept at this
-    /// time, in nanoseconds from the start of the process. Returns whether there were any.
+    /// Drops the oldest chunks of the trace file of a profile that are beyond the limits at this
+    /// time, in nanoseconds from the start of the process. Returns whether any were dropped.
     ///
-    /// Errors: the file cannot be read or written; it is as it was.
+    /// Errors: the file cannot be read or written; then it is unchanged.
     pub(super) fn drop_oldest(
         &mut self,
         profile: &Path,
@@ -87,7 +87,7 @@ impl Appender {
         Ok(true)
     }
 
-    /// Puts a file without the first chunks in the place of the trace file.
+    /// Replaces the trace file by one without the first chunks.
     fn keep_from(
         &mut self,
         profile: &Path,
@@ -123,7 +123,8 @@ impl Appender {
     }
 }
 
-/// How many chunks are to go so that the rest takes half of these bytes. The last one stays.
+/// Returns how many chunks to drop so that the rest takes at most half of these bytes. The last
+/// chunk is kept.
 fn beyond(places: &[Place], bytes: u64) -> usize {
     let end = places.last().map_or(0, |last| last.at + u64::from(last.chunk.packed_length));
     let rest = |place: &Place| end - (place.at - CHUNK) + CUT_HEAD;
@@ -131,7 +132,7 @@ fn beyond(places: &[Place], bytes: u64) -> usize {
     first.unwrap_or(places.len()).min(places.len().saturating_sub(1))
 }
 
-/// How many chunks are older than some time, if they take a good part of the file.
+/// Returns how many chunks are older than `age`, or 0 if they take too small a part of the file.
 fn older(trace: &TraceFile, age: Duration, now_ns: u64) -> Result<usize, Error> {
     let places = trace.places();
     let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(0) };
@@ -145,7 +146,7 @@ fn older(trace: &TraceFile, age: Duration, now_ns: u64) -> Result<usize, Error> 
     Ok(if is_worth_it { count } else { 0 })
 }
 
-/// What is noted where so many chunks are dropped.
+/// Returns what the file stores about its dropped chunks.
 fn cut(trace: &TraceFile, dropped: usize) -> Result<TraceCut, Error> {
     let (gone, before) = (&trace.places()[..dropped], trace.cut());
     let latest = gone.iter().max_by_key(|place| last_ticks(place));
@@ -162,12 +163,12 @@ fn cut(trace: &TraceFile, dropped: usize) -> Result<TraceCut, Error> {
     })
 }
 
-/// When the last record of a chunk was, as far as its head has that.
+/// Returns the time of the last record of a chunk, as far as its header has that.
 fn last_ticks(place: &Place) -> u64 {
     place.chunk.last_ticks.max(place.chunk.first_ticks)
 }
 
-/// The last moment of a chunk at which clock and time were compared.
+/// Returns the last point of a chunk with ticks and nanoseconds.
 fn moment(trace: &TraceFile, place: &Place) -> Result<(u64, u64), Error> {
     let io = |source| Error::Io { path: trace.path().to_owned(), doing: "read", source };
     let (mut unpacker, mut contents) = (Unpacker::new().map_err(io)?, Vec::new());
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Contents of an extent that lasted a microsecond, a tick each nanosecond.
+    /// Returns the contents of an extent that covers a microsecond, with a tick per nanosecond.
     fn contents(number: u32) -> Vec<u8> {
         let at = u64::from(number) * 1000;
         let start = TraceStart {
@@ -240,7 +241,7 @@ mod tests {
         let cut = file.cut();
         assert_eq!((cut.ticks, cut.time_ns, cut.chunks), (6999, 6999, 6));
         assert!(cut.bytes > 60_000 && file.length() == appender.length());
-        // It goes on where it was, also for another command.
+        // Appending continues in the new file, also for another command.
         appender.append(1, &contents(12)).expect("a chunk");
         assert!(appender.has(12) && appender.has(7) && !appender.has(6));
         let mut appender = Appender::of(&profile).expect("a file");
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(numbers(&profile), [7, 8, 9, 10]);
         let cut = TraceFile::of(&profile).expect("readable").expect("a file").cut();
         assert_eq!((cut.time_ns, cut.chunks), (6999, 6));
-        // However old all of it is, the last chunk stays.
+        // The last chunk is kept regardless of its age.
         assert!(appender.drop_oldest(&profile, &keep, 1_000_000).expect("room"));
         assert_eq!(numbers(&profile), [10]);
     }

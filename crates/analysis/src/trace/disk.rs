@@ -1,4 +1,4 @@
-//! What the trace of a process takes on disk, and whether it is whole.
+//! Size of a trace on disk, and whether it is complete.
 
 use std::fs;
 
@@ -7,24 +7,24 @@ use heaptide_format::TRACE_MOVED;
 use super::file::{TraceFile, path_of};
 use crate::model::Process;
 
-/// The trace of a process, by its size.
+/// The size and limits of the trace of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OnDisk {
-    /// Bytes of its file, and of what is still in the profile.
+    /// Bytes of its file, and of its extents in the profile.
     pub bytes: u64,
-    /// When it ended for want of room, nanoseconds from the start of the process; none if it did
+    /// When it ended for lack of room, nanoseconds from the start of the process; `None` if it did
     /// not.
     pub stopped_ns: Option<u64>,
-    /// The bound that traces of the recording kept to, in bytes; none if there was none.
+    /// The size limit for traces of the recording, in bytes; `None` if there was none.
     pub limit_bytes: Option<u64>,
-    /// When it begins, nanoseconds from the start of the process, if its oldest part was dropped.
+    /// Its beginning, nanoseconds from the start of the process, if its oldest part was dropped.
     pub begin_ns: Option<u64>,
-    /// Bytes that this part took.
+    /// Size of the dropped part in bytes.
     pub dropped_bytes: u64,
 }
 
 impl Process {
-    /// What its trace takes now; none if it has none.
+    /// Returns the current size of its trace; `None` if it has none.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];

@@ -1,22 +1,22 @@
-//! An event as it comes out of a trace: paired with the block it is of.
+//! An event of a trace, paired with its block.
 
 use crate::model::{LaneId, ScopeId, StackId};
 
-/// What happened to a block.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Operation {
-    /// It was allocated, or became known: a pool's block, labelled memory. A reallocation is an
-    /// allocation and a free.
+    /// A block was allocated, or other memory became known: a pool's block, labelled memory. A
+    /// reallocation is an allocation and a free.
     Allocate,
-    /// It was freed, or is no longer known.
+    /// A block was freed, or other memory is no longer known.
     Free,
-    /// A request failed: there is no block.
+    /// An allocation failed: there is no block.
     Fail,
-    /// It got a label, or another one, and so another site. Sums over sites count a free at the one
-    /// and an allocation at the other; sums over events that leave relabelling out count each block
-    /// once.
+    /// A block got a label, or another one, and so another site. Sums over sites count a free at
+    /// the old site and an allocation at the new one; sums over events that exclude relabelling
+    /// count each block once.
     Relabel,
-    /// Its label was taken off: it is at the site again that it was allocated at, as if it had not
+    /// The label of a block was removed: it returns to the site of its allocation, as if it had not
     /// left it.
     Unlabel,
     /// A thread entered a scope: there is no block.
@@ -26,18 +26,18 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
+    /// Returns all operations.
     pub const fn all() -> &'static [Operation] {
         use Operation::{Allocate, Begin, End, Fail, Free, Relabel, Unlabel};
         &[Allocate, Free, Fail, Relabel, Unlabel, Begin, End]
     }
 
-    /// Whether it is of a scope, and not of a block.
+    /// Returns whether the event is that of a scope.
     pub const fn is_of_scope(self) -> bool {
         matches!(self, Operation::Begin | Operation::End)
     }
 
-    /// Its name in tables.
+    /// Returns the name in tables.
     ///
     /// ```
     /// use heaptide_analysis::trace::Operation;
@@ -56,83 +56,85 @@ impl Operation {
     }
 }
 
-/// One event. Times are nanoseconds from the start of the process, or of the first of joined ones.
+/// An event. Times are nanoseconds from the start of the process, or of the first of several joined
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// From 1, in order of time over all events of the process, also those that are not given; 0 of
-    /// scopes.
+    /// Number from 1, in order of time over all events of the process, including those that are not
+    /// returned; 0 for scopes.
     pub number: u64,
-    /// When; never less than of the event before.
+    /// Time of the event; not before the previous one.
     pub time_ns: u64,
-    /// What happened.
+    /// Its kind.
     pub operation: Operation,
     /// Whether it is part of a reallocation, which is a free of the old block and an allocation of
-    /// the new one at one and the same time.
+    /// the new one at the same time.
     pub reallocated: bool,
-    /// Of a free: whether the thread had allocated nothing since it allocated the block.
+    /// For a free: whether the thread allocated nothing between the allocation of the block and its
+    /// free.
     pub temporary: bool,
-    /// The lane that did it; none for a free inside the recorder.
+    /// The lane that performed it; `None` for a free inside the recorder.
     pub lane: Option<LaneId>,
-    /// The thread that did it, as the system numbers it; 0 if that is not known.
+    /// The thread id that performed it; 0 if unknown.
     pub thread: u32,
-    /// The scope that the thread was in; the one that it entered or left.
+    /// The scope of the thread; for scope events the scope that it entered or left.
     pub scope: ScopeId,
-    /// Index into [`crate::model::Tables::sites`]: where the block is counted, after the event.
-    /// Their number, where no block is concerned.
+    /// Index into [`crate::model::Tables::sites`]: the site that counts the block after the event.
+    /// The number of sites if there is no block.
     pub site: u32,
-    /// Of a change of label the site that the block was at before, if that is there, else `site`.
+    /// For a change of label, the previous site of the block, if that exists; else `site`.
     pub site_before: u32,
-    /// The number of the block: from 1, in order of allocation over the process; 0 without one.
+    /// Number of the block, from 1, in order of allocation over the process; 0 without a block.
     pub block: u64,
-    /// The number that the interface of the program gives memory with a label
-    /// (`heaptide_resolve`), of a change of label the new one, of `Unlabel` the one that ended. Of
-    /// other memory that of the block, behind those of all labels of the process; 0 without one.
+    /// For labelled memory, its number in the interface of the program (`heaptide_resolve`); for a
+    /// change of label the new one, for `Unlabel` the one that ended. For other memory, a number
+    /// derived from that of the block, above those of all labels of the process; 0 without a block.
     pub uid: u64,
-    /// The shape that its label describes: index into [`crate::model::Tables::shapes`].
+    /// Index into [`crate::model::Tables::shapes`] of the shape that its label describes.
     pub shape: Option<u32>,
-    /// Where it begins.
+    /// Its first address.
     pub address: u64,
-    /// Bytes asked for; of a change of label those it was said to hold.
+    /// Requested bytes; for a change of label the bytes that it states.
     pub requested: u64,
-    /// Bytes asked for as `site_before` counted them, which are those that a label said, if the
-    /// block had one. Of allocations those of `site`.
+    /// Requested bytes as `site_before` counted them: those that the label stated, if the block had
+    /// one. For allocations the same as `requested`.
     pub requested_before: u64,
-    /// Bytes asked for when the block was allocated, whatever labels said.
+    /// Bytes requested at the allocation of the block, regardless of labels.
     pub allocated_requested: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
-    /// When the block was allocated; its lifetime is `time_ns` less this at its free.
+    /// When the block was allocated; at its free, `time_ns` minus this is its lifetime.
     pub allocated_ns: u64,
-    /// The number of the event that allocated it; 0 if that is not in the trace, whose oldest part
-    /// was dropped: then when, and how many bytes were asked for, is not known.
+    /// The number of the event that allocated it; 0 if that is not in the trace because its oldest
+    /// part was dropped: then the time of the allocation and the requested bytes are unknown.
     pub allocated_number: u64,
-    /// Of a free the stack that freed, where it was recorded (`--free-stacks`); else 0.
+    /// For a free, the stack that freed, if recorded (`--free-stacks`); else 0.
     pub free_stack: StackId,
-    /// Usable bytes of the process that are live after it: of blocks from the allocator, of all
-    /// sites. Of joined processes those that have not ended.
+    /// Live usable bytes of the process after the event: of blocks from the allocator, at all
+    /// sites. For joined processes the sum over those that have not ended.
     pub live_bytes: u64,
-    /// The same of memory that has a label or is a pool's block, in the heap or outside it.
+    /// Live bytes of memory that has a label or is a pool's block, inside or outside the heap.
     pub labelled_bytes: u64,
 }
 
-/// A block that was never freed.
+/// A block that is live after the last event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveBlock {
     /// Its number.
     pub block: u64,
-    /// As of its events.
+    /// As in its events.
     pub uid: u64,
-    /// As of its events.
+    /// As in its events.
     pub shape: Option<u32>,
-    /// Where it begins.
+    /// Its first address.
     pub address: u64,
     /// Index into [`crate::model::Tables::sites`].
     pub site: u32,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// The same as its site counts them: those that its label said.
+    /// Requested bytes as its site counts them: those that its label states.
     pub counted: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
     /// When it was allocated.
     pub allocated_ns: u64,

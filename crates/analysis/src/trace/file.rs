@@ -1,9 +1,9 @@
-//! `PID-IMAGE.trace`: the extents of events that were moved out of a profile, each a chunk of its
-//! own, compressed.
+//! `PID-IMAGE.trace`: the extents of events that were moved out of a profile, each as a compressed
+//! chunk.
 //!
-//! The file only grows at its end. Whoever appends may be killed at any instant: what is cut there
-//! is ignored by readers and taken away before the next chunk is written. The bytes are untrusted:
-//! whatever they are, no panic, and no memory beyond one chunk and a head for each.
+//! The file only grows at its end. A process that appends can be killed at any time: readers ignore
+//! an incomplete chunk, and the next writer removes it. The bytes are untrusted: no input causes a
+//! panic, or uses memory beyond one chunk and a header for each.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -23,21 +23,21 @@ use zstd::zstd_safe::{self, CParameter};
 use crate::error::Error;
 use crate::files::input;
 
-/// Level 1 packs 256 KiB in about a millisecond and leaves 4.2 bytes an event of a compiler; level
-/// 3 takes two to three times as long and saves a tenth.
+/// Level 1 packs 256 KiB in about a millisecond, to 4.2 bytes per event of a compiler; level 3
+/// takes two to three times as long and saves a tenth.
 const LEVEL: i32 = 1;
-/// Bytes of the file's head.
+/// Bytes of the file's header.
 const HEAD: u64 = size_of::<TraceHead>() as u64;
-/// Bytes of the head of a file whose oldest chunks were dropped.
+/// Bytes of the header of a file whose oldest chunks were dropped.
 pub(super) const CUT_HEAD: u64 = HEAD + size_of::<TraceCut>() as u64;
-/// The version of a file of which nothing was dropped.
+/// The version of a complete file.
 const WHOLE_VERSION: u32 = 1;
-/// Bytes of a chunk's head.
+/// Bytes of a chunk's header.
 pub(super) const CHUNK: u64 = size_of::<TraceChunk>() as u64;
-/// The longest contents of an extent.
+/// Maximum length of the contents of an extent.
 const CONTENTS_MAX: usize = (TRACE_EXTENT_MAX - EXTENT_HEADER) as usize;
 
-/// The trace file of a profile, of a snapshot or of a baseline.
+/// Returns the trace file of a profile, of a snapshot or of a baseline.
 ///
 /// ```
 /// use heaptide_analysis::trace::file::path_of;
@@ -55,10 +55,10 @@ pub fn path_of(profile: &Path) -> PathBuf {
     profile.with_file_name(format!("{stem}{TRACE_SUFFIX}"))
 }
 
-/// Where a chunk lies in the file.
+/// The place of a chunk in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its head.
+    /// Its header.
     pub chunk: TraceChunk,
     /// Offset of the first packed byte.
     pub at: u64,
@@ -70,19 +70,19 @@ pub struct TraceFile {
     path: PathBuf,
     file: File,
     places: Vec<Place>,
-    /// What was dropped; zeros if nothing was.
+    /// Totals of dropped chunks; zeros if nothing was dropped.
     cut: TraceCut,
-    /// Where the next chunk goes.
+    /// Offset of the next chunk.
     end: u64,
     size: u64,
 }
 
 impl TraceFile {
-    /// Opens the trace file of a profile and looks at the heads of its chunks; none if there is no
+    /// Opens the trace file of a profile and reads the headers of its chunks; `None` if there is no
     /// such file.
     ///
-    /// Errors: it cannot be read, is something else, or is of a later version. What follows the
-    /// last whole chunk is no error.
+    /// Errors: the file cannot be read, is not a trace, or has a later version. Bytes after the
+    /// last complete chunk are ignored.
     ///
     /// ```
     /// use heaptide_analysis::trace::file::TraceFile;
@@ -99,14 +99,14 @@ impl TraceFile {
         Ok(Some(trace))
     }
 
-    /// Whether the trace file of a profile can be read, if there is one.
+    /// Checks whether the trace file of a profile can be read, if there is one.
     ///
-    /// Errors: it cannot be opened, is something else, or is of a later version.
+    /// Errors: the file cannot be opened, is not a trace, or has a later version.
     pub(crate) fn check(profile: &Path) -> Result<(), Error> {
         TraceFile::open(profile).map(drop)
     }
 
-    /// Opens the trace file of a profile, if there is one, and looks at its head.
+    /// Opens the trace file of a profile, if there is one, and reads its header.
     fn open(profile: &Path) -> Result<Option<TraceFile>, Error> {
         let path = path_of(profile);
         let io = |source| Error::Io { path: path.clone(), doing: "read", source };
@@ -122,7 +122,7 @@ impl TraceFile {
         Ok(Some(trace))
     }
 
-    /// Checks the head. A file that is cut within it holds no chunk yet.
+    /// Checks the header. A file that ends within it has no chunks yet.
     fn head(&mut self) -> Result<(), Error> {
         let path = || self.path.clone();
         let mut bytes = [0; HEAD as usize];
@@ -152,7 +152,7 @@ impl TraceFile {
         Ok(())
     }
 
-    /// Looks for chunks that were appended since; returns how many.
+    /// Reads the headers of chunks that were appended since; returns their number.
     ///
     /// Errors: the file cannot be read.
     pub fn look_for_more(&mut self) -> io::Result<usize> {
@@ -173,40 +173,40 @@ impl TraceFile {
         Ok(self.places.len() - before)
     }
 
-    /// The file.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The chunks, in order of the file.
+    /// Returns the chunks, in order of the file.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// What was dropped of it; zeros if nothing was.
+    /// Returns totals of dropped chunks; zeros if nothing was dropped.
     pub fn cut(&self) -> TraceCut {
         self.cut
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Bytes of the file up to the end of its last whole chunk.
+    /// Returns the offset of the end of the last complete chunk.
     pub fn length(&self) -> u64 {
         self.end
     }
 
-    /// Bytes behind the last whole chunk.
+    /// Returns the number of bytes after the last complete chunk.
     pub fn torn(&self) -> u64 {
         self.size.saturating_sub(self.end)
     }
 
-    /// Unpacks a chunk's contents into `contents`, in place of what is there: a [`TraceStart`] and
-    /// records. `unpacker` keeps its memory from one to the next.
+    /// Replaces `contents` by a chunk's unpacked contents: a [`TraceStart`] and records. `unpacker`
+    /// is reused between chunks.
     ///
-    /// Errors: it cannot be read, or is damaged.
+    /// Errors: the chunk cannot be read, or is damaged.
     pub fn read(
         &self,
         place: &Place,
@@ -225,7 +225,7 @@ impl TraceFile {
     }
 }
 
-/// Whether a chunk may have such a head.
+/// Returns whether a chunk's header is plausible.
 fn is_possible(chunk: &TraceChunk) -> bool {
     let raw = chunk.raw_length as usize;
     chunk.magic == TRACE_CHUNK_MAGIC
@@ -233,28 +233,28 @@ fn is_possible(chunk: &TraceChunk) -> bool {
         && (1..=longest_packed()).contains(&(chunk.packed_length as usize))
 }
 
-/// The most bytes that contents are packed to.
+/// Returns the maximum packed length of contents.
 fn longest_packed() -> usize {
     zstd_safe::compress_bound(CONTENTS_MAX)
 }
 
-/// What unpacking chunks needs, to be used for many.
+/// The buffers for unpacking, reused for many chunks.
 pub struct Unpacker {
     decompressor: Decompressor<'static>,
     packed: Vec<u8>,
 }
 
 impl Unpacker {
-    /// A new one.
+    /// Returns a new unpacker.
     ///
-    /// Errors: there is no memory.
+    /// Errors: out of memory.
     pub fn new() -> io::Result<Unpacker> {
         Ok(Unpacker { decompressor: Decompressor::new()?, packed: Vec::new() })
     }
 
     fn unpack(&mut self, chunk: &TraceChunk, contents: &mut Vec<u8>) -> Result<(), String> {
         contents.clear();
-        contents.reserve(CONTENTS_MAX); // one size for all: no chunk asks for more memory again
+        contents.reserve(CONTENTS_MAX); // the maximum, so that no chunk needs another allocation
         let unpacked = self.decompressor.decompress_to_buffer(&self.packed[..], contents);
         let length = unpacked.map_err(|e| format!("cannot decompress: {e}"))?;
         if length != chunk.raw_length as usize {
@@ -275,28 +275,28 @@ impl Unpacker {
     }
 }
 
-/// What contents of an extent begin with; none if they are too short.
+/// Returns the first record of the contents of an extent; `None` if they are too short.
 pub fn start(contents: &[u8]) -> Option<TraceStart> {
     TraceStart::read_from_prefix(contents).ok().map(|(start, _)| start)
 }
 
-/// A trace file that chunks are appended to.
+/// A trace file to append chunks to.
 pub struct Appender {
     path: PathBuf,
     file: File,
-    /// Where the next chunk goes: all before is whole.
+    /// Offset of the next chunk: everything before is complete.
     end: u64,
     numbers: FxHashSet<u32>,
     compressor: Compressor<'static>,
-    /// A chunk, head and all.
+    /// A chunk with its header.
     buffer: Vec<u8>,
 }
 
 impl Appender {
-    /// Opens the trace file of a profile to append to it, and makes it if it is not there; it gets
-    /// the profile's owner and rights. A torn end is taken away.
+    /// Opens the trace file of a profile to append to it, and creates it if it does not exist, with
+    /// the profile's owner and mode. An incomplete chunk at its end is removed.
     ///
-    /// Errors: it cannot be read or written, is something else, or is of a later version.
+    /// Errors: the file cannot be read or written, is not a trace, or has a later version.
     ///
     /// ```
     /// use heaptide_analysis::trace::file::Appender;
@@ -325,25 +325,26 @@ impl Appender {
         Ok(appender)
     }
 
-    /// Whether contents of this number are in the file.
+    /// Returns whether the file has contents with this number.
     pub fn has(&self, number: u32) -> bool {
         self.numbers.contains(&number)
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.end
     }
 
-    /// Chunks are appended to another file from here on, of which this part is whole.
+    /// Switches to another file that is complete up to `end`.
     pub(super) fn go_on_in(&mut self, file: File, end: u64, numbers: FxHashSet<u32>) {
         (self.file, self.end, self.numbers) = (file, end, numbers);
     }
 
-    /// Appends the contents of an extent: a [`TraceStart`] and records. Contents that are in the
-    /// file already are not appended again.
+    /// Appends the contents of an extent: a [`TraceStart`] and records. Does nothing if the file
+    /// already has them.
     ///
-    /// Errors: they are no contents of an extent, or cannot be written; the file is as it was.
+    /// Errors: they are not contents of an extent, or cannot be written; then the file is
+    /// unchanged.
     pub fn append(&mut self, lane: u32, contents: &[u8]) -> Result<(), Error> {
         let start = start(contents).filter(|_| contents.len() <= CONTENTS_MAX);
         let start = start.ok_or_else(|| {
@@ -388,7 +389,7 @@ impl Appender {
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.end).inspect_err(|_| {
-            let _ = self.file.set_len(self.end); // on a full disk; else the next one covers it
+            let _ = self.file.set_len(self.end); // on failure the next chunk overwrites it
         })?;
         self.end += bytes.len() as u64;
         Ok(())
@@ -399,7 +400,7 @@ impl Appender {
     }
 }
 
-/// Gives a file the owner and the rights of another: whoever supervises a program may be another
+/// Gives a file the owner and mode of another file: the supervising command can run as another
 /// user.
 pub(super) fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> {
     let is = file.metadata()?;
@@ -417,7 +418,7 @@ mod tests {
 
     use super::*;
 
-    /// A profile's path in a directory of its own, with something there that is no profile.
+    /// Returns a profile's path in a directory of its own, with an empty file as profile.
     fn profile(name: &str) -> (Scratch, PathBuf) {
         let scratch = Scratch::new(&format!("trace-{name}"));
         let profile = scratch.write("12-0.profile", b"");
@@ -495,8 +496,8 @@ mod tests {
         assert_eq!(trace.places()[1].chunk.number, 2);
     }
 
-    /// Whether a flipped bit at this offset within a chunk's head changes nothing that could be
-    /// checked: the lane is stored only there, and the reserved word means nothing.
+    /// Returns whether a flipped bit at this offset within a chunk's header cannot be detected: the
+    /// lane is stored only there, and the reserved word is unused.
     fn is_unchecked(at: usize) -> bool {
         let lane = offset_of!(TraceChunk, lane);
         let reserved = offset_of!(TraceChunk, reserved);

@@ -1,4 +1,4 @@
-//! The records of a trace in one order: lanes merged by the clock.
+//! Merges the records of all lanes by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,22 +10,22 @@ use zerocopy::FromBytes;
 use super::chunks::{ByLane, Chunk, Files};
 use super::clock::Clock;
 
-/// Who wrote a record, and where its thread was.
+/// The lane and thread of a record, with the state of the thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Who {
-    /// Its number among the lanes of the trace.
+    /// Position among the lanes of the trace.
     pub(super) place: u32,
-    /// Its index in the profile.
+    /// Index in the profile.
     pub(super) lane: u32,
     pub(super) scope: u32,
     pub(super) thread: u32,
-    /// How often a thread has taken the lane: the same may give it back and take it again.
+    /// How often a thread has taken the lane; a thread can take the same lane again.
     pub(super) taken: u32,
     pub(super) node: u32,
 }
 
 impl Who {
-    /// Takes in a record that holds where the thread is.
+    /// Updates the state of the thread from a record.
     fn learn(&mut self, record: Record) {
         match record {
             Record::Scope(scope) => self.scope = scope,
@@ -39,21 +39,21 @@ impl Who {
     }
 }
 
-/// The next record of all, flat: a line of the cache, which its reader passes on without a look.
+/// A merged record, flat, in one cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) time_ns: u64,
     pub(super) who: Who,
     pub(super) kind: Kind,
     pub(super) reallocated: bool,
-    /// What it is about, as far as the kind has it; else 0.
+    /// Fields below that the kind does not have are 0.
     pub(super) site: u32,
     pub(super) address: u64,
     pub(super) requested: u64,
     pub(super) usable: u64,
 }
 
-/// The kinds of [`Record`]s, but for those that only say where the thread is.
+/// The kinds of [`Record`]s, except those that only change the state of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Allocated,
@@ -66,36 +66,36 @@ pub(super) enum Kind {
     Unlabelled,
     Opened,
     Closed,
-    /// The next of `Relabelled` and `Opened` of the lane is by a label: its number is `address`,
-    /// its shape `site`.
+    /// The lane's next `Relabelled` or `Opened` is caused by a label: its number is `address`, its
+    /// shape `site`.
     Labelled,
-    /// The thread went to the scope `site` from the scope `address`.
+    /// The thread changed to scope `site` from scope `address`.
     Scope,
 }
 
-/// What a record is about.
+/// A record with its kind.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     kind: Kind,
     block: Block,
 }
 
-/// A lane as it is read.
+/// The reading state of a lane.
 struct Lane {
     who: Who,
-    /// Whether scopes that begin or end are steps.
+    /// Whether begins and ends of scopes are steps.
     has_scopes: bool,
-    /// The next contents, the last one first.
+    /// The remaining contents, in reverse order.
     chunks: Vec<Chunk>,
     decoder: Option<Decoder<Vec<u8>>>,
     ticks: u64,
     next: Item,
 }
 
-/// Where a lane's next record is among those of all lanes.
+/// The order of a lane's next record among those of all lanes.
 type Turn = (u64, Class, u32);
 
-/// Of events of one moment what ends a block comes first: its address may be another's then.
+/// Among simultaneous events, ends of blocks come first, because their address can be reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Ends,
@@ -105,7 +105,7 @@ enum Class {
 /// All lanes of a trace.
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// Those that have a next record.
+    /// Lanes with a next record.
     turns: BinaryHeap<Reverse<Turn>>,
     files: Files,
     clock: Clock,
@@ -113,22 +113,22 @@ pub(super) struct Lanes {
     lost: Lost,
 }
 
-/// When the records of a trace are.
+/// The time range of the records of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Where its clock begins on the clock of the process.
+    /// Offset of its clock on the clock of the process.
     pub(super) after_ns: u64,
-    /// After these there is nothing: the trace ended there, or what was read of the profile.
+    /// Later records are ignored: the trace ended there, or the profile was read.
     pub(super) stopped_ns: u64,
     pub(super) stopped_ticks: u64,
-    /// Records before this are passed over: some of the time were dropped.
+    /// Earlier records are skipped, because some of that time were dropped.
     pub(super) begin_ticks: u64,
-    /// Whether scopes that begin or end are steps.
+    /// Whether begins and ends of scopes are steps.
     pub(super) has_scopes: bool,
 }
 
 impl Span {
-    /// When a record is, on the clock of the process; none after the end.
+    /// Returns the time of a record on the clock of the process; `None` after the end.
     #[inline]
     fn time_ns(&self, clock: &mut Clock, ticks: u64) -> Option<u64> {
         let ns = clock.ns(ticks);
@@ -137,18 +137,18 @@ impl Span {
     }
 }
 
-/// What could not be read.
+/// The unreadable parts of a trace.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Lost {
-    /// Contents of extents, and why not the first of them.
+    /// Number of unreadable contents of extents, and the reason for the first one.
     pub(super) chunks: u64,
     pub(super) why: Option<String>,
-    /// Extents with bytes that are no record.
+    /// Number of extents with invalid records.
     pub(super) faults: u64,
 }
 
 impl Lanes {
-    /// The lanes with their contents, each lane's in order.
+    /// Returns the lanes with their contents, which are in order for each lane.
     pub(super) fn of(lanes: ByLane, files: Files, clock: Clock, span: Span) -> Lanes {
         let lane = |(place, (index, of))| Lane::of(place, index, of, span.has_scopes);
         let lanes: Vec<Lane> = (0..).zip(lanes).map(lane).collect();
@@ -156,17 +156,17 @@ impl Lanes {
         Lanes { lanes, turns, files, clock, span, lost: Lost::default() }
     }
 
-    /// The index of each lane in the profile, by its place.
+    /// Returns the index of each lane in the profile, by its position.
     pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
         self.lanes.iter().map(|lane| lane.who.lane)
     }
 
-    /// What could not be read so far.
+    /// Returns the unreadable parts so far.
     pub(super) fn into_lost(self) -> Lost {
         self.lost
     }
 
-    /// Adds the next records in order while there is room for more; none at the end.
+    /// Adds the next records in order up to the capacity of `steps`; none at the end.
     pub(super) fn gather(&mut self, steps: &mut Vec<Step>) {
         while steps.len() < steps.capacity()
             && let Some(Reverse(first)) = self.turns.pop()
@@ -180,7 +180,7 @@ impl Lanes {
         }
     }
 
-    /// Opens a lane's next contents, whose turn it is.
+    /// Opens the next contents of the lane whose turn it is.
     #[cold]
     fn open(&mut self, (ticks, _, place): Turn) -> Option<Turn> {
         if self.span.time_ns(&mut self.clock, ticks).is_none() {
@@ -198,8 +198,8 @@ impl Lanes {
         }
     }
 
-    /// Adds the records of the lane whose turn it is while it is first, and no more than those of
-    /// its contents at hand. Returns its next turn.
+    /// Adds records of the lane whose turn it is, as long as it is first, up to the end of its
+    /// current contents. Returns its next turn.
     fn run(&mut self, first: Turn, steps: &mut Vec<Step>) -> Option<Turn> {
         let until = self.turns.peek().map(|Reverse(turn)| *turn);
         let (mut ticks, _, place) = first;
@@ -214,7 +214,7 @@ impl Lanes {
                 steps.push(item.step(time_ns, lane.who));
             }
             let Some(next) = lane.advance(&mut self.lost) else {
-                return lane.turn_of_contents(); // which are opened when it is their turn
+                return lane.turn_of_contents(); // they are opened at their turn
             };
             (ticks, item) = next;
             let turn = (ticks, item.kind.class(), place);
@@ -257,11 +257,11 @@ impl Lane {
     fn of(place: u32, lane: u32, mut chunks: Vec<Chunk>, has_scopes: bool) -> Lane {
         chunks.reverse();
         let who = Who { place, lane, ..Who::default() };
-        let next = Item::of(Kind::StillThere); // not read before the first is
+        let next = Item::of(Kind::StillThere); // unused before the first record
         Lane { who, has_scopes, chunks, decoder: None, ticks: 0, next }
     }
 
-    /// When its next contents begin, if there are any.
+    /// Returns the turn at the beginning of the next contents, if there are any.
     fn turn_of_contents(&self) -> Option<Turn> {
         let ticks = self.chunks.last()?.first_ticks.max(self.ticks);
         Some((ticks, Class::Ends, self.who.place))
@@ -286,7 +286,7 @@ impl Lane {
         }
     }
 
-    /// The next record of the contents at hand, and when it is; none at their end.
+    /// Returns the next record of the current contents and its time; `None` at their end.
     #[inline(always)]
     fn advance(&mut self, lost: &mut Lost) -> Option<(u64, Item)> {
         let decoder = self.decoder.as_mut()?;

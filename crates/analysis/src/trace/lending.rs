@@ -1,18 +1,19 @@
-//! Where bytes are live as the events of a trace are added: at the site of their block, and those
-//! of a pool's block not at the site of the chunk that they are lent from.
+//! Attributes live bytes to sites while the events of a trace are added up: to the site of their
+//! block; bytes of a pool's block are subtracted from the site of the chunk that they are lent
+//! from.
 
 use std::collections::BTreeMap;
 
 use super::event::{Event, Operation};
 use crate::model::{Site, SiteKind};
 
-/// Bytes of a block.
+/// The sizes of a block in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Block {
     pub(crate) usable: u64,
-    /// Requested of the allocator.
+    /// Requested at its allocation.
     pub(crate) asked: u64,
-    /// Requested, as its site counts it.
+    /// Requested as its site counts it.
     pub(crate) counted: u64,
 }
 
@@ -26,13 +27,13 @@ impl Block {
     }
 }
 
-/// Bytes that come to a site, or leave it.
+/// A change of the live bytes of a site.
 pub(crate) struct Change {
     pub(crate) site: u32,
     pub(crate) block: Block,
     /// 1 or -1.
     pub(crate) sign: i64,
-    /// Whether these are bytes that a chunk lends or gets back, and no block comes or goes.
+    /// Whether a chunk lends bytes or gets them back, so that the number of blocks does not change.
     pub(crate) is_lent: bool,
 }
 
@@ -41,19 +42,19 @@ pub(crate) struct Change {
 struct Chunk {
     end: u64,
     site: u32,
-    /// What the pool's blocks in it have.
+    /// Bytes of the pool's blocks inside it.
     lent: Block,
 }
 
-/// The chunks that lend bytes.
+/// The chunks of pools.
 #[derive(Default)]
 pub(crate) struct Lending {
-    /// By address.
+    /// Chunks by address.
     chunks: BTreeMap<u64, Chunk>,
 }
 
 impl Lending {
-    /// Reports to `add` what an event changes of what is live.
+    /// Calls `add` with the changes of live bytes caused by an event.
     pub(crate) fn event(&mut self, sites: &[Site], event: &Event, add: &mut impl FnMut(Change)) {
         let Event { operation, site, site_before, address, usable, .. } = *event;
         let kind = |site: u32| sites.get(site as usize).map(|site| site.kind);
@@ -71,7 +72,7 @@ impl Lending {
         }
     }
 
-    /// A block comes to a site.
+    /// Adds a block to a site.
     fn enter(
         &mut self,
         (site, kind): (u32, Option<SiteKind>),
@@ -95,7 +96,7 @@ impl Lending {
         add(Change { site, block, sign: 1, is_lent: false });
     }
 
-    /// A block leaves a site.
+    /// Removes a block from a site.
     fn leave(
         &mut self,
         (site, kind): (u32, Option<SiteKind>),
@@ -106,7 +107,7 @@ impl Lending {
         add(Change { site, block, sign: -1, is_lent: false });
         match kind {
             Some(SiteKind::PoolChunk) => {
-                // What it lent was taken off already.
+                // Lent bytes have already been subtracted.
                 if let Some(Chunk { site, lent, .. }) = self.chunks.remove(&address) {
                     add(Change { site, block: lent, sign: 1, is_lent: true });
                 }
@@ -122,14 +123,14 @@ impl Lending {
         }
     }
 
-    /// The chunk that an address is in.
+    /// Returns the chunk that contains an address.
     fn chunk(&mut self, address: u64) -> Option<&mut Chunk> {
         let below = self.chunks.range_mut(..=address).next_back();
         below.map(|(_, chunk)| chunk).filter(|chunk| address < chunk.end)
     }
 }
 
-/// A number of bytes that may be taken off.
+/// Converts a number of bytes for subtraction, saturating.
 pub(crate) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
-//! The extents of events in a profile: which there are, what is in them, and moving it out to the
-//! trace file, while the process writes or after its end.
+//! The extents of events in a profile: finds them, reads them, and moves them to the trace file,
+//! while the process writes or after its end.
 //!
-//! An extent that is full is nobody's until its `state` says that it was moved; then its lane
-//! writes to it anew. So whoever moves it copies first and marks it last: killed in between, there
-//! are two copies of the same number, and never none.
+//! A full extent is unused until its `state` marks it as moved; then its lane writes to it again.
+//! So a mover copies first and marks last: if it is killed in between, there are two copies with
+//! the same number, and never none.
 
 use std::fs::File;
 use std::io;
@@ -27,21 +27,21 @@ use super::file::Appender;
 use crate::error::Error;
 use crate::files::input;
 
-/// A process says at its begin whether it has a trace, at the latest after this time.
+/// Time after its start by which a process has noted whether it has a trace.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// An extent of events.
+/// The place of an extent of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
     /// Offset of its header in the profile.
     pub at: u64,
-    /// Bytes of it, header included.
+    /// Its length in bytes, including the header.
     pub length: u64,
 }
 
-/// What is in an extent.
+/// The beginning of an extent.
 struct Head {
-    /// The lane that writes it; not always the same, once it was moved.
+    /// The lane that writes it, which can change after it was moved.
     lane: u32,
     start: TraceStart,
 }
@@ -51,25 +51,25 @@ pub struct Events {
     profile: PathBuf,
     file: File,
     extents: Vec<Extent>,
-    /// Where the next extent begins.
+    /// Offset of the next extent.
     walked: u64,
-    /// Contents of one extent.
+    /// Buffer for the contents of an extent.
     contents: Vec<u8>,
-    /// Opened when there is something to append.
+    /// Opened at the first append.
     out: Option<Appender>,
 }
 
-/// What a profile is to who moves events.
+/// The state of a profile for moving events.
 pub enum Opened {
-    /// Its head is not written yet.
+    /// Its header has not been written yet.
     NotYet,
     /// It is packed, or its process has no trace.
     Untraced,
-    /// It has extents of events, or will have.
+    /// It has extents of events, or will have some.
     Traced(Box<Events>),
 }
 
-/// An extent, and what is in it.
+/// An extent to be moved.
 #[derive(Clone, Copy)]
 struct Ready {
     number: u32,
@@ -102,14 +102,14 @@ impl Events {
         })
     }
 
-    /// The profile.
+    /// Returns the profile.
     pub fn profile(&self) -> &Path {
         &self.profile
     }
 
-    /// The profile's head; zeros where it is not written.
+    /// Returns the profile's header; zeros if it has not been written yet.
     ///
-    /// Errors: it cannot be read.
+    /// Errors: the header cannot be read.
     pub fn header(&self) -> io::Result<FileHeader> {
         let mut bytes = [0; size_of::<FileHeader>()];
         match self.file.read_exact_at(&mut bytes, 0) {
@@ -119,12 +119,12 @@ impl Events {
         Ok(zerocopy::transmute!(bytes))
     }
 
-    /// Bytes of the trace file.
+    /// Returns the length of the trace file in bytes.
     pub fn moved_bytes(&self) -> u64 {
         self.out.as_ref().map_or(0, Appender::length)
     }
 
-    /// Looks for extents that were added since.
+    /// Finds extents that were added since.
     ///
     /// Errors: the profile cannot be read.
     fn look_for_more(&mut self, file_end: u64) -> io::Result<()> {
@@ -149,12 +149,12 @@ impl Events {
         Ok(())
     }
 
-    /// Moves the extents that are full to the trace file and marks them as moved. `file_end` is the
-    /// head's, read before. Returns how many they were. The file may grow by `room` bytes: an
-    /// extent for which that may be too little stays, and so do those after it.
+    /// Moves full extents to the trace file and marks them as moved. `file_end` is that of the
+    /// header read before. Returns their number. The file may grow by `room` bytes: the first
+    /// extent that might not fit is kept, and so are those after it.
     ///
-    /// Errors: the profile cannot be read or marked, or the file not be written. What was not
-    /// marked is still in the profile.
+    /// Errors: the profile cannot be read or marked, or the file cannot be written. Extents that
+    /// were not marked are still in the profile.
     pub fn move_full(&mut self, file_end: u64, room: u64) -> Result<usize, Error> {
         let until = self.moved_bytes().saturating_add(room);
         let mut moved = 0;
@@ -168,7 +168,7 @@ impl Events {
         Ok(moved)
     }
 
-    /// The extents in such a state, in the order of their numbers.
+    /// Returns the extents whose state satisfies `is`, in the order of their numbers.
     fn ready(&mut self, file_end: u64, is: impl Fn(u32) -> bool) -> Result<Vec<Ready>, Error> {
         self.look_for_more(file_end).map_err(|e| self.error("read", e))?;
         let mut ready = Vec::new();
@@ -185,7 +185,7 @@ impl Events {
 
     fn move_one(&mut self, Ready { lane, extent, .. }: Ready) -> Result<(), Error> {
         extent.read(&self.file, &mut self.contents).map_err(|e| self.error("read", e))?;
-        // One that was never begun holds nothing.
+        // An extent that was never begun has no contents.
         if self.contents.len() >= size_of::<TraceStart>() {
             if self.out.is_none() {
                 self.out = Some(Appender::of(&self.profile)?);
@@ -195,10 +195,10 @@ impl Events {
         extent.mark_moved(&self.file).map_err(|e| self.error("write", e))
     }
 
-    /// Drops the oldest part of the trace file, as far as it is not kept at this time, in
+    /// Drops the oldest part of the trace file that is beyond the limits at this time, in
     /// nanoseconds of the monotonic clock.
     ///
-    /// Errors: the file cannot be read or written; it is as it was.
+    /// Errors: the file cannot be read or written; then it is unchanged.
     pub fn drop_oldest(&mut self, keep: &KeepTrace, monotonic_ns: u64) -> Result<bool, Error> {
         let header = self.header().map_err(|e| self.error("read", e))?;
         let now_ns = monotonic_ns.saturating_sub(header.start_monotonic_ns);
@@ -206,18 +206,18 @@ impl Events {
         out.map_or(Ok(false), |out| out.drop_oldest(&self.profile, keep, now_ns))
     }
 
-    /// Says in the head how many bytes of traces are elsewhere.
+    /// Writes the number of trace bytes outside the profile to its header.
     ///
-    /// Errors: it cannot be written.
+    /// Errors: the header cannot be written.
     pub fn tell_elsewhere(&self, bytes: u64) -> io::Result<()> {
         let at = offset_of!(FileHeader, trace_elsewhere) as u64;
         self.file.write_all_at(&bytes.to_le_bytes(), at)
     }
 
-    /// Moves all that is left of a process that is over, and gives the disk of its extents back, of
-    /// each before the next: a full disk has room for what is packed.
+    /// Moves all remaining extents of an ended process, and frees the disk space of each extent
+    /// before moving the next one: so a full disk has room for the packed chunks.
     ///
-    /// Errors: as [`Events::move_full`].
+    /// Errors: the same as those of [`Events::move_full`].
     pub fn finish(&mut self) -> Result<(), Error> {
         let file_end = self.header().map_err(|e| self.error("read", e))?.file_end;
         for moved in self.ready(file_end, |state| state == TRACE_MOVED)? {
@@ -234,7 +234,7 @@ impl Events {
         extent.release(&self.file).map_err(|e| self.error("write", e))
     }
 
-    /// The same where there is no room for what is left: the trace ends before it.
+    /// Finishes without room for the remaining extents: the trace ends before them.
     ///
     /// Errors: the profile cannot be read or written.
     pub fn finish_without_room(&mut self) -> Result<(), Error> {
@@ -244,8 +244,8 @@ impl Events {
         self.finish()
     }
 
-    /// Takes what is left for moved and has the trace end where the first of it begins, or at
-    /// `stopped_ns` if that is earlier and not 0.
+    /// Marks the remaining extents as moved and ends the trace at the beginning of the first of
+    /// them, or at `stopped_ns` if that is earlier and not 0.
     fn cut(&mut self, stopped_ns: u64) -> io::Result<()> {
         let mut left = Vec::new();
         for extent in &self.extents {
@@ -268,14 +268,15 @@ impl Events {
     }
 }
 
-/// Whether the process began so lately that it may not have said yet that it has a trace.
+/// Returns whether the process began so recently that it may not have noted yet whether it has a
+/// trace.
 fn is_young(header: &FileHeader) -> bool {
     let began = UNIX_EPOCH + Duration::from_nanos(header.start_realtime_ns);
     SystemTime::now().duration_since(began).is_ok_and(|age| age < YOUNG)
 }
 
 impl Extent {
-    /// What it begins with now.
+    /// Reads its current beginning.
     fn head(&self, file: &File) -> io::Result<Head> {
         let mut bytes = [0; EXTENT_HEADER as usize + size_of::<TraceStart>()];
         file.read_exact_at(&mut bytes, self.at)?;
@@ -283,7 +284,8 @@ impl Extent {
         Ok(Head { lane: header.lane, start })
     }
 
-    /// Reads what is committed: a [`TraceStart`] and records. Nothing, if its length is damaged.
+    /// Reads the committed contents: a [`TraceStart`] and records. They are empty if the length is
+    /// damaged.
     fn read(&self, file: &File, contents: &mut Vec<u8>) -> io::Result<()> {
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, self.at + offset_of!(ExtentHeader, committed) as u64)?;
@@ -293,14 +295,14 @@ impl Extent {
         file.read_exact_at(contents, self.at + EXTENT_HEADER)
     }
 
-    /// From here on its lane may write to it anew.
+    /// Marks the extent as moved; then its lane can write to it again.
     fn mark_moved(&self, file: &File) -> io::Result<()> {
         let at = self.at + EXTENT_HEADER + offset_of!(TraceStart, state) as u64;
         file.write_all_at(&TRACE_MOVED.to_le_bytes(), at)
     }
 
-    /// Gives its disk back, but for the first page, of which only the heads stay. Where the file
-    /// system cannot, its bytes become zeros, which pack to nothing.
+    /// Frees its disk space except for the first page, where only the headers stay. If the file
+    /// system does not support that, writes zeros, which compress to nothing.
     fn release(&self, file: &File) -> io::Result<()> {
         let heads = EXTENT_HEADER + size_of::<TraceStart>() as u64;
         let zeros = |from, to| file.write_all_at(&vec![0; (to - from) as usize], self.at + from);
@@ -317,10 +319,10 @@ impl Extent {
     }
 }
 
-/// Moves the events that are left in the profile of a process that is over to its trace file, and
-/// gives their disk back. A profile that is packed, or has no trace, stays as it is.
+/// Moves the remaining events in the profile of an ended process to its trace file, and frees their
+/// disk space. A profile that is packed, or has no trace, is not changed.
 ///
-/// Errors: it cannot be read or written; no event is lost then.
+/// Errors: a file cannot be read or written; then no event is lost.
 ///
 /// ```
 /// assert!(heaptide_analysis::trace::live::finish("missing/12-0.profile".as_ref()).is_err());
@@ -348,10 +350,11 @@ mod tests {
     use super::super::file::{TraceFile, Unpacker};
     use super::*;
 
-    /// Pages of each extent.
+    /// Pages in each extent.
     const PAGES: u64 = 8;
 
-    /// A profile with an extent of strings and extents of events of these states and numbers.
+    /// Returns a profile with an extent of strings and extents of events with these states and
+    /// numbers.
     fn built(events: &[(u32, u32)]) -> ProfileBuilder {
         let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
         p.header.trace = TRACE_ON;
@@ -385,7 +388,7 @@ mod tests {
         }
     }
 
-    /// Lanes and numbers in the trace file.
+    /// Returns lanes and numbers in the trace file.
     fn moved(profile: &Path) -> Vec<(u32, u32)> {
         let Some(trace) = TraceFile::of(profile).unwrap() else {
             return Vec::new();
@@ -416,7 +419,7 @@ mod tests {
         assert_eq!(events.move_full(end, u64::MAX).unwrap(), 0);
         assert_eq!(moved(&profile), [(0, 1)]);
         assert_eq!(states(&profile), [TRACE_MOVED, TRACE_WRITING, TRACE_MOVED]);
-        // Its mover was killed before it could mark what it had appended.
+        // The mover was killed after appending and before marking.
         let at = PAGE * (1 + PAGES) + EXTENT_HEADER;
         let file = File::options().write(true).open(&profile).unwrap();
         let contents = [start(TRACE_FULL, 1).as_bytes(), &records(1)].concat();

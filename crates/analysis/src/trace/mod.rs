@@ -1,4 +1,4 @@
-//! Traces: every event of a process, in extents of its profile and in a file beside it.
+//! Traces: every event of a process, in extents of its profile and in the trace file.
 //!
 //! ```text
 //! extents of the profile ─┐

@@ -1,4 +1,4 @@
-//! The events of a process in order, read as they are asked for.
+//! Reads the events of a process in order, on demand.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use crate::files::file_names;
 use crate::model::{Process, ScopeId, Trace};
 use crate::quantity::{bytes, count, counted};
 
-/// Events that are given at once, about.
+/// Approximate number of events in a batch.
 const BATCH: usize = 2048;
 
-/// The events of a process. Those of sites that were filtered away are not given; which block an
-/// event is of, numbers and live bytes are those of the whole process all the same.
+/// The events of a process. Events of excluded sites are skipped; but pairing with blocks, numbers
+/// and live bytes are those of the whole process.
 ///
-/// Records are read, decoded and merged ahead by a thread for each image whose events are at hand.
-/// Memory is bounded by the blocks that are live at once, a quarter of a megabyte for each lane and
-/// three megabytes for each such image.
+/// For each open image, a separate thread reads, decodes and merges records ahead. Memory is
+/// bounded by the number of live blocks, a quarter of a megabyte for each lane and three megabytes
+/// for each open image.
 pub struct Replay {
-    /// Images that have not begun, the next one last.
+    /// Images that have not begun, in reverse order.
     waiting: Vec<Trace>,
-    /// Those that have events.
+    /// Images with remaining events.
     open: Vec<Image>,
-    /// Those whose events are over, and which end later.
+    /// Images without remaining events that end later.
     ending: Vec<Ending>,
     facts: Facts,
     counts: Counts,
-    /// What was not given yet to who takes one after the other, the next one last.
+    /// Events buffered for the iterator, in reverse order.
     ready: Vec<Event>,
-    /// Of images that are over.
+    /// Live blocks of closed images.
     live: Vec<LiveBlock>,
     unpaired: Unpaired,
     notes: Vec<String>,
 }
 
-/// An image that ends later than its events: when, and what it holds until then.
+/// An image without remaining events: its end, and its live bytes until then.
 struct Ending {
     end_ns: u64,
     live: LiveBytes,
-    /// Frees of that, if they are given.
+    /// Frees of its live blocks, if they are returned.
     frees: Vec<Event>,
 }
 
@@ -58,17 +58,17 @@ struct Image {
     blocks: Blocks,
     /// When it ended.
     end_ns: u64,
-    /// When its trace ended for want of room.
+    /// When its trace ended for lack of room.
     stopped_ns: Option<u64>,
-    /// What happened before its trace begins, if the oldest part was dropped.
+    /// Counters before the beginning of its trace, if the oldest part was dropped.
     before: Option<Before>,
 }
 
 impl Process {
-    /// Begins to read the events. Those of joined processes come together, in order of time.
+    /// Opens the events. Those of joined processes are merged in order of time.
     ///
-    /// Errors: events were not recorded; a file cannot be read, or is no trace. Parts that turn out
-    /// to be damaged are left out, and [`Replay::notes`] says so.
+    /// Errors: events were not recorded; a file cannot be read, or is not a trace. Damaged parts
+    /// are skipped and described by [`Replay::notes`].
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -77,17 +77,17 @@ impl Process {
     /// # use heaptide_analysis::model::Process;
     /// # let process = Process::from_bytes(&bytes, "x".as_ref()).unwrap();
     /// let Err(error) = process.replay() else { panic!("it has none") };
-    /// let says = "x: no events recorded; record them with `heaptide run --mode trace`";
-    /// assert_eq!(error.to_string(), says);
+    /// let message = "x: no events recorded; record them with `heaptide run --mode trace`";
+    /// assert_eq!(error.to_string(), message);
     /// ```
     pub fn replay(&self) -> Result<Replay, Error> {
         self.replay_given(Given::Selected)
     }
 
-    /// Begins to read all events, also those before a reset and of sites that were filtered away,
-    /// so that what is live can be followed: whatever leaves sight is freed or relabelled.
+    /// Opens all events, including those before a reset and those of excluded sites, for tracking
+    /// live blocks: a block that leaves the selection is freed or relabelled.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     pub(crate) fn replay_whole(&self) -> Result<Replay, Error> {
         self.replay_given(Given::Whole)
     }
@@ -124,8 +124,7 @@ impl Process {
 }
 
 impl Replay {
-    /// Puts the next events in the place of those in `batch`, some thousand at once; false if there
-    /// are none any more.
+    /// Replaces `batch` by the next events, a few thousand; returns false if there are none.
     pub fn fill(&mut self, batch: &mut Vec<Event>) -> bool {
         batch.clear();
         if !self.ready.is_empty() {
@@ -136,11 +135,11 @@ impl Replay {
         !batch.is_empty()
     }
 
-    /// Goes on in the image whose next event is first; false if there is none.
+    /// Processes the image with the next event; returns false if there is none.
     fn run(&mut self, batch: &mut Vec<Event>) -> bool {
         let (mut first, mut until_ns) = (None, u64::MAX);
         for (index, image) in self.open.iter_mut().enumerate() {
-            let ns = image.next_ns().unwrap_or(0); // and is closed now
+            let ns = image.next_ns().unwrap_or(0); // which closes it now
             match first {
                 Some((_, first_ns)) if ns >= first_ns => until_ns = until_ns.min(ns),
                 before => {
@@ -192,7 +191,7 @@ impl Replay {
         }
     }
 
-    /// Gives back all that an image takes but what is asked for at the end.
+    /// Frees all memory of an image except its results.
     fn close(&mut self, index: usize) {
         let image = self.open.swap_remove(index);
         self.live.extend(image.blocks.live());
@@ -207,8 +206,8 @@ impl Replay {
         self.notes.extend(image.notes());
     }
 
-    /// The blocks that are live after the last event, in order of allocation. What was not given
-    /// yet is passed over.
+    /// Returns the blocks that are live after the last event, in order of allocation. Remaining
+    /// events are skipped.
     pub fn into_live(mut self) -> Vec<LiveBlock> {
         let mut passed = Vec::new();
         while self.fill(&mut passed) {}
@@ -216,25 +215,25 @@ impl Replay {
         self.live
     }
 
-    /// What happened before the trace begins, of each image whose events are at hand and whose
-    /// oldest part was dropped.
+    /// Returns the counters before the beginning of the trace, of each open image whose oldest part
+    /// was dropped.
     pub fn before(&self) -> impl Iterator<Item = Before> {
         self.open.iter().filter_map(|image| image.before)
     }
 
-    /// Events of the process so far, given or not.
+    /// Returns the number of events of the process so far, including skipped ones.
     pub fn events(&self) -> u64 {
         self.counts.events
     }
 
-    /// What did not fit together so far.
+    /// Returns the inconsistencies so far.
     pub fn unpaired(&self) -> Unpaired {
         let mut all = self.unpaired;
         self.open.iter().for_each(|image| all.add(image.blocks.unpaired));
         all
     }
 
-    /// What a person should know of how complete the events are, after the last of them.
+    /// Returns restrictions of completeness for people, complete after the last event.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.open.iter().flat_map(Image::notes));
@@ -266,7 +265,7 @@ impl Iterator for Replay {
     }
 }
 
-/// The records of a trace, and what was dropped of it.
+/// Returns the records of a trace, and totals of its dropped chunks.
 fn lanes_of(trace: &Trace) -> Result<(Lanes, TraceCut), Error> {
     let (mut files, lanes) = Files::open(trace)?;
     let mut clock = Clock::default();
@@ -276,7 +275,7 @@ fn lanes_of(trace: &Trace) -> Result<(Lanes, TraceCut), Error> {
         after_ns: trace.after_ns,
         stopped_ns: trace.stopped_ns.unwrap_or(u64::MAX),
         stopped_ticks: if trace.running { files.last_ticks(&trace.extents) } else { u64::MAX },
-        // That moment itself is of what was dropped.
+        // Records at exactly that time belong to the dropped part.
         begin_ticks: if cut.ticks == 0 { 0 } else { cut.ticks.saturating_add(1) },
         has_scopes: trace.has_scopes,
     };
@@ -286,7 +285,7 @@ fn lanes_of(trace: &Trace) -> Result<(Lanes, TraceCut), Error> {
 impl Image {
     fn open(trace: Trace, facts: Facts) -> Result<Image, Error> {
         let (lanes, cut) = lanes_of(&trace)?;
-        // Only of a trace whose older part was dropped: it is bounded.
+        // Reading twice is acceptable, because a trace with dropped chunks has a limited size.
         let before = match cut.ticks {
             0 => None,
             _ => {
@@ -305,12 +304,12 @@ impl Image {
         Ok(Image { ahead, blocks, end_ns, stopped_ns, before })
     }
 
-    /// When its next event is, on the clock of the process; none at its end.
+    /// Returns the time of its next event on the clock of the process; `None` at its end.
     fn next_ns(&mut self) -> Option<u64> {
         self.ahead.steps().first().map(|step| step.time_ns)
     }
 
-    /// Gives some of the events up to this time.
+    /// Processes some of the records up to this time.
     fn run(&mut self, until_ns: u64, counts: &mut Counts, out: &mut Vec<Event>) {
         let steps = self.ahead.steps();
         let steps = &steps[..steps.len().min(EXPECTED_MAX)];

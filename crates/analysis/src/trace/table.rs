@@ -1,67 +1,68 @@
-//! Blocks by address: a hash table of the blocks that are live, in which a look-up waits for two
-//! lines of the cache: a bucket, and the block.
+//! A hash table of live blocks by address, in which a look-up accesses two cache lines: a bucket,
+//! and the block.
 //!
-//! A bucket is one line with halves of the hashes, by Knuth's multiplication (The Art of Computer
-//! Programming, volume 3, section 6.4), and the numbers of the blocks. A block whose bucket is full
-//! goes to the next that is not, and those before it count it, so that a look-up ends at the first
-//! bucket that was never passed and a removal moves nothing: the overflow counters of F14 (N.
-//! Bronson, X. Shi: "Open-sourcing F14 for faster, more memory-efficient hash tables", 2019).
+//! A bucket is one cache line with halves of the hashes, by Knuth's multiplication (The Art of
+//! Computer Programming, volume 3, section 6.4), and the numbers of the blocks. A block whose
+//! bucket is full goes to the next one with room, and the buckets passed over count it. So a
+//! look-up ends at the first bucket that was never passed over, and a removal moves nothing: the
+//! overflow counters of F14 (N. Bronson, X. Shi: "Open-sourcing F14 for faster, more
+//! memory-efficient hash tables", 2019).
 
 use std::hint::black_box;
 
-/// What has an address of its own.
+/// A value with a unique address.
 pub(super) trait Addressed: Copy {
-    /// The address.
+    /// Returns the address.
     fn address(&self) -> u64;
 }
 
-/// Things by address.
+/// Values by address.
 #[derive(Debug)]
 pub(super) struct Table<T> {
-    /// A power of two of them.
+    /// Their number is a power of two.
     buckets: Vec<Bucket>,
-    /// Bits of the hash that do not choose the bucket.
+    /// Number of hash bits that do not select the bucket.
     shift: u32,
     count: usize,
     things: Vec<Line<T>>,
-    /// Numbers that no thing has.
+    /// Unused indices of `things`.
     free: Vec<u32>,
 }
 
-/// A thing in a line of the cache of its own, if it is not larger.
+/// A value in a cache line of its own, if it fits.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line<T>(T);
 
-/// Places of a bucket.
+/// Entries of a bucket.
 const PLACES: usize = 7;
-/// Things for each bucket, on average, at most: one bucket in fifty overflows then.
+/// Maximum average number of values per bucket: then one bucket in fifty overflows.
 const LOAD: usize = 4;
-/// Buckets at first, as a power of two.
+/// Binary logarithm of the initial number of buckets.
 const FIRST_BITS: u32 = 8;
 
-/// Addresses that are expected together, at most.
+/// Maximum number of addresses to prefetch together.
 pub(super) const EXPECTED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
-    /// The hash of each thing.
+    /// The hash of each value.
     hashes: [u32; PLACES],
-    /// Things that found no room here and are in a bucket further on.
+    /// Number of values that found no room here and are in a later bucket.
     passed: u32,
-    /// The number of each thing plus one; 0 in a free place.
+    /// The number of each value plus one; 0 in a free entry.
     numbers: [u32; PLACES],
 }
 
 impl Bucket {
-    /// The places of this hash, a bit each. A free place may be among them.
+    /// Returns the entries with this hash as a bit mask. It can include free entries.
     #[inline]
     fn matching(&self, hash: u32) -> u32 {
         bits(self.hashes.map(|of| of == hash))
     }
 
-    /// The first free place.
+    /// Returns the first free entry.
     #[inline]
     fn free_place(&self) -> Option<usize> {
         let free = bits(self.numbers.map(|number| number == 0));
@@ -75,7 +76,7 @@ fn bits(places: [bool; PLACES]) -> u32 {
     (0..).zip(&places).fold(0, |bits, place| bits | bit(place))
 }
 
-/// Where a thing is.
+/// The position of a value.
 #[derive(Clone, Copy)]
 struct At {
     bucket: usize,
@@ -106,7 +107,7 @@ impl<T: Addressed> Table<T> {
         (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    /// Where the thing of an address is.
+    /// Returns the position of the value with an address.
     #[inline]
     fn find(&self, address: u64) -> Option<At> {
         let hash = hash(address);
@@ -129,7 +130,7 @@ impl<T: Addressed> Table<T> {
         }
     }
 
-    /// Adds a thing, and gives back what had its address.
+    /// Adds a value, and returns the previous one with its address.
     #[inline]
     pub(super) fn insert(&mut self, thing: T) -> Option<T> {
         if let Some(at) = self.find(thing.address()) {
@@ -153,7 +154,7 @@ impl<T: Addressed> Table<T> {
         None
     }
 
-    /// Puts a number that is not there yet into the first bucket with room for it.
+    /// Puts a new number into the first bucket with room for it.
     #[inline]
     fn put(&mut self, hash: u32, number: u32) {
         let mut at = self.home(hash);
@@ -168,7 +169,7 @@ impl<T: Addressed> Table<T> {
         }
     }
 
-    /// Twice as many buckets.
+    /// Doubles the number of buckets.
     #[cold]
     fn grow(&mut self) {
         let double = vec![Bucket::default(); self.buckets.len() * 2];
@@ -180,7 +181,7 @@ impl<T: Addressed> Table<T> {
         }
     }
 
-    /// Takes a thing out.
+    /// Removes a value.
     #[inline]
     pub(super) fn remove(&mut self, address: u64) -> Option<T> {
         let At { bucket, place, number } = self.find(address)?;
@@ -200,14 +201,14 @@ impl<T: Addressed> Table<T> {
         Some(&mut self.things[at.number].0)
     }
 
-    /// All of them, in no order.
+    /// Returns all values, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let numbers = self.buckets.iter().flat_map(|bucket| bucket.numbers);
         numbers.filter(|&number| number != 0).map(|number| &self.things[number as usize - 1].0)
     }
 
-    /// Looks at the buckets and things of addresses that will be looked up soon, all at once: then
-    /// memory is waited for once, and not for each.
+    /// Prefetches the buckets and values of addresses that will be looked up soon: their cache
+    /// misses overlap instead of occurring one after the other.
     #[inline]
     pub(super) fn expect(&self, addresses: impl Iterator<Item = u64> + Clone) {
         let bucket = |hash| &self.buckets[self.home(hash)];
@@ -220,7 +221,7 @@ impl<T: Addressed> Table<T> {
         };
         let mut numbers = [0; EXPECTED_MAX];
         numbers.iter_mut().zip(addresses).for_each(|(to, address)| *to = number(hash(address)));
-        // As little as can be between two things: a processor looks but so far ahead.
+        // Keep this loop minimal, because the processor's out-of-order window is limited.
         let thing = |number: u32| self.things.get((number as usize).wrapping_sub(1));
         let address = |number| thing(number).map_or(0, |thing| thing.0.address());
         black_box(numbers.into_iter().fold(0, |sum, number| sum ^ address(number)));
@@ -270,7 +271,8 @@ mod tests {
             assert_eq!(table.buckets[last].passed as usize, 4 * PLACES);
             table.expect(crowd.iter().copied());
             let (first, second) = crowd.split_at(crowd.len() / 2);
-            // Those in the bucket leave first, and those behind it are found all the same.
+            // Values in the home bucket are removed first; those in later buckets must still be
+            // found.
             for &address in first.iter().chain(second.iter().rev()) {
                 assert_eq!(table.remove(address), Some((address, round)));
                 assert_eq!(table.remove(address), None);

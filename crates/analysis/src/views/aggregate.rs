@@ -1,4 +1,4 @@
-//! Sites grouped by function, stack, module, scope, label, lane, size or call.
+//! Groups sites by function, stack, module, scope, label, type, lane, size or call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::model::{
     SizeClass, StackId, Sum,
 };
 
-/// What a row of a report stands for.
+/// The property that rows of a report are grouped by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupBy {
     /// A function.
@@ -34,16 +34,16 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
-    /// Another name of [`GroupBy::Lane`], from before it was called `thread`.
+    /// The former name of `thread`, the name of [`GroupBy::Lane`].
     pub const FORMER_LANE: &str = "lane";
 
-    /// Every way to group.
+    /// Returns all groupings.
     pub const fn all() -> &'static [GroupBy] {
         use GroupBy::{Call, Function, Label, Lane, Module, Scope, Size, Stack, Type};
         &[Function, Stack, Module, Scope, Label, Type, Lane, Size, Call]
     }
 
-    /// Its name in options.
+    /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             GroupBy::Function => "function",
@@ -59,7 +59,7 @@ impl GroupBy {
     }
 }
 
-/// A name that is no way to group.
+/// Error of a name that is not a grouping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownGroupBy(pub String);
 
@@ -82,41 +82,41 @@ impl FromStr for GroupBy {
     }
 }
 
-/// What one group is.
+/// The value that the sites of a group have in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
-    /// A function; none for allocations without a stack.
+    /// A function; `None` for allocations without a stack.
     Function(Option<FunctionId>),
     /// A stack; the root for allocations without one.
     Stack(StackId),
-    /// A module; none for code without a file and allocations without a stack.
+    /// A module; `None` for code without a file and allocations without a stack.
     Module(Option<ModuleId>),
-    /// A scope path; the root for none.
+    /// A scope path; the root for no scope.
     Scope(ScopeId),
-    /// A label or a pool, and what memory it names.
+    /// A label or a pool, and the kind of its memory.
     Label(Option<LabelId>, SiteKind),
-    /// A type of those that [`Types`] finds; none where it is not known.
+    /// A type found by [`Types`]; `None` if unknown.
     Type(Option<TypeId>),
     /// A lane.
     Lane(LaneId),
     /// Index into `Tables::histogram`.
     Size(u32),
-    /// A kind of function; none where it was not recorded, and for memory not from the allocator.
+    /// A kind of function; `None` if it was not recorded, and for memory not from the allocator.
     Call(Option<Call>),
 }
 
-/// Sites that have something in common.
+/// Sums over sites with the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// What that is.
+    /// Their common value.
     pub key: Key,
-    /// Sums over the sites that it owns: whose owner is the function or in the module.
+    /// Sums over the sites whose owner is the function or in the module.
     pub own: Measures,
-    /// Sums over the sites that go through it, each once however often it does.
+    /// Sums over the sites whose stack contains it, counting each site once.
     pub inclusive: Measures,
 }
 
-/// Groups the sites of a process, in order of key.
+/// Groups the sites of a process, ordered by key.
 ///
 /// ```
 /// use heaptide_analysis::views::aggregate::{GroupBy, Order, group, top};
@@ -164,8 +164,8 @@ pub fn group(process: &Process, owners: &Owners, by: GroupBy) -> Vec<Group> {
     }
 }
 
-/// The `count` groups with the highest inclusive (`Order::Inclusive`) or own value, those with 0
-/// left out.
+/// Returns the `count` groups with the highest inclusive (`Order::Inclusive`) or own value, without
+/// groups whose value is 0.
 pub fn top(mut groups: Vec<Group>, measure: Measure, order: Order, count: usize) -> Vec<Group> {
     let value = |group: &Group| match order {
         Order::Own => measure.of_sites().of(&group.own),
@@ -177,7 +177,7 @@ pub fn top(mut groups: Vec<Group>, measure: Measure, order: Order, count: usize)
     groups
 }
 
-/// Which of a group's values orders them.
+/// The value by which groups are ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// [`Group::own`].
@@ -186,7 +186,7 @@ pub enum Order {
     Inclusive,
 }
 
-/// The size classes as groups: blocks by usable size, allocated and freed.
+/// Returns a size class as a group: blocks by usable size, allocated and freed.
 fn size((class, id): (&SizeClass, u32)) -> Group {
     let measures = Measures {
         allocations: class.usable,
@@ -197,8 +197,8 @@ fn size((class, id): (&SizeClass, u32)) -> Group {
     Group { key: Key::Size(id), own: measures, inclusive: measures }
 }
 
-/// What a label names, with the blocks that came by labelling: the row is one label. The row of no
-/// label has them too, as freed.
+/// Returns groups by label. Blocks moved by labelling count in the row of their label, and also, as
+/// freed, in the row without a label.
 pub fn by_label(process: &Process) -> Vec<Group> {
     let key = |site: &Site| (site.label, site.kind);
     let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
@@ -211,7 +211,7 @@ pub fn by_label(process: &Process) -> Vec<Group> {
     sites.chunk_by(|a, b| key(a) == key(b)).map(group).collect()
 }
 
-/// Scope paths, in order of their ids.
+/// Returns groups by scope path, in order of their ids.
 pub fn by_scope(process: &Process) -> Vec<Group> {
     let of = |(sums, id): (ScopeSums, u32)| Group {
         key: Key::Scope(ScopeId(id)),
@@ -221,7 +221,7 @@ pub fn by_scope(process: &Process) -> Vec<Group> {
     scopes::sums(process, None).into_iter().zip(0..).map(of).collect()
 }
 
-/// Allocated types.
+/// Returns groups by allocated type.
 pub fn by_type(process: &Process, types: &Types) -> Vec<Group> {
     let mut sums = vec![Measures::default(); types.names.len() + 1];
     for (stack, measures) in by_stack(process) {
@@ -236,7 +236,7 @@ pub fn by_type(process: &Process, types: &Types) -> Vec<Group> {
     groups.filter(|group| group.own != Measures::default()).collect()
 }
 
-/// Kinds of functions that allocate.
+/// Returns groups by kind of allocating function.
 pub fn by_call(process: &Process) -> Vec<Group> {
     let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|site| site.call);
@@ -247,13 +247,13 @@ pub fn by_call(process: &Process) -> Vec<Group> {
     sites.chunk_by(|a, b| a.call == b.call).map(group).collect()
 }
 
-/// Stacks, in order of their ids.
+/// Returns groups by stack, in order of their ids.
 pub fn stacks(process: &Process) -> Vec<Group> {
     let group = |(stack, own)| Group { key: Key::Stack(stack), own, inclusive: own };
     by_stack(process).map(group).collect()
 }
 
-/// Sums over scopes, labels and lanes, in order of stack.
+/// Returns sums over scopes, labels and lanes for each stack, in order of stack.
 ///
 /// ```
 /// use heaptide_analysis::views::aggregate::by_stack;
@@ -265,7 +265,7 @@ pub fn stacks(process: &Process) -> Vec<Group> {
 /// assert_eq!(live, process.totals.live_bytes);
 /// ```
 pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> {
-    // Kept as they are made they would take twice the memory of the sites.
+    // Sums are computed on the fly, because stored they would take twice the memory of the sites.
     let mut order: Vec<(StackId, u32)> =
         process.tables.sites.iter().zip(0..).map(|(site, index)| (site.stack, index)).collect();
     order.sort_unstable();
@@ -283,8 +283,8 @@ pub fn by_stack(process: &Process) -> impl Iterator<Item = (StackId, Measures)> 
     })
 }
 
-/// Groups by a thing that frames have, numbered below `count`; sites without a stack are under
-/// none.
+/// Groups by a property of frames, numbered below `count`; sites without a stack are in a group
+/// without a value.
 fn through(
     process: &Process,
     owners: &Owners,

@@ -1,12 +1,12 @@
-//! Processes of whose memory next to nothing passed through the recorder, although nothing was
-//! lost: they have an allocator that it does not know.
+//! Finds processes whose memory hardly passed through the recorder, although no events were lost:
+//! they use an allocator that it does not know.
 
 use super::memory::Memory;
 use crate::model::{End, Process};
 
-/// Less resident memory than this is no reason to suspect anything, in bytes.
+/// Minimum of other resident memory for a warning, in bytes.
 const RESIDENT_LEAST_BYTES: u64 = 16 << 20;
-/// The heap is next to nothing below this part of that memory.
+/// The heap is too small if it is less than this fraction of that memory.
 const HEAP_PART: u64 = 20;
 
 /// The memory of such a process.
@@ -14,16 +14,15 @@ const HEAP_PART: u64 = 20;
 pub struct Uncovered {
     /// Peak usage of the heap, as recorded.
     pub heap_bytes: u64,
-    /// Most resident memory that is neither heap, nor of a file, a stack, the recorder, or of
-    /// mappings that an allocator or Python is known to have taken; 0 if it is not known.
+    /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
+    /// or mappings that an allocator or Python is known to have made; 0 if unknown.
     pub other_bytes: u64,
 }
 
-/// Returns how much a process used and did not allocate through the recorder.
+/// Returns how much memory a process used without allocating it through the recorder.
 ///
-/// None if that is little or a matter of course: a forked child that has its parent's memory, a
-/// part of a run, one that began before its recording, a program that was about to become
-/// another one.
+/// `None` if that is little or expected: a forked child with its parent's memory, a part of a run,
+/// a process that began before its recording, a program that called exec.
 pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let is_whole = process.completeness.part.is_none() && process.completeness.unrecorded.is_none();
     let is_whole = is_whole && !process.completeness.starts_in_middle;

@@ -1,8 +1,8 @@
-//! What each stack, lane and scope had live at most, and what sites have live of what was
-//! requested: from a trace, in one pass over its events.
+//! Highest live bytes of each stack, lane and scope, and the requested bytes that are live at each
+//! site, computed from a trace in one pass over its events.
 //!
-//! The bytes are those of sums: labelled memory that is not from the allocator is left out, and a
-//! block of a pool has its bytes in the place of its chunk.
+//! Bytes are counted as in sums: labelled memory that is not from the allocator is excluded, and
+//! the bytes of a block of a pool are subtracted from its chunk.
 
 use crate::error::Error;
 use crate::model::{Process, Site, SiteKind};
@@ -12,44 +12,44 @@ use crate::trace::lending::{Block, Lending, signed};
 /// Usable and requested bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes {
-    /// Given by the allocator.
+    /// Usable bytes.
     pub usable: u64,
-    /// Asked for.
+    /// Requested bytes.
     pub requested: u64,
 }
 
-/// What a part of a process has live, in bytes requested of the allocator and given by it.
+/// Live bytes of a part of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Live {
-    /// The highest since the last reset.
+    /// The highest value since the last reset.
     pub highest: Bytes,
     /// At the end of the trace.
     pub last: Bytes,
 }
 
-/// What parts of a process have live.
+/// Live bytes of the parts of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Highest {
-    /// Of the process.
+    /// The whole process.
     pub process: Live,
     /// By stack, over all scopes, labels and lanes.
     pub stacks: Vec<Live>,
-    /// By lane that allocated.
+    /// By allocating lane.
     pub lanes: Vec<Live>,
-    /// By scope path, without those inside it.
+    /// By scope path, excluding nested scopes.
     pub scopes: Vec<Live>,
-    /// Requested bytes that are live at the end of the trace, by site, of labelled blocks those
-    /// that the label said; none where the trace does not add up to what the recorder counted.
+    /// Requested bytes live at the end of the trace, by site; for labelled blocks the bytes that
+    /// the label states. `None` if the trace is inconsistent with the counters of the recorder.
     pub live_requested: Vec<Option<u64>>,
-    /// What a person should know of how complete the trace is.
+    /// Restrictions of completeness of the trace, for people.
     pub notes: Vec<String>,
 }
 
 impl Highest {
-    /// Replays the trace of a process. Memory is bounded by its tables and the blocks that are live
-    /// at once.
+    /// Replays the trace of a process. Memory is bounded by its tables and the number of live
+    /// blocks.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::highest::Highest;
@@ -92,8 +92,8 @@ impl Highest {
     }
 }
 
-/// Requested bytes of a site that are live, as its counters have them: exact where all of its
-/// blocks have one size or nothing was freed, else none.
+/// Returns the requested bytes of a site that are live, from its counters: exact if all of its
+/// blocks have the same size or nothing was freed, else `None`.
 ///
 /// ```
 /// use heaptide_analysis::views::highest::live_requested;
@@ -110,14 +110,14 @@ pub fn live_requested(site: &Site) -> Option<u64> {
     if measures.live_blocks == 0 {
         return Some(0);
     }
-    // The chunks of a pool lend bytes, and what their blocks requested of them is not known here.
+    // Chunks of a pool lend bytes, and the bytes requested by their blocks are unknown here.
     if *lent_bytes > 0 {
         return None;
     }
     if size.is_some() {
         return measures.live_blocks.checked_mul(one_size(site)?);
     }
-    // After a reset, what was allocated before it is live, too, and not counted.
+    // After a reset, live blocks can be older and are not counted as allocated.
     if measures.live_blocks.checked_add(measures.frees) != Some(measures.allocations) {
         return None;
     }
@@ -127,7 +127,7 @@ pub fn live_requested(site: &Site) -> Option<u64> {
     measures.live_blocks.checked_mul(one_size(site)?)
 }
 
-/// The size of all blocks of a site; none if they have several.
+/// Returns the size of all blocks of a site; `None` if they have different sizes.
 pub fn one_size(site: &Site) -> Option<u64> {
     let measures = &site.measures;
     let largest = measures.largest_bytes;
@@ -135,29 +135,30 @@ pub fn one_size(site: &Site) -> Option<u64> {
     site.size.or(is_one.then_some(largest))
 }
 
-/// The same of every site of a process: by its counters or else by its trace, if that was replayed.
+/// Returns the live requested bytes of every site of a process: from its counters, else from its
+/// trace, if that was replayed.
 pub fn live_requested_of_sites(process: &Process, highest: Option<&Highest>) -> Vec<Option<u64>> {
     let by_trace = |index: usize| *highest?.live_requested.get(index)?;
     let sites = process.tables.sites.iter().enumerate();
     sites.map(|(index, site)| live_requested(site).or_else(|| by_trace(index))).collect()
 }
 
-/// The same, by the trace where the counters are not enough; a trace that cannot be read adds
-/// nothing.
+/// Returns the live requested bytes of every site, using the trace if the counters are not
+/// sufficient; a trace that cannot be read is ignored.
 pub fn live_requested_replayed(process: &Process) -> Vec<Option<u64>> {
     let highest = trace_knows_more(process).then(|| Highest::of(process).ok()).flatten();
     live_requested_of_sites(process, highest.as_ref())
 }
 
-/// Whether there is a trace that knows more of what is live than the counters.
+/// Returns whether there is a trace, and the counters are not sufficient for live requested bytes.
 pub fn trace_knows_more(process: &Process) -> bool {
     let is_known =
         |site| live_requested(site).is_some() && live_requested_of_allocator(site).is_some();
     process.has_trace() && !process.tables.sites.iter().all(is_known)
 }
 
-/// What is live of all stacks, in bytes requested of the allocator: by the counters of their sites;
-/// none where these do not know it.
+/// Returns the live requested bytes of all stacks, from the counters of their sites; `None` if
+/// these are not sufficient.
 pub fn live_requested_of_stacks(process: &Process) -> Vec<Option<u64>> {
     let mut sums = vec![Some(0u64); process.tables.stacks.len()];
     for site in &process.tables.sites {
@@ -168,15 +169,16 @@ pub fn live_requested_of_stacks(process: &Process) -> Vec<Option<u64>> {
 }
 
 impl Live {
-    /// What is live of what was requested, if the trace adds up to the live bytes of the counters.
+    /// Returns the live requested bytes, if the trace is consistent with the live bytes of the
+    /// counters.
     pub fn requested_of(&self, live_bytes: u64) -> Option<u64> {
         (self.last.usable == live_bytes).then_some(self.last.requested)
     }
 }
 
-/// What sums over sites have of a site.
+/// Returns the live requested bytes of a site as counted in sums over sites.
 pub fn live_requested_of_allocator(site: &Site) -> Option<u64> {
-    // Of a labelled block the counters have what the label said.
+    // For labelled blocks, the counters have the bytes that the label states.
     let is_known = site.moved.blocks == 0 || site.measures.live_blocks == 0;
     if !is_in_sums(site.kind) {
         return Some(0);
@@ -195,13 +197,13 @@ fn not_negative(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(0)
 }
 
-/// Whether a site's live bytes are part of the sums of stacks, lanes and scopes.
+/// Returns whether a site's live bytes are part of the sums of stacks, lanes and scopes.
 pub const fn is_in_sums(kind: SiteKind) -> bool {
     kind.is_in_totals()
 }
 
-/// What is live, and was at most. Below zero for a moment at most: where a free comes before its
-/// allocation by the clocks of two cores.
+/// Current and highest live bytes. Negative only for a short time, if a free precedes its
+/// allocation according to the clocks of two cores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     live: i64,
@@ -218,15 +220,15 @@ impl Level {
 /// Usable and requested bytes.
 type Levels = [Level; 2];
 
-/// The sums as events are added.
+/// The sums while events are added.
 struct Pass<'a> {
     process: &'a Process,
     all: Levels,
-    /// Of stacks, lanes and scopes.
+    /// Levels of stacks, lanes and scopes.
     parts: [Vec<Levels>; 3],
-    /// What is live of each site: usable bytes, and requested ones as it counts them.
+    /// Live bytes of each site: usable, and requested as the site counts them.
     sites: Vec<[i64; 2]>,
-    /// What chunks of pools have lent.
+    /// Bytes lent by chunks of pools.
     lending: Lending,
 }
 
@@ -244,7 +246,7 @@ impl Pass<'_> {
         }
     }
 
-    /// What was highest before is of no interest.
+    /// Restarts the highest values at the current ones.
     fn reset(&mut self) {
         for level in self.parts.iter_mut().flatten().chain([&mut self.all]).flatten() {
             level.highest = level.live;
@@ -260,7 +262,7 @@ impl Pass<'_> {
         self.lending = lending;
     }
 
-    /// Adds a block to a site and to all that it is part of, or takes it off.
+    /// Adds a block to a site and to all parts that contain the site, or subtracts it.
     fn add(&mut self, site: u32, block: Block, sign: i64) {
         let Some(of) = self.process.tables.sites.get(site as usize) else {
             return;
@@ -281,7 +283,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Requested bytes that are live, of sites whose usable bytes add up.
+    /// Returns the live requested bytes of sites whose usable bytes are consistent.
     fn live_requested(&self) -> Vec<Option<u64>> {
         let sites = self.process.tables.sites.iter().zip(&self.sites);
         sites

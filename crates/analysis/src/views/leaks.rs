@@ -1,7 +1,7 @@
-//! What is live and nobody freed, by the stack that allocated it, less what is suppressed.
+//! Live blocks that were not freed, by allocating stack, minus suppressed ones.
 //!
-//! Whether a live block can still be reached is not known: the memory itself is not looked at.
-//! So nothing here tells a direct leak from an indirect one, or from a cache.
+//! Reachability of live blocks is unknown, because memory contents are not inspected. So direct
+//! leaks, indirect leaks and caches are not distinguished.
 
 use std::cmp::Reverse;
 
@@ -12,27 +12,27 @@ use super::scopes;
 use super::suppressions::{Matched, Suppressions};
 use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
 
-/// Where live blocks were allocated, as finely as was recorded.
+/// The origin of live blocks, in the recorded level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
-    /// Of a recording with stacks; the root for blocks without one.
+    /// In a recording with stacks; the root for blocks without a stack.
     Stack(StackId),
-    /// Of one with scopes only.
+    /// In a recording with scopes only.
     Scope(ScopeId),
-    /// Of one with counters only.
+    /// In a recording with counters only.
     Lane(LaneId),
 }
 
-/// Live blocks of one origin.
+/// Live blocks with the same origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leak {
-    /// Where they are from.
+    /// Their origin.
     pub origin: Origin,
-    /// Sums over all that was allocated there, freed or not.
+    /// Sums over all blocks of this origin, including freed ones.
     pub measures: Measures,
 }
 
-/// What a suppression has suppressed.
+/// Blocks matched by a suppression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Used {
     /// Live blocks.
@@ -44,14 +44,14 @@ pub struct Used {
 /// Live blocks of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leaks {
-    /// Those not suppressed: most bytes first.
+    /// Blocks that are not suppressed, most bytes first.
     pub leaks: Vec<Leak>,
-    /// What each suppression did, in the order of [`Suppressions::names`].
+    /// Blocks matched by each suppression, in the order of [`Suppressions::names`].
     pub used: Vec<Used>,
 }
 
 impl Leaks {
-    /// Those of a process.
+    /// Finds the live blocks of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::leaks::Leaks;
@@ -97,9 +97,9 @@ impl Leaks {
         Leaks { leaks, used }
     }
 
-    /// Takes what is suppressed out of the sites and lanes of a process, before functions get other
-    /// names or are left out of stacks, which suppressions name as they were recorded. What is left
-    /// can be rewritten and looked at with [`Suppressions::none`]. The totals stay.
+    /// Removes suppressed blocks from the sites and lanes of a process, before functions are
+    /// renamed or hidden in stacks, because suppressions use the recorded names. The result can be
+    /// rewritten and analysed with [`Suppressions::none`]. Totals do not change.
     pub fn set_aside(process: &mut Process, suppressions: &Suppressions) -> Vec<Used> {
         let found = Leaks::of(process, suppressions);
         let kept: FxHashSet<Origin> = found.leaks.iter().map(|leak| leak.origin).collect();
@@ -119,25 +119,24 @@ impl Leaks {
         found.used
     }
 
-    /// Live blocks that are not suppressed.
+    /// Returns the number of live blocks that are not suppressed.
     pub fn blocks(&self) -> u64 {
         self.leaks.iter().fold(0, |sum, leak| sum.saturating_add(leak.measures.live_blocks))
     }
 
-    /// Their usable bytes.
+    /// Returns the usable bytes of live blocks that are not suppressed.
     pub fn bytes(&self) -> u64 {
         self.leaks.iter().fold(0, |sum, leak| sum.saturating_add(leak.measures.live_bytes))
     }
 }
 
-/// Whether what is live in a process counts: one that another program took the place of by exec had
-/// no time to free anything.
+/// Returns whether the live blocks of a process count as leaks: a process that called exec had no
+/// chance to free them.
 pub fn counts(process: &Process) -> bool {
     process.lifetime.end != End::Exec
 }
 
-/// The suppression of an origin: a pattern may also match a scope or a lane where there are no
-/// stacks.
+/// Returns the suppression of an origin. Without stacks, a pattern can match a scope or a lane.
 fn suppressed(
     process: &Process,
     suppressions: &Suppressions,
@@ -163,7 +162,7 @@ mod tests {
     use crate::fixtures::{lines, with_stacks};
     use crate::selection::rules::Rules;
 
-    /// A suppression names functions that the rules of a language leave out of stacks.
+    /// A suppression names functions that the rules of a language hide in stacks.
     #[test]
     fn what_is_suppressed_is_not_rewritten_before() {
         let allocate = "std::__new_allocator<int>::allocate(unsigned long, void const*);malloc";

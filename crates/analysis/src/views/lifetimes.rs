@@ -1,6 +1,6 @@
-//! Lifetimes of the blocks of each site: from a trace, in one pass over its events.
+//! Lifetimes of the blocks of each site, computed from a trace in one pass over its events.
 //!
-//! Lifetimes are counted by classes, so that quantiles of any group of sites can be computed: 8
+//! Lifetimes are counted in classes, so that quantiles of any group of sites can be computed: 8
 //! classes for each power of two. The middle of a class is within 6 % of all lifetimes in it.
 
 use std::ops::Range;
@@ -9,37 +9,36 @@ use crate::error::Error;
 use crate::model::{Process, SiteKind};
 use crate::trace::{Event, Operation};
 
-/// Classes of each power of two, as a power of two.
+/// Number of classes for each power of two, as binary logarithm.
 const PARTS_LOG2: u32 = 3;
 const PARTS: u64 = 1 << PARTS_LOG2;
 
-/// Lifetimes of the blocks that were freed, by site.
+/// Lifetimes of freed blocks, by site.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lifetimes {
     /// In the order of the sites of the process.
     pub sites: Vec<OfSite>,
-    /// What a user should know of how complete the trace is.
+    /// Restrictions of completeness of the trace, for users.
     pub notes: Vec<String>,
 }
 
 /// Lifetimes of the blocks of a site.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OfSite {
-    /// Their sum.
+    /// Sum of lifetimes.
     pub sum_ns: u64,
-    /// The longest.
+    /// Longest lifetime.
     pub max_ns: u64,
-    /// Classes that occur, in order, and how many blocks each has.
+    /// Occurring classes in order, with the number of blocks in each.
     pub classes: Vec<(u16, u64)>,
 }
 
 impl Lifetimes {
-    /// Replays the trace of a process. Blocks count that were freed in a span of time, nanoseconds
-    /// from the start, by the site that they were at then; those of pools and outside of the heap
-    /// are in no sum and are left out. A reallocation ends a block and begins another one, as in
-    /// the table `lifetimes` of queries.
+    /// Replays the trace of a process. Counts blocks freed in a time span, in nanoseconds from the
+    /// start, by their site at that time. Blocks of pools and memory outside the heap are excluded.
+    /// A reallocation ends a block and begins another one, as in the table `lifetimes` of queries.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::lifetimes::Lifetimes;
@@ -61,7 +60,7 @@ impl Lifetimes {
             let site = sites.get(event.site as usize);
             event.operation == Operation::Free
                 && span.contains(&event.time_ns)
-                // Of a block from before the trace begins it is not known.
+                // The lifetime of a block from before the beginning of the trace is unknown.
                 && event.allocated_number > 0
                 && site.is_some_and(|site| is_in_sums(site.kind))
         };
@@ -81,7 +80,7 @@ impl Lifetimes {
 }
 
 impl OfSite {
-    /// Blocks that were freed.
+    /// Returns the number of freed blocks.
     pub fn freed(&self) -> u64 {
         self.classes.iter().map(|(_, blocks)| blocks).sum()
     }
@@ -97,13 +96,13 @@ impl OfSite {
     }
 }
 
-/// Whether blocks of this kind are from the allocator or the kernel, and counted once.
+/// Returns whether memory of this kind is from the allocator or the kernel, and counted once.
 const fn is_in_sums(kind: SiteKind) -> bool {
     matches!(kind, SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_))
 }
 
-/// The class of a lifetime. The first 8 have one nanosecond each; class `c` above them begins at
-/// `(8 + c % 8) << (c / 8 - 1)`.
+/// Returns the class of a lifetime. The first 8 classes have one nanosecond each; class `c` above
+/// them begins at `(8 + c % 8) << (c / 8 - 1)`.
 ///
 /// ```
 /// use heaptide_analysis::views::lifetimes::class;

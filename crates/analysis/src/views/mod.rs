@@ -1,5 +1,6 @@
 //! Views aggregate the tables of a process: groups of sites, call trees, leaks, sizes, lifetimes,
-//! the peak, the timeline, the difference between two processes, and how ranks of a job differ.
+//! the peak, the timeline, the difference between two processes, and differences between ranks of a
+//! job.
 
 pub mod aggregate;
 pub mod coverage;

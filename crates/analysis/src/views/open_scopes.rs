@@ -1,5 +1,5 @@
-//! Which scopes were open when most was live, and what was freed in them afterwards: from a trace,
-//! in one pass over its events.
+//! Open scopes at peak usage, and blocks freed in them afterwards, computed from a trace in one
+//! pass over its events.
 
 use rustc_hash::FxHashMap;
 
@@ -7,24 +7,24 @@ use crate::error::Error;
 use crate::model::{Process, ScopeId};
 use crate::trace::{Event, Operation};
 
-/// The scopes of a process at its peak.
+/// The scopes of a process at peak usage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OpenScopes {
-    /// When most was live.
+    /// Time of peak usage.
     pub peak_ns: u64,
-    /// By scope path: how many threads were in it or in one inside it.
+    /// By scope path: number of threads in it or in a nested scope.
     pub threads: Vec<u64>,
-    /// By scope path: when the last thread had left it before; none if none had.
+    /// By scope path: when a thread had last left it before the peak; `None` if no thread had.
     pub left_ns: Vec<Option<u64>>,
-    /// Usable bytes of blocks live at the peak, by their site and the scope in which they were
-    /// freed later.
+    /// Usable bytes of blocks live at peak, by site and by the scope in which they were freed
+    /// later.
     pub freed: FxHashMap<(u32, ScopeId), u64>,
 }
 
 impl OpenScopes {
     /// Replays the trace of a process.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::views::open_scopes::OpenScopes;
@@ -46,30 +46,30 @@ impl OpenScopes {
     }
 }
 
-/// A scope path as events go by.
+/// The state of a scope path.
 #[derive(Clone, Copy, Default)]
 struct State {
     threads: u64,
     left_ns: Option<u64>,
 }
 
-/// A path now, and as it was at the highest peak so far.
+/// The current state of a path, and its state at the highest peak so far.
 #[derive(Clone, Copy, Default)]
 struct Path {
     now: State,
     at_peak: State,
-    /// The peak for which `at_peak` holds; of a later one it is `now`.
+    /// Number of the peak for which `at_peak` is valid; for a later peak use `now`.
     peak: u64,
 }
 
-/// The pass over the events. New peaks are frequent and changes of scopes are not, so a path is
-/// copied when it changes first after a peak.
+/// The pass over the events. New peaks are frequent and changes of scopes are rare, so a path is
+/// copied at its first change after a peak.
 struct Pass {
     paths: Vec<Path>,
     highest_bytes: u64,
     peak_ns: u64,
     peak_event: u64,
-    /// How many new peaks there were.
+    /// Number of new peaks so far.
     peaks: u64,
     freed: FxHashMap<(u32, ScopeId), u64>,
 }

@@ -1,6 +1,6 @@
-//! Live bytes over time by the functions that own them: from a trace, in one pass over its events.
+//! Live bytes over time by owning function, computed from a trace in one pass over its events.
 //!
-//! The bytes are those of sums, but for pools: blocks of a pool stay with the owner of their chunk.
+//! Bytes are counted as in sums, except that blocks of a pool stay with the owner of their chunk.
 
 use std::cmp::Reverse;
 
@@ -11,26 +11,26 @@ use crate::error::Error;
 use crate::model::{Process, SiteKind, StackId};
 use crate::trace::{Event, Operation};
 
-/// Moments that a process has at most.
+/// Maximum number of points in time, apart from the end.
 const MOMENTS: u64 = 300;
 
-/// What the owners with most bytes at the peak had live, and what all others had.
+/// Live bytes over time of the owners with most bytes at peak, and of all others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnersOverTime {
-    /// The moments: of each part of the run that in which most was live, and the end.
+    /// The points in time: that of most live bytes in each part of the run, and the end.
     pub times_ns: Vec<u64>,
-    /// Functions, with most at the peak first, and their bytes at each moment; none for allocations
+    /// Functions, most bytes at peak first, with their bytes at each point; `None` for allocations
     /// without a stack.
     pub owners: Vec<(Option<FunctionId>, Vec<u64>)>,
-    /// Bytes of all others at each moment.
+    /// Bytes of all others at each point.
     pub others: Vec<u64>,
 }
 
 impl OwnersOverTime {
-    /// Replays the trace of a process for so many owners. Memory is bounded by its tables and the
-    /// blocks that are live at once.
+    /// Replays the trace of a process for up to `count` owners. Memory is bounded by its tables and
+    /// the number of live blocks.
     ///
-    /// Errors: as those of [`Process::replay`].
+    /// Errors: the same as those of [`Process::replay`].
     ///
     /// ```
     /// use heaptide_analysis::attribution::Owners;
@@ -83,7 +83,7 @@ fn owner_of(process: &Process, owners: &Owners, stack: StackId) -> Option<Functi
     owners.frame(process, stack).map(|frame| owners.functions.of_frame(frame))
 }
 
-/// Those with most bytes at the peak.
+/// Returns the owners with most bytes at peak.
 fn first_owners(process: &Process, owners: &Owners, count: usize) -> Vec<Option<FunctionId>> {
     let mut sums = FxHashMap::<Option<FunctionId>, u64>::default();
     for site in process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap) {
@@ -95,7 +95,7 @@ fn first_owners(process: &Process, owners: &Owners, count: usize) -> Vec<Option<
     order.into_iter().take(count).map(|(owner, _)| owner).collect()
 }
 
-/// What was live at a moment, by owner.
+/// Live bytes at one time, by owner.
 #[derive(Clone, Default)]
 struct Moment {
     time_ns: u64,
@@ -103,15 +103,15 @@ struct Moment {
     live: Vec<i64>,
 }
 
-/// The sums as events are added.
+/// The sums while events are added.
 struct Pass {
-    /// By site the place of its owner; none if its blocks are in no sum.
+    /// Position of the owner of each site; `None` if its blocks are not counted.
     place_of_site: Vec<Option<usize>>,
     live: Vec<i64>,
     part_ns: u64,
-    /// The part of the run that the last event was in.
+    /// The part of the run that contains the last event.
     part: u64,
-    /// The moment of that part in which most was live.
+    /// The point of that part with most live bytes.
     highest: Moment,
     moments: Vec<Moment>,
 }
@@ -147,7 +147,7 @@ impl Pass {
         }
     }
 
-    /// Adds the end of the run, if there was anything before.
+    /// Adds the end of the run, if there is an earlier point.
     fn end(&mut self, time_ns: u64) {
         if self.moments.last().is_some_and(|last| last.time_ns < time_ns) {
             let all = self.live.iter().sum();
@@ -155,7 +155,7 @@ impl Pass {
         }
     }
 
-    /// Keeps the highest moment of the part, if it had events.
+    /// Stores the highest point of the part, if it had events.
     fn end_part(&mut self) {
         if !self.highest.live.is_empty() {
             self.moments.push(std::mem::take(&mut self.highest));

@@ -1,37 +1,37 @@
-//! The moment of the peak: what was going on, and how much of what was live then was not asked for.
+//! The time of the peak: open windows, marks, resident memory, slack and kinds of memory.
 
 use super::sizes;
 use crate::model::{Mark, Process, SiteKind, Window};
 
-/// What is known of the moment.
+/// Data about the time of the peak.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moment<'a> {
-    /// Windows that were open.
+    /// Open windows.
     pub windows: Vec<&'a Window>,
-    /// The last mark up to then.
+    /// The last mark at or before the peak.
     pub before: Option<&'a Mark>,
-    /// The first mark after it.
+    /// The first mark after the peak.
     pub after: Option<&'a Mark>,
-    /// Resident bytes of the process and when that was, nanoseconds from the start: of the sample
+    /// Resident bytes of the process, and the time in nanoseconds from the start, of the sample
     /// nearest to the peak.
     pub resident: Option<(u64, u64)>,
-    /// Slack of blocks live then, as far as their sizes are known.
+    /// Slack of blocks live at peak, as far as their sizes are known.
     pub slack: Slack,
-    /// Bytes live then by what memory it was, those with none left out.
+    /// Bytes live at peak by kind of memory, without kinds that have none.
     pub kinds: Vec<(SiteKind, u64)>,
 }
 
-/// Usable bytes that nobody asked for.
+/// Usable bytes that were not requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slack {
-    /// Of blocks of known size.
+    /// Slack of blocks with known size.
     pub bytes: u64,
     /// Usable bytes of these blocks.
     pub known_bytes: u64,
 }
 
 impl Moment<'_> {
-    /// That of a process.
+    /// Returns the data of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::peak::Moment;
@@ -60,7 +60,8 @@ impl Moment<'_> {
     }
 }
 
-/// Of blocks whose requested size is known. Pools hold chunks of any size, and are left out.
+/// Returns the slack of blocks with known requested size. Pools are excluded, because their chunks
+/// have any size.
 fn slack(process: &Process) -> Slack {
     let heap = process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap);
     sizes::exact(heap).iter().fold(Slack::default(), |sum, row| {

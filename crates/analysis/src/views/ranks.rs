@@ -1,5 +1,5 @@
-//! Ranks of a parallel job beside each other, or hosts, or processes: how their memory spreads,
-//! which of them stand out, and by which owners.
+//! Compares the ranks of a parallel job, or hosts, or processes: the spread of their memory,
+//! outliers, and the owners that cause them.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,48 +12,48 @@ use crate::model::{Measure, Measures, Process, Sample};
 use crate::recording::join_timeline::most_at_once;
 use crate::recording::origin::{Group, Origin, groups};
 
-/// Values fewer than these have no outlying ones.
+/// Minimum number of values for finding outliers.
 const OUTLYING_FROM: usize = 4;
-/// An outlying value is further from the median than this part of it.
+/// Minimum distance of an outlier from the median, relative to the median.
 const OUTLYING_PART: f64 = 0.05;
-/// The modified z-score of an outlying value is larger.
+/// An outlier's modified z-score is above this.
 const OUTLYING_SCORE: f64 = 3.5;
-/// Samples that a growth takes at least.
+/// Minimum number of samples for computing growth.
 pub const GROWTH_FROM: usize = 4;
-/// Nanoseconds that it is taken over at least: a program that has just begun only grows.
+/// Minimum time for computing growth, in nanoseconds: a program that has just begun always grows.
 pub const GROWTH_OVER_NS: u64 = 1_000_000_000;
-/// Owners that are compared at most, those with most.
+/// Maximum number of owners to compare; those with most bytes are kept.
 const OWNERS_MAX: usize = 1000;
-/// And at least, of any number of ranks.
+/// Minimum number of owners to compare, for any number of ranks.
 const OWNERS_MIN: usize = 20;
-/// Values of owners in ranks: of 100,000 ranks they are some gigabytes as JSON.
+/// Maximum number of values of owners in ranks: as JSON they take some gigabytes for 100,000 ranks.
 const VALUES_MAX: usize = 10_000_000;
 
 /// A rank, host or process.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What it is called: `rank 3`.
+    /// The display name: `rank 3`.
     pub name: Arc<str>,
     /// Its number, if it is a rank.
     pub number: Option<u32>,
-    /// Its machine; of several, that of the process with the highest peak.
+    /// Its host; of several, that of the process with the highest peak.
     pub host: String,
-    /// Whether it is what is compared: a process without a rank is none.
+    /// Whether it is compared: processes without a rank are not.
     pub is_compared: bool,
-    /// Process images.
+    /// Number of process images.
     pub images: u32,
-    /// Sums over the images; the peak is the most that was live at once.
+    /// Sums over the images; the peak is the most that was live at the same time.
     pub sums: Measures,
-    /// By how many bytes a second the live bytes of the process with the highest peak grew in the
-    /// second half of its time.
+    /// Growth of live bytes in the second half of the run, in bytes per second, of the process with
+    /// the highest peak.
     pub growth: Option<f64>,
-    /// The metric by owner, named.
+    /// The metric by owner name.
     pub owners: FxHashMap<Arc<str>, u64>,
 }
 
 impl Place {
-    /// Adds what another recording has of the same place. The peaks are added, too: when they were
-    /// at once is not known.
+    /// Adds the numbers of the same place in another recording. The peaks are added, too, because
+    /// their overlap in time is unknown.
     pub fn join(&mut self, other: Place) {
         let peak_bytes = self.sums.peak_bytes.saturating_add(other.sums.peak_bytes);
         if other.sums.peak_bytes > self.sums.peak_bytes {
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// The ranks, hosts or processes of a recording, with what each owner has of a metric.
+/// Returns the ranks, hosts or processes of a recording, with the metric of each owner.
 ///
 /// ```
 /// use heaptide_analysis::model::Measure;
@@ -120,8 +120,8 @@ fn owners(processes: &[&Process], metric: Measure) -> FxHashMap<Arc<str>, u64> {
     sums
 }
 
-/// The slope of the line through the live bytes of the second half of the time, by least squares,
-/// in bytes a second; none of too few samples or too short a time.
+/// Returns the slope of live bytes over the second half of the run, by least squares, in bytes per
+/// second; `None` if there are too few samples or the run is too short.
 fn growth(samples: &[Sample]) -> Option<f64> {
     let end_ns = samples.last()?.time_ns;
     if end_ns / 2 < GROWTH_OVER_NS {
@@ -143,23 +143,24 @@ fn growth(samples: &[Sample]) -> Option<f64> {
     (square > 0.0).then(|| both / square)
 }
 
-/// How values spread.
+/// The spread of values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spread {
-    /// Half of the values are not less, half not more.
+    /// The median: half of the values are not less, half not more.
     pub median: f64,
-    /// The same of the lower and the upper half.
+    /// The lower and the upper quartile.
     pub quartiles: [f64; 2],
-    /// Indices of the least and the greatest value.
+    /// Indices of the smallest and the largest value.
     pub extremes: [usize; 2],
-    /// Indices of values that stand out, those furthest from the median first.
+    /// Indices of outliers, furthest from the median first.
     pub outlying: Vec<usize>,
 }
 
 impl Spread {
-    /// The spread of values; none if there are none. A value stands out if its modified z-score is
-    /// above 3.5 (B. Iglewicz, D. C. Hoaglin: How to Detect and Handle Outliers, 1993; with the
-    /// mean deviation where the median deviation is 0) and it is 5 % away from the median.
+    /// Returns the spread of values; `None` if there are none. A value is an outlier if its
+    /// modified z-score is above 3.5 (B. Iglewicz, D. C. Hoaglin: How to Detect and Handle
+    /// Outliers, 1993; with the mean deviation if the median deviation is 0) and its distance from
+    /// the median is above 5 %.
     ///
     /// ```
     /// use heaptide_analysis::views::ranks::Spread;
@@ -182,7 +183,7 @@ impl Spread {
     }
 }
 
-/// The value below which a part of sorted values is, between two where it falls between them.
+/// Returns a quantile of sorted values, interpolated between adjacent values.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
@@ -213,21 +214,21 @@ fn outlying(values: &[f64], median: f64) -> Vec<usize> {
 pub struct OwnerSpread {
     /// Its name.
     pub name: Arc<str>,
-    /// What it has in each place.
+    /// Its value in each place.
     pub values: Vec<u64>,
-    /// How that spreads.
+    /// The spread of the values.
     pub spread: Spread,
-    /// What places have above the median of all, in sum.
+    /// Sum over places of the part above the median.
     pub above_median: f64,
 }
 
-/// How many owners are compared of so many places.
+/// Returns how many owners are compared for this number of places.
 pub fn owners_of(places: usize) -> usize {
     (VALUES_MAX / places.max(1)).clamp(OWNERS_MIN, OWNERS_MAX)
 }
 
-/// The owners of places, those by which they differ most first: by what places have above the
-/// median. Of many owners those with most.
+/// Returns the owners of places, ordered by the sum of the parts above the median. If there are too
+/// many owners, those with most bytes are kept.
 pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
     let mut sums: FxHashMap<&Arc<str>, u64> = FxHashMap::default();
     for (name, &value) in places.iter().flat_map(|place| &place.owners) {
@@ -246,7 +247,7 @@ pub fn by_owner(places: &[Place]) -> Vec<OwnerSpread> {
         Some(OwnerSpread { name: name.clone(), values, spread, above_median })
     };
     let mut owners: Vec<OwnerSpread> = names.into_iter().filter_map(of).collect();
-    owners.sort_by(|a, b| b.above_median.total_cmp(&a.above_median)); // stable: most first
+    owners.sort_by(|a, b| b.above_median.total_cmp(&a.above_median)); // stable, so by sum
     owners
 }
 
@@ -275,10 +276,10 @@ mod tests {
     #[test]
     fn values_stand_out_by_the_median_deviation() {
         let spread = |values: &[f64]| Spread::of(values).expect("values");
-        // The median deviation is 1: 3.5 / 0.6745 = 5.19 of them.
+        // The median deviation is 1: the threshold is 3.5 / 0.6745 = 5.19.
         let values = [9.0, 9.0, 10.0, 10.0, 10.0, 11.0, 11.0, 15.2, 4.7, 5.0];
         assert_eq!(spread(&values).outlying, [8, 7]);
-        // All but one are equal, and it is 5 % away.
+        // All but one are equal; the outlier must be 5 % away.
         let mut equal = [100.0; 40];
         equal[7] = 104.0;
         assert_eq!(spread(&equal).outlying, [0; 0]);

@@ -1,17 +1,17 @@
-//! Sums of sites by scope path, over all lanes or of one.
+//! Sums of sites by scope path, over all lanes or for one lane.
 
 use crate::model::{LaneId, Measures, Process, Sum};
 
 /// The sums of a scope path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScopeSums {
-    /// Over sites of just this path.
+    /// Sums over sites of exactly this path.
     pub own: Measures,
-    /// Of paths inside it too.
+    /// Sums including nested paths.
     pub inclusive: Measures,
 }
 
-/// The sums of every scope path, by its id: over all lanes, or of one.
+/// Returns the sums of every scope path, by its id, over all lanes or for one.
 ///
 /// ```
 /// use heaptide_analysis::views::scopes;
@@ -37,7 +37,7 @@ pub fn sums(process: &Process, lane: Option<LaneId>) -> Vec<ScopeSums> {
     sums
 }
 
-/// How often each scope path was entered, by its id: by all lanes, or by one.
+/// Returns how often each scope path was entered, by its id: by all lanes, or by one.
 pub fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
     let Some(lane) = lane else {
         return process.tables.scopes.iter().map(|scope| scope.entered).collect();
@@ -50,8 +50,8 @@ pub fn entered(process: &Process, lane: Option<LaneId>) -> Vec<u64> {
     entered
 }
 
-/// Of every scope path, whether it or one inside it has a value, or was entered, where `entered`
-/// has how often that was.
+/// Returns for every scope path whether it or a nested path has a value, or was entered according
+/// to `entered`.
 pub fn used(process: &Process, sums: &[ScopeSums], entered: Option<&[u64]>) -> Vec<bool> {
     let mut used: Vec<bool> = sums.iter().map(|sums| sums.own != Measures::default()).collect();
     if let Some(entered) = entered {

@@ -1,66 +1,66 @@
 //! Block sizes: classes by powers of two with the bytes that they can hold, and exact sizes.
 //!
-//! A profile counts blocks by class and bytes by site. Of a site all whose requests are as large as
-//! its largest one every size is known: `largest × allocations = requested`. Such sites, and those
-//! of a recording with sizes as a dimension, give bytes exactly; of the other blocks the class
-//! bounds them from below and above, and so does what the sums leave for a class.
+//! A profile counts blocks by class and bytes by site. If all requests of a site are as large as
+//! its largest one, all their sizes are known: `largest × allocations = requested`. Such sites, and
+//! those of a recording with sizes as a dimension, give exact bytes; for other blocks, the class is
+//! a lower and upper bound, and the sums over all classes give further bounds.
 
 use rustc_hash::FxHashMap;
 
 use crate::model::{LaneId, Measures, Process, ScopeId, Site, SizeClass, StackId, Sum};
 
-/// A number that is known to lie between two others, both included.
+/// Inclusive bounds of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
-    /// It is not less.
+    /// The lower bound.
     pub least: u64,
-    /// It is not more.
+    /// The upper bound.
     pub most: u64,
 }
 
 impl Bounds {
-    /// Whether but one number is left.
+    /// Returns whether both bounds are equal.
     pub const fn is_exact(self) -> bool {
         self.least == self.most
     }
 }
 
-/// A size class and what is known of the bytes in it.
+/// A size class and bounds of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
     /// The class and its counts.
     pub counts: SizeClass,
-    /// Bytes that its `requested` blocks were asked for.
+    /// Bytes requested for its `requested` blocks.
     pub requested_bytes: Bounds,
-    /// Bytes that its `usable` blocks have.
+    /// Bytes of its `usable` blocks.
     pub usable_bytes: Bounds,
-    /// Live blocks of the class, by usable size, and their bytes. None after a reset: what was
-    /// allocated before and is freed since says nothing of what is live.
+    /// Live blocks of the class, by usable size, and their bytes. `None` after a reset, because
+    /// frees of earlier allocations make the difference meaningless.
     pub live: Option<(u64, Bounds)>,
 }
 
-/// Blocks of one requested size.
+/// Blocks with the same requested size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exact {
-    /// Bytes requested for each.
+    /// Requested bytes of each block.
     pub size: u64,
-    /// Sums over the sites that allocate just this.
+    /// Sums over the sites that allocate exactly this size.
     pub measures: Measures,
 }
 
 /// The sizes of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Classes that occur, smallest first.
+    /// Occurring classes, smallest first.
     pub classes: Vec<Class>,
     /// Exact sizes, smallest first.
     pub exact: Vec<Exact>,
-    /// Whether exact sizes were recorded, and not only found where a site has but one.
+    /// Whether exact sizes were recorded, rather than derived for sites with a single size.
     pub recorded: bool,
 }
 
 impl Sizes {
-    /// Those of a process.
+    /// Computes the sizes of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::sizes::Sizes;
@@ -78,14 +78,14 @@ impl Sizes {
         Sizes { classes: classes(process, &exact), exact, recorded }
     }
 
-    /// Allocations whose exact size is known.
+    /// Returns the number of allocations with known exact size.
     pub fn covered(&self) -> u64 {
         self.exact.iter().fold(0, |sum, row| sum.saturating_add(row.measures.allocations))
     }
 }
 
-/// The exact sizes. A block that was labelled counts where it was allocated, so labels of one stack
-/// are taken together.
+/// Returns the exact sizes. A labelled block counts where it was allocated, so labels of the same
+/// stack are merged.
 pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
     type Place = (StackId, ScopeId, LaneId, Option<u64>);
     let mut places: FxHashMap<Place, Sum> = FxHashMap::default();
@@ -106,8 +106,8 @@ pub(crate) fn exact<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Exact> {
     exact
 }
 
-/// The size of every block of these sums, if they are all of one: none is larger than the largest,
-/// so none can be smaller where all together are as many times the largest.
+/// Returns the size of the blocks in these sums if all have the same: no block is larger than the
+/// largest, so none is smaller if the sum is the number of blocks times the largest.
 ///
 /// ```
 /// use heaptide_analysis::model::Measures;
@@ -148,15 +148,15 @@ fn classes(process: &Process, exact: &[Exact]) -> Vec<Class> {
     counts.iter().enumerate().map(class).collect()
 }
 
-/// Whether counts of classes are those of the whole; where a program runs on, a little is missing
-/// here or there.
+/// Returns whether counts of classes match the total; in a running program they can differ
+/// slightly.
 fn adds_up(counts: impl Iterator<Item = u64>, whole: u64) -> bool {
     let sum: u128 = counts.map(u128::from).sum();
     sum.abs_diff(whole.into()) <= u128::from(whole / 64)
 }
 
-/// Bytes of each class, of `count` blocks, of which some have `known` blocks and bytes; `whole` are
-/// the blocks and bytes of all classes.
+/// Returns bounds for the bytes of each class with `count` blocks, of which `known` blocks and
+/// bytes are exact; `whole` are the blocks and bytes of all classes.
 fn bounds(
     classes: &[SizeClass],
     count: impl Fn(&SizeClass) -> u64,
@@ -181,7 +181,7 @@ fn bounds(
     let consistent = counted == blocks.into() && sums.0 <= whole && whole <= sums.1;
     let narrow = |&(least, most): &(u128, u128)| {
         if consistent {
-            // What all other classes leave for this one, at least and at most.
+            // The minimum and maximum that all other classes leave for this one.
             let (others_least, others_most) = (sums.0 - least, sums.1 - most);
             (least.max(whole.saturating_sub(others_most)), most.min(whole - others_least))
         } else {

@@ -1,10 +1,10 @@
-//! Which live blocks are known and meant: patterns in the form of LeakSanitizer's suppressions, and
-//! what run-time libraries keep for as long as a process lives.
+//! Suppressions of intended live blocks: patterns in the format of LeakSanitizer, and blocks that
+//! run-time libraries keep until the process ends.
 //!
-//! The form is that of <https://github.com/google/sanitizers/wiki/AddressSanitizerLeakSanitizer>:
+//! The format is that of <https://github.com/google/sanitizers/wiki/AddressSanitizerLeakSanitizer>:
 //! lines `leak:PATTERN`, comments that start with `#`; lines of other sanitizers, such as
-//! `race:PATTERN`, are left out. A pattern is looked for anywhere in a name; `*` stands for
-//! anything, `^` at the begin and `$` at the end hold it there.
+//! `race:PATTERN`, are skipped. A pattern matches anywhere in a name; `*` stands for any text, `^`
+//! at the start and `$` at the end anchor it.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::model::{Frame, Measures, Process, StackId};
 /// A pattern such as `leak:^parse*_cache$`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Pattern {
-    /// What stands between the `*`.
+    /// The texts between `*`.
     pieces: Vec<String>,
     from_start: bool,
     to_end: bool,
@@ -26,7 +26,7 @@ impl Pattern {
         Pattern { pieces: text.split('*').map(str::to_owned).collect(), from_start, to_end }
     }
 
-    /// Whether it matches; what has no name is matched by none.
+    /// Returns whether it matches a name; no pattern matches an empty name.
     fn matches(&self, name: &str) -> bool {
         let last = self.pieces.len() - 1;
         let mut rest = name;
@@ -47,28 +47,28 @@ impl Pattern {
     }
 }
 
-/// Blocks that a library keeps, known by their stack in one of two ways.
+/// Blocks kept by a library, recognized by their stack in one of two ways.
 struct BuiltIn {
     name: &'static str,
-    /// One or more innermost frames match one of these, …
+    /// One or more innermost frames match one of these …
     inner: &'static [&'static str],
-    /// … and the next one matches one of these, if there are any.
+    /// … and the next frame matches one of these, if there are any.
     outer: &'static [&'static str],
-    /// Or some frame matches one of these, …
+    /// Or any frame matches one of these …
     through: &'static [&'static str],
-    /// … and it is one block of such a size, if there are any.
+    /// … and it is a single block of one of these sizes, if there are any.
     sizes: &'static [u64],
 }
 
-/// Who calls what a library does at its start.
+/// Callers of the initialization of a library.
 const INITIALISERS: &[&str] =
     &["^call_init", "^_dl_init", "^__libc_csu_init$", "/ld-linux", "/ld-musl"];
 
-/// What nobody frees on purpose, and no user of these libraries can.
+/// Blocks that are intentionally not freed, and that users of these libraries cannot free.
 const BUILT_IN: [BuiltIn; 7] = [
     BuiltIn {
-        // Room for exceptions when memory is out, and locales; the sizes are those of GCC up to 12
-        // and from 13 on, where the library is part of a program without names.
+        // The emergency pool for exceptions, and locales. The sizes are those of GCC up to 12 and
+        // from 13 on, for programs without symbols that contain the library.
         name: "libstdc++ at its start",
         inner: &["/libstdc++.so", "^_GLOBAL__sub_I_eh_alloc.cc"],
         outer: INITIALISERS,
@@ -76,7 +76,7 @@ const BUILT_IN: [BuiltIn; 7] = [
         sizes: &[72_704, 73_728],
     },
     BuiltIn {
-        // its record of the main thread
+        // its data about the main thread
         name: "Rust's library at its start",
         inner: &[],
         outer: &[],
@@ -121,19 +121,19 @@ const BUILT_IN: [BuiltIn; 7] = [
     },
 ];
 
-/// Suppressions of a user, and the built-in ones if they are wanted.
+/// Suppressions of a user, and optionally the built-in ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Suppressions {
     patterns: Vec<(String, Pattern)>,
     built_in: bool,
 }
 
-/// A line of a file that is none of suppressions.
+/// A line of a file that is not a suppression.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadLine {
     /// Its number, from 1.
     pub number: usize,
-    /// What stands there.
+    /// The text of the line.
     pub found: String,
 }
 
@@ -147,19 +147,19 @@ impl fmt::Display for BadLine {
 impl std::error::Error for BadLine {}
 
 impl Suppressions {
-    /// None at all.
+    /// Returns no suppressions.
     pub fn none() -> Suppressions {
         Suppressions::default()
     }
 
-    /// Those for what the C and C++ libraries and the dynamic linker keep.
+    /// Returns the suppressions for blocks kept by the C and C++ libraries and the dynamic linker.
     pub fn built_in() -> Suppressions {
         Suppressions { built_in: true, ..Suppressions::default() }
     }
 
-    /// Adds those of a file.
+    /// Adds the suppressions of a file.
     ///
-    /// Errors: a line has no `kind:` before its pattern, or a `leak:` no pattern.
+    /// Errors: a line has no `kind:` before its pattern, or a `leak:` has no pattern.
     ///
     /// ```
     /// use heaptide_analysis::views::suppressions::Suppressions;
@@ -181,44 +181,46 @@ impl Suppressions {
                 ("leak", pattern) => self.patterns.push((pattern.into(), Pattern::of(pattern))),
                 // a name without `leak:` before it
                 (kind, pattern) if !is_kind(kind) || pattern.starts_with(':') => return Err(bad()),
-                // of another sanitizer, in a file for all of them
+                // a line for another sanitizer
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Patterns as they were written, then names of what is built in.
+    /// Returns the user's patterns, then the names of the built-in suppressions.
     pub fn names(&self) -> Vec<&str> {
         let built_in = BUILT_IN.iter().filter(|_| self.built_in).map(|b| b.name);
         self.patterns.iter().map(|(text, _)| text.as_str()).chain(built_in).collect()
     }
 
-    /// How many of [`Suppressions::names`] were written by the user.
+    /// Returns how many of [`Suppressions::names`] are patterns of the user.
     pub fn written(&self) -> usize {
         self.patterns.len()
     }
 
-    /// The first pattern that matches a name, as index into the names.
+    /// Returns the first pattern that matches a name, as index into the names.
     pub(crate) fn of_name(&self, name: &str) -> Option<usize> {
         self.patterns.iter().position(|(_, pattern)| pattern.matches(name))
     }
 }
 
-/// Whether it can be what a sanitizer calls its finds: `leak`, `race`, `signed-integer-overflow`.
+/// Returns whether a word can be the kind of a sanitizer's suppression: `leak`, `race`,
+/// `signed-integer-overflow`.
 fn is_kind(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_lowercase() || b"_-".contains(&b)) && !word.is_empty()
 }
 
-/// Which suppression each stack of a process falls under.
+/// The suppressions that match the stacks of a process.
 pub(crate) struct Matched<'a> {
     process: &'a Process,
-    /// By a pattern that was written, as index into them, or [`NONE`]; empty where there are none.
+    /// The user's pattern that matches each stack, as index, or [`NONE`]; empty if there are no
+    /// patterns.
     of_stack: Vec<u32>,
     written: usize,
-    /// Of frames; empty if nothing built in counts.
+    /// Built-in matches of each frame; empty if built-in suppressions are off.
     kept: Vec<Kept>,
-    /// Of stacks: the `through` of all their frames.
+    /// The union of `through` over all frames of each stack.
     through: Vec<u8>,
 }
 
@@ -231,7 +233,7 @@ impl<'a> Matched<'a> {
             let found = texts(process, frame).into_iter().flatten();
             found.filter_map(|text| suppressions.of_name(text)).next().map_or(NONE, |i| i as u32)
         };
-        // What is inside counts first, as a report reads.
+        // Inner frames have priority, in the order of a report.
         let inner_first = |own: u32, callers: u32| if own == NONE { callers } else { own };
         let of_stack = match written {
             0 => Vec::new(),
@@ -254,7 +256,7 @@ impl<'a> Matched<'a> {
         Matched { process, of_stack, written, kept, through }
     }
 
-    /// Index into the names of the suppressions.
+    /// Returns the suppression of a stack, as index into the names.
     pub(crate) fn stack(&self, stack: StackId, measures: &Measures) -> Option<usize> {
         let written = self.of_stack.get(stack.0 as usize).filter(|&&found| found != NONE);
         let built_in = || (0..BUILT_IN.len()).find(|&i| self.keeps(i, stack, measures));
@@ -265,7 +267,7 @@ impl<'a> Matched<'a> {
         }
     }
 
-    /// Whether what a stack allocated is what one built in says.
+    /// Returns whether a built-in suppression matches the allocations of a stack.
     fn keeps(&self, index: usize, stack: StackId, m: &Measures) -> bool {
         let (bit, BuiltIn { outer, sizes, .. }) = (1 << index, &BUILT_IN[index]);
         let mut frames = self.process.frames_of(stack).map(|id| self.kept[id.0 as usize]);
@@ -280,7 +282,7 @@ impl<'a> Matched<'a> {
     }
 }
 
-/// A value for each stack, of those of its frames from the outermost inwards.
+/// Computes a value for each stack from those of its frames, starting at the outermost.
 fn along<T: Copy>(
     process: &Process,
     none: T,
@@ -297,13 +299,13 @@ fn along<T: Copy>(
     values
 }
 
-/// What of a frame a pattern may match, in the order of LeakSanitizer.
+/// Returns the texts of a frame that a pattern can match, in the order of LeakSanitizer.
 fn texts<'a>(process: &'a Process, frame: &'a Frame) -> [Option<&'a str>; 3] {
     let module = frame.module.and_then(|id| process.tables.modules.get(id.0 as usize));
     [module.map(|m| m.path.as_str()), frame.function.as_deref(), frame.file.as_deref()]
 }
 
-/// For which of the built-in suppressions a frame is one of those they name, a bit each.
+/// The built-in suppressions with a pattern that matches a frame, as bit masks.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     inner: u8,
@@ -314,14 +316,14 @@ struct Kept {
 const _: () = assert!(BUILT_IN.len() <= u8::BITS as usize);
 
 impl Kept {
-    /// The patterns of those built in: inner, outer, through.
+    /// Returns the patterns of each built-in suppression: inner, outer, through.
     fn patterns() -> [[Vec<Pattern>; 3]; BUILT_IN.len()] {
         let read = |texts: &[&str]| texts.iter().map(|text| Pattern::of(text)).collect();
         BUILT_IN.each_ref().map(|b| [b.inner, b.outer, b.through].map(read))
     }
 
     fn of(process: &Process, frame: &Frame, all: &[[Vec<Pattern>; 3]; BUILT_IN.len()]) -> Kept {
-        // A source file may be called anything.
+        // Source files are not compared, because they can have any name.
         let [module, function, _] = texts(process, frame);
         let is_one = |patterns: &Vec<Pattern>| {
             let mut names = [module, function].into_iter().flatten();

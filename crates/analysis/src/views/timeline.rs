@@ -1,21 +1,21 @@
-//! The process over time as lines between what is known: its start, samples, peak and end.
+//! A process over time, as lines between known points: its start, samples, peak and end.
 //!
-//! A sample is taken every so many allocated bytes, so that between two of them little is
-//! allocated; when between them blocks were freed is not known. A line from one to the next is as
-//! good a guess as any, and the chart of a program without samples is one from its start over its
-//! peak to its end.
+//! A sample is taken after a fixed number of allocated bytes, so that little is allocated between
+//! two of them; the times of frees between samples are unknown, and linear interpolation is as good
+//! a guess as any. The chart of a program without samples leads from its start over its peak to its
+//! end.
 
 use crate::model::{Process, Sample};
 
-/// A quantity over time: points joined by straight lines, in order of time.
+/// A value over time: points joined by straight lines, in order of time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Series {
     points: Vec<(u64, u64)>,
 }
 
 impl Series {
-    /// Of points (nanoseconds, value) in any order; of those of one time the last is where the line
-    /// goes on.
+    /// Returns a series of points (nanoseconds, value), given in any order; if several have the
+    /// same time, the line continues from the last one.
     ///
     /// ```
     /// use heaptide_analysis::views::timeline::Series;
@@ -28,7 +28,7 @@ impl Series {
         Series { points }
     }
 
-    /// Its value at a time; before the first point and after the last one the value of that point.
+    /// Returns its value at a time; outside the range of points, the value of the nearest point.
     pub fn at(&self, time: u64) -> f64 {
         let after = self.points.partition_point(|point| point.0 <= time);
         match (after.checked_sub(1).map(|i| self.points[i]), self.points.get(after)) {
@@ -41,7 +41,7 @@ impl Series {
         }
     }
 
-    /// Its highest value between two times, both included.
+    /// Returns its highest value between two times, inclusive.
     pub fn highest(&self, from: u64, to: u64) -> f64 {
         let first = self.points.partition_point(|point| point.0 < from);
         let end = self.points.partition_point(|point| point.0 <= to);
@@ -50,36 +50,36 @@ impl Series {
         most.max(self.at(from)).max(self.at(to))
     }
 
-    /// Its highest point, the first of several: nanoseconds and value.
+    /// Returns its highest point, the first of several, as nanoseconds and value.
     pub fn top(&self) -> (u64, u64) {
         let highest = |a: (u64, u64), &b: &(u64, u64)| if b.1 > a.1 { b } else { a };
         self.points.iter().fold((0, 0), highest)
     }
 
-    /// Whether it has no point.
+    /// Returns whether it has no point.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 }
 
-/// What of a process is known over time.
+/// The values of a process over time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeline {
-    /// From the start to the end, or to the last thing known: nanoseconds, at least one.
+    /// Time from the start to the end, or to the last known point, in nanoseconds; at least 1.
     pub duration_ns: u64,
     /// Usable bytes live.
     pub live: Series,
-    /// Resident bytes of the process; empty where no sample has them.
+    /// Resident bytes of the process; empty if no sample has them.
     pub resident: Series,
-    /// Allocations so far; never falls.
+    /// Allocations so far; never decreases.
     pub allocations: Series,
-    /// Allocations after the last sample, where it is not known when the process ended: they are in
-    /// no rate.
+    /// Allocations after the last sample if the end of the process is unknown: they are excluded
+    /// from rates.
     pub undated_allocations: u64,
 }
 
 impl Timeline {
-    /// That of a process.
+    /// Returns the timeline of a process.
     ///
     /// ```
     /// use heaptide_analysis::views::timeline::Timeline;
@@ -98,7 +98,7 @@ impl Timeline {
         let points = |value: fn(&Sample) -> u64| samples.iter().map(move |s| (s.time_ns, value(s)));
         let mut live: Vec<_> = points(|s| s.live_bytes).collect();
         live.push((0, 0));
-        // Joined processes had their peaks and ends at times of their own.
+        // The peaks and ends of joined processes have different times.
         if process.identity.images == 1 {
             live.push((process.peak_time_ns, totals.peak_bytes));
             live.push((duration_ns, totals.live_bytes));
@@ -122,7 +122,7 @@ impl Timeline {
         }
     }
 
-    /// The times between which each of so many columns lies, from the start to the end.
+    /// Returns the time interval of each of `count` columns from the start to the end.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -140,20 +140,21 @@ impl Timeline {
         (0..count).map(|i| (edge(i), edge(i + 1))).collect()
     }
 
-    /// The column in which a time lies.
+    /// Returns the column that contains a time.
     pub fn column(&self, time: u64, count: usize) -> usize {
         let at = u128::from(time) * count as u128 / u128::from(self.duration_ns);
         (at as usize).min(count.saturating_sub(1))
     }
 
-    /// Allocations a second between two times.
+    /// Returns the allocations per second between two times.
     pub fn rate(&self, (from, to): (u64, u64)) -> f64 {
         let seconds = (to - from).max(1) as f64 / 1e9;
         (self.allocations.at(to) - self.allocations.at(from)).max(0.0) / seconds
     }
 }
 
-/// Counts so far, of which one may be of a moment before: after a reset the totals begin anew.
+/// Makes counters monotonic: after a reset the totals start again, and a counter can be read
+/// slightly earlier.
 fn rising(mut series: Series) -> Series {
     let mut most = 0;
     for point in &mut series.points {

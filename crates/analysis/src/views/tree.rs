@@ -1,51 +1,52 @@
-//! The call tree for one measure, merged by function, down or bottom-up.
+//! The call tree for one metric, merged by function, top-down or bottom-up.
 
 use super::aggregate::by_stack;
 use crate::attribution::{FunctionId, Functions, Owners, Role, owners_in_tree};
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{Measure, Process, StackId};
 
-/// What happens to a function that calls itself directly.
+/// The treatment of functions that call themselves directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recursion {
-    /// Each call is a node.
+    /// Each call is a separate node.
     Keep,
-    /// The calls are one node.
+    /// The calls are merged into one node.
     Fold,
 }
 
-/// A function below another, on one way there.
+/// A function at the end of one call path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeNode {
-    /// Index of the node above; the root's is its own.
+    /// Index of the parent; the root's is its own.
     pub parent: u32,
-    /// The function; none for the root, which stands for the whole process.
+    /// The function; `None` for the root, which represents the whole process.
     pub function: Option<FunctionId>,
-    /// Top-down: what is allocated in the function itself. Bottom-up: the part of stacks that start
-    /// here, or whose callers are too small to show. The root's: allocations without a stack, and
+    /// Top-down: bytes allocated in the function itself. Bottom-up: the part of stacks that start
+    /// here, or whose callers are too small to show. For the root: allocations without a stack, and
     /// functions too small to show.
     pub own: u64,
-    /// The same with everything below.
+    /// The value including all nodes below.
     pub inclusive: u64,
 }
 
-/// A tree of functions. Node 0 is the root; nodes come after their parents.
+/// A tree of functions. Node 0 is the root; nodes follow their parents.
 #[derive(Debug)]
 pub struct Tree {
-    /// The measure of the values.
+    /// The metric of the values.
     pub measure: Measure,
-    /// The nodes, those of value 0 left out.
+    /// The nodes, excluding those of value 0.
     pub nodes: Vec<TreeNode>,
-    /// Children of all nodes, one node's side by side, largest first.
+    /// Children of all nodes, contiguous for each node, largest first.
     children: Vec<u32>,
-    /// Where in `children` those of each node start, and the end.
+    /// Start of each node's part of `children`, and the end.
     starts: Vec<u32>,
 }
 
 const ROOT: TreeNode = TreeNode { parent: 0, function: None, own: 0, inclusive: 0 };
 
 impl Tree {
-    /// Callers above their callees. No value is counted twice: each site is on one way down.
+    /// Builds the tree with callers above their callees. Each site is in exactly one path, so no
+    /// value is counted twice.
     ///
     /// ```
     /// use heaptide_analysis::attribution::Functions;
@@ -92,9 +93,9 @@ impl Tree {
         Tree::finish(nodes, measure)
     }
 
-    /// The owners of allocations at the top, their callers below. A node of a value below `least`
-    /// is left out with all below it, so that a tree of hundreds of thousands of stacks stays as
-    /// small as its reader wants.
+    /// Builds the tree with owners of allocations at the top and their callers below. A node whose
+    /// value is below `least` is omitted with all nodes below it, so that even hundreds of
+    /// thousands of stacks give a small tree.
     pub fn bottom_up(
         process: &Process,
         owners: &Owners,
@@ -129,13 +130,13 @@ impl Tree {
         Tree::finish(nodes, down.measure)
     }
 
-    /// The children of a node, largest inclusive value first.
+    /// Returns the children of a node, largest inclusive value first.
     pub fn children(&self, node: u32) -> &[u32] {
         let (start, end) = (self.starts[node as usize], self.starts[node as usize + 1]);
         &self.children[start as usize..end as usize]
     }
 
-    /// Sums up, leaves out what is 0 and orders children.
+    /// Sums up, removes nodes of value 0, and orders children.
     fn finish(mut nodes: Vec<TreeNode>, measure: Measure) -> Tree {
         for index in (0..nodes.len()).rev() {
             let TreeNode { parent, own, inclusive, .. } = nodes[index];
@@ -161,14 +162,15 @@ impl Tree {
     }
 }
 
-/// A way up from an allocation: the node of the top-down tree it has come to, and its value.
+/// A path upwards from an allocation: the current node of the top-down tree, and the value.
 struct Way {
     at: u32,
     value: u64,
 }
 
-/// Adds the node of a group of ways that are in the same function, and moves them to its callers.
-/// Returns how many go on, those first in the group; none if the node is too small to show.
+/// Adds the node of a group of paths with the same current function, and advances them to its
+/// callers. Returns how many paths continue, which are moved to the front; `None` if the node is
+/// too small to show.
 fn grow(
     nodes: &mut Vec<TreeNode>,
     parent: u32,
@@ -200,7 +202,7 @@ fn grow(
     Some(stay)
 }
 
-/// Nodes with a value, in the same order; the root stays.
+/// Removes nodes without a value, except the root; the order does not change.
 fn without_zeros(nodes: Vec<TreeNode>) -> Vec<TreeNode> {
     let mut moved = vec![0u32; nodes.len()];
     let mut kept: Vec<TreeNode> = Vec::new();

@@ -1,4 +1,4 @@
-//! Modules whose functions have no names where a reader would look for them.
+//! Finds modules whose missing function names make stacks unreadable.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use crate::attribution::{Role, is_of_libc, known};
 use crate::model::{Frame, Process, Recording, Site};
 
-/// Code without names.
+/// A module without names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unnamed {
-    /// Path of the module; none of code without a file, as of a JIT compiler.
+    /// Path of the module; `None` for code without a file, such as that of a JIT compiler.
     pub module: Option<String>,
-    /// Bytes allocated by stacks of which it is the reason that they cannot be read.
+    /// Bytes allocated by stacks that are unreadable because of it.
     pub bytes: u64,
 }
 
-/// Returns the modules because of which stacks cannot be read, those of most bytes first, and the
-/// bytes of all stacks. A stack cannot be read if its innermost function or at least half of its
-/// functions have no name; the innermost of them is the reason. What starts the program in the C
-/// library does not count.
+/// Returns the modules that make stacks unreadable, ordered by allocated bytes, and the bytes of
+/// all stacks. A stack is unreadable if its innermost function or at least half of its functions
+/// have no name; the innermost of these is the reason. Code of the C library that starts the
+/// program is ignored.
 pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
     let mut by_module: BTreeMap<Option<&str>, u64> = BTreeMap::new();
     let mut total_bytes = 0;
@@ -39,7 +39,7 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
     (all, total_bytes)
 }
 
-/// The frame for which a stack cannot be read; none if it can.
+/// Returns the frame that makes a stack unreadable; `None` if the stack is readable.
 fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
     let frames = || process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
     let innermost = frames().position(|frame| frame.function.is_none())?;
@@ -52,7 +52,7 @@ fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
     (innermost == 0 || unnamed > 0 && 2 * unnamed >= frames.len()).then_some(reason)
 }
 
-/// Whether a frame, if no other is outside of it, starts the program or a thread.
+/// Returns whether a frame, as outermost frame, is code that starts the program or a thread.
 fn starts(process: &Process, frame: &Frame) -> bool {
     match &frame.function {
         Some(function) => known().role(function) == Role::Starter,
@@ -71,7 +71,7 @@ mod tests {
     use crate::fixtures::with_stacks;
     use crate::model::ModuleId;
 
-    /// The reason for which a stack cannot be read. Functions are `name@module`, outermost first.
+    /// Returns the reason why a stack is unreadable. Functions are `name@module`, outermost first.
     fn reason_of(stack: &[&str]) -> Option<String> {
         let names: Vec<String> = (0..stack.len()).map(|n| format!("f{n}")).collect();
         let mut process = with_stacks(&[&names.join(";")]);
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(reason_of(&["@app", "main@app", "strdup@libc.so.6"]), None);
     }
 
-    /// As of a Python program with the stripped C library of Debian 13.
+    /// The start of a Python program with the stripped C library of Debian 13.
     #[test]
     fn what_starts_a_program_needs_no_name() {
         let start = ["_start@python3", "@libc.so.6", "@libc.so.6"];

@@ -1,9 +1,9 @@
-//! What was charged to no stack because the profile of a process had reached its limit.
+//! Allocations without stacks, because the profile of a process had reached its limit.
 
 use crate::model::{Process, StackId, Sum};
 use crate::tables::process::UNSTORED;
 
-/// Allocations of a process whose stacks the limit of its profile held back.
+/// Returns the number of allocations whose stacks were not stored because of the profile's limit.
 ///
 /// ```
 /// # let mut bytes = vec![0; 4096];
@@ -19,7 +19,7 @@ pub fn unstored_allocations(process: &Process) -> u64 {
     if !tables.frames.iter().any(is_mark) {
         return 0;
     }
-    // Parents come before their children.
+    // Parents precede their children.
     let mut is_below = vec![false; tables.stacks.len()];
     for (index, node) in tables.stacks.iter().enumerate().skip(1) {
         let is_it = tables.frames.get(node.frame.0 as usize).is_some_and(is_mark);

@@ -1,4 +1,4 @@
-//! Programs that tests compile, and recordings with a stack at every address of a function.
+//! Programs compiled by tests, and recordings with a stack at every address of a function.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use heaptide_analysis::recording::metadata::{Metadata, Status};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
-/// What `heaptide run` stores of a program.
+/// Returns metadata as `heaptide run` stores it.
 pub fn metadata(root_pid: u32, status: Option<Status>) -> Metadata {
     let command = vec!["app".to_owned()];
     let heaptide = "0.1.0".to_owned();
     Metadata { version: 1, heaptide, command, root_pid, status, ..Metadata::default() }
 }
 
-/// A C program of which `outer` calls `inner`, always inlined.
+/// A C program whose function `outer` calls `inner`, which is always inlined.
 pub const PROGRAM: &str = "#include <stdlib.h>\n\
     static inline __attribute__((always_inline)) char *inner(int n) {\n\
         char *p = malloc(n);\n\
@@ -38,7 +38,7 @@ pub fn run(directory: &Path, command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Compiles the program and returns it with its build-id, and the addresses of `outer`.
+/// Compiles the program and returns its path, its build-id, and the address range of `outer`.
 pub fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
     fs::write(directory.join("app.c"), PROGRAM).unwrap();
     run(directory, "cc -g -O2 -Wl,--build-id=sha1 -o app app.c");
@@ -53,7 +53,7 @@ pub fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
     (directory.join("app"), id, start..start + size)
 }
 
-/// A recording with a stack at every address of a function.
+/// Writes a recording with a stack at every address of a function.
 pub fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std::ops::Range<u64>) {
     const BASE: u64 = 0x5500_0000_0000;
     let mut p = ProfileBuilder::new(format::Mode::Stacks, 12, 0);
@@ -67,7 +67,7 @@ pub fn record(scratch: &Scratch, module: &Path, build_id: &[u8], addresses: std:
     metadata(12, None).write(scratch).unwrap();
 }
 
-/// The distinct stacks, as `function line[ inlined]` from the outermost frame.
+/// Returns the distinct stacks, as `function line[ inlined]` from the outermost frame.
 pub fn stacks(process: &Process) -> Vec<String> {
     let frame = |id: heaptide_analysis::model::FrameId| {
         let frame = &process.tables.frames[id.0 as usize];
@@ -86,7 +86,7 @@ pub fn stacks(process: &Process) -> Vec<String> {
     stacks
 }
 
-/// Asserts that a stack is among them.
+/// Asserts that `stacks` contains a stack.
 pub fn has(stacks: &[String], stack: &str) {
     assert!(stacks.iter().any(|s| s == stack), "{stack} is not among {stacks:#?}");
 }

@@ -1,8 +1,8 @@
 //! The program of the golden recordings: `cc -O1 -g -fno-builtin -pthread program.c`, with
-//! `-DANNOTATED` and the headers of the recorder of that time where it had an interface.
+//! `-DANNOTATED` and the headers of the recorder of that time if it had an interface.
 //
 // `kept` allocates 5 blocks of 64 bytes, and 7 of 100 bytes on the thread `worker`; `freed` 10 of
-// 333, which are freed at once. `worker` frees 3 of the 5. Annotated: the 10 are in scope `load`.
+// 333, freed immediately. `worker` frees 3 of the 5. Annotated: the 10 are in scope `load`.
 
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,4 +1,4 @@
-//! Events of traces written by hand, and of random programs against a model.
+//! Events of hand-written traces, and of random programs compared with a model.
 
 mod views;
 
@@ -18,13 +18,13 @@ use heaptide_format::{
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Nanoseconds of a tick.
+/// Nanoseconds per tick.
 const TICK: u64 = 10;
 
-/// A profile with a trace: sites of a stack each, in two lanes, the second in a scope.
+/// A profile with a trace: sites with one stack each, on two lanes, the second in a scope.
 struct Traced {
     profile: ProfileBuilder,
-    /// Their ids, in the order of their sites in the process.
+    /// Ids of sites, in the order of the sites in the process.
     sites: Vec<u32>,
     /// A scope of lane 0.
     scope: u32,
@@ -52,7 +52,7 @@ impl Traced {
         Traced { profile, sites, scope, nodes, number: 0 }
     }
 
-    /// What the next extent begins with.
+    /// Returns the first record of the next extent.
     fn start(&mut self, ticks: u64, tid: u32) -> TraceStart {
         self.number += 1;
         TraceStart {
@@ -66,7 +66,7 @@ impl Traced {
         }
     }
 
-    /// An extent of one lane's records.
+    /// Adds an extent with records of one lane.
     fn events(&mut self, lane: u32, records: &[(u64, Record)]) {
         let start = self.start(records[0].0, 100 + lane);
         self.profile.events(lane, start, &packed(&start, records));
@@ -165,7 +165,7 @@ fn blocks_are_followed_over_lanes() {
     assert_eq!(live, [(3, 1, 30, 140), (4, 0, 50, 400)]);
 }
 
-/// A site for a label, and its shape of 3 × 4 elements of 8 bytes.
+/// Adds a site with a label, and its shape of 3 × 4 elements of 8 bytes.
 fn labelled(t: &mut Traced, label: &str) -> (u32, u32) {
     let name = t.profile.name("label", label);
     let key = t.profile.key(0, |key| key.label = name);
@@ -173,7 +173,7 @@ fn labelled(t: &mut Traced, label: &str) -> (u32, u32) {
     (site, t.profile.shape(name, 8, &[3, 4]))
 }
 
-/// Memory with a label has the number of its labelling, other memory the numbers after those.
+/// Labelled memory has the number of its labelling, other memory the numbers after those.
 #[test]
 fn labels_give_numbers_and_shapes() {
     let mut t = Traced::new(1);
@@ -193,8 +193,7 @@ fn labels_give_numbers_and_shapes() {
         (20, Record::Opened(block(0x2000, cells, 96))),
     ];
     t.events(0, &own);
-    // The label is in one extent, the memory in the next; of a label without memory nothing is
-    // left.
+    // The label is in one extent, its memory in the next; a label without memory has no effect.
     t.events(1, &[(30, label(3, of_grid))]);
     let own = [
         (31, Record::Relabelled(block(0x9000, grid, 96))),
@@ -267,7 +266,7 @@ fn reallocations_are_a_free_and_an_allocation() {
     let events: Vec<Event> = process.replay().unwrap().collect();
     let parts: Vec<usize> = (0..11).filter(|&i| events[i].reallocated).collect();
     assert_eq!(parts, [2, 3, 4, 5, 9]);
-    // What a reallocation gave is not the thread's last block.
+    // A reallocated block is not the thread's last block.
     assert!(events.iter().all(|event| !event.temporary));
     let live: Vec<u64> = process.replay().unwrap().into_live().iter().map(|b| b.uid).collect();
     assert_eq!(live, [2, 6]);
@@ -328,10 +327,10 @@ fn clocks_of_cores_may_differ() {
     let (a, b) = (t.sites[0], t.sites[1]);
     t.events(0, &[(10, allocated(0x1000, a, 10)), (20, allocated(0x2000, a, 10))]);
     let late = [
-        (1000, allocated(0x1000, b, 20)), // its free by the other lane comes at 1100
-        (1050, freed(0x1000)),            // by who allocated it: of the new block
+        (1000, allocated(0x1000, b, 20)), // the other lane's free of it comes at 1100
+        (1050, freed(0x1000)),            // by the allocating lane, so it frees the new block
         (1060, allocated(0x1000, b, 30)),
-        (5000, allocated(0x2000, b, 40)), // no end of the old one comes in time
+        (5000, allocated(0x2000, b, 40)), // the end of the old one does not come in time
     ];
     t.events(1, &late);
     t.events(0, &[(1100, freed(0x1000)), (6000, freed(0x2000))]);
@@ -387,12 +386,12 @@ fn contents_are_taken_once_wherever_they_are() {
     let file = scratch.write("12-0.profile", &t.profile.finish());
     let mut appender = Appender::of(&file).unwrap();
     appender.append(0, &[moved.as_bytes(), &*two].concat()).unwrap();
-    appender.append(0, &[first.as_bytes(), &*one].concat()).unwrap(); // and not yet said so
+    appender.append(0, &[first.as_bytes(), &*one].concat()).unwrap(); // and not yet marked as moved
     let process = Recording::open(&file).unwrap().processes.remove(0);
     let ticks: Vec<u64> = short(&process).iter().map(|event| event.0).collect();
     assert_eq!(ticks, [10, 20, 30, 31, 40, 41]);
     assert_eq!(process.replay().unwrap().unpaired(), Unpaired::default());
-    // A chunk that is lost is said to be.
+    // A lost chunk is reported.
     std::fs::remove_file(scratch.join("12-0.trace")).unwrap();
     let process = Recording::open(&file).unwrap().processes.remove(0);
     let mut replay = process.replay().unwrap();
@@ -402,7 +401,7 @@ fn contents_are_taken_once_wherever_they_are() {
 
 #[test]
 fn events_are_not_read_with_the_profile() {
-    // Sites behind an extent of events that is larger than any profile may be without events.
+    // Sites after an extent of events that is larger than the maximum profile without events.
     let whole = {
         let mut t = Traced::new(1);
         let a = t.sites[0];
@@ -421,7 +420,7 @@ fn events_are_not_read_with_the_profile() {
     opened.write_all_at(&bytes[PAGE as usize..], PAGE + length).unwrap();
     let process = Recording::open(&file).unwrap().processes.remove(0);
     assert_eq!((process.tables.sites.len(), &*process.completeness.notes), (1, &[][..]));
-    // Ids are places in the file, and the events are of sites elsewhere.
+    // Ids are file positions, so the events belong to other sites.
     assert_eq!(process.replay().unwrap().count(), 0);
     assert_eq!(process.replay().unwrap().into_live().len(), 0);
     opened.set_len(PAGE + length / 2).unwrap();
@@ -492,7 +491,7 @@ fn joined_processes_have_one_order_of_events() {
         (110, Allocate, 2, 0, 36),
         (200, Free, 1, 0, 18),
         (300, Allocate, 3, 0, 35),
-        (300, Free, 2, 0, 0), // the other one has ended, with what it held
+        (300, Free, 2, 0, 0), // the other one has ended, with its live bytes
         (400, Allocate, 4, 0, 17),
     ];
     assert_eq!(short(process), expected);
@@ -510,7 +509,7 @@ struct Model {
     allocated: (u64, u64),
 }
 
-/// A random program: what its lanes wrote, and the events that are to come out.
+/// A random program: the records of its lanes, and the expected events.
 #[derive(Default)]
 struct Program {
     written: Vec<Vec<(u64, Record)>>,
@@ -543,7 +542,7 @@ impl Program {
         self.tell(ticks, Free, block.site, Some(block));
     }
 
-    /// An address that is nobody's.
+    /// Returns an address that is not in use.
     fn address(&self, random: &mut Random) -> u64 {
         loop {
             let address = 0x10_0000 + 16 * random.below(400);
@@ -561,7 +560,7 @@ impl Program {
             .and_then(|n| self.live.keys().nth(n).copied())
     }
 
-    /// A lane whose reallocation is under way goes on with it; any other does something.
+    /// Continues the reallocation of a lane, if there is one; else performs a random operation.
     fn step(&mut self, ticks: u64, lane: usize, random: &mut Random, sites: u32) {
         let site = random.below(sites.into()) as u32;
         let requested = random.below(300);
@@ -633,7 +632,7 @@ impl Program {
     }
 }
 
-/// A record with sites by their ids.
+/// Replaces the indices of sites in a record by their ids.
 fn with_ids(record: Record, ids: &[u32]) -> Record {
     let id = |site: u32| ids[site as usize];
     let block = |block: Block| Block { site: id(block.site), ..block };
@@ -662,7 +661,7 @@ fn random_programs_come_out_as_they_were() {
         let mut t = Traced::new(SITES);
         let scratch = Scratch::new(&format!("random-{seed}"));
         let mut moved = Vec::new();
-        // Contents of lanes take turns, and are somewhere.
+        // Contents of lanes alternate, and are in any of the places.
         let mut rest: Vec<&[(u64, Record)]> = program.written.iter().map(|w| &w[..]).collect();
         while let Some(lane) = (0..lanes).find(|&lane| !rest[lane].is_empty()) {
             let lane = (lane + random.below(lanes as u64) as usize) % lanes;
@@ -712,12 +711,12 @@ fn random_programs_come_out_as_they_were() {
     }
 }
 
-/// Where a site's frame returns to, from the start of the module.
+/// Returns the return address of a site's frame, relative to the module.
 fn after(number: u32) -> u64 {
     16 * u64::from(number) + 16
 }
 
-/// The index in the process of each site: those of one lane lie together.
+/// Returns the index in the process of each site: sites of a lane are adjacent.
 fn order_of_sites(process: &Process, traced: &Traced) -> Vec<u32> {
     let frame = |stack: StackId| process.path_of(stack).first().copied();
     (0..traced.sites.len() as u32)

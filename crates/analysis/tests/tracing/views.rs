@@ -6,8 +6,8 @@ use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::{TICK, Traced, allocated, freed};
 
-/// The owners that had most at the peak, and all others together; of each part of the run the
-/// moment with most.
+/// The owners with most bytes at peak, and the sum of all others, at the highest point of each part
+/// of the run.
 #[test]
 fn owners_over_time() {
     let mut t = Traced::new(3);
@@ -26,8 +26,8 @@ fn owners_over_time() {
     assert_eq!(others, &[0, 0, 0, 1000, 1000, 1000]);
 }
 
-/// Lifetimes by site: a block that is never freed and one of a pool have none, and a span has those
-/// of the blocks that are freed in it.
+/// Lifetimes by site: blocks that are never freed and blocks of pools have none, and a time span
+/// has the lifetimes of blocks freed in it.
 #[test]
 fn lifetimes_by_site() {
     let mut t = Traced::new(3);
@@ -53,9 +53,9 @@ fn lifetimes_by_site() {
     assert_eq!(found.sites[0].freed(), 3);
     let part = Lifetimes::of(&process, 50 * TICK..90 * TICK).unwrap();
     assert_eq!(part.sites[0].classes, [(class(30 * TICK), 1)]);
-    // Of a span, the sites that have nothing in it are gone, and the others keep their lifetimes.
+    // In a time span, sites without counters are removed, and the others keep their lifetimes.
     let during = process.during(85 * TICK, 95 * TICK).unwrap();
-    assert_eq!(during.tables.sites.len(), 3); // one of them is new: what its thread freed
+    assert_eq!(during.tables.sites.len(), 3); // one of them is new: the frees of its thread
     let part = Lifetimes::of(&during, 85 * TICK..95 * TICK).unwrap();
     let freed: Vec<u64> = part.sites.iter().map(OfSite::freed).collect();
     assert_eq!(freed, [1, 0, 0]);

@@ -2,26 +2,26 @@
 
 use crate::model::Combine;
 
-/// Which of the two.
+/// One of the two compared processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The first.
+    /// The first process.
     Before,
-    /// The second.
+    /// The second process.
     After,
 }
 
-/// A value of both.
+/// A value in both processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// Of the first.
+    /// In the first process.
     pub before: u64,
-    /// Of the second.
+    /// In the second process.
     pub after: u64,
 }
 
 impl Change {
-    /// How much more it became.
+    /// Returns the increase from before to after.
     ///
     /// ```
     /// use heaptide_analysis::views::diff::Change;
@@ -31,7 +31,7 @@ impl Change {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    /// Adds another to both.
+    /// Combines both values with those of another change.
     pub fn add(&mut self, other: Change, combine: Combine) {
         self.before = combine.of(self.before, other.before);
         self.after = combine.of(self.after, other.after);

@@ -1,8 +1,8 @@
-//! What changed between two processes: rows of functions, stacks and scopes.
+//! Computes the changes between two processes: rows of functions, stacks and scopes.
 //!
-//! Of sampled recordings a change is shown only if it is no error of the estimates: if its 95 %
-//! interval does not contain 0. The limits of a difference are found from those of both values
-//! (Zou and Donner, Statistics in Medicine 27, 2008).
+//! For sampled recordings, a change is shown only if it exceeds the errors of the estimates: if its
+//! 95 % interval does not contain 0. The limits of a difference are computed from those of both
+//! values (Zou and Donner, Statistics in Medicine 27, 2008).
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -17,9 +17,9 @@ use crate::model::{Combine, Measures, Process, Spread};
 /// Rows that changed.
 #[derive(Clone, Debug)]
 pub struct Changes<R> {
-    /// Those that did for certain, the largest changes first.
+    /// Rows with a significant change, largest changes first.
     pub rows: Vec<R>,
-    /// How many others there are: their changes may be errors of estimates.
+    /// Number of other rows, whose changes can be errors of estimates.
     pub uncertain: usize,
 }
 
@@ -32,37 +32,37 @@ pub struct Limits {
     pub high: i128,
 }
 
-/// A function, and what changed.
+/// The change of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionChange {
-    /// Index into [`Difference::names`]; none for allocations without a stack.
+    /// Index into [`Difference::names`]; `None` for allocations without a stack.
     pub name: Option<u32>,
-    /// What it allocates itself, as [`crate::views::aggregate::Group::own`].
+    /// Change of its own allocations, as [`crate::views::aggregate::Group::own`].
     pub own: Change,
-    /// And with what it calls.
+    /// Change including its callees.
     pub inclusive: Change,
-    /// The limits of both, where they are estimates.
+    /// The limits of both changes, if they are estimates.
     pub limits: Option<[Limits; 2]>,
-    /// The path to it whose own value changed most, of those that it owns; the root if it owns
+    /// The path whose own value changed most among those owned by the function; the root if it owns
     /// none.
     pub path: PathId,
 }
 
-/// A path, and what changed.
+/// The change of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathChange {
     /// The path.
     pub path: PathId,
-    /// What ends there.
+    /// Change of the value at the path itself.
     pub own: Change,
-    /// And further in.
+    /// Change including longer paths.
     pub inclusive: Change,
-    /// The limits of both, where they are estimates.
+    /// The limits of both changes, if they are estimates.
     pub limits: Option<[Limits; 2]>,
 }
 
 impl Limits {
-    /// Whether there may be no change at all.
+    /// Returns whether the interval contains 0.
     pub fn may_be_none(self) -> bool {
         self.low <= 0 && self.high >= 0
     }
@@ -94,7 +94,7 @@ impl Row for PathChange {
     }
 }
 
-/// Keeps the rows that changed for certain, in order of their changes and then of `key`.
+/// Keeps the rows that changed significantly, ordered by their changes and then by `key`.
 fn changed<R: Row, K: Ord>(mut rows: Vec<R>, key: impl Fn(&R) -> K) -> Changes<R> {
     rows.retain(|row| row.changes().iter().any(|change| change.amount() != 0));
     let all = rows.len();
@@ -109,8 +109,8 @@ fn changed<R: Row, K: Ord>(mut rows: Vec<R>, key: impl Fn(&R) -> K) -> Changes<R
 }
 
 impl Difference {
-    /// The functions with a value that changed, by how much their own did, then by how much with
-    /// what they call. Each stack counts once for a function, however often it goes through it.
+    /// Returns the functions with a changed value, ordered by their own change, then by the change
+    /// including callees. Each stack counts once per function, even with recursion.
     pub fn functions(&self) -> Changes<FunctionChange> {
         let combine = self.measure.of_sites().combine();
         let owners = self.owners();
@@ -124,7 +124,8 @@ impl Difference {
         changed(rows, |row| row.name)
     }
 
-    /// A row for each name, and one for allocations without a stack, of values that end at paths.
+    /// Returns a row for each name, and one for allocations without a stack, computed from values
+    /// of paths.
     fn function_rows(
         &self,
         values: &[Change],
@@ -154,7 +155,7 @@ impl Difference {
         rows
     }
 
-    /// Adds what ends at each path to the row of its owner.
+    /// Adds the value of each path to the row of its owner.
     fn put_down(
         &self,
         values: &[Change],
@@ -162,7 +163,7 @@ impl Difference {
         combine: Combine,
         rows: &mut [FunctionChange],
     ) {
-        // By path to an owner, over the stacks inside it.
+        // Sums for paths to an owner over the paths below it.
         let mut of_path = vec![Change::default(); owners.len()];
         for (own, &owner) in values.iter().zip(owners).skip(1) {
             of_path[owner.0 as usize].add(*own, combine);
@@ -178,7 +179,7 @@ impl Difference {
         }
     }
 
-    /// Of each path the one that ends with its owner.
+    /// Returns, for each path, the path that ends at its owner.
     fn owners(&self) -> Vec<PathId> {
         let roles: Vec<Role> = self.names.iter().map(Name::role).collect();
         let nodes = self.paths.nodes.iter().skip(1);
@@ -186,8 +187,8 @@ impl Difference {
         owners_in_tree(nodes).into_iter().map(PathId).collect()
     }
 
-    /// The paths whose own value changed, by how much; and those that only changed further in, if
-    /// they are scopes.
+    /// Returns the paths whose own value changed, with the change; for scopes also those where only
+    /// longer paths changed.
     pub fn paths(&self) -> Changes<PathChange> {
         let sums = |own: &[Change], combine| match self.by {
             By::Stacks => own.to_vec(),
@@ -207,12 +208,12 @@ impl Difference {
         changed(rows, |row| row.path)
     }
 
-    /// Whether what ends at a path changed for certain.
+    /// Returns whether the own value of a path changed significantly.
     pub fn is_certain(&self, own: Change, effective: Change) -> bool {
         self.limits(own, effective).is_none_or(|limits| !limits.may_be_none())
     }
 
-    /// The limits of the change of the total; none if it is exact.
+    /// Returns the limits of the change of the total; `None` if it is exact.
     pub fn limits_of_total(&self) -> Option<Limits> {
         if ![&self.before, &self.after].into_iter().any(Process::is_part_of_sampled) {
             return None;
@@ -229,8 +230,8 @@ impl Difference {
         Some([own, self.limits(changes[1], effective[1])?])
     }
 
-    /// The limits of a change of the measure, whose values have these effective numbers; none if
-    /// both are exact.
+    /// Returns the limits of a change of the metric, given the effective numbers of both values;
+    /// `None` if both are exact.
     fn limits(&self, change: Change, effective: Change) -> Option<Limits> {
         let before = self.deviations(Side::Before, change, effective);
         let after = self.deviations(Side::After, change, effective);
@@ -245,7 +246,7 @@ impl Difference {
         Some(Limits { low: amount - below, high: amount + above })
     }
 
-    /// How far the value of one side is from its limits; none if it is exact.
+    /// Returns the distances of the value of one side from its limits; `None` if it is exact.
     fn deviations(&self, side: Side, change: Change, effective: Change) -> Option<[f64; 2]> {
         let (process, value, number) = match side {
             Side::Before => (&self.before, change.before, effective.before),

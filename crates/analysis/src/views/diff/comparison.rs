@@ -1,8 +1,8 @@
 //! Compares two processes: joins functions, stacks and scopes by name, not by address, so that the
-//! processes may be of different builds.
+//! processes can be different builds.
 //!
-//! A process is reduced to a tree of names and its tables are dropped, before the next is read:
-//! neither holds a text for each stack.
+//! A process is reduced to a tree of names, and its tables are dropped before the next one is read.
+//! Neither tree stores a text for each stack.
 
 use super::change::{Change, Side};
 use super::name::Name;
@@ -12,16 +12,16 @@ use crate::model::{Measure, Measures, Process, Tables};
 use crate::views::aggregate::by_stack;
 use crate::views::scopes;
 
-/// What paths are made of.
+/// The elements of paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// Functions: of a stack.
+    /// Functions: paths are stacks.
     Stacks,
-    /// Scopes.
+    /// Scopes: paths are scope paths.
     Scopes,
 }
 
-/// A comparison as processes are added.
+/// A comparison while processes are added.
 pub struct Comparison {
     measure: Measure,
     by: By,
@@ -29,25 +29,25 @@ pub struct Comparison {
     paths: paths::Trie,
 }
 
-/// Two processes joined.
+/// The result of comparing two processes.
 #[derive(Debug)]
 pub struct Difference {
-    /// The measure of the values.
+    /// The metric of the values.
     pub measure: Measure,
-    /// What paths are made of.
+    /// The elements of paths.
     pub by: By,
     /// The first process, without its frames, stacks, scopes and sites.
     pub before: Process,
-    /// The second, likewise.
+    /// The second process, likewise.
     pub after: Process,
-    /// What paths go through; equal ones of both are one.
+    /// The elements of paths; equal ones of both processes are merged.
     pub names: Vec<Name>,
     /// The paths of both.
     pub paths: Paths,
 }
 
 impl Comparison {
-    /// Nothing yet.
+    /// Returns an empty comparison.
     ///
     /// ```
     /// use heaptide_analysis::views::diff::{By, Comparison};
@@ -67,13 +67,13 @@ impl Comparison {
         Comparison { measure, by, names: Names::default(), paths: paths::Trie::new() }
     }
 
-    /// Takes the first process, and drops its tables.
+    /// Adds the first process and drops its tables.
     pub fn before(mut self, process: Process) -> HalfCompared {
         self.add(Side::Before, &process);
         HalfCompared { comparison: self, before: without_tables(process) }
     }
 
-    /// Adds the paths that have a value.
+    /// Adds the paths with a value.
     fn add(&mut self, side: Side, process: &Process) {
         match self.by {
             By::Stacks => self.add_stacks(side, process),
@@ -105,7 +105,7 @@ impl Comparison {
             let node = process.tables.stacks[index];
             let parent = path_of[node.parent.0 as usize];
             let name = names[node.frame.0 as usize];
-            // Functions without names cannot be told apart in another build.
+            // Functions without names cannot be distinguished in different builds.
             let joins = self.names.is_nameless(name) && self.paths.name(parent) == Some(name);
             path_of[index] = if joins { parent } else { self.paths.child(parent, name) };
         }
@@ -136,19 +136,20 @@ impl Comparison {
     }
 }
 
-/// The effective number of a metric of a row; none in a process of which all blocks were recorded.
+/// Returns the effective number of a metric of a row; `None` in a process whose blocks were all
+/// recorded.
 fn spread_of(process: &Process, measure: Measure, row: &Measures) -> Option<f32> {
     process.sampling.and_then(|_| row.spread.of(measure))
 }
 
-/// A comparison that has the first process.
+/// A comparison with the first process.
 pub struct HalfCompared {
     comparison: Comparison,
     before: Process,
 }
 
 impl HalfCompared {
-    /// Takes the second process, and drops its tables.
+    /// Adds the second process and drops its tables.
     pub fn after(mut self, process: Process) -> Difference {
         self.comparison.add(Side::After, &process);
         let Comparison { measure, by, names, paths } = self.comparison;
@@ -158,7 +159,7 @@ impl HalfCompared {
     }
 }
 
-/// The process without its large tables, which views of a difference do not need.
+/// Returns the process without its large tables, which views of a difference do not use.
 fn without_tables(mut process: Process) -> Process {
     let tables = process.tables;
     process.tables = Tables {
@@ -173,13 +174,13 @@ fn without_tables(mut process: Process) -> Process {
 }
 
 impl Difference {
-    /// The totals of the measure; of `peak_bytes` they are the peaks, and paths have what was live
-    /// then.
+    /// Returns the totals of the metric. For `peak_bytes` these are the peaks, while paths have the
+    /// bytes live at peak.
     pub fn total(&self) -> Change {
         self.total_of(self.measure)
     }
 
-    /// The totals of any measure.
+    /// Returns the totals of any metric.
     pub fn total_of(&self, measure: Measure) -> Change {
         Change { before: measure.of(&self.before.totals), after: measure.of(&self.after.totals) }
     }

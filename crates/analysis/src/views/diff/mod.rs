@@ -1,4 +1,4 @@
-//! Two processes compared by names, so that they may be of different builds.
+//! Compares two processes by names, so that they can be different builds.
 
 mod change;
 mod changes;

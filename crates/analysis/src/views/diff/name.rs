@@ -1,4 +1,4 @@
-//! What a path of a comparison goes through: functions, calls and scopes.
+//! The elements of the paths of a comparison: functions, calls and scopes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use crate::attribution::{Role, known};
 use crate::model;
 
-/// What a path goes through.
+/// An element of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Name {
-    /// A function, by the shortest of the names it has in the builds.
+    /// A function, with the shortest of its names in the builds.
     Function {
         /// Its demangled name.
         name: Arc<str>,
         /// The file name of its module; empty for code without a file.
         module: Arc<str>,
     },
-    /// All functions without names of a module that may be of several builds; its file name, empty
-    /// for code without a file.
+    /// All functions without names of a module with several or unknown builds; the module's file
+    /// name, empty for code without a file.
     Nameless(Arc<str>),
-    /// A call in a function without a name, of a module that is of one build.
+    /// A call in a function without a name, of a module with a single build.
     Place {
-        /// Its file name.
+        /// The file name of the module.
         module: Arc<str>,
-        /// The call's address in it.
+        /// The address of the call in the module.
         offset: u64,
     },
     /// A scope.
@@ -36,7 +36,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// What it is called, whole; functions without names by what they are.
+    /// Returns the full display name; for functions without names a description.
     ///
     /// ```
     /// use heaptide_analysis::views::diff::Name;
@@ -55,7 +55,7 @@ impl Name {
         }
     }
 
-    /// The file that it is in; empty for code without a file, and scopes.
+    /// Returns the file name of the module; empty for code without a file, and for scopes.
     pub fn module(&self) -> &str {
         match self {
             Name::Function { module, .. } | Name::Nameless(module) | Name::Place { module, .. } => {
@@ -65,7 +65,7 @@ impl Name {
         }
     }
 
-    /// What it is by its name and its file.
+    /// Returns the role according to its name and its file.
     pub(super) fn role(&self) -> Role {
         let in_runtime = known().is_runtime(self.module());
         match self {

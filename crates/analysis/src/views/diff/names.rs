@@ -1,4 +1,4 @@
-//! The names that paths go through, numbered over both recordings.
+//! The names of path elements, numbered over both recordings.
 
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::attribution::{FunctionId, Functions};
 use crate::attribution::{file_in_every_build, name_in_every_build};
 use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
 
-/// The program itself, whatever its file is called.
+/// The key of the program itself, which can have any file name.
 const PROGRAM: &str = "/";
 
 /// The names so far.
 #[derive(Default)]
 pub(super) struct Names {
     names: Vec<Name>,
-    /// Of each name, what it is in every build.
+    /// The build-independent key of each name.
     keys: Vec<Key>,
     index: HashTable<u32>,
-    /// Files by what they are in every build.
+    /// Files by build-independent name.
     files: FxHashMap<Box<str>, FileId>,
-    /// By file.
+    /// The builds of each file.
     builds: Vec<Build>,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct Names {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct FileId(u32);
 
-/// Which builds of a file there are: of just one, addresses tell calls apart.
+/// The builds of a file: if there is only one, addresses identify calls.
 enum Build {
     One(Vec<u8>),
-    /// Or not known.
+    /// Several builds, or an unknown one.
     Several,
 }
 
-/// By what names are the same.
+/// Names with equal keys are merged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// A function's name and file.
@@ -57,7 +57,7 @@ fn hash(key: &Key) -> u64 {
 }
 
 impl Names {
-    /// The name of each frame of a process. Names given before may have to be merged now.
+    /// Returns the name of each frame of a process. Earlier names may have to be merged afterwards.
     pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
         let nowhere = (self.file("", &[]), Arc::from(""));
         let files: Vec<(FileId, Arc<str>)> =
@@ -76,8 +76,8 @@ impl Names {
         frames.map(|frame| of_function[functions.of_frame(frame).0 as usize]).collect()
     }
 
-    /// Of names given before, those that stand for them now: in a file that turned out to be of
-    /// several builds, addresses tell nothing. None if all stay.
+    /// Returns the replacements of earlier names: if a file turns out to have several builds, its
+    /// addresses do not identify calls. `None` if nothing changes.
     pub(super) fn merge_places(&mut self) -> Option<Vec<u32>> {
         let is_merged = |key: &Key| matches!(key, Key::Place(file, _) if !self.is_one_build(*file));
         if !self.keys.iter().any(is_merged) {
@@ -97,14 +97,14 @@ impl Names {
         Some(new)
     }
 
-    /// The name of a scope.
+    /// Returns the name of a scope.
     pub(super) fn of_scope(&mut self, scope: &Scope) -> u32 {
         let (attribute, value) = (scope.attribute.clone(), scope.value.clone());
         let key = Key::Scope(attribute.clone(), value.clone());
         self.number(key, Name::Scope { attribute, value })
     }
 
-    /// Whether it stands for functions without names.
+    /// Returns whether the name is that of all functions without names of a file.
     pub(super) fn is_nameless(&self, name: u32) -> bool {
         matches!(self.keys[name as usize], Key::Nameless(_))
     }
@@ -129,7 +129,7 @@ impl Names {
         let key = if plain.len() == name.len() { name.clone() } else { Arc::from(plain) };
         let new = Name::Function { name: name.clone(), module };
         let number = self.number(Key::Function(key, file), new);
-        // The name of the whole function, where another build has parts of it.
+        // Prefer the name of the whole function if another build splits it into parts.
         if let Name::Function { name: shown, .. } = &mut self.names[number as usize]
             && name.len() < shown.len()
         {
@@ -138,7 +138,7 @@ impl Names {
         number
     }
 
-    /// The number of what is the same, or of the new name.
+    /// Returns the number of an equal name, or adds the name.
     fn number(&mut self, key: Key, name: Name) -> u32 {
         let same = |&id: &u32| self.keys[id as usize] == key;
         let of = |&id: &u32| hash(&self.keys[id as usize]);
@@ -153,7 +153,7 @@ impl Names {
         id
     }
 
-    /// The file of a module, and what it is called.
+    /// Returns the file of a module, and its name.
     fn module(&mut self, process: &Process, module: &Module) -> (FileId, Arc<str>) {
         let name = module.file_name();
         let is_program = process.identity.program.rsplit('/').next() == Some(name);
@@ -161,7 +161,7 @@ impl Names {
         (self.file(in_every_build, &module.build_id), Arc::from(name))
     }
 
-    /// A file, of which this build was seen.
+    /// Returns the file with this name, and notes its build.
     fn file(&mut self, name: &str, build_id: &[u8]) -> FileId {
         let next = FileId(self.builds.len() as u32);
         let file = *self.files.entry(name.into()).or_insert(next);

@@ -1,4 +1,4 @@
-//! The tree of paths of a comparison, with a value before and a value after.
+//! The tree of paths of a comparison, with a value before and after.
 
 use std::hash::{BuildHasher, BuildHasherDefault};
 
@@ -12,38 +12,38 @@ use crate::model::Combine;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PathId(pub u32);
 
-/// A name below a path.
+/// An element below a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// The path that it is below.
+    /// The parent path.
     pub parent: PathId,
-    /// Which name; unused for the root.
+    /// Index of the element; unused for the root.
     pub name: u32,
 }
 
-/// The paths of both recordings, each once.
+/// The merged paths of both recordings.
 #[derive(Debug)]
 pub struct Paths {
     /// Parents come before children; node 0 is the root.
     pub nodes: Vec<Node>,
-    /// What ends at each node.
+    /// The own value of each node.
     pub own: Vec<Change>,
-    /// The effective numbers of that ([`crate::model::Spread`]), times [`EFFECTIVE`]; empty if both
-    /// recordings have all blocks.
+    /// The effective numbers of the own values ([`crate::model::Spread`]), times [`EFFECTIVE`];
+    /// empty if all blocks were recorded in both recordings.
     pub effective: Vec<Change>,
 }
 
-/// What effective numbers are multiplied by, to be added as whole numbers.
+/// Factor of effective numbers, so that they can be added as integers.
 pub const EFFECTIVE: f64 = 1024.0;
 
-/// The tree as paths are added.
+/// The tree while paths are added.
 pub(super) struct Trie {
     paths: Paths,
-    /// Nodes by parent and name: of four bytes each, for there are millions.
+    /// Nodes by parent and name, with only four bytes each, because there are millions.
     index: HashTable<u32>,
 }
 
-/// How a node is looked up.
+/// Returns the hash of a node.
 fn hash(node: &Node) -> u64 {
     let hasher = BuildHasherDefault::<FxHasher>::default();
     hasher.hash_one(u64::from(node.parent.0) << 32 | u64::from(node.name))
@@ -56,7 +56,7 @@ impl Trie {
         Trie { paths, index: HashTable::new() }
     }
 
-    /// Makes room for so many nodes at once, in place of growing in steps.
+    /// Reserves memory for this many further nodes.
     pub(super) fn reserve(&mut self, more: usize) {
         self.paths.nodes.reserve(more);
         self.paths.own.reserve(more);
@@ -64,7 +64,7 @@ impl Trie {
         self.index.reserve(more, |&id| hash(&nodes[id as usize]));
     }
 
-    /// The path of a name below another.
+    /// Returns the path of a name below another path.
     pub(super) fn child(&mut self, parent: PathId, name: u32) -> PathId {
         let node = Node { parent, name };
         let Paths { nodes, own, .. } = &mut self.paths;
@@ -81,18 +81,18 @@ impl Trie {
         PathId(id)
     }
 
-    /// The name that a path ends with; none for the root.
+    /// Returns the last name of a path; `None` for the root.
     pub(super) fn name(&self, path: PathId) -> Option<u32> {
         (path != PathId(0)).then(|| self.paths.nodes[path.0 as usize].name)
     }
 
-    /// Adds to what ends at a path.
+    /// Adds to the own value of a path.
     pub(super) fn add(&mut self, path: PathId, side: Side, value: u64, combine: Combine) {
         let value_of = self.paths.own[path.0 as usize].of_mut(side);
         *value_of = combine.of(*value_of, value);
     }
 
-    /// Adds to the effective number of what ends at a path.
+    /// Adds to the effective number of the own value of a path.
     pub(super) fn add_effective(&mut self, path: PathId, side: Side, number: f32) {
         let Paths { nodes, effective, .. } = &mut self.paths;
         effective.resize(nodes.len(), Change::default());
@@ -100,8 +100,8 @@ impl Trie {
         *sum = sum.saturating_add((f64::from(number) * EFFECTIVE).round() as u64);
     }
 
-    /// Gives every path new names; those that join become one with the path that they are below,
-    /// if it is of the same name.
+    /// Replaces the names of all paths. Names that satisfy `joins` are merged with a parent of the
+    /// same name.
     pub(super) fn rename(&mut self, new: &[u32], joins: impl Fn(u32) -> bool, combine: Combine) {
         let old = std::mem::replace(self, Trie::new()).finish();
         self.reserve(old.nodes.len());
@@ -133,7 +133,7 @@ impl Trie {
 }
 
 impl Paths {
-    /// The names of a path, innermost first.
+    /// Returns the names of a path, innermost first.
     pub fn names_of(&self, path: PathId) -> impl Iterator<Item = u32> {
         let mut at = path;
         std::iter::from_fn(move || {
@@ -143,12 +143,12 @@ impl Paths {
         })
     }
 
-    /// What ends at each node or below it.
+    /// Returns the sum of each node over itself and its descendants.
     pub fn inclusive(&self, combine: Combine) -> Vec<Change> {
         self.sums(&self.own, combine)
     }
 
-    /// Of a value of each node, its sum over the node and those below it.
+    /// Returns, for a value of each node, its sum over the node and its descendants.
     pub fn sums(&self, own: &[Change], combine: Combine) -> Vec<Change> {
         let mut inclusive = own.to_vec();
         for index in (1..inclusive.len()).rev() {
@@ -158,7 +158,7 @@ impl Paths {
         inclusive
     }
 
-    /// Calls `enter` and `leave` for every node but the root, on the way down and up.
+    /// Calls `enter` and `leave` for every node except the root, in depth-first order.
     pub(super) fn walk(&self, mut enter: impl FnMut(PathId), mut leave: impl FnMut(PathId)) {
         let mut first_child = vec![0u32; self.nodes.len()];
         let mut next = vec![0u32; self.nodes.len()];

@@ -1,4 +1,4 @@
-//! Comparisons of processes made by hand, with known answers.
+//! Comparisons of synthetic processes with known results.
 
 use super::*;
 use crate::model::{
@@ -6,8 +6,8 @@ use crate::model::{
     ScopeId, Site, SiteKind, StackId, StackNode,
 };
 
-/// A process of a program with one library; stacks are `outermost;…;innermost BYTES`, a frame
-/// `name`, `name@library`, or `@library` for one without a name, scopes `outermost>…>innermost`.
+/// A process of a program with one library. Stacks are `outermost;…;innermost BYTES`; a frame is
+/// `name`, `name@library`, or `@library` without a name; scopes are `outermost>…>innermost`.
 struct Made {
     process: Process,
 }
@@ -110,7 +110,7 @@ fn word(difference: &Difference, name: u32) -> String {
     }
 }
 
-/// `name own inclusive` of each function that changed.
+/// Returns `name own inclusive` of each function that changed.
 fn functions(difference: &Difference) -> Vec<String> {
     let change = |c: Change| format!("{}>{}", c.before, c.after);
     let row = |row: &FunctionChange| {
@@ -120,7 +120,7 @@ fn functions(difference: &Difference) -> Vec<String> {
     difference.functions().rows.iter().map(row).collect()
 }
 
-/// `path before>after` of each path that changed.
+/// Returns `path before>after` of each path that changed.
 fn paths(difference: &Difference) -> Vec<String> {
     let row = |row: &PathChange| {
         let names = difference.paths.names_of(row.path).map(|name| word(difference, name));

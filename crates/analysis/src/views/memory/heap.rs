@@ -1,32 +1,32 @@
-//! What of the allocator's memory is resident, and as what.
+//! Computes the resident part of the allocator's memory, divided into rows.
 //!
-//! The allocator's memory is its arenas and, with glibc, blocks that are mappings of their own; of
-//! an allocator beside or instead of glibc's, what it was recorded to map.
-//! Sizes of the rows are what allocator and recorder count: live bytes, free bytes, the rest.
-//! Resident bytes are the kernel's. Where less is resident than the sizes add up to, some pages
-//! were never touched, or were given back: in arenas these are taken for free memory first, for
-//! what programs allocate they mostly write, and then for live memory.
+//! The allocator's memory consists of its arenas and, with glibc, blocks that are mappings of their
+//! own; for another allocator, of its recorded mappings. Sizes of the rows are those of allocator
+//! and recorder: live bytes, free bytes, the rest. Resident bytes are those of the kernel. If less
+//! is resident than the sum of the sizes, some pages were never touched, or were returned to the
+//! kernel. In arenas these pages are attributed to free memory first, because programs write most
+//! memory that they allocate, and then to live memory.
 
 use super::mappings::{Class, Sorted};
 use super::row::Row;
 use crate::model::{Account, AccountRange, AllocatorSource, AllocatorState};
 
-/// Sizes of the allocator's memory, and what is resident.
+/// Sizes of the allocator's memory, and its resident part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Heap {
     /// Usable bytes live.
     live: u64,
     /// Bytes free.
     free: u64,
-    /// Bytes that are neither: headers, caches, blocks that were not recorded. Where the allocator
-    /// has no numbers they are among `free`.
+    /// Other bytes: headers, caches, blocks that were not recorded. Included in `free` if the
+    /// allocator provides no numbers.
     rest: u64,
     /// Resident bytes of free memory.
     free_resident: u64,
-    /// Resident bytes in all.
+    /// Resident bytes of all the allocator's memory.
     resident: u64,
     swap: u64,
-    /// Memory without a name that is not the allocator's.
+    /// Memory without a name that does not belong to the allocator.
     others: Extent,
 }
 
@@ -56,8 +56,8 @@ impl Extent {
     }
 }
 
-/// Bytes of the allocator's memory, of which `all` are mapped: mimalloc knows how many of them it
-/// may use.
+/// Returns the bytes of the allocator's memory, of which `all` are mapped: mimalloc knows how many
+/// of them are committed.
 fn committed(account: &Account, all: u64) -> u64 {
     match account.allocator {
         Some(state) if state.source == AllocatorSource::Mimalloc => {
@@ -67,8 +67,8 @@ fn committed(account: &Account, all: u64) -> u64 {
     }
 }
 
-/// What is neither live nor free of an allocator other than glibc's: its tables, and blocks that
-/// were not recorded.
+/// Returns the bytes of an allocator other than glibc's that are neither live nor free: its tables,
+/// and blocks that were not recorded.
 fn overhead(account: &Account, state: AllocatorState) -> u64 {
     if state.used_bytes == 0 {
         return 0; // not known
@@ -91,7 +91,7 @@ impl Heap {
             }
             None => blocks.size,
         };
-        // Of a large mapping, only the first part is searched for blocks, and none without stacks.
+        // Large mappings are searched for blocks only in part, and not at all without stacks.
         let elsewhere = if outside > blocks.size { anonymous.resident } else { 0 };
         let outside_resident = outside.min(blocks.resident.saturating_add(elsewhere));
         let known = arenas.plus(taken);
@@ -100,7 +100,7 @@ impl Heap {
         let unused = all.saturating_sub(account.live_bytes);
         let (free, untouched, free_most) = match account.glibc() {
             Some(state) => {
-                // Of another allocator beside glibc, what is not live is free.
+                // Memory of another allocator beside glibc that is not live counts as free.
                 let free = state.free_bytes.min(arenas.size).saturating_add(taken.size);
                 (free.min(unused), known.size.saturating_sub(known.resident), known.resident)
             }
@@ -128,12 +128,12 @@ impl Heap {
         }
     }
 
-    /// The row of the heap; `slack` is the part of live bytes that nobody requested.
+    /// Returns the row of the heap; `slack` is the part of live bytes that was not requested.
     pub(super) fn row(&self, slack: f64) -> Row {
         let used_resident = self.resident.saturating_sub(self.free_resident);
         let rest_resident = self.rest.min(used_resident);
         let live_resident = (used_resident - rest_resident).min(self.live);
-        // More than there can be: memory of others, beside that of the allocator.
+        // The excess over the sizes is memory of others beside that of the allocator.
         let rest_resident = used_resident - live_resident;
         let of = |bytes: u64| (bytes as f64 * slack) as u64;
         let row = |name: &str, resident_bytes, size_bytes| Row {
@@ -157,7 +157,7 @@ impl Heap {
         heap
     }
 
-    /// Mappings without a name, as far as they are not the heap's.
+    /// Returns a row for mappings without a name that do not belong to the heap.
     pub(super) fn other_anonymous(&self) -> Row {
         let Extent { size, resident, swap } = self.others;
         let mut row = Row { name: "anonymous".to_owned(), ..Row::default() };

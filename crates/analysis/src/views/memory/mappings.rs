@@ -1,4 +1,4 @@
-//! The mappings of an account by what they are.
+//! Classifies the mappings of an account.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::row::{self, Row, with_largest};
 use crate::model::{Account, AccountRange, MappingClass, Mode, Process};
 
-/// glibc's arenas but the first are aligned to their largest size.
+/// All glibc arenas except the first are aligned to their maximum size.
 const ARENA_BYTES: u64 = 64 << 20;
-/// Large mappings are aligned to this by the kernel.
+/// The kernel aligns large mappings to this.
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// What a mapping is.
+/// The class of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Class {
-    /// The allocator's alone.
+    /// Memory of the allocator only.
     Arena,
-    /// Without a name, with live blocks: the allocator's, perhaps with others' beside them, for the
-    /// kernel merges neighbours.
+    /// Memory without a name that contains live blocks: the allocator's, and possibly adjacent
+    /// memory of others that the kernel merged with it.
     Blocks,
     /// Recorded mappings of an allocator whose blocks are recorded.
     Taken,
-    /// Recorded mappings without a file that are none of the others.
+    /// Other recorded mappings without a file.
     Recorded(MappingClass),
-    /// Without a name and without blocks, and not recorded.
+    /// Memory without a name and without blocks that was not recorded.
     Anonymous,
     /// Code and data of a program or library.
     Module,
@@ -35,7 +35,7 @@ pub(super) enum Class {
     Shared,
     /// The stack of a thread.
     Stack,
-    /// The recorder's own.
+    /// Memory of the recorder.
     Recorder,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Sorted<'a> {
     ranges: Vec<(Class, &'a str, &'a AccountRange)>,
 }
 
-/// Sorts them.
+/// Classifies the mappings of an account.
 pub(super) fn sort<'a>(process: &'a Process, account: &'a Account) -> Sorted<'a> {
     let classifier = Classifier::of(process, account);
     let mut ranges: Vec<(Class, &str, &AccountRange)> = Vec::with_capacity(account.ranges.len());
@@ -63,16 +63,16 @@ pub(super) fn sort<'a>(process: &'a Process, account: &'a Account) -> Sorted<'a>
     Sorted { ranges }
 }
 
-/// What decides on the class of a mapping.
+/// Properties of the account that determine the class of a mapping.
 struct Classifier<'a> {
     account: &'a Account,
     /// Files with code.
     code: FxHashSet<&'a str>,
     /// Addresses of modules by path.
     modules: FxHashMap<&'a str, Vec<(u64, u64)>>,
-    /// Recorded mappings of allocators are memory of recorded blocks.
+    /// Whether recorded mappings of allocators contain recorded blocks.
     takes_blocks: bool,
-    /// What mappings are for is known by their stacks.
+    /// Whether stacks were recorded, which determine the purpose of mappings.
     has_stacks: bool,
 }
 
@@ -92,8 +92,8 @@ impl<'a> Classifier<'a> {
         Classifier { account, code, modules, takes_blocks, has_stacks }
     }
 
-    /// Whether a mapping directly behind one of this module is its zeroed data: plain memory of
-    /// which nothing else is known, and within the module, where its bounds are known.
+    /// Returns whether a mapping directly after one of this module is its zeroed data: anonymous
+    /// memory without other properties, within the bounds of the module, if these are known.
     fn is_zeroed_data(&self, range: &AccountRange, module: &str) -> bool {
         let known = format::RANGE_RECORDER
             | format::RANGE_STACK
@@ -120,7 +120,7 @@ impl<'a> Classifier<'a> {
             "[heap]" => (Class::Arena, name),
             "[stack]" => (Class::Stack, "first thread"),
             _ if is_shared_memory(name) => (Class::Shared, name),
-            // The kernel's code, such as [vdso].
+            // Code of the kernel, such as [vdso].
             _ if name.starts_with('[') && !name.starts_with("[anon") => (Class::Module, name),
             _ if name.starts_with('[') => self.anonymous(range),
             _ if self.code.contains(name) => (Class::Module, name),
@@ -128,7 +128,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// The class and the name of a private mapping without a file.
+    /// Returns the class and the name of a private mapping without a file.
     fn anonymous(&self, range: &'a AccountRange) -> (Class, &'a str) {
         let has_blocks = range.is(format::RANGE_BLOCKS);
         let Some(mapping) = &range.mapping else {
@@ -159,24 +159,24 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// Whether a mapping was recorded and is of a class.
+/// Returns whether a mapping was recorded and is of a class.
 fn is_of(range: &AccountRange, class: MappingClass) -> bool {
     range.mapping.as_ref().is_some_and(|mapping| mapping.class == class)
 }
 
-/// Whether the kernel names memory like this that is in no file system but in memory.
+/// Returns whether a name is one that the kernel gives to shared memory without a file on disk.
 fn is_shared_memory(name: &str) -> bool {
     let prefixes = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem"];
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl<'a> Sorted<'a> {
-    /// The mappings of a class.
+    /// Returns the mappings of a class.
     pub(super) fn of(&self, class: Class) -> impl Iterator<Item = &'a AccountRange> {
         self.ranges.iter().filter(move |range| range.0 == class).map(|range| range.2)
     }
 
-    /// A class as a row, with a child for each name.
+    /// Returns a class as a row, with a child for each name.
     pub(super) fn by_name(&self, row: &str, class: Class) -> Row {
         let mut names: BTreeMap<&str, Row> = BTreeMap::new();
         let mut all = Row { name: row.to_owned(), ..Row::default() };
@@ -192,8 +192,8 @@ impl<'a> Sorted<'a> {
         all
     }
 
-    /// Mappings that are neither the heap's nor of a kind of their own; `anonymous` are those that
-    /// were not recorded.
+    /// Returns a row for mappings that belong neither to the heap nor to another row; `anonymous`
+    /// are the unrecorded ones.
     pub(super) fn mappings(&self, anonymous: Row) -> Row {
         let recorded = MappingClass::ALL.map(|class| (class.name(), Class::Recorded(class)));
         let by_file = [("files", Class::File), ("shared memory", Class::Shared)];

@@ -1,8 +1,8 @@
-//! An account of resident memory as rows that add up to it.
+//! Explains an account of resident memory by rows that add up to it.
 //!
-//! The kernel knows which pages are resident, the allocator how many bytes it has, the recorder how
-//! many of them are live. Which of the allocator's pages were never touched nobody knows, so the
-//! rows of the heap are computed: see [`heap`].
+//! The kernel knows which pages are resident, the allocator how many bytes it has, and the recorder
+//! how many of them are live. No source knows which of the allocator's pages were never touched, so
+//! the rows of the heap are computed: see [`heap`].
 
 mod heap;
 mod mappings;
@@ -17,10 +17,10 @@ use row::with_largest;
 
 pub use row::Row;
 
-/// Which account is wanted.
+/// Selects an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// The last one of a process that runs; of others the one nearest to peak usage.
+    /// For a running process the last one; else the one nearest to peak usage.
     Usual,
     /// The one nearest to peak usage.
     Peak,
@@ -30,25 +30,26 @@ pub enum At {
     Time(u64),
 }
 
-/// The resident memory of a process at one moment, explained.
+/// The resident memory of a process at one time, explained.
 #[derive(Clone, Debug)]
 pub struct Memory<'a> {
     /// The account.
     pub account: &'a Account,
-    /// Its parts, in a fixed order. With the unexplained bytes they add up to the resident memory.
+    /// Its parts, in a fixed order. Together with the unexplained bytes they add up to the resident
+    /// memory.
     pub rows: Vec<Row>,
-    /// Resident bytes that no row has.
+    /// Resident bytes that are not in any row.
     pub unexplained_bytes: u64,
 }
 
 impl Memory<'_> {
-    /// That of a process at a moment; none without a usable account.
+    /// Returns the memory of a process at a time; `None` without a usable account.
     pub fn of(process: &Process, at: At) -> Option<Memory<'_>> {
         let account = choose(process, at)?;
         Some(Memory::explain(process, account))
     }
 
-    /// All accounts of a process, in order of time.
+    /// Explains all accounts of a process, in order of time.
     pub fn over_time(process: &Process) -> impl Iterator<Item = Memory<'_>> {
         usable(process).map(|account| Memory::explain(process, account))
     }
@@ -67,24 +68,24 @@ impl Memory<'_> {
         Memory { account, rows, unexplained_bytes }
     }
 
-    /// Bytes that rows have.
+    /// Returns the bytes explained by rows.
     pub fn accounted_bytes(&self) -> u64 {
         self.account.resident_bytes.saturating_sub(self.unexplained_bytes)
     }
 
-    /// The row with this name.
+    /// Returns the row with this name.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 }
 
-/// The accounts that have numbers.
+/// Returns the accounts with numbers.
 fn usable(process: &Process) -> impl Iterator<Item = &Account> {
     process.time.accounts.iter().filter(|account| account.missing.is_none())
 }
 
-/// The account at a moment. That of peak usage is the one with the most live and mapped bytes, of
-/// equal ones the nearest to the peak of the heap.
+/// Returns the account for a time. That of peak usage is the one with the most live and mapped
+/// bytes; of several, the nearest to the peak of the heap.
 fn choose(process: &Process, at: At) -> Option<&Account> {
     let away = |account: &&Account, time: u64| account.time_ns.abs_diff(time);
     let at = match at {
@@ -102,8 +103,8 @@ fn choose(process: &Process, at: At) -> Option<&Account> {
     }
 }
 
-/// The part of live bytes that nobody requested: of the blocks live at the end or at peak, as far
-/// as the averages of their sites tell, and at another time of all blocks so far.
+/// Returns the part of live bytes that was not requested: for the end or the peak, that of the live
+/// blocks, estimated from the averages of their sites; for other times, that of all blocks so far.
 fn slack_part(process: &Process, account: &Account) -> f64 {
     let at_peak = account.live_bytes == process.totals.peak_bytes;
     let so_far = || part(account.requested_bytes, account.usable_bytes);
@@ -115,7 +116,7 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
         let measures = &site.measures;
         let bytes = if at_peak { measures.at_peak_bytes } else { measures.live_bytes };
         if bytes == 0 {
-            continue; // most, and their other metrics are in other lines of the cache
+            continue; // most sites; avoids a cache miss for their other metrics
         }
         let bytes = bytes as f64;
         live += bytes;
@@ -124,7 +125,7 @@ fn slack_part(process: &Process, account: &Account) -> f64 {
     if live > 0.0 { slack / live } else { so_far() }
 }
 
-/// The part of usable bytes that was not requested.
+/// Returns the part of usable bytes that was not requested.
 fn part(requested: u64, usable: u64) -> f64 {
     usable.saturating_sub(requested) as f64 / usable.max(1) as f64
 }

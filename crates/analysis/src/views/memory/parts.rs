@@ -1,12 +1,12 @@
-//! Resident memory over time: parts that are the same in each account, for tables and charts.
+//! Resident memory over time: the same parts for each account, for tables and charts.
 
 use super::{Memory, Row};
 
-/// Where a part is among the rows of an account, and its name.
+/// The position of a part among the rows of an account, and its name.
 struct Part {
     name: &'static str,
     row: &'static str,
-    /// A child of the row; none for the whole row.
+    /// A child of the row; `None` for the rest of the row.
     child: Option<&'static str>,
 }
 
@@ -40,19 +40,19 @@ const PARTS: [Part; 13] = [
     of_row("unexplained"),
 ];
 
-/// Names of the parts, in the order of [`Memory::parts`].
+/// Returns the names of the parts, in the order of [`Memory::parts`].
 pub fn names() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(|part| part.name)
 }
 
 impl Memory<'_> {
-    /// Resident bytes of each part; they add up to the resident memory.
+    /// Returns the resident bytes of each part; they add up to the resident memory.
     pub fn parts(&self) -> impl Iterator<Item = u64> {
         PARTS.iter().map(|part| self.part(part))
     }
 
-    /// Resident bytes of mappings that are of no file, not shared, and that neither an allocator
-    /// nor Python is known to have taken.
+    /// Returns the resident bytes of mappings without a file that are not shared, and that neither
+    /// an allocator nor Python is known to have made.
     pub fn other_mappings_bytes(&self) -> u64 {
         self.part(&OTHER_MAPPINGS)
     }
@@ -69,7 +69,7 @@ impl Memory<'_> {
     }
 }
 
-/// Resident bytes of the children of a row that are parts of their own.
+/// Returns the resident bytes of the children of a row that are parts of their own.
 fn shown_apart(row: &Row) -> u64 {
     let is_apart = |child: &&Row| {
         PARTS.iter().any(|part| part.row == row.name && part.child == Some(child.name.as_str()))

@@ -1,24 +1,24 @@
 //! A row of an account of resident memory.
 
-/// Children of a row that are shown by themselves; the others are one row.
+/// Maximum number of separate children of a row; the others are merged.
 const CHILDREN: usize = 10;
 
 /// A part of the resident memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Row {
-    /// What it is, as a key for scripts; of a child its name.
+    /// Its key for scripts; for a child its name.
     pub name: String,
     /// Resident bytes.
     pub resident_bytes: u64,
-    /// Bytes of address space, or bytes as the allocator or the recorder counts them.
+    /// Bytes of address space, or bytes counted by the allocator or the recorder.
     pub size_bytes: u64,
     /// Bytes in swap.
     pub swap_bytes: u64,
-    /// Its parts; they add up to it.
+    /// Its parts, which add up to it.
     pub children: Vec<Row>,
 }
 
-/// The row with its largest children, and one for the others.
+/// Keeps the largest children of a row, and merges the others.
 pub(super) fn with_largest(mut row: Row) -> Row {
     row.children.sort_by(|a, b| (b.resident_bytes, &a.name).cmp(&(a.resident_bytes, &b.name)));
     if row.children.len() > CHILDREN + 1 {
@@ -29,7 +29,7 @@ pub(super) fn with_largest(mut row: Row) -> Row {
     row
 }
 
-/// A row with the sums of others.
+/// Returns a row with the sums of others.
 pub(super) fn sum<'a>(name: String, rows: impl Iterator<Item = &'a Row>) -> Row {
     rows.fold(Row { name, ..Row::default() }, |mut sum, row| {
         sum.add(row.resident_bytes, row.size_bytes, row.swap_bytes);
@@ -38,7 +38,7 @@ pub(super) fn sum<'a>(name: String, rows: impl Iterator<Item = &'a Row>) -> Row 
 }
 
 impl Row {
-    /// Adds bytes: resident, in all, and in swap.
+    /// Adds resident bytes, size and bytes in swap.
     pub(super) fn add(&mut self, resident: u64, size: u64, swap: u64) {
         self.resident_bytes = self.resident_bytes.saturating_add(resident);
         self.size_bytes = self.size_bytes.saturating_add(size);
