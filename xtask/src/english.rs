@@ -34,7 +34,7 @@ const ALL: &Phrases = &[
     ("steering", "control"),
     ("made up", "synthetic"),
 ];
-/// Rejected in comments, except in [`PENDING`].
+/// Rejected in comments.
 const COMMENTS: &Phrases = &[
     ("so many", "this many, `n`"),
     ("goes on", "continues"),
@@ -63,8 +63,6 @@ const COMMENTS: &Phrases = &[
     ("is what", "the noun that the clause describes"),
     ("unharmed", "not affected"),
 ];
-/// Directories whose comments still have such phrases.
-const PENDING: [&str; 1] = ["crates/analysis/"];
 /// Rejected in help texts and messages. Documents explain the term for JSON, CalQL and the file
 /// format.
 const MESSAGES: &Phrases = &[("lane", "thread"), ("lanes", "threads"), ("guest", "program")];
@@ -109,8 +107,7 @@ pub fn check(text: &Text) -> Vec<Problem> {
     if text.ends_with(SOURCES) {
         let comment = |line: &str| line.split_once("//").map(|(_, comment)| comment.to_owned());
         let comments: Vec<_> = text.lines().filter_map(|(n, l)| Some((n, comment(l)?))).collect();
-        let is_pending = PENDING.iter().any(|start| text.path.starts_with(start));
-        hold(&comments, if is_pending { &[ALL] } else { &[ALL, COMMENTS] });
+        hold(&comments, &[ALL, COMMENTS]);
     }
     let sees = |name: &&str| text.path.starts_with(&format!("crates/{name}/src/"));
     if text.path.ends_with(".rs") && CRATES.iter().any(sees) {
