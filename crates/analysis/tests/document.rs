@@ -229,6 +229,8 @@ fn numbers() {
         ("KEY_MAPPING", format::KEY_MAPPING.to_string()),
         ("KEY_CALL", format::KEY_CALL.to_string()),
         ("KEY_CALL_SHIFT", format::KEY_CALL_SHIFT.to_string()),
+        ("KEY_CLASS", format::KEY_CLASS.to_string()),
+        ("KEY_CLASS_SHIFT", format::KEY_CLASS_SHIFT.to_string()),
         ("CONTROL_OFF", format::CONTROL_OFF.to_string()),
         ("CONTROL_MONITORS", format::CONTROL_MONITORS.to_string()),
         ("CONTROL_THRESHOLD", format::CONTROL_THRESHOLD.to_string()),
