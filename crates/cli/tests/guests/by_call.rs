@@ -162,7 +162,10 @@ fn counters_have_no_calls() {
     let outcome =
         run(command.args(["run", "--mode", "counters", "--by-call", "--", "true"]), &place);
     assert_eq!(outcome.status, 2);
-    assert_eq!(outcome.stderr, "heaptide: --by-call requires --mode stacks, scopes, trace or sampled\n");
+    assert_eq!(
+        outcome.stderr,
+        "heaptide: --by-call requires --mode stacks, scopes, trace or sampled\n"
+    );
 }
 
 /// An allocator with its own names: `mallocx` is not a function of the C library.

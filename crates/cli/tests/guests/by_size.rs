@@ -76,5 +76,8 @@ fn counters_have_no_sizes() {
     let outcome =
         run(command.args(["run", "--mode", "counters", "--by-size", "--", "true"]), &place);
     assert_eq!(outcome.status, 2);
-    assert_eq!(outcome.stderr, "heaptide: --by-size requires --mode stacks, scopes, trace or sampled\n");
+    assert_eq!(
+        outcome.stderr,
+        "heaptide: --by-size requires --mode stacks, scopes, trace or sampled\n"
+    );
 }

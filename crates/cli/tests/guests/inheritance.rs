@@ -204,7 +204,11 @@ fn the_mode_of_the_environment_is_the_default() {
     assert_eq!(mode("HEAPTIDE_MODE=counters $H run -q --force --mode stacks -o r -- true"), plain);
     let outcome = run(&mut shell("HEAPTIDE_MODE=garbage $H run -o g -- true", &place), &place);
     assert_eq!(outcome.status, 2);
-    assert!(outcome.stderr.contains("counters, scopes, stacks, trace, sampled, off"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("counters, scopes, stacks, trace, sampled, off"),
+        "{}",
+        outcome.stderr
+    );
     assert!(!place.join("g").exists());
 }
 
