@@ -5,7 +5,7 @@ use heaptide_format as format;
 
 use super::live::Counts;
 use crate::tables::calibrate::{Cell, Lacking, calibrate};
-use crate::tables::sampled::{Weight, correct, surplus};
+use crate::tables::sampled::{Sampled, Weight, correct, surplus};
 
 /// Replaces counters of sampled blocks by estimates for all blocks; does nothing unless the profile
 /// was sampled.
@@ -24,10 +24,14 @@ pub(super) fn estimate(
     let weights: Vec<Weight> = counts.iter().map(weight).collect();
     let (mut live, mut freed) = live_and_freed(lanes);
     let rows = || {
-        weights.iter().zip(counts.iter()).map(|(weight, of)| {
-            let blocks = of.allocations.saturating_sub(of.live_blocks);
-            let bytes = of.allocated_bytes.saturating_sub(of.live_bytes);
-            (weight, (of.live_blocks, of.live_bytes), (blocks, bytes))
+        weights.iter().zip(counts.iter()).map(|(weight, of)| Sampled {
+            weight,
+            live: (of.live_blocks, of.live_bytes),
+            freed: (
+                of.allocations.saturating_sub(of.live_blocks),
+                of.allocated_bytes.saturating_sub(of.live_bytes),
+            ),
+            moved: (of.moved_blocks, of.moved_bytes),
         })
     };
     correct(rows, mean, &mut live, &mut freed);

@@ -98,15 +98,24 @@ impl Estimates {
     pub(crate) fn correct(&self, sites: &[RawSite], totals: &mut Measures) -> u64 {
         let mut live = (totals.live_blocks, totals.live_bytes);
         let mut freed = (totals.frees, totals.freed_bytes);
+        if !self.is_part {
+            freed = (freed.0.min(totals.allocations), freed.1.min(totals.usable_bytes));
+        }
+        let of_others = totals.frees - freed.0;
         let rows = || {
-            self.weights.iter().zip(sites).map(|(weight, Site { measures: m, .. })| {
-                (weight, (m.live_blocks, m.live_bytes), (m.frees, m.freed_bytes))
+            self.weights.iter().zip(sites).map(|(weight, Site { measures: m, moved, .. })| {
+                Sampled {
+                    weight,
+                    live: (m.live_blocks, m.live_bytes),
+                    freed: (m.frees, m.freed_bytes),
+                    moved: (moved.blocks, moved.usable_bytes),
+                }
             })
         };
         let unmatched = correct(rows, self.sampling.mean_bytes, &mut live, &mut freed);
         (totals.live_blocks, totals.live_bytes) = live;
         (totals.frees, totals.freed_bytes) = freed;
-        unmatched
+        of_others.saturating_add(unmatched)
     }
 
     /// Returns the highest live bytes: those of the profile, unless sampled blocks disprove them.
@@ -327,10 +336,20 @@ impl Columns<'_> {
     }
 }
 
+/// Sampled blocks of a site, and their bytes.
+pub(crate) struct Sampled<'a> {
+    pub(crate) weight: &'a Weight,
+    pub(crate) live: (u64, u64),
+    /// Those that were freed, or that labels moved to another site.
+    pub(crate) freed: (u64, u64),
+    /// Those that labels moved to this site.
+    pub(crate) moved: (u64, u64),
+}
+
 /// Corrects totals of live and freed blocks and bytes that sampled blocks disprove. Lanes cannot
 /// identify blocks by address: they also count frees of blocks from before a fork or from a time
-/// when recording was off, and miss frees while it is off. `rows` have the live and freed blocks of
-/// sites. Returns frees of blocks that were not recorded.
+/// when recording was off, and miss frees while it is off. Returns frees of blocks that were not
+/// recorded.
 pub(crate) fn correct<'a, Rows>(
     rows: impl Fn() -> Rows,
     mean_bytes: u64,
@@ -338,17 +357,21 @@ pub(crate) fn correct<'a, Rows>(
     freed: &mut (u64, u64),
 ) -> u64
 where
-    Rows: Iterator<Item = (&'a Weight, (u64, u64), (u64, u64))>,
+    Rows: Iterator<Item = Sampled<'a>>,
 {
-    let all_live = rows().map(|(weight, live, _)| (weight, live));
+    let all_live = rows().map(|row| (row.weight, row.live));
     if let Some((blocks, bytes)) = surplus(all_live, mean_bytes, *live) {
         let (blocks, bytes) = (blocks.min(freed.0), bytes.min(freed.1));
         *live = (live.0.saturating_add(blocks), live.1.saturating_add(bytes));
         *freed = (freed.0 - blocks, freed.1 - bytes);
         return blocks;
     }
-    let all_freed = rows().map(|(weight, _, freed)| (weight, freed));
-    if let Some((blocks, bytes)) = surplus(all_freed, mean_bytes, *freed) {
+    let all_freed = rows().map(|row| (row.weight, row.freed));
+    let freed_or_moved = rows().fold(*freed, |sum, Sampled { weight, moved, .. }| {
+        let (blocks, bytes) = (weight.estimate(moved.0), weight.estimate(moved.1));
+        (sum.0.saturating_add(blocks), sum.1.saturating_add(bytes))
+    });
+    if let Some((blocks, bytes)) = surplus(all_freed, mean_bytes, freed_or_moved) {
         let (blocks, bytes) = (blocks.min(live.0), bytes.min(live.1));
         *live = (live.0 - blocks, live.1 - bytes);
         *freed = (freed.0.saturating_add(blocks), freed.1.saturating_add(bytes));

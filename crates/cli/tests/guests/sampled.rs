@@ -60,9 +60,7 @@ fn known_numbers_hold_where_every_block_is_sampled() {
         "temporary.c",
         "thread_churn.c",
         "thread_exits.c",
-        "trace_cross.c",
         "trace_forks.c",
-        "trace_switch.c",
         "vfork.c",
         "wide.cpp",
     ];
@@ -75,8 +73,9 @@ fn known_numbers_hold_where_every_block_is_sampled() {
 fn record(place: &Path, name: &str, mode: &str, seed: u32, options: &[&str]) -> PathBuf {
     let program = Guest::read("sampled.c").build("sampled-c", &[]);
     let recording = place.join(format!("{name}.heaptide"));
-    let mut command = recorded(&recording, &["--mode", mode]);
-    command.args(options).arg(program).env("HEAPTIDE_SAMPLE_SEED", seed.to_string());
+    let options = [&["--mode", mode], options].concat();
+    let mut command = recorded(&recording, &options);
+    command.arg(program).env("HEAPTIDE_SAMPLE_SEED", seed.to_string());
     let outcome = run(&mut command, place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{mode}");
     recording
@@ -88,10 +87,11 @@ fn ask(place: &Path, question: &str, recordings: &[&Path]) -> Outcome {
     run(command.args(question.split_whitespace()).args(recordings), place)
 }
 
-/// Returns the scopes of the only process by name.
+/// Returns the scopes of the program in the only process, by name.
 fn scopes(process: &Value) -> BTreeMap<&str, &Value> {
     let scopes = list(process, "scopes").iter();
-    scopes.filter_map(|scope| Some((scope["value"].as_str()?, scope))).collect()
+    let named = scopes.filter_map(|scope| Some((scope["value"].as_str()?, scope)));
+    named.filter(|(name, _)| !name.is_empty()).collect()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
             assert_eq!(of(found), of(truth), "{metric}, seed {seed}");
         }
         // Seven megabytes at the peak, and as many freed.
-        let blocks = number(&found["sampling"], "sampled_blocks");
+        let blocks = number(&found["sampling"], "blocks");
         assert!((300..1100).contains(&blocks), "seed {seed}: {blocks}");
         for (name, scope) in scopes(found) {
             for metric in ESTIMATES {
@@ -143,7 +143,7 @@ fn a_seed_makes_runs_alike() {
         let process = &list(&report, "processes")[0];
         let sum = |scope: &&Value| ESTIMATES.map(|metric| number(scope, metric));
         let rows: Vec<_> = scopes(process).values().map(sum).collect();
-        (number(&process["sampling"], "sampled_blocks"), rows)
+        (number(&process["sampling"], "blocks"), rows)
     };
     let first = blocks("first", 7);
     assert_eq!(first, blocks("again", 7));
@@ -159,7 +159,7 @@ fn pages_name_what_is_estimated() {
         assert!(outcome.status <= 1, "{question}: {}", outcome.stderr);
         assert!(outcome.stdout.contains("16.0 KiB"), "{question}: {}", outcome.stdout);
     }
-    let page = ask(&place, "report --by scope --sort live", &[&sampled]).stdout;
+    let page = ask(&place, "report --by scope --sort live_bytes", &[&sampled]).stdout;
     assert!(page.contains("95% interval"), "{page}");
     assert!(page.contains("totals are exact, the rest are estimates"), "{page}");
     let all = record(&place, "b", "stacks", 1, &[]);
@@ -189,7 +189,8 @@ fn sizes_and_calls_are_those_of_sampled_blocks() {
         let sites = list(process, "sites").iter().filter(|site| site[key] == value);
         sites.map(|site| number(site, "allocations")).sum::<i128>()
     };
-    assert_eq!([of("size", 104.into()), of("size", 504.into())], [20_000, 4_000]);
+    // 40 blocks of `mixed` have the size of those of `handed`.
+    assert_eq!([of("size", 104.into()), of("size", 504.into())], [20_000, 4_040]);
     assert_eq!(of("call", "realloc".into()), 59);
 }
 
@@ -230,11 +231,12 @@ int main(void)
     let known = "\
 function:before allocations=0 frees=50 live_blocks=50 live_bytes=50000
 function:after allocations=100 frees=0 live_blocks=100 live_bytes=200800";
-    let now = report(&recording, &place);
-    assert_met(&now, &parse(known, ""));
+    // Since a reset, live blocks are not those allocated minus those freed.
+    let now = ask(&place, "report --format json", &[&recording]).stdout;
+    assert_met(&serde_json::from_str(&now).expect("JSON"), &parse(known, ""));
     let first = PathBuf::from(format!("{}@first", recording.display()));
     let then = report(&first, &place);
-    assert_met(&then, &parse("function:before allocations=100 live_bytes=100800", ""));
+    assert_met(&then, &parse("function:before allocations=100 live_bytes=100000", ""));
 }
 
 #[test]
@@ -244,7 +246,7 @@ fn limits_of_totals_are_exact_and_counts_of_parts_are_refused() {
     let judged = |question: &str| ask(&place, question, &[&recording]);
     let totals = judged("check --max allocations=56K --max frees=1 --max peak=1");
     assert_eq!(totals.status, 1, "{}{}", totals.stdout, totals.stderr);
-    assert!(!totals.stdout.contains("estimate"), "{}", totals.stdout);
+    assert!(!totals.stdout.contains("(estimate"), "{}", totals.stdout);
     // For two megabytes, the whole interval is above one, and a part of it below two and a half.
     for (limit, status) in [("1M", 1), ("2.5M", 0)] {
         let question = format!("check --scope ^small$ --max live_bytes={limit}");
