@@ -108,6 +108,8 @@ pub struct Snapshot {
     pub time_ns: u64,
     /// What caused it.
     pub origin: Origin,
+    /// Highest live bytes of the process until then; 0 if unknown.
+    pub peak_bytes: u64,
     /// The file.
     pub file: PathBuf,
     /// Why its header cannot be read; `None` if it can.
@@ -159,9 +161,9 @@ pub fn by_profile(directory: &Path, profiles: &[PathBuf]) -> FxHashMap<PathBuf, 
 /// use heaptide_analysis::recording::snapshot::{Origin, Snapshot, name_by_marks};
 /// let (name, file) = (String::new(), "12-0.1.snapshot".into());
 /// let (run, pid, image, damaged) = (0, 12, 0, None);
-/// let (number, time_ns, origin) = (1, 0, Origin::Requested);
+/// let (number, time_ns, origin, peak_bytes) = (1, 0, Origin::Requested, 0);
 /// let mut snapshots =
-///     [Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged }];
+///     [Snapshot { run, pid, image, number, name, time_ns, origin, peak_bytes, file, damaged }];
 /// name_by_marks(&mut snapshots, [(MarkKind::Snapshot, 1, "loaded", 7)].into_iter());
 /// assert_eq!((snapshots[0].name.as_str(), snapshots[0].time_ns), ("loaded", 7));
 /// ```
@@ -197,8 +199,9 @@ fn read(file: PathBuf) -> Option<Snapshot> {
         noted(header, number).unwrap_or_else(seen)
     };
     let Noted { name, time_ns, origin } = header.as_ref().map(of).unwrap_or_default();
+    let peak_bytes = header.as_ref().map_or(0, |header| header.peak_bytes);
     let damaged = header.err().map(|e| e.to_string());
-    Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
+    Some(Snapshot { run, pid, image, number, name, time_ns, origin, peak_bytes, file, damaged })
 }
 
 /// Contents of the header of a snapshot.
@@ -298,8 +301,9 @@ pub(crate) fn referred(
 /// Returns a snapshot without the data in its header.
 fn unnamed(file: PathBuf) -> Option<Snapshot> {
     let (Image { run, pid, image }, number) = file_names::snapshot(&file)?;
-    let (name, time_ns, origin, damaged) = (String::new(), 0, Origin::Requested, None);
-    Some(Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged })
+    let (name, time_ns, origin) = (String::new(), 0, Origin::Requested);
+    let (peak_bytes, damaged) = (0, None);
+    Some(Snapshot { run, pid, image, number, name, time_ns, origin, peak_bytes, file, damaged })
 }
 
 /// Returns the snapshots in these files, which belong to one profile, with names from their headers

@@ -77,7 +77,7 @@ fn over_time() -> Process {
 fn snapshot(number: u32, time_ns: u64) -> Snapshot {
     let (pid, image, name) = (4242, 0, String::new());
     let (run, origin, file, damaged) = (0, Origin::Requested, PathBuf::new(), None);
-    Snapshot { run, pid, image, number, name, time_ns, origin, file, damaged }
+    Snapshot { run, pid, image, number, name, time_ns, origin, peak_bytes: 0, file, damaged }
 }
 
 #[test]

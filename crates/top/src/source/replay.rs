@@ -8,7 +8,7 @@ use heaptide_analysis::Error;
 use heaptide_analysis::model::{Mode, Process, Sample, SiteKind};
 use heaptide_analysis::recording::live::Counts;
 use heaptide_analysis::recording::live_tables::{LiveTables, counts_now, counts_of};
-use heaptide_analysis::recording::snapshot;
+use heaptide_analysis::recording::snapshot::{self, Snapshot};
 use heaptide_analysis::trace::{Event, Operation};
 
 use super::images::Prepare;
@@ -239,15 +239,18 @@ fn of_snapshots(
         live_blocks: site.measures.at_peak_blocks,
         ..*counts
     });
-    let (time_ns, name) = (process.peak_time_ns, "peak usage".to_owned());
-    let peak = Stop { time_ns, name, has_rates: false };
-    let mut stops = vec![(peak, None)];
-    stops.extend(own.into_iter().map(|snapshot| {
+    // The time of the peak can be a millisecond early, also before that of an earlier snapshot.
+    let is_before = |snapshot: &&Snapshot| snapshot.peak_bytes < process.totals.peak_bytes;
+    let last_before = own.iter().filter(is_before).map(|snapshot| snapshot.time_ns).max();
+    let time_ns = process.peak_time_ns.max(last_before.unwrap_or(0));
+    let peak = Stop { time_ns, name: "peak usage".to_owned(), has_rates: false };
+    let snapshots = own.into_iter().map(|snapshot| {
         let name = format!("snapshot {} {}", snapshot.number, snapshot.name);
         let (time_ns, name) = (snapshot.time_ns, name.trim_end().to_owned());
         let stop = Stop { time_ns, name, has_rates: true };
         (stop, Some(snapshot.file))
-    }));
+    });
+    let mut stops: Vec<_> = snapshots.chain([(peak, None)]).collect();
     stops.sort_by_key(|(stop, _)| stop.time_ns);
     let mut before: Vec<Counts> = last.iter().map(at_start).collect();
     let mut known = Vec::with_capacity(stops.len() + 1);
