@@ -1,11 +1,11 @@
-// Allocates for twelve owners, each a scope, with shares of the bytes from 40 % down to 1 %. What is
-// allocated is the same in every run:
+// Allocates for twelve owners, each a scope, with shares of the bytes from 40 % down to 1 %. All
+// runs allocate the same blocks:
 //
 //     owners uniform|mixed|heavy|threads MEGABYTES
 //
 // uniform: blocks of 96 bytes. mixed: from 16 bytes to 128 KiB, most blocks small and most bytes
-// large. heavy: a Pareto distribution with an infinite mean, from 16 bytes to 1 MiB. threads: mixed,
-// by four threads of one name and one of another.
+// large. heavy: a Pareto distribution with an infinite mean, from 16 bytes to 1 MiB.
+// threads: mixed, by four threads of one name and one of another.
 //
 // First each owner allocates half of its bytes: that is the peak. Then half of these blocks are
 // freed, and the owner allocates and frees the other half of its bytes block by block.
@@ -85,7 +85,8 @@ struct Owner {
 
     void build() {
         const size_t room = bytes / 16 * sizeof *live;
-        void* const map = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        constexpr int access = PROT_READ | PROT_WRITE;
+        void* const map = mmap(nullptr, room, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (map == MAP_FAILED) std::abort();
         live = static_cast<char**>(map);
         heaptide_begin(name.c_str());

@@ -30,8 +30,8 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Creates a machine with the kernel in this directory: `boot/vmlinuz-…` and, if it has modules,
-    /// `usr/lib/modules/…`.
+    /// Creates a machine with the kernel in this directory: `boot/vmlinuz-…` and, if it has
+    /// modules, `usr/lib/modules/…`.
     pub fn new<'a>(tools: &'a Tools, kernel: &Path) -> Machine<'a> {
         Machine { tools, kernel: kernel.to_path_buf(), place: tools.place.join("machine") }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::sampling::Spread;
+use super::spread::Spread;
 
 /// How the values of several rows are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

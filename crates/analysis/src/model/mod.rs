@@ -14,6 +14,7 @@ mod recording;
 mod sampling;
 mod scope_name;
 mod site_rows;
+mod spread;
 mod sum;
 mod tables;
 mod time;
@@ -34,10 +35,11 @@ pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
 pub use recording::{DamagedFile, Recording, Removed};
-pub use sampling::{Interval, Sampling, Spread};
+pub use sampling::{Interval, Sampling};
 pub(crate) use scope_name::scope_name;
 pub use scope_name::scope_path;
 pub use site_rows::{SiteRow, SiteRows};
+pub use spread::Spread;
 pub use sum::Sum;
 pub use tables::{
     CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Shape, Site, SiteKind, SizeClass,

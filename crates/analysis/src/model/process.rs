@@ -7,8 +7,8 @@ use super::completeness::Completeness;
 use super::identity::{Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
-use super::measure::Measures;
-use super::sampling::Sampling;
+use super::measure::{Measure, Measures};
+use super::sampling::{Interval, Sampling};
 use super::tables::{Shape, Tables};
 use super::time::TimeTables;
 
@@ -100,5 +100,32 @@ impl Process {
     /// ```
     pub fn has_trace(&self) -> bool {
         !self.time.traces.is_empty()
+    }
+}
+
+impl Process {
+    /// Returns the name of the recording mode, as used in options.
+    pub fn mode_name(&self) -> &'static str {
+        match self.mode {
+            _ if self.sampling.is_some() => heaptide_format::SAMPLED,
+            mode => mode.name(),
+        }
+    }
+
+    /// Returns whether this is a part of a sampled process, so that even the totals are estimates.
+    pub fn is_part_of_sampled(&self) -> bool {
+        // Sums of the same numbers in a different order differ by less than this.
+        const ROUNDING: f32 = 1e-3;
+        self.sampling.is_some_and(|sampling| {
+            let (part, whole) = (self.totals.spread, sampling.whole);
+            let lacks = |part: f32, whole: f32| part < whole * (1.0 - ROUNDING);
+            lacks(part.allocated, whole.allocated) || lacks(part.live, whole.live)
+        })
+    }
+
+    /// Returns the 95 % interval of a metric of a row of this process; `None` if the metric is
+    /// exact or has no interval ([`Sampling::interval`]).
+    pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {
+        self.sampling.as_ref()?.interval(metric, row)
     }
 }

@@ -8,41 +8,10 @@
 //! many events.
 
 use super::measure::{Measure, Measures};
-use super::process::Process;
+use super::spread::Spread;
 use crate::binomial;
 
-/// Effective numbers of sampled blocks behind the estimates of a row; 0 if the row is exact.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Spread {
-    /// Of allocated blocks.
-    pub allocated: f32,
-    /// Of live blocks.
-    pub live: f32,
-    /// Of blocks live at peak.
-    pub at_peak: f32,
-}
-
-// The values are computed from counters and are never NaN.
-impl Eq for Spread {}
-
 impl Spread {
-    /// Adds the effective numbers of another row.
-    pub fn add(&mut self, row: &Spread) {
-        self.allocated += row.allocated;
-        self.live += row.live;
-        self.at_peak += row.at_peak;
-    }
-
-    /// Converts from a unit of `own` bytes per sampled block to one of `mean_bytes`.
-    pub(crate) fn in_units(self, own: u64, mean_bytes: u64) -> Spread {
-        let scale = (own as f64 / mean_bytes.max(1) as f64).powi(2) as f32;
-        Spread {
-            allocated: self.allocated * scale,
-            live: self.live * scale,
-            at_peak: self.at_peak * scale,
-        }
-    }
-
     /// Returns the effective number for a metric that counts usable bytes; `None` for other
     /// metrics.
     pub fn of(&self, metric: Measure) -> Option<f32> {
@@ -142,33 +111,6 @@ impl Sampling {
     pub fn smallest_seen_bytes(&self) -> u64 {
         const NATS: f64 = 2.995_732_273_553_991; // −ln 0.05
         (NATS * self.mean_bytes as f64).ceil() as u64
-    }
-}
-
-impl Process {
-    /// Returns the name of the recording mode, as used in options.
-    pub fn mode_name(&self) -> &'static str {
-        match self.mode {
-            _ if self.sampling.is_some() => heaptide_format::SAMPLED,
-            mode => mode.name(),
-        }
-    }
-
-    /// Returns whether this is a part of a sampled process, so that even the totals are estimates.
-    pub fn is_part_of_sampled(&self) -> bool {
-        // Sums of the same numbers in a different order differ by less than this.
-        const ROUNDING: f32 = 1e-3;
-        self.sampling.is_some_and(|sampling| {
-            let (part, whole) = (self.totals.spread, sampling.whole);
-            let lacks = |part: f32, whole: f32| part < whole * (1.0 - ROUNDING);
-            lacks(part.allocated, whole.allocated) || lacks(part.live, whole.live)
-        })
-    }
-
-    /// Returns the 95 % interval of a metric of a row of this process; `None` if the metric is
-    /// exact or has no interval ([`Sampling::interval`]).
-    pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {
-        self.sampling.as_ref()?.interval(metric, row)
     }
 }
 

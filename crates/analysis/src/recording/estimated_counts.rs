@@ -3,7 +3,7 @@
 
 use heaptide_format as format;
 
-use super::live::Counts;
+use super::counts::Counts;
 use crate::tables::calibrate::{Cell, Lacking, calibrate};
 use crate::tables::sampled::{Sampled, Weight, correct, surplus};
 

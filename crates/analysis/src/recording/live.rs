@@ -16,14 +16,15 @@ use heaptide_format::{ExtentHeader, FileHeader, Kind};
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
 
+pub use super::counts::Counts;
 use super::estimated_counts;
 use crate::error::Error;
 use crate::files::input;
-use crate::model::{Sample, SiteKind};
+use crate::model::Sample;
 use crate::profile::header::header;
 use crate::profile::pack;
 use crate::tables::figures::sample;
-use crate::tables::site_table::{self, LiveOfSite};
+use crate::tables::site_table;
 
 /// Maximum number of pages without an extent header that are read again. If there are more, their
 /// writer has died.
@@ -34,72 +35,6 @@ const IDLE_LOOKS: u32 = 8;
 const EXTENT_HEADER: u64 = format::EXTENT_HEADER;
 const SITE: u64 = size_of::<format::Site>() as u64;
 pub(super) const LABELLED: u32 = format::KEY_BIT | format::KEY_LABELLED;
-
-/// Counters of a site, or their sum over several sites.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Usable bytes live.
-    pub live_bytes: u64,
-    /// Blocks live.
-    pub live_blocks: u64,
-    /// Usable bytes live at peak.
-    pub at_peak_bytes: u64,
-    /// Successful allocations.
-    pub allocations: u64,
-    /// Usable bytes allocated.
-    pub allocated_bytes: u64,
-    /// Blocks moved here by a label, which are in `allocations` of two sites.
-    pub moved_blocks: u64,
-    /// Usable bytes of these blocks.
-    pub moved_bytes: u64,
-    /// The kind of memory.
-    pub kind: SiteKind,
-}
-
-impl Counts {
-    /// Adds the counters of a site to a sum over sites that counts each block once: see
-    /// [`crate::model::Sum`].
-    #[inline]
-    pub fn add(&mut self, site: &Counts) {
-        match site.kind {
-            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
-                self.add_label(site);
-                self.allocations = self.allocations.saturating_sub(site.moved_blocks);
-                self.allocated_bytes = self.allocated_bytes.saturating_sub(site.moved_bytes);
-            }
-            SiteKind::PoolBlock => {
-                self.live_bytes = self.live_bytes.saturating_add(site.live_bytes);
-                self.at_peak_bytes = self.at_peak_bytes.saturating_add(site.at_peak_bytes);
-            }
-            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
-        }
-    }
-
-    /// Adds the counters of a site to the sum of one label, for any kind of memory, including the
-    /// blocks that labelling moved here.
-    #[inline]
-    pub fn add_label(&mut self, site: &Counts) {
-        let sum = u64::saturating_add;
-        self.live_bytes = sum(self.live_bytes, site.live_bytes);
-        self.live_blocks = sum(self.live_blocks, site.live_blocks);
-        self.at_peak_bytes = sum(self.at_peak_bytes, site.at_peak_bytes);
-        self.allocations = sum(self.allocations, site.allocations);
-        self.allocated_bytes = sum(self.allocated_bytes, site.allocated_bytes);
-    }
-
-    /// Returns the counters of a record; `epoch` is the number of the current peak.
-    pub(super) fn of(record: &format::Site, epoch: u32) -> Counts {
-        let LiveOfSite { live, at_peak } = site_table::live_of_site(record, epoch);
-        Counts {
-            live_bytes: live.1,
-            live_blocks: live.0,
-            at_peak_bytes: at_peak.1,
-            allocations: record.allocations,
-            allocated_bytes: record.usable_bytes,
-            ..Counts::default()
-        }
-    }
-}
 
 /// The state of a profile at one time.
 #[derive(Debug)]

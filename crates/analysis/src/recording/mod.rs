@@ -2,6 +2,7 @@
 //! processes, and joins the tables of processes.
 
 pub mod between;
+mod counts;
 pub(crate) mod directory;
 pub(crate) mod ending;
 mod estimated_counts;

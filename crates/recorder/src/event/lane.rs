@@ -5,7 +5,7 @@ use crate::event::gate::Gate;
 use crate::event::peak;
 use crate::event::process::process;
 use crate::event::python::Chain;
-use crate::event::sampling::Sampler;
+use crate::event::sampler::Sampler;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
 use crate::store::control_words;

@@ -22,6 +22,7 @@ pub mod record;
 pub mod regions;
 pub mod relabel;
 pub mod requests;
+pub mod sampler;
 pub mod sampling;
 pub mod shadow_cache;
 pub mod slow_path;
