@@ -2,6 +2,9 @@
 //! label. They can be read repeatedly; each time, only the counters of the sites and new names are
 //! read.
 //!
+//! Of a sampled profile, totals are those of lanes, which are exact; sums by scope path and by label
+//! are estimates that are not adjusted to the totals, so that sums of allocations never decrease.
+//!
 //! Names are looked up by their file offset, so a new stack costs only the reading of its key.
 //! Neither symbols nor stacks are read.
 
@@ -19,6 +22,7 @@ use crate::error::Error;
 use crate::model::{
     LaneId, Measures, Moved, Sample, ScopeId, Site, SiteKind, Sum, scope_name, scope_path,
 };
+use crate::tables::sampled::Weight;
 use crate::tables::site_table;
 use crate::text;
 
@@ -80,6 +84,8 @@ struct Adding {
     scopes: Vec<Sum>,
     labels: Vec<Measures>,
     epoch: u32,
+    /// Average of bytes allocated per sampled block; 0 if every block has a site.
+    sample_mean_bytes: u64,
 }
 
 impl LiveSums {
@@ -125,8 +131,8 @@ impl LiveSums {
         &self.header
     }
 
-    /// Returns sums over all sites since the start of the program, counting each block once;
-    /// `peak_bytes` is that of the header, at least the live bytes.
+    /// Returns sums over all blocks since the start of the program; `peak_bytes` is that of the
+    /// header, at least the live bytes.
     pub fn totals(&self) -> &Measures {
         &self.totals
     }
@@ -145,11 +151,13 @@ impl LiveSums {
     fn look_at_sites(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
         let Some(samples) = self.observer.advance(&self.header)? else { return Ok(false) };
         self.sample = samples.last().copied().or(self.sample);
-        self.totals = if self.header.mode == Mode::Counters as u32 {
-            self.of_lanes()
-        } else {
-            self.of_sites(scratch)?
-        };
+        let mode = self.header.mode;
+        if mode != Mode::Counters as u32 {
+            self.totals = self.of_sites(scratch)?;
+        }
+        if [Mode::Counters as u32, Mode::Sampled as u32].contains(&mode) {
+            self.totals = self.of_lanes();
+        }
         self.totals.peak_bytes = self.header.peak_bytes.max(self.totals.live_bytes);
         Ok(true)
     }
@@ -173,6 +181,7 @@ impl LiveSums {
             scopes: vec![Sum::default(); self.groups.len()],
             labels: vec![Measures::default(); self.groups.len()],
             epoch: self.header.epoch,
+            sample_mean_bytes: self.header.sample_mean_bytes,
         };
         // These need the key, for its names and, if labelled, the moved blocks.
         let mut later = Vec::new();
@@ -306,12 +315,16 @@ impl Adding {
     /// Adds a site with its groups; `key` is the key of a labelled site.
     fn add(&mut self, record: &format::Site, key: Option<&format::Key>, groups: [u32; 2]) {
         let lent = key.map_or(0, |key| key.lent_bytes as i64);
-        let measures = site_table::site_measures(record, lent, self.epoch);
-        let moved = key.map_or(Moved::default(), |key| Moved {
+        let kind = key.map_or(SiteKind::Heap, |key| site_table::kind(key.flags));
+        let mut measures = site_table::site_measures(record, lent, self.epoch);
+        let mut moved = key.map_or(Moved::default(), |key| Moved {
             blocks: key.moved_blocks.min(record.allocations),
             usable_bytes: key.moved_bytes.min(record.usable_bytes),
             requested_bytes: key.moved_requested_bytes.min(record.requested_bytes),
         });
+        if self.sample_mean_bytes != 0 && kind == SiteKind::Heap {
+            Weight::of(record, self.sample_mean_bytes).scale(&mut measures, &mut moved);
+        }
         let site = Site {
             stack: (),
             scope: ScopeId(0),
@@ -319,7 +332,7 @@ impl Adding {
             lane: LaneId(0),
             size: None,
             call: None,
-            kind: key.map_or(SiteKind::Heap, |key| site_table::kind(key.flags)),
+            kind,
             measures,
             moved,
             lent_bytes: 0,

@@ -57,6 +57,24 @@ impl Weight {
         (sampled as f64 * self.blocks).round() as u64
     }
 
+    /// Replaces the counters of sampled blocks of a site by estimates for all blocks.
+    pub(crate) fn scale(&self, measures: &mut Measures, moved: &mut Moved) {
+        for &metric in Measure::all() {
+            if metric.combine() == Combine::Sum && metric != Measure::Failed {
+                metric.set(measures, self.estimate(metric.of(measures)));
+            }
+        }
+        self.scale_moved(moved);
+    }
+
+    /// Replaces the counters of sampled blocks that labels moved to a site.
+    pub(crate) fn scale_moved(&self, moved: &mut Moved) {
+        let Moved { blocks, usable_bytes, requested_bytes } = moved;
+        for moved in [blocks, usable_bytes, requested_bytes] {
+            *moved = self.estimate(*moved);
+        }
+    }
+
     /// Returns the estimate for all blocks, given `blocks` sampled blocks with a sum of `value`.
     pub(crate) fn cell(&self, blocks: u64, value: u64) -> Cell {
         let of_one = value as f64 / blocks.max(1) as f64;
@@ -219,10 +237,7 @@ impl Columns<'_> {
     /// totals.
     fn moved(&self, sites: &mut [RawSite]) {
         for (site, weight) in sites.iter_mut().zip(self.weights) {
-            let Moved { blocks, usable_bytes, requested_bytes } = &mut site.moved;
-            for moved in [blocks, usable_bytes, requested_bytes] {
-                *moved = weight.estimate(*moved);
-            }
+            weight.scale_moved(&mut site.moved);
         }
     }
 
