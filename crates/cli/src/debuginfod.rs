@@ -97,7 +97,7 @@ impl Client {
             Ok(Answer::Missing) => Ok(None),
             Ok(Answer::Failed(why)) => Err(why),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err("curl is not installed, which fetches debug files".to_owned())
+                Err("curl is not installed; it is needed to fetch debug files".to_owned())
             }
             Err(error) => Err(format!("cannot run curl: {error}")),
         };
@@ -191,7 +191,7 @@ impl DebugFiles for Client {
                 Ok(None) => {}
                 Err(why) => {
                     self.servers.borrow_mut().retain(|other| *other != server);
-                    failures.push(format!("{server}: no debug files from it: {why}"));
+                    failures.push(format!("{server}: cannot fetch debug files: {why}"));
                 }
             }
         }

@@ -111,7 +111,7 @@ impl fmt::Display for Error {
             ),
             Error::Newer { path, version, known } => write!(
                 f,
-                "{}: unsupported profile version {version} (this build controls up to {known}); \
+                "{}: unsupported profile version {version} (this build supports up to {known}); \
                  update heaptide",
                 path.display()
             ),
@@ -135,9 +135,9 @@ impl fmt::Display for Error {
                 let [bytes, limit] = [bytes, limit].map(|&bytes| quantity::bytes(bytes));
                 write!(
                     f,
-                    "the recording takes {bytes} of {limit} (--max-recording): what is left \
-                     belongs to programs that run or is kept; limit it by --max-profile or \
-                     --keep-snapshots"
+                    "the recording takes {bytes} of {limit} (--max-recording): the remaining \
+                     files belong to running programs or are kept; limit them with \
+                     --max-profile or --keep-snapshots"
                 )
             }
             Error::NoThread { which, source } => write!(f, "cannot start {which}: {source}"),

@@ -28,7 +28,7 @@ pub fn on_or_off(header: &FileHeader) -> String {
         why.push("by the program".to_owned());
     }
     if pauses > 0 {
-        why.push(format!("paused by the program ({pauses} deep)"));
+        why.push(format!("paused by the program ({pauses} nested pauses)"));
     }
     if why.is_empty() { "on".to_owned() } else { format!("off, {}", why.join(", ")) }
 }

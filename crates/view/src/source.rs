@@ -79,7 +79,7 @@ fn lines(process: &Process, pid: Option<u32>, frame: u32, around: u32) -> Result
     let frame = process.tables.frames.get(frame as usize);
     let frame = frame.ok_or_else(|| missing("no frame has this number".to_owned()))?;
     let (Some(file), Some(line)) = (&frame.file, frame.line) else {
-        return Err(missing("nothing names the source file of this frame".to_owned()));
+        return Err(missing("the source file of this frame is unknown".to_owned()));
     };
     let (place, bytes) = read(pid, file).map_err(|error| missing(format!("{file}: {error}")))?;
     let text = String::from_utf8_lossy(&bytes);

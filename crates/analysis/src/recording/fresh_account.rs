@@ -27,7 +27,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Gone => f.write_str("it has ended meanwhile"),
+            Error::Gone => f.write_str("the process has ended"),
             Error::Unreadable(source) => write!(f, "/proc/PID/smaps: {source}"),
         }
     }

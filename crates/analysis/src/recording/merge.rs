@@ -146,7 +146,7 @@ impl Input {
             None
         });
         let removed = removed::read(directory).unwrap_or_else(|error| {
-            notes.push(format!("{error}; what was removed of it is unknown"));
+            notes.push(format!("{error}; the totals of removed data are unknown"));
             Removed::default()
         });
         let copies = snapshot::copies(directory).into_iter();

@@ -81,7 +81,7 @@ impl Ahead {
             Ok(Read::Steps(steps)) => self.now = steps,
             Ok(Read::End(lost)) => self.end = Some(lost),
             Err(_) => {
-                let why = Some("the thread that reads it ended early".to_owned());
+                let why = Some("the reading thread ended early".to_owned());
                 self.end = Some(Lost { chunks: 1, why, faults: 0 });
             }
         }
@@ -161,7 +161,7 @@ mod tests {
         assert!(ahead.steps().is_empty());
         let lost = ahead.lost().expect("what is lost");
         let why = lost.why.as_deref();
-        assert_eq!((lost.chunks, why), (1, Some("the thread that reads it ended early")));
+        assert_eq!((lost.chunks, why), (1, Some("the reading thread ended early")));
     }
 
     #[test]

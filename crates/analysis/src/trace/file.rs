@@ -262,7 +262,7 @@ impl Unpacker {
             return Err(format!("it decompresses to {length} bytes, expected {expected}"));
         }
         let Some(start) = start(contents) else {
-            return Err("it holds no start".to_owned());
+            return Err("it has no start record".to_owned());
         };
         let head = (chunk.number, chunk.first_ticks, chunk.last_ticks);
         if head != (start.number, start.ticks, start.last_ticks) {

@@ -267,29 +267,25 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     }
     if options.mode == Some(Mode::Counters) {
         return Err(Error::new(
-            "--mode counters cannot tell blocks from before apart; use --mode scopes",
+            "--mode counters cannot distinguish blocks from before the attach; use --mode scopes",
         ));
     }
     if options.keep_trace().is_limited() && !is_traced {
-        return Err(Error::new(
-            "--keep-trace-for and --keep-trace-size: expected --mode trace as well",
-        ));
+        return Err(Error::new("--keep-trace-for and --keep-trace-size require --mode trace"));
     }
     if options.background && !options.snapshots.plan(None, None).is_empty() {
         return Err(Error::new(
-            "--background: no command stays to take snapshots; take them by `heaptide watch`",
+            "--background: the command exits and takes no snapshots; use `heaptide watch`",
         ));
     }
     if matches!(options.mode, Some(Mode::Sampled(_))) {
         return Err(Error::new(
-            "--mode sampled cannot tell blocks from before apart; use --mode stacks, or start the \
-             program with `heaptide run --mode sampled`",
+            "--mode sampled cannot distinguish blocks from before the attach; use --mode stacks, or \
+             start the program with `heaptide run --mode sampled`",
         ));
     }
     if (options.free_stacks || options.max_trace_size.is_some()) && !is_traced {
-        return Err(Error::new(
-            "--free-stacks and --max-trace-size: expected --mode trace as well",
-        ));
+        return Err(Error::new("--free-stacks and --max-trace-size require --mode trace"));
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ impl DiffOptions {
         match self.metric {
             Some(measure) => (measure, None),
             None if before.recording == after.recording => {
-                (Measure::LiveBytes, Some("two times of one run; --metric selects another"))
+                (Measure::LiveBytes, Some("two snapshots of one run; --metric selects another"))
             }
             None => (Measure::AtPeakBytes, Some("--metric selects another")),
         }

@@ -123,7 +123,7 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
 fn check(options: &TimelineOptions) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::new(reason));
     if options.accounts && options.format != TimelineFormat::Csv {
-        let reason = "--accounts needs --format csv; the JSON of the timeline has accounts already";
+        let reason = "--accounts requires --format csv; JSON always contains accounts";
         return refuse(reason.to_owned());
     }
     let is_picture = options.format.picture().is_some();

@@ -132,7 +132,7 @@ fn added(base: &Selection, mut page: Selection) -> Result<Selection, String> {
     // Only the command line may name files.
     if let Some(file) = page.rules.iter().find(|name| Rules::built_in(name).is_none()) {
         return Err(format!(
-            "--rules {file}: no built-in set; files of rules are options of `heaptide view`"
+            "--rules {file}: not a built-in rule set; pass files of rules to `heaptide view --rules`"
         ));
     }
     if page.rules.is_empty() {
@@ -190,8 +190,8 @@ mod tests {
             ("--process 7", "--process: the page has a list of the processes"),
             (
                 "--rules /etc/passwd",
-                "--rules /etc/passwd: no built-in set; files of rules are \
-             options of `heaptide view`",
+                "--rules /etc/passwd: not a built-in rule set; pass files of \
+             rules to `heaptide view --rules`",
             ),
         ];
         for (text, expected) in bad {

@@ -40,7 +40,7 @@ pub fn require_of_rows(metric: Measure) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::new(format!(
-        "--metric {metric}: only a whole process has its peak; use --metric {of_rows}, what each \
-         row had at that moment"
+        "--metric {metric}: only defined for whole processes; use --metric {of_rows}, the bytes of \
+         each row at peak"
     )))
 }

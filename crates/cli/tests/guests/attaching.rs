@@ -223,7 +223,7 @@ fn what_cannot_be_attached_to_is_refused_in_one_line() {
         assert!(outcome.stderr.contains(why), "{}", outcome.stderr);
     };
     let counters = target.command(&["attach", "--mode", "counters"]);
-    refused(counters, "cannot tell blocks from before");
+    refused(counters, "cannot distinguish blocks from before");
     refused(target.command(&["detach"]), "is not recorded by `heaptide attach`");
     target.attach("a.heaptide", &[]);
     let again = target.command(&["attach", "-o", "b.heaptide"]);

@@ -72,8 +72,8 @@ fn dash_is_no_directory() {
 }
 
 /// Only a whole process has a peak; earlier versions showed `at_peak_bytes` of rows.
-const ONLY_WHOLE: &str = "heaptide: --metric peak_bytes: only a whole process has its peak; use \
-     --metric at_peak_bytes, what each row had at that moment";
+const ONLY_WHOLE: &str = "heaptide: --metric peak_bytes: only defined for whole processes; use \
+     --metric at_peak_bytes, the bytes of each row at peak";
 
 #[test]
 fn numbers_that_make_no_sense_are_refused() {

@@ -172,16 +172,16 @@ fn each_kind_of_failure_of_a_collector_is_one_line() {
     let Some(mut receiver) = Receiver::start(&address.port().to_string(), &statuses) else {
         return;
     };
-    until("are taken again");
+    until("are accepted again");
     assert_eq!(receiver.next()["path"], "/v1/metrics");
     drop(served);
     let expected = format!(
-        "heaptide: --otlp {endpoint}: metrics are not taken: cannot connect: Connection refused \
+        "heaptide: --otlp {endpoint}: cannot send metrics: cannot connect: Connection refused \
          (os error 111)\n\
-         heaptide: --otlp {endpoint}: metrics are not taken: answered 400 Bad Request\n\
-         heaptide: --otlp {endpoint}: metrics are not taken: answered 404 Not Found: the collector \
+         heaptide: --otlp {endpoint}: cannot send metrics: answered 400 Bad Request\n\
+         heaptide: --otlp {endpoint}: cannot send metrics: answered 404 Not Found: the collector \
          has no receiver for this\n\
-         heaptide: --otlp {endpoint}: metrics are taken again\n"
+         heaptide: --otlp {endpoint}: metrics are accepted again\n"
     );
     assert_eq!(errors(), expected);
 }

@@ -207,7 +207,7 @@ fn filters_are_those_of_the_command_line() {
         ("--focus [", "--focus `[`: unclosed character class"),
         ("--nonsense", "unexpected argument '--nonsense' found"),
         ("--kind x", "invalid value 'x' for '--kind <heap|mapped|all>'"),
-        ("--rules /etc/passwd", "--rules /etc/passwd: no built-in set"),
+        ("--rules /etc/passwd", "--rules /etc/passwd: not a built-in rule set"),
         ("'", "filter `'`: a quotation mark has no end"),
     ] {
         for path in ["/api/data", "/api/query"] {

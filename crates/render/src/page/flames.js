@@ -44,7 +44,7 @@ function flames(section) {
   ...groups.map(([name, title]) => element("option", { value: name, selected: name === state.by },
     title)));
   const own = choice("Own code",
-    { class: "plain", title: "Leaves out functions that are not of the program's own code" },
+    { class: "plain", title: "Hides functions outside the program's own code" },
     () => change({ own: state.own === "" ? "1" : "", zoom: "" }));
   const back = element("button", { type: "button", class: "plain", click: () => change({ zoom: "" }) },
     "Show all");

@@ -99,7 +99,7 @@ function lifetimes(model, looks) {
       element("code", {}, "heaptide run --mode trace"), ".");
   }
   if (!server.there) return line("The trace could not be read when this page was written.");
-  if (state.snapshot !== null) return line("A snapshot has no lifetimes; the end of the run has.");
+  if (state.snapshot !== null) return line("Lifetimes are known at the end of the run, not in snapshots.");
   if (isRunning()) {
     const read = () => loadLifetimes(model);
     return line(element("button", { type: "button", class: "plain", click: read }, "Read the trace so far"));

@@ -54,7 +54,7 @@ function flameMenu(x, y, node, from) {
 function itemEntries(item) {
   if (item.kind === "function") {
     return [
-      ["Only what goes through it", () => change({ focus: item.name, zoom: "" })],
+      ["Only stacks that contain it", () => change({ focus: item.name, zoom: "" })],
       ["Leave it out", () => change({ hide: [...hidden(), item.name].join("\n"), zoom: "" })],
       ["Search for it", () => change({ search: item.name })],
       [state.own === "" ? "Own code only" : "All code",

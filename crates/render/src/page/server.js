@@ -180,7 +180,7 @@ function liveButton() {
 function controlButtons(process) {
   const actions = [["mark", "Mark…", "Sets a mark with a name"],
     ["snapshot", "Snapshot…", "Takes a snapshot with a name"], ["stop", "Off", "Stops recording"],
-    ["start", "On", "Records again"], ["reset", "Reset", "Counts from here on"]];
+    ["start", "On", "Resumes recording"], ["reset", "Reset", "Resets the counters"]];
   const act = async (action) => {
     const asks = action === "mark" || action === "snapshot";
     const text = asks ? prompt(`Name of the ${action}`, "") : "";
@@ -215,7 +215,7 @@ function watchChanges() {
     drawSources();
   });
   source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED) problem("The server has ended: this is what it sent last.");
+    if (source.readyState === EventSource.CLOSED) problem("The server has ended; the page shows its last data.");
   });
 }
 
@@ -288,7 +288,7 @@ function queryBox(section) {
   } }, element("option", { value: "" }, "examples"),
   ...usable.map(([title, , text]) => element("option", { value: text }, title)));
   section.replaceChildren(element("div", { class: "row" }, element("h2", {}, "Query"), example,
-    element("span", { class: "soft small" }, "CalQL, as heaptide query takes it; Ctrl+Enter answers"),
+    element("span", { class: "soft small" }, "CalQL, as in heaptide query; Ctrl+Enter runs it"),
     element("button", { type: "button", class: "plain push", click: ask }, "Answer"), file),
   input, answer);
   if (state.q !== "") ask();

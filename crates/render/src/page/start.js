@@ -54,7 +54,7 @@ function drawHead() {
   }
   byId("head").replaceChildren(...parts);
   const loads = server.there ? "This page loads from heaptide view on this machine only."
-    : "This page loads nothing from anywhere.";
+    : "This page is self-contained.";
   byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;
 }
 

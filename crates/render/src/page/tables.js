@@ -174,7 +174,7 @@ function drawnTable(looks) {
 function drawnRows(head, lines, length) {
   const parts = [element("table", {}, element("thead", {}, element("tr", {}, ...head)),
     element("tbody", {}, ...lines))];
-  if (lines.length === 0) parts.push(element("p", { class: "soft" }, "Nothing here has any."));
+  if (lines.length === 0) parts.push(element("p", { class: "soft" }, "No rows with a value."));
   if (length > lines.length) {
     const more = () => {
       table.rows *= 4;

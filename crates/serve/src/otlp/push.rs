@@ -113,11 +113,11 @@ impl Pusher {
         let endpoint = &self.otlp.endpoint;
         match (&result, &last) {
             (Err(failure), last) if last.as_ref().is_none_or(|last| !last.is_like(failure)) => {
-                let line = format!("--otlp {endpoint}: {what} are not taken: {failure}");
+                let line = format!("--otlp {endpoint}: cannot send {what}: {failure}");
                 (self.otlp.report)(&line);
             }
             (Ok(()), Some(_)) => {
-                (self.otlp.report)(&format!("--otlp {endpoint}: {what} are taken again"));
+                (self.otlp.report)(&format!("--otlp {endpoint}: {what} are accepted again"));
             }
             _ => {}
         }
