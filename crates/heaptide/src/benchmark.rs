@@ -12,14 +12,15 @@ use crate::measure::thread_figures;
 /// use criterion::{Criterion, black_box};
 /// use heaptide::Allocated;
 ///
-/// let mut criterion = Criterion::default().with_measurement(Allocated::Blocks);
+/// let mut criterion = Criterion::default().without_plots().with_measurement(Allocated::Blocks);
 /// # if false {
 /// criterion.bench_function("to_string", |b| b.iter(|| black_box(12).to_string()));
 /// # }
 /// ```
 ///
 /// The benchmark must run with the recorder: `heaptide run -- cargo bench`. Without it, or if an
-/// iteration allocates nothing, criterion reports that the measurement is zero.
+/// iteration allocates nothing, criterion reports that the measurement is zero. Disable plots:
+/// criterion 0.8 panics when it plots the comparison of two runs with equal counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocated {
     /// Blocks allocated, including by realloc.

@@ -125,13 +125,15 @@ fn rust_benchmarks() {
     let place = scratch("rust-benchmarks");
     let output = |name: &str, words: &[&str]| {
         let recording = place.join(format!("{name}.heaptide"));
-        let mut command = recorded(&recording, &[]);
+        let mut command = recorded(&recording, &["--force"]);
         command.arg(built().join(name)).arg("--bench").args(words).current_dir(&place);
         let outcome = run(&mut command, &place);
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
         (outcome.stdout, recording)
     };
     let quick = ["--sample-size=10", "--warm-up-time=0.01", "--measurement-time=0.01"];
+    // The second run compares itself with the first.
+    output("allocated-criterion", &quick);
     let (criterion, _) = output("allocated-criterion", &quick);
     for line in ["[4.0000 blocks 4.0000 blocks 4.0000 blocks]", "[87.000 B 87.000 B 87.000 B]"] {
         assert!(criterion.contains(line), "{criterion}");

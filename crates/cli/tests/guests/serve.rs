@@ -559,7 +559,7 @@ fn programs_of_another_user_are_the_reason_why_nothing_is_read() {
 #[test]
 fn every_mode_has_exact_totals() {
     // A mean of one byte samples all blocks, one of 1 TiB none.
-    let modes = [("counters", 0), ("scopes", 1), ("sampled=1", 1), ("sampled=1T", 0)];
+    let modes = [("counters", 0), ("scopes", 1), ("sampled=1", 1), ("sampled=1024G", 0)];
     for (mode, scopes) in modes {
         let place = scratch(&format!("serve-{mode}"));
         let mut guest = Steps::start(&place, &["--mode", mode]);

@@ -403,7 +403,7 @@ fn a_command_that_attaches_takes_snapshots() {
     assert_eq!((live("live=3M"), live("signal=USR1")), (3, 2));
     let refused = run(heaptide().args(&words).arg("--background"), &place);
     assert_eq!(refused.status, 2, "{}", refused.stderr);
-    assert!(refused.stderr.contains("take them by `heaptide watch`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("use `heaptide watch`"), "{}", refused.stderr);
 }
 
 #[test]
