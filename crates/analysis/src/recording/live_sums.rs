@@ -2,8 +2,9 @@
 //! label. They can be read repeatedly; each time, only the counters of the sites and new names are
 //! read.
 //!
-//! Of a sampled profile, totals are those of lanes, which are exact; sums by scope path and by label
-//! are estimates that are not adjusted to the totals, so that sums of allocations never decrease.
+//! Of a sampled profile, totals are those of lanes, which are exact; sums by scope path and by
+//! label are estimates that are not adjusted to the totals, so that sums of allocations never
+//! decrease.
 //!
 //! Names are looked up by their file offset, so a new stack costs only the reading of its key.
 //! Neither symbols nor stacks are read.
