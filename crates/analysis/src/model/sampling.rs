@@ -75,7 +75,7 @@ impl Sampling {
     /// let spread = Spread { live: 10.0, ..Spread::default() };
     /// let row = Measures { live_bytes: 10_000, spread, ..Measures::default() };
     /// let interval = sampling.interval(Measure::LiveBytes, &row).unwrap();
-    /// assert_eq!((interval.low, interval.high), (4_900, 17_622));
+    /// assert_eq!((interval.low, interval.high), (4_900, 17_623));
     /// ```
     pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {
         let metric = metric.of_sites();
