@@ -126,6 +126,12 @@ impl Process {
     /// Returns the 95 % interval of a metric of a row of this process; `None` if the metric is
     /// exact or has no interval ([`Sampling::interval`]).
     pub fn interval(&self, metric: Measure, row: &Measures) -> Option<Interval> {
-        self.sampling.as_ref()?.interval(metric, row)
+        let Interval { low, mut high } = self.sampling.as_ref()?.interval(metric, row)?;
+        if !self.is_part_of_sampled() {
+            // The total is exact, and no row has more.
+            let metric = metric.of_sites();
+            high = high.min(metric.of(&self.totals).max(metric.of(row)));
+        }
+        Some(Interval { low, high })
     }
 }

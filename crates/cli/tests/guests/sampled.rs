@@ -134,6 +134,21 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
     assert!(missed.len() as i128 <= intervals / 8, "{missed:#?}");
 }
 
+/// With a mean of 1 TiB, no block is sampled, and one row has everything.
+#[test]
+fn limits_are_within_exact_totals() {
+    let place = scratch("sampled-none");
+    let found = report(&record(&place, "a", "sampled=1024G", 1, &[]), &place);
+    let process = &list(&found, "processes")[0];
+    for metric in ESTIMATES {
+        let total = number(&process["totals"], metric);
+        for row in list(process, "sites").iter().chain(list(process, "scopes")) {
+            let high = number(row, &format!("{metric}_high"));
+            assert!(high <= total, "{metric}: {high} of {total}: {row}");
+        }
+    }
+}
+
 #[test]
 fn a_seed_makes_runs_alike() {
     let place = scratch("sampled-seed");
