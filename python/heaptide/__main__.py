@@ -55,8 +55,8 @@ def _program(words: List[str]) -> Optional[int]:
 
 
 def _is_python(word: str) -> bool:
-    """Returns whether to run it with Python: ``-m``, ``-c``, a ``.py`` file, a script with a Python
-    shebang.
+    """Returns whether to run it with Python: ``-m``, ``-c``, a ``.py`` file, or a script with a
+    Python shebang.
     """
     if word.startswith(_PYTHON) or word.endswith((".py", ".pyz", ".pyw")):
         return True
@@ -85,7 +85,7 @@ def arguments(words: List[str]) -> List[str]:
 
 
 def main() -> None:
-    """Replaces this process by the command."""
+    """Replaces this process with the command."""
     try:
         replace_process(arguments(sys.argv[1:]))
     except HeaptideError as error:

@@ -42,7 +42,7 @@ def command() -> str:
 
 
 def environment() -> Dict[str, str]:
-    """Returns the environment for commands that read recordings, in which they are not recorded."""
+    """Returns the environment for commands that read recordings; it turns their recording off."""
     values = dict(os.environ, HEAPTIDE_MODE="off")
     preloaded = values.pop("LD_PRELOAD", "").replace(":", " ").split()
     others = [path for path in preloaded if not os.path.basename(path).startswith("libheaptide")]
@@ -52,7 +52,8 @@ def environment() -> Dict[str, str]:
 
 
 def ask(arguments: Sequence[str]) -> bytes:
-    """Returns the output of the command; raises `HeaptideError` with its message if it fails."""
+    """Runs the command and returns its output; raises `HeaptideError` with its message if it fails.
+    """
     import subprocess
 
     done = subprocess.run(
@@ -84,7 +85,7 @@ def _reason(text: str, status: int) -> str:
 
 
 def replace_process(arguments: List[str]) -> NoReturn:
-    """Replaces this process by the command."""
+    """Replaces this process with the command."""
     path = command()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -63,17 +63,15 @@ class pause:
 
 
 def threshold(size: int = 0, below: bool = False) -> None:
-    """Records stacks only for requests of at least, or less than, ``size`` bytes; 0: for all
-    requests.
+    """Records stacks only for requests of at least ``size`` bytes or, with ``below``, of fewer
+    bytes; with size 0, for all requests.
     """
     if library is not None:
         library.threshold(size, int(below))
 
 
 def reset() -> bool:
-    """Resets the counters, so that reports exclude what was counted so far. Returns whether it
-    succeeded.
-    """
+    """Resets the counters, so that reports exclude earlier events. Returns whether it succeeded."""
     return library is not None and bool(library.reset())
 
 
@@ -84,7 +82,7 @@ def flush() -> None:
 
 
 def separate_threads() -> None:
-    """Gives each thread that starts from now on a row of its own, with its id."""
+    """Gives each thread that starts from now on a separate row with its id."""
     if library is not None:
         library.separate_threads()
 
@@ -97,7 +95,9 @@ def mark(name: str) -> None:
 
 
 def snapshot(name: str = "") -> int:
-    """Writes a copy of the profile next to it. Returns its number from 1, or 0 if that failed."""
+    """Writes a copy of the profile next to it. Returns the number of the snapshot, from 1, or 0 on
+    failure.
+    """
     if library is None:
         return 0
     text = name.encode("utf-8", "surrogateescape")
@@ -106,7 +106,7 @@ def snapshot(name: str = "") -> int:
 
 
 def write(path: Union[str, "os.PathLike[str]"] = "stdout", format: str = "text") -> bool:
-    """Writes the recording of this process so far. Returns whether it succeeded.
+    """Writes the data of this process recorded so far. Returns whether it succeeded.
 
     ``path`` is a file, which is replaced atomically, ``stdout`` or ``stderr``. Formats are ``text``
     (the report), ``json``, ``dot``, ``folded``, ``stacks``, ``snapshot`` (a recording at ``path``),
@@ -124,7 +124,7 @@ def write(path: Union[str, "os.PathLike[str]"] = "stdout", format: str = "text")
 
 
 def written(format: str = "text") -> str:
-    """Returns the same output as a string; empty if it could not be written."""
+    """Returns the output of `write` as a string; empty if it could not be written."""
     if library is None:
         return ""
     text = format.encode("utf-8", "surrogateescape")

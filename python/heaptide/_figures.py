@@ -1,4 +1,4 @@
-"""Counters of the process, a thread, a scope, a window, a measurement."""
+"""Counters of the process, a thread, a scope, a window or a measurement."""
 
 import threading
 from types import TracebackType
@@ -13,8 +13,8 @@ class Figures(NamedTuple):
 
     For windows and measurements, ``live_blocks`` and ``live_bytes`` are changes, which may be
     negative. ``peak_bytes`` is the highest live bytes of the process, or of a window while it was
-    open; for a measurement, the largest rise of the thread over the start; 0 for a scope.
-    ``largest_bytes`` is the largest request, or 0 for windows.
+    open; for a measurement, the largest rise of the thread's live bytes over the start; 0 for a
+    scope. ``largest_bytes`` is the largest request, or 0 for windows.
     """
 
     allocations: int = 0
@@ -31,7 +31,7 @@ class Figures(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """Numbers of blocks by size: entry ``b`` counts sizes of ``b`` significant bits."""
+    """Numbers of blocks by size: entry ``b`` is for sizes with ``b`` significant bits."""
 
     requested: Tuple[int, ...] = ()
     usable: Tuple[int, ...] = ()
@@ -80,7 +80,7 @@ def histograms() -> Histograms:
 
 
 class window:
-    """A named interval of the whole process, with a peak of its own.
+    """A named interval of the whole process, with its own peak.
 
     >>> with window("event loop") as loop:
     ...     events = [bytearray(1000) for _ in range(10)]
@@ -137,8 +137,9 @@ class measure:
     >>> if recording():
     ...     assert load.figures.largest_bytes > 100000
 
-    Measurements may be nested; the outer one includes the inner. They belong to a thread: in a
-    task, they include what other tasks of the same thread allocate meanwhile.
+    Measurements may be nested; an outer measurement includes the inner ones. A measurement belongs
+    to a thread: in a task, it includes the allocations that other tasks of the same thread make
+    meanwhile.
     """
 
     def __init__(self) -> None:
@@ -182,7 +183,7 @@ class measure:
         self.figures = _together(self.figures, _taken(self._out))
 
     def _end_below(self, thread: List["measure"]) -> None:
-        """Ends a measurement that is not innermost: those above are ended first, and restarted
+        """Ends a measurement that is not innermost: ends those above it first, and restarts them
         afterwards.
         """
         assert library is not None
@@ -210,7 +211,7 @@ class Memory(NamedTuple):
 
 
 def memory() -> Memory:
-    """Returns the memory of the process, without what the recorder reserved; zeros without the
+    """Returns the memory of the process, excluding the recorder's reservations; zeros without the
     recorder.
     """
     if library is None:

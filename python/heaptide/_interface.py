@@ -109,7 +109,7 @@ _SLOW = {"snapshot", "reset", "write", "write_to"}
 
 
 class Library:
-    """The functions, as attributes."""
+    """The functions of the recorder, as attributes."""
 
     def __init__(self, keeps_lock: Any, gives_lock_up: Any) -> None:
         for name, result, arguments in _FUNCTIONS:

@@ -89,8 +89,9 @@ def label(name: str, data: Any, dimensions: Optional[Sequence[int]] = None) -> L
     """Labels the memory of a buffer: bytearray, array, memoryview, numpy array, bytes.
 
     A heap block keeps its label until it is freed. Small data, and data that shares its block with
-    its object (bytes), has no block of its own: it is labelled as a part of memory, and this label
-    has to be removed, for which the result is a context manager. In PyPy no data is labelled.
+    its object (bytes), has no block of its own: the label belongs to the range of memory, and the
+    caller has to remove it, for example by using the result as a context manager. In PyPy, no data
+    is labelled.
 
     >>> energies = bytearray(100000)
     >>> if label("energies", energies):

@@ -26,17 +26,17 @@ os.register_at_fork(after_in_child=_forget_part)
 
 
 class record:
-    """Records what all threads of this process allocate while the block runs, as a recording of its
-    own.
+    """Records the allocations of all threads of this process while the block runs, in a separate
+    recording.
 
     >>> with record("load.heaptide"):                                # doctest: +SKIP
     ...     data = load()
 
     The program has to be started with ``python -m heaptide run --start-off``, because the recorder
-    can only be loaded at its start. The recording at ``path`` has the allocations of the block and
-    its peak. Its live blocks at the end are those of the block, and of earlier uses of `record` in
-    this process. The recording of the run contains all parts: its reports count from the last one,
-    or from the first one with ``--from-start``.
+    can only be loaded when the process starts. The recording at ``path`` has the allocations of the
+    block and its peak. Its live blocks at the end are those of the block, and of earlier uses of
+    `record` in this process. The recording of the run contains all parts: its reports count from
+    the last one, or from the first one with ``--from-start``.
 
     ``overwrite`` replaces an older recording. Raises `HeaptideError` before the block runs if it
     cannot be recorded, or after it if the recording cannot be written.

@@ -123,13 +123,14 @@ class Recording:
         """Returns every block of a trace (``heaptide run --mode trace``), in the order of frees.
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
-        - ``uid``: of labelled memory the number that ``resolve`` returns, of other memory numbers
-          after those; ``block``: number of the block, from 1; ``address``
+        - ``uid``: for labelled memory the number that ``resolve`` returns, for other memory a
+          number after those; ``block``: number of the block, from 1; ``address``
         - ``size``, ``usable_bytes``: requested and usable bytes
         - ``allocated_ns``, ``freed_ns``: nanoseconds from the start of the process
         - ``lifetime_ns``, ``lifetime_events``: nanoseconds and events from allocation to free
-        - ``dims``, ``element_bytes``: elements in each dimension of labelled memory, bytes of one
-        - ``freed``, ``reallocated``, ``temporary``, ``cross_thread``: how it ended
+        - ``dims``, ``element_bytes``: elements in each dimension of labelled memory, bytes per
+          element
+        - ``freed``, ``reallocated``, ``temporary``, ``cross_thread``: how the block ended
         - ``lane``, ``freed_lane``, ``freed_tid``: name of the allocating and the freeing thread,
           number of the latter; ``freed_in``: scopes of the freeing thread
         - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``, ``type``,
@@ -157,12 +158,12 @@ class Recording:
         return self._processes
 
     def owners(self) -> Table:
-        """Returns what each function itself holds and allocates, the largest at the peak first.
+        """Returns the memory that each function itself holds and allocates, largest at peak first.
 
         - ``owner``: function that allocations are attributed to; None without a stack
         - ``at_peak_bytes``, ``at_peak_blocks``: live at the peak of the process
         - ``live_bytes``, ``live_blocks``: allocated and not freed
-        - ``allocations``, ``requested_bytes``, ``usable_bytes``: allocated in all
+        - ``allocations``, ``requested_bytes``, ``usable_bytes``: allocated in total
         - ``temporary``: blocks freed by the allocating thread before its next allocation
 
         The rows add up to the totals of the heap in `processes`.
@@ -179,7 +180,7 @@ class Recording:
         """Returns the call tree, with a row for each node, callers before their callees.
 
         - ``node``: number of the row; ``parent``: that of the caller, None for the outermost
-        - ``depth``: callers above it; ``function``: its name
+        - ``depth``: number of callers above the node; ``function``: its name
         - ``at_peak_bytes``, ``at_peak_blocks``, ``live_bytes``, ``live_blocks``, ``allocations``,
           - ``own_…``: the same without callees
         """
@@ -203,13 +204,13 @@ class Recording:
         - by ``stack``: ``stack``, functions from the outermost
         - by ``scope``: ``path``, scopes from the outermost
         - ``before``, ``after``, ``change``: the metric in this recording, in the other one, and the
-          latter less the former; of a function or scope itself
-        - ``inclusive_before``, ``inclusive_after``, ``inclusive_change``: by function and scope,
-          with all that is inside
+          difference; excluding callees or inner scopes
+        - ``inclusive_before``, ``inclusive_after``, ``inclusive_change``: the same including them,
+          by function and scope
 
         ``metric`` is one of ``heaptide diff --metric``; the default is ``live_bytes`` between
-        snapshots of one run, else ``at_peak_bytes``. Of several processes, the largest ones are
-        compared.
+        snapshots of one run, else ``at_peak_bytes``. If there are several processes, the largest
+        ones are compared.
         """
         if not isinstance(other, Recording):
             other = open(other)
@@ -220,7 +221,7 @@ class Recording:
         return _difference(json.loads(ask(words + self._options)), by)
 
     def flamegraph(self, metric: str = "at_peak_bytes") -> "Picture":
-        """Returns a flame graph of a metric as SVG, of the largest process unless one was chosen.
+        """Returns a flame graph of a metric as SVG, of the largest process unless `open` chose one.
         """
         if len(self._paths) != 1:
             raise HeaptideError("a flame graph is of one recording; this names several")
@@ -312,7 +313,8 @@ def _option(flag: str, value: Option) -> List[str]:
 
 
 def _table(answer: Mapping[str, Any], wanted: Optional[Mapping[str, str]] = None) -> Table:
-    """Converts `json-split` output to a table, with the given columns and types, else those it has.
+    """Converts `json-split` output to a table, with the wanted columns and types, else all columns
+    of the output.
     """
     stack_of = _Stacks(answer["nodes"])
     values = list(zip(*answer["data"]))
@@ -342,7 +344,7 @@ def _table(answer: Mapping[str, Any], wanted: Optional[Mapping[str, str]] = None
 
 
 class _Stacks:
-    """The paths to nodes, each created once."""
+    """The paths to nodes, each built once."""
 
     def __init__(self, nodes: Sequence[Mapping[str, Any]]) -> None:
         self._nodes = nodes

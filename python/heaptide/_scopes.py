@@ -57,7 +57,7 @@ _thread = _Thread()
 
 
 def current_path() -> int:
-    """Returns the native path of the logical context; the thread may currently have another one."""
+    """Returns the native path of the logical context; that of the thread may currently differ."""
     if library is None:
         return 0
     mine = _innermost.get()
@@ -257,7 +257,7 @@ def context() -> Context:
 
 
 def run_in(context: Context, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    """Calls a function with this scope path, and then restores the thread's own.
+    """Calls a function with this scope path, and then restores the thread's own path.
 
     >>> import threading
     >>> with scope("load"):

@@ -27,7 +27,7 @@ class Path:
         self.owns_variable = owns_variable
 
     def step(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Runs a step with this path, saves the path afterwards, and restores the thread's own."""
+        """Runs a step with this path, then saves the path and restores the thread's own path."""
         assert library is not None
         thread, variable = _scopes._thread, _scopes._innermost
         native, last, base = library.set_context(self.native), thread.last, thread.base
@@ -92,7 +92,7 @@ class GeneratorSteps(Steps, collections.abc.Generator):  # type: ignore[type-arg
 
 
 def of_task(coroutine: Any) -> Any:
-    """Wraps a coroutine for a new task: its path starts with the current one."""
+    """Wraps a coroutine for a new task; its path begins as the current path."""
     if library is None or isinstance(coroutine, CoroutineSteps):
         return coroutine
     return CoroutineSteps(coroutine, Path(0, owns_variable=False))

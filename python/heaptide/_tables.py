@@ -136,7 +136,7 @@ class Table:
         return "<heaptide.Table of {} rows: {}>".format(self._rows, columns)
 
     def _repr_html_(self) -> str:
-        """The first rows, for notebooks."""
+        """Returns the first rows as HTML, for notebooks."""
         head = "".join("<th>{}</th>".format(html.escape(name)) for name in self._columns)
         rows = "".join(
             "<tr>{}</tr>".format(
@@ -195,7 +195,7 @@ def _by_nanoarrow(
 
 
 def _lists(nanoarrow: Any, values: Sequence[Any]) -> Any:
-    """Converts a column of string lists to the end offset of each list, and the strings of all."""
+    """Converts a column of string lists to the end offset of each list, and all strings."""
     ends = array.array("i", [0])
     texts: List[str] = []
     for value in values:

@@ -1,7 +1,7 @@
 """Exact scopes in asyncio: each step of a task runs with the task's own scope path.
 
-Without this, the scopes of tasks are separate, too, but what a task allocates after an ``await``
-and before it next enters or leaves a scope may be charged to the task that ran before it.
+Without this module, the scopes of tasks are separate, too, but allocations of a task after an
+``await``, before it next enters or leaves a scope, may be charged to the task that ran before it.
 """
 
 import asyncio

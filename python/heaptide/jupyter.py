@@ -1,4 +1,4 @@
-"""The memory of a notebook cell: ``%load_ext heaptide``, then ``%%heaptide``.
+"""Shows the memory of a notebook cell: ``%load_ext heaptide``, then ``%%heaptide``.
 
 The kernel needs the recorder; see `heaptide.kernel`.
 """
@@ -46,11 +46,11 @@ class Cell:
         return self._recording.sites()
 
     def flamegraph(self) -> Picture:
-        """The total allocations of the cell by stack."""
+        """Returns a flame graph of all allocations of the cell by stack."""
         return self._graph
 
     def timeline(self) -> Picture:
-        """Live bytes of the process while the cell ran."""
+        """Returns a chart of the live bytes of the process while the cell ran."""
         return Picture(_drawn(self._timeline))
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ def _drawn(samples: Sequence[Tuple[int, int]]) -> str:
 
 
 class _Shown(Exception):
-    """The error of a cell, whose traceback is shown already: it ends the cell, and a run of all
+    """The error of a cell whose traceback has already been shown: ends the cell, and a run of all
     cells.
     """
 
@@ -124,7 +124,7 @@ def _usage_error(reason: str) -> Exception:
 
 
 class _Magic:
-    """The magic; counts the cells."""
+    """The magic ``%%heaptide``; counts the cells."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

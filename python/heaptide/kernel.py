@@ -17,7 +17,7 @@ _NAME = "heaptide"
 
 
 def _run(arguments: List[str]) -> NoReturn:
-    """Replaces this process by the kernel."""
+    """Replaces this process with the kernel."""
     values = dict(os.environ)
     library = ask(["library"]).decode().strip()
     others = values.get("LD_PRELOAD")
@@ -48,7 +48,7 @@ def _install(prefix: str, name: str) -> str:
 
 
 def main() -> None:
-    """The commands ``install`` and ``run``."""
+    """Runs the commands ``install`` and ``run``."""
     if sys.argv[1:2] == ["run"]:
         _run(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m heaptide.kernel")

@@ -1,11 +1,11 @@
 """A pytest plug-in: ``pytest --heaptide`` reports and limits the memory of each test.
 
-The recorder has to be in the process from its start, so ``pytest --heaptide`` executes its own
+The recorder has to be loaded when a process starts, so ``pytest --heaptide`` executes its own
 command line again under ``heaptide run --start-off``, and recording begins with the first test.
 Workers of pytest-xdist are child processes and have the recorder, too.
 
-Each test runs in a scope with its name, which threads that it starts inherit. So its allocations
-are known by function. Its peak is that of a window of the whole process.
+Each test runs in a scope with its name, which the threads that it starts inherit, so that the
+report can list its allocations by function. Its peak is that of a window of the whole process.
 """
 
 import contextlib
@@ -382,7 +382,7 @@ class _LeakLimit:
 
 @contextlib.contextmanager
 def _scope_of(test: str, run: int) -> Iterator[_scopes.Context]:
-    """Opens the scope of a run of a test. Threads started in it get another scope inside."""
+    """Opens the scope of a run of a test. Threads started in it get an inner scope."""
     original = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -415,7 +415,7 @@ def _in_thread(function: Callable[[], None]) -> None:
 def _live_by_stack(
     item: pytest.Item, run: int, current_thread_only: bool
 ) -> "Dict[Stack, int]":
-    """Returns what a run of a test allocated and did not free in this process, by stack."""
+    """Returns the bytes that a test run allocated and did not free in this process, by stack."""
     kind = "mixed" if item.config.getoption("heaptide_native") else "only"
     words = ["report", _live.profile(), "--format", "json", "--python", kind, "--live-only"]
     words += ["--focus", "scope:{}".format(re.escape(item.nodeid))]
@@ -453,7 +453,7 @@ class _Owner(NamedTuple):
 
 
 def _owners(test: Optional[str] = None) -> Dict[str, List[_Owner]]:
-    """Returns the functions that allocated most in each test, or in one."""
+    """Returns the functions that allocated most in each test, or in one test."""
     from ._recording import Recording
 
     _control.flush()

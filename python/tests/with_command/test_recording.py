@@ -175,7 +175,7 @@ class Recordings(unittest.TestCase):
 
     def test_errors_are_those_of_the_command(self):
         for fails, reason in (
-            (lambda: heaptide.open("/nowhere/x"), "^/nowhere/x: no such recording; make one with"),
+            (lambda: heaptide.open("/nowhere/x"), "^/nowhere/x: no such recording; create one with"),
             (lambda: heaptide.open(self.path, fokus="x"), "^unexpected argument '--fokus' found$"),
             (lambda: self.whole.query("SELECT a FRMO b"), "^query: expected a clause keyword, got"),
             (lambda: self.whole.lifetimes(), "recorded without a trace"),
