@@ -16,7 +16,7 @@
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
 use crate::store::sites::own_word;
-use crate::sys::clock;
+use crate::sys::{arch, clock};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use heaptide_format::PEAK_BATCH;
@@ -24,10 +24,6 @@ use heaptide_format::shared::{FileHeader, Scope, Word};
 
 /// Bytes by which a thread's live bytes may change before it publishes them.
 pub const BATCH: i64 = PEAK_BATCH as i64;
-/// The time of a peak is not updated within this many ticks of the time stamp counter: half a
-/// millisecond at 2 GHz.
-const SAME_TIME: u64 = 1 << 20;
-
 /// A lane's view of live bytes. The lane's *own* bytes are the difference of two counters that only
 /// grow: `allocated`, in the lane's record, and `freed`. So a comparison of one counter with a
 /// limit shows that an event needs no further work ("nothing is due").
@@ -328,7 +324,7 @@ impl Live {
     /// has advanced.
     fn stamp(&mut self, p: &Process, header: &FileHeader) {
         let ticks = clock::counter();
-        if ticks != 0 && ticks.wrapping_sub(self.stamped) < SAME_TIME {
+        if ticks != 0 && ticks.wrapping_sub(self.stamped) < arch::HALF_MILLISECOND {
             return;
         }
         self.stamped = ticks;
