@@ -116,7 +116,11 @@ pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
         }
         std::thread::sleep(POLL);
     };
-    let read = |path| String::from_utf8_lossy(&fs::read(path).expect("output")).into_owned();
+    let read = |path| {
+        let text = String::from_utf8_lossy(&fs::read(&path).expect("output")).into_owned();
+        fs::remove_file(path).expect("output");
+        text
+    };
     let status = status.code().unwrap_or_else(|| 128 + status.signal().expect("a signal"));
     Outcome { status, stdout: read(out), stderr: read(err) }
 }
