@@ -11,7 +11,7 @@ const PAGE: &str = "docs/options.md";
 const HEAD: &str = "\
 # Options
 
-What `heaptide COMMAND --help` prints. `cargo xtask options` wrote it; `cargo xtask tidy` compares.
+This page contains the output of `heaptide COMMAND --help`. `cargo xtask options` writes it, and `cargo xtask tidy` checks it.
 ";
 
 /// Writes the document.

@@ -17,12 +17,22 @@ const SOURCES: &[&str] = &[".rs", ".py", ".c", ".cpp", ".h", ".sh"];
 /// The document that explains every variable.
 const VARIABLES_PAGE: &str = settings::PAGE;
 
+/// Files outside of `Cargo.toml` that contain the version of the release.
+const VERSIONED: &[&str] = &[
+    "CITATION.cff",
+    "docs/install.md",
+    "examples/ci/gitlab-ci.yml",
+    "examples/serve/kubernetes.yaml",
+    "pyproject.toml",
+    "python/pyproject.toml",
+];
+
 /// The document that lists the interposed functions.
 const HOOKS_PAGE: &str = "docs/hooks.md";
 
 /// Returns all problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules = [first_line, columns, words, danger, length, dependencies, english::check];
+    let rules = [first_line, columns, words, danger, length, dependencies, version, english::check];
     let mut problems: Vec<Problem> =
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links::check(texts));
@@ -51,6 +61,15 @@ fn first_line(text: &Text) -> Vec<Problem> {
     }
     let says = format!("starts with `{first}`, expected `{}` and what it is for", openings[0]);
     vec![Problem::new(&text.path, 1, says)]
+}
+
+/// Examples and manifests name the version that this tree builds.
+fn version(text: &Text) -> Vec<Problem> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    if !VERSIONED.contains(&text.path.as_str()) || text.content.contains(VERSION) {
+        return Vec::new();
+    }
+    vec![Problem::new(&text.path, 1, format!("does not contain the version, {VERSION}"))]
 }
 
 /// Lines must fit on a screen. The formatter decides about Rust code; in other languages a line
@@ -224,6 +243,14 @@ mod tests {
             0
         );
         assert_eq!(first_line(&text("a.c", "#include <stdio.h>\n")).len(), 1);
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_found() {
+        let current = format!("version = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(version(&text("pyproject.toml", &current)).len(), 0);
+        assert_eq!(version(&text("pyproject.toml", "version = \"0.0.1\"\n")).len(), 1);
+        assert_eq!(version(&text("docs/format.md", "\"heaptide\":\"0.0.1\"\n")).len(), 0);
     }
 
     #[test]
