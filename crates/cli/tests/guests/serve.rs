@@ -290,7 +290,7 @@ fn what_cannot_be_answered_is_refused_in_a_line() {
         let path = format!("/debug/pprof/heap?seconds={seconds}");
         refused(&path, &[], 400, &format!("seconds={seconds}: expected 1 to 600\n"));
     }
-    let text = "debug= and seconds=: a difference has no text; omit one\n";
+    let text = "debug= and seconds= cannot be combined; omit one\n";
     refused("/debug/pprof/heap?debug=1&seconds=1", &[], 400, text);
     let text = served.get("/debug/pprof/heap?debug=1").text();
     assert!(text.contains(" with live_bytes, most first\n"), "{text}");
@@ -430,7 +430,7 @@ fn the_state_has_the_reason_why_nothing_can_be_read() {
     guest.finish();
     of_process.until_running(0);
     let state = of_process.get("/healthz");
-    let expected = format!("pid {pid}: has ended, or is recorded no more\n");
+    let expected = format!("pid {pid}: has ended, or is no longer recorded\n");
     assert_eq!((state.status, state.text()), (503, expected));
     of_recording.until_running(0);
     assert_eq!(of_recording.get("/healthz").text(), "ok: 0 processes run\n");
@@ -486,8 +486,10 @@ fn processes_without_series_of_their_own_are_in_those_of_others() {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("heaptide");
     let all = Served::start(&place, &["."]);
     let few = Served::start(&place, &[".", "--max-series", "200"]);
-    let all_metrics = all.until_running(5);
+    all.until_running(5);
+    // The programs allocate until they wait for input.
     let few_metrics = few.until("the sums of all", |metrics| {
+        let all_metrics = all.metrics();
         let sum = |metrics: &Metrics, name: &str| metrics.values(name, &[]).sum::<f64>();
         let names = ["heaptide_allocations_total", "heaptide_freed_bytes_total"];
         let names = names.iter().chain(&["heaptide_live_bytes", "heaptide_live_blocks"]);
@@ -536,8 +538,8 @@ fn programs_of_another_user_are_the_reason_why_nothing_is_read() {
     let served = Served::of(command, &place, &["a.heaptide"]);
     let state = served.get("/healthz");
     let expected = format!(
-        "a.heaptide/{0}-0.profile: pid {0} is of another user; run `heaptide serve` as that user, \
-         or as root\n",
+        "a.heaptide/{0}-0.profile: pid {0} belongs to another user; run `heaptide serve` as that \
+         user, or as root\n",
         guest.pid()
     );
     assert_eq!((state.status, state.text()), (503, expected));
