@@ -519,7 +519,8 @@ static inline void heaptide_measure_begin(struct heaptide_measurement *measureme
 }
 
 // Ends a measurement and stores its counters, including nested measurements, in `*out`, unless
-// `out` is NULL. 1: done. 0: not this thread's innermost, or not loaded; `*out` is zeroed.
+// `out` is NULL. Also ends open measurements inside it. 1: done. 0: not an open measurement of this
+// thread, or not loaded; `*out` is zeroed.
 static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
                                        struct heaptide_figures *out)
 {

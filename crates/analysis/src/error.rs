@@ -140,7 +140,7 @@ impl fmt::Display for Error {
             }
             Error::Missing { path } => write!(
                 f,
-                "{}: no such recording; make one with `heaptide run -- PROGRAM`",
+                "{}: no such recording; create one with `heaptide run -- PROGRAM`",
                 path.display()
             ),
             Error::Twice { path } => {

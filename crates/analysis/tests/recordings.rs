@@ -32,7 +32,7 @@ fn what_is_no_recording_is_refused_with_a_reason() {
     let says = |path: &Path| Recording::open(path).unwrap_err().to_string();
     let missing = says(&scratch.join("missing.heaptide"));
     assert!(
-        missing.ends_with("no such recording; make one with `heaptide run -- PROGRAM`"),
+        missing.ends_with("no such recording; create one with `heaptide run -- PROGRAM`"),
         "{missing}"
     );
     assert!(says(&scratch).contains("no profile in this directory, expected PID-IMAGE.profile"));

@@ -36,15 +36,15 @@ impl Error {
     pub fn no_profile(pid: Pid, errno: u64) -> Error {
         let errno = Errno::from_raw(i32::try_from(errno).unwrap_or_default());
         let found = match errno {
-            Errno::UnknownErrno => "it is not to be recorded",
+            Errno::UnknownErrno => "recording is disabled for it",
             errno => errno.desc(),
         };
         let next = match errno {
             Errno::EACCES | Errno::EPERM => {
-                "it needs the right to write to the recording's directory, and to search those \
-                 above it"
+                "it needs permission to write to the recording's directory and to search the \
+                 directories above it"
             }
-            Errno::EMFILE => "it needs one descriptor for a moment; raise its limit (`prlimit`)",
+            Errno::EMFILE => "it needs one free file descriptor; raise its limit (`prlimit`)",
             Errno::EFBIG => "raise its limit of file sizes (`prlimit --fsize`)",
             Errno::ENOSPC | Errno::EDQUOT => "choose a disk that has room with --output",
             _ => "choose another place with --output",
@@ -64,11 +64,11 @@ fn why(pid: Pid) -> String {
 /// Like `why`, given whether this command is root, the owner of the process if that is another
 /// user, and yama's scope.
 fn reason(is_root: bool, other: Option<u32>, scope: Option<u32>) -> String {
-    let hidden = "it has more rights than this command, or hides its memory (PR_SET_DUMPABLE); \
+    let hidden = "it has more privileges than this command, or hides its memory (PR_SET_DUMPABLE); \
                   attach as root";
     let reason = match (is_root, other, scope) {
         (_, _, Some(3)) => {
-            "kernel.yama.ptrace_scope is 3: nobody may attach until the next boot; start the \
+            "kernel.yama.ptrace_scope is 3: attaching is disabled until the next boot; start the \
              program with `heaptide run`"
         }
         (true, ..) => {

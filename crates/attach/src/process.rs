@@ -118,17 +118,17 @@ impl Process {
             return Err(Error::new(format!("process {pid} has ended")));
         }
         if field("VmSize").is_none() {
-            return Err(Error::new(format!("{pid} is a thread of the kernel")));
+            return Err(Error::new(format!("{pid} is a kernel thread")));
         }
         if let Some(tracer) = field("TracerPid").filter(|tracer| *tracer != "0") {
             return Err(Error::new(format!(
-                "process {pid} is traced by process {tracer}; a process has one tracer at a time"
+                "process {pid} is traced by process {tracer}; a process can have only one tracer"
             )));
         }
         if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
             return Err(Error::new(format!(
-                "process {pid} has a shadow stack, which allows no calls from outside; start it \
-                 with `heaptide run`"
+                "process {pid} has a shadow stack, which prevents injected calls; start it with \
+                 `heaptide run`"
             )));
         }
         let refused = |error| Error::refused(pid, &error);
@@ -154,7 +154,7 @@ impl Process {
         });
         let is_of_this_machine = head.starts_with(b"\x7fELF\x02") && head[18..] == machine::ELF;
         if read.is_ok() && !is_of_this_machine {
-            return Err(Error::new(format!("process {pid} is of another architecture")));
+            return Err(Error::new(format!("process {pid} has a different architecture")));
         }
         let brings = |names: &[&str]| {
             let mut files = self.modules.iter().map(Module::file_name);
@@ -173,8 +173,8 @@ impl Process {
         }
         if self.modules.libc().is_some_and(Module::is_musl) {
             return Err(Error::new(format!(
-                "process {pid} has musl, whose loader loads the recorder at the start only (its \
-                 thread storage); start it with `heaptide run`"
+                "process {pid} uses musl, whose loader can load the recorder only at startup \
+                 (thread-local storage); start it with `heaptide run`"
             )));
         }
         if self.modules.libc().is_none() {
@@ -213,7 +213,7 @@ impl Process {
         let Some(module) = self.recorder() else { return Ok(None) };
         let other = || {
             Error::new(format!(
-                "process {} has another version of the recorder in it, {}",
+                "process {} contains another version of the recorder, {}",
                 self.pid, module.path
             ))
         };

@@ -106,7 +106,7 @@ fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = thread::spawn(work).join();
-    done.unwrap_or_else(|_| Err(Error::new("attaching failed; this is a bug of heaptide")))
+    done.unwrap_or_else(|_| Err(Error::new("attaching failed; this is a bug in heaptide")))
 }
 
 struct Session {
@@ -211,7 +211,7 @@ impl Session {
     fn load(&mut self, library: &Path) -> Result<(), Error> {
         let places = self.places()?;
         let open = self.function_that_loads()?;
-        let why = "no thread was outside of allocator, loader and signal handlers";
+        let why = "no thread was outside the allocator, the loader and signal handlers";
         let done = self.patiently(why, |session| session.try_to_load(library, places, open))?;
         self.process.look_again()?;
         if self.process.loaded()?.is_some() {
@@ -222,9 +222,10 @@ impl Session {
     }
 
     fn places(&self) -> Result<Places, Error> {
-        self.process.modules.places().ok_or_else(|| {
-            Error::new(format!("the C library of process {} is of an unknown kind", self.pid))
-        })
+        self.process
+            .modules
+            .places()
+            .ok_or_else(|| Error::new(format!("the C library of process {} is unknown", self.pid)))
     }
 
     /// Returns the address of `dlopen`.
@@ -382,7 +383,7 @@ impl Session {
 
     /// Prepares a recording in the library, while all threads except the preparing one are stopped.
     fn prepare(&mut self, request: &Request) -> Result<(), Error> {
-        let why = "a thread was in the loader, the recorder or the allocator each time";
+        let why = "at each attempt, a thread was in the loader, the recorder or the allocator";
         let (outcome, errno) =
             self.patiently_stopped(why, |session| session.try_to_prepare(request))?;
         match outcome {
@@ -451,7 +452,7 @@ impl Session {
 
     /// Patches the code of allocators and starts the recording, while all threads are stopped.
     fn begin(&mut self) -> Result<(), Error> {
-        let why = "a thread was at the beginning of a function of the allocator each time";
+        let why = "at each attempt, a thread was at the beginning of a function of the allocator";
         let begun = self.patiently_stopped(why, Session::try_to_begin);
         if begun.is_err() {
             let _ = self.forget(); // it may have ended
@@ -534,7 +535,7 @@ impl Session {
             return Err(not_attached());
         }
         let recording = self.recording(&loaded.state);
-        let why = "a thread was in the recorder each time";
+        let why = "at each attempt, a thread was in the recorder";
         self.patiently_stopped(why, Session::try_to_detach)?;
         Ok(recording)
     }

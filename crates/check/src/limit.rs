@@ -138,8 +138,8 @@ fn share(quantity: Quantity, percent: &str) -> Result<f64, String> {
     if quantity.whole().is_none() {
         let name = quantity.name();
         return Err(format!(
-            "{name} is no share of anything; expected a number, or growth from the baseline, such \
-             as +{percent}%"
+            "{name} cannot be limited to a percentage; expected a number, or growth from the \
+             baseline, such as +{percent}%"
         ));
     }
     let share = decimal(percent).filter(|percent| *percent <= 100.0);

@@ -120,8 +120,8 @@ pub fn check(
         let value = values.get(&name).ok_or_else(|| format!("{name} was not measured"))?;
         if matches!(rule.limit.bound, Bound::Growth(_)) && value.interval.is_some() {
             return Err(format!(
-                "{name} of a sampled recording is an estimate, whose growth may be an error; \
-                 expected a number, or record with --mode stacks"
+                "{name} of a sampled recording is an estimate, so its growth may be a sampling \
+                 error; expected a number, or record with --mode stacks"
             ));
         }
         Ok(Finding::of(name, rule.limit, value, before))
@@ -214,7 +214,7 @@ mod tests {
         let mut values = Baseline::default();
         values.insert(rule.name(), now);
         let refused = check(std::slice::from_ref(&rule), &values, Some(&values));
-        assert!(refused.expect_err("no growth").contains("may be an error"));
+        assert!(refused.expect_err("no growth").contains("may be a sampling error"));
     }
 
     #[test]

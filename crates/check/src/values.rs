@@ -92,7 +92,7 @@ impl<'a> Measured<'a> {
     /// Measures resident memory; its owners are those of live bytes at peak.
     fn resident(&self, part: &Part) -> Result<Value, String> {
         if !part.is_all() {
-            return Err(format!("{part}: resident memory is known of the whole process only"));
+            return Err(format!("{part}: resident memory is known only for the whole process"));
         }
         let accounts = self.process.time.accounts.iter();
         let total = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
@@ -192,7 +192,7 @@ impl<'a> Measured<'a> {
             let name = quantity.name();
             let of = if part.is_all() { String::new() } else { format!("{part}: ") };
             format!(
-                "{of}{name} of a sampled recording is an estimate of unknown error; limit bytes, \
+                "{of}{name} of a sampled recording is an estimate with unknown error; limit bytes, \
                  or record with --mode stacks"
             )
         })

@@ -181,8 +181,8 @@ impl DebugFiles for Client {
                 self.servers.borrow_mut().clear();
                 let after = duration(u64::try_from(self.maximum.as_nanos()).unwrap_or(u64::MAX));
                 failures.push(format!(
-                    "gave up on debug files from servers after {after} ({MAXIMUM}); \
-                     `heaptide seal` continues"
+                    "stopped fetching debug files after {after} ({MAXIMUM}); run `heaptide seal` \
+                     to continue"
                 ));
                 break;
             }

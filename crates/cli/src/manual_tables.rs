@@ -65,7 +65,7 @@ pub const STATUSES: &[Row] = &[
     ),
     (
         "1",
-        "Nothing was found: nothing was recorded, there is no such process, or no allocation matches the filters. A line on standard error states which.",
+        "Nothing was found: nothing was recorded, there is no such process, or no allocation matches the filters. A line on standard error gives the reason.",
         On::AllBut(&[
             "run",
             "attach",
@@ -103,12 +103,12 @@ pub const FILES: &[Row] = &[
     ),
     (
         "NAME.heaptide/PID-IMAGE.trace",
-        "Every event of the image, of a recording with `--mode trace`.",
+        "Every event of the image, if recorded with `--mode trace`.",
         On::AllBut(WITHOUT),
     ),
     (
         "NAME.heaptide/PID-IMAGE.N.snapshot",
-        "A copy of the profile at some moment.",
+        "A copy of the profile at one point in time.",
         On::AllBut(WITHOUT),
     ),
     (
@@ -118,12 +118,12 @@ pub const FILES: &[Row] = &[
     ),
     (
         "heaptide.toml",
-        "Settings of a project, in the current directory or above it: its own code, rules, suppressions, limits.",
+        "Settings of a project, in the current directory or one above it: own code, rules, suppressions, limits.",
         On::AllBut(WITHOUT_PAGES),
     ),
     (
         "$XDG_CACHE_HOME/heaptide, ~/.cache/heaptide, $TMPDIR/heaptide-UID",
-        "The library that is preloaded, in the first of these that no other user can change.",
+        "The preloaded library, in the first of these directories that no other user can change.",
         On::Pages(&["run", "attach", "library"]),
     ),
     (
@@ -139,7 +139,7 @@ pub const FILES: &[Row] = &[
     ("DIR/heaptide-COMMAND.1", "A page for each command.", On::Pages(&["man"])),
     (
         "~/.local/share/bash-completion/completions",
-        "Where bash finds completions of a user.",
+        "The directory of a user's completions for bash.",
         On::Pages(&["completions"]),
     ),
 ];
@@ -148,7 +148,7 @@ pub const FILES: &[Row] = &[
 pub const VARIABLES: &[Row] = &[
     (
         "DEBUGINFOD_URLS, DEBUGINFOD_CACHE_PATH, DEBUGINFOD_TIMEOUT, DEBUGINFOD_MAXTIME",
-        "Servers of debug files, where fetched files are kept, and the limits of waiting in seconds.",
+        "Servers of debug files, the directory for fetched files, and timeouts in seconds.",
         On::Pages(&["run", "attach", "seal"]),
     ),
     (
@@ -158,12 +158,12 @@ pub const VARIABLES: &[Row] = &[
     ),
     (
         "PAGER, LESS",
-        "The pager of pages on a terminal if `HEAPTIDE_PAGER` is not set, and options of less.",
+        "The pager for pages on a terminal if `HEAPTIDE_PAGER` is not set, and options for less.",
         On::AllBut(WITHOUT_PAGES),
     ),
     (
         "XDG_CACHE_HOME, HOME, TMPDIR",
-        "Where the library is written that is preloaded.",
+        "Where the preloaded library is written.",
         On::Pages(&["run", "attach", "library"]),
     ),
 ];

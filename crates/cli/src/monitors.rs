@@ -44,8 +44,8 @@ pub fn check(given: &[OsString]) -> Result<Monitors, Error> {
         if path.as_os_str().as_bytes().iter().any(|b| SEPARATORS.contains(b)) {
             let shown = path.display();
             return Err(refuse(&format!(
-                "{shown} contains a space, colon, semicolon or dollar, which have a meaning for \
-                 the loader; copy the library elsewhere"
+                "{shown} contains a space, colon, semicolon or dollar, which the loader \
+                 interprets; copy the library elsewhere"
             )));
         }
         let name = path.file_name().unwrap_or_default().to_owned();

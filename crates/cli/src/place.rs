@@ -381,7 +381,7 @@ fn check(path: &Path) -> Result<(), String> {
         let name = name.to_string_lossy();
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if !is_file || !is_file_of_recording(&name) {
-            let what = if is_file { "not a file of a recording" } else { "not a regular file" };
+            let what = if is_file { "not a recording file" } else { "not a regular file" };
             return Err(format!("not a recording: `{name}` in it is {what}"));
         }
         has_marker |= name == METADATA_FILE;
@@ -485,7 +485,7 @@ mod tests {
         symlink("/etc/passwd", linked.join("7-0.trace")).expect("a link");
         assert!(refused(&linked, true).contains("`7-0.trace` in it is not a regular file"));
         fs::write(notes.join("notes.trace"), "x").expect("a file");
-        assert!(refused(&notes, true).contains("`notes.trace` in it is not a file of a recording"));
+        assert!(refused(&notes, true).contains("`notes.trace` in it is not a recording file"));
         let (unmarked, odd) = (of("unmarked"), of("odd"));
         fs::remove_file(unmarked.join(METADATA_FILE)).expect("the marker");
         assert!(refused(&unmarked, true).contains("it has no recording.json"));

@@ -166,7 +166,8 @@ fn start(
     if let Some(host) = elsewhere {
         let (shown, there) = (path.display(), seat.path().display());
         message(format_args!(
-            "{shown} is written on {host}; recording in {there}; `heaptide merge` joins the two"
+            "{shown} is being written on {host}; recording into {there}; `heaptide merge` joins \
+             the two"
         ));
     }
     // If this fails, the ends of killed processes are less exact.

@@ -16,7 +16,7 @@ pub struct DatasetOptions {
 /// What can be done with a dataset.
 #[derive(Subcommand, Debug)]
 pub enum DatasetAction {
-    /// Merge the files of each table into few large ones, which are faster to read
+    /// Merge the files of each table into a few large ones, which are faster to read
     Compact(CompactOptions),
 }
 
@@ -24,7 +24,7 @@ pub enum DatasetAction {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct CompactOptions {
-    /// Dataset, written by `heaptide export --format parquet`. Its rows stay the same, also if this
+    /// Dataset, written by `heaptide export --format parquet`. Its rows stay the same, even if this
     /// command is killed
     #[arg(value_name = "DIR")]
     pub dataset: PathBuf,

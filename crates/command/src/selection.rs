@@ -126,7 +126,7 @@ pub struct Selection {
     /// Keep only sites with temporary blocks
     #[arg(long, help_heading = SELECTION)]
     pub temporary_only: bool,
-    /// Show Python functions and native ones in one stack, or only either [default: mixed]
+    /// Show Python and native functions in one stack, or only those of one kind [default: mixed]
     #[arg(long, value_name = "mixed|only|native", default_value = "mixed",
         value_parser = python_parser(), hide_possible_values = true, hide_default_value = true,
         help_heading = NAMES)]
@@ -143,7 +143,7 @@ pub struct Selection {
     /// Show each value of numeric scope attributes, not iteration=0…99 as one scope
     #[arg(long, help_heading = NAMES)]
     pub unfold_values: bool,
-    /// Show N levels of stacks; deeper frames are counted at the last one
+    /// Show N levels of stacks; attribute deeper frames to the last level
     #[arg(long, value_name = "N", value_parser = values::levels, help_heading = NAMES)]
     pub depth: Option<NonZeroUsize>,
     /// Rewrite names and stacks by a file of rules or a built-in set: std boost tbb tokio rust qt
@@ -154,7 +154,7 @@ pub struct Selection {
     /// are shortened; also `own` in heaptide.toml
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = NAMES)]
     pub own: Vec<String>,
-    /// Put each allocation down to its innermost frame, whatever that is
+    /// Attribute each allocation to its innermost frame, even in a library
     #[arg(long, help_heading = NAMES)]
     pub raw: bool,
 }

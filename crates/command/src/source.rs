@@ -202,7 +202,7 @@ pub fn newest() -> Result<PathBuf, Error> {
     let here = Path::new(".");
     let Some(path) = heaptide_analysis::newest(here)? else {
         return Err(Error::new(
-            "no *.heaptide in the current directory; name a recording, or make one with \
+            "no *.heaptide in the current directory; name a recording, or create one with \
              `heaptide run -- PROGRAM`",
         ));
     };

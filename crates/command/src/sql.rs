@@ -26,8 +26,8 @@ pub struct SqlOptions {
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
-    /// Have the dataset queried by the executors of this scheduler, all of which have it under the
-    /// same path; `heaptide-sql scheduler` and `heaptide-sql executor` start them
+    /// Query the dataset on the executors of this scheduler; its path must be the same on all of
+    /// them; `heaptide-sql scheduler` and `heaptide-sql executor` start them
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     pub cluster: Option<String>,
     /// Output format [default: by the extension of the output file, or table]

@@ -84,7 +84,7 @@ settings! {
         "`stacks`";
     /// The seed of random numbers.
     SampleSeed = "SAMPLE_SEED", [], "the library",
-        "a number: with `sampled`, the blocks that are sampled depend on it alone, for tests; children have the same",
+        "a number: with `sampled`, it alone determines which blocks are sampled, for tests; children inherit it",
         "from the clock and the pid";
     /// The only process that is recorded.
     Follow = "FOLLOW", ["--no-follow"], "the library",
@@ -111,7 +111,7 @@ settings! {
         "`off`";
     /// The most bytes of a profile.
     MaxProfile = "MAX_PROFILE", ["--max-profile"], "the library",
-        "a number of bytes, at least 1048576: the profile of each process image stores no more stacks at this size; totals stay exact (`--max-profile`)",
+        "a number of bytes, at least 1048576: the profile of each process image stores no new stacks once it reaches this size; totals stay exact (`--max-profile`)",
         "no limit";
     /// The sizes of requests that have stacks.
     Threshold = "THRESHOLD", ["--stacks-from", "--stacks-below"], "the library",
@@ -123,11 +123,11 @@ settings! {
         "none";
     /// How many of those snapshots are kept.
     KeepSnapshots = "KEEP_SNAPSHOTS", [], "the library",
-        "how many snapshots of `HEAPTIDE_SNAPSHOT_EVERY` each process keeps, 256 at most: the newest. For programs run without the command, which has `--keep-snapshots`",
+        "the number of snapshots of `HEAPTIDE_SNAPSHOT_EVERY` to keep for each process, at most 256: the newest. For programs run without the command, which has `--keep-snapshots`",
         "all";
     /// The reports to write at the end, and their targets.
     Report = "REPORT", ["--report"], "the library, and `heaptide run` as the default of `--report`",
-        "`FORMAT:TARGET`, several separated by `;`: what is written when the program exits, to a file, `stdout` or `stderr` ([Output](interface.md#output))",
+        "`FORMAT:TARGET`, several separated by `;`: reports to write when the program exits, to a file, `stdout` or `stderr` ([Output](interface.md#output))",
         "nothing";
     /// The signal that triggers a snapshot.
     SnapshotSignal = "SNAPSHOT_SIGNAL", ["--snapshot-on"], "the library",
@@ -146,14 +146,14 @@ settings! {
         "their file names and options, `NAME[:OPTIONS]`, separated by `;` (`--monitor`)", "none";
     /// Whether to intercept allocators that preloading does not reach.
     Intercept = "INTERCEPT", ["--no-intercept"], "the library",
-        "`off`: do not change the code of an allocator that the executable or a library brings (`--no-intercept`); its allocations are then not recorded",
+        "`off`: do not change the code of an allocator that the executable or a library contains (`--no-intercept`); its allocations are then not recorded",
         "on";
     /// Whether to record accounts of resident memory.
     Accounts = "ACCOUNTS", ["--no-accounts"], "the library",
         "`off`: record no accounts of resident memory (`--no-accounts`)", "on";
     /// Whether to reuse unwound stacks.
     Reuse = "REUSE", ["--no-reuse"], "the library",
-        "`off`: unwind each stack from top to end; for tests, slower, the same result", "on";
+        "`off`: unwind each stack from top to end; for tests: slower, with the same result", "on";
     /// The changes that an outer `heaptide run` made to the environment.
     Run = "RUN", [], "`heaptide run` in a recorded program",
         "what an outer `heaptide run` set: `NAME:LENGTH:FINGERPRINT` for each variable, separated by commas. The fingerprint (64-bit FNV-1a, hexadecimal) is of the first LENGTH bytes of the value",
@@ -163,7 +163,7 @@ settings! {
         "one installed next to the command, or the built-in one";
     /// The command that writes the output that programs request.
     Command = "COMMAND", [], "the library",
-        "path of the `heaptide` that writes what the program asks for ([Output](interface.md#output)); `heaptide run` sets it to itself",
+        "path of the `heaptide` that writes what the program requests ([Output](interface.md#output)); `heaptide run` sets it to itself",
         "one installed next to the library, or in `PATH`";
     /// The pager of the command.
     Pager = "PAGER", [], "the command",

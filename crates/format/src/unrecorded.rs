@@ -136,11 +136,11 @@ pub enum UnrecordedChild {
 
 /// A short name and an explanation for each [`UnrecordedChild`], in order of number.
 pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
-    ("child_no_profile", "child processes that could not create a profile (no right, no room)"),
+    ("child_no_profile", "child processes without permission or space for a profile"),
     ("child_static", "programs started by exec that are statically linked"),
     ("child_sanitizer", "programs started by exec that were built with a sanitizer"),
     ("child_architecture", "programs started by exec that are of another architecture"),
     ("child_library", "programs started by exec where the recorder's library cannot be read"),
-    ("child_no_right", "programs started by exec without the right to write to the recording"),
+    ("child_no_right", "programs started by exec that may not write to the recording"),
     ("child_setuid", "set-user-id programs started by exec"),
 ];

@@ -75,7 +75,7 @@ pub(crate) const GAUGES: [(Definition, bool); 10] = [
         Definition::gauge(
             "heaptide_process_virtual_memory_bytes",
             "bytes",
-            "Virtual memory of the process, without what the recorder reserves.",
+            "Virtual memory of the process, excluding what the recorder reserves.",
         ),
         true,
     ),
@@ -92,7 +92,7 @@ pub(crate) const GAUGES: [(Definition, bool); 10] = [
         Definition::gauge(
             "heaptide_process_running",
             "",
-            "1 if the process runs, 0 if it has ended a short time ago.",
+            "1 if the process is running, 0 if it has recently ended.",
         ),
         false,
     ),
@@ -172,7 +172,7 @@ pub(crate) const SCOPE_COUNTERS: [Definition; 4] = [
     Definition::counter(
         "heaptide_scope_allocations",
         "",
-        "Blocks allocated in the scope, not in scopes inside it.",
+        "Blocks allocated in the scope, excluding scopes inside it.",
     ),
     Definition::counter(
         "heaptide_scope_allocated_bytes",
@@ -182,12 +182,12 @@ pub(crate) const SCOPE_COUNTERS: [Definition; 4] = [
     Definition::counter(
         "heaptide_scope_frees",
         "",
-        "Blocks freed of those allocated in the scope.",
+        "Freed blocks that were allocated in the scope.",
     ),
     Definition::counter(
         "heaptide_scope_freed_bytes",
         "bytes",
-        "Usable bytes freed of those allocated in the scope.",
+        "Freed usable bytes that were allocated in the scope.",
     ),
 ];
 
@@ -207,24 +207,20 @@ pub(crate) const SCOPE_GAUGES: [Definition; 2] = [
 
 /// Counters of a label.
 pub(crate) const LABEL_COUNTERS: [Definition; 4] = [
-    Definition::counter("heaptide_label_allocations", "", "Blocks that got the label."),
+    Definition::counter("heaptide_label_allocations", "", "Blocks that were given the label."),
     Definition::counter(
         "heaptide_label_allocated_bytes",
         "bytes",
-        "Bytes of blocks that got the label.",
+        "Bytes of blocks that were given the label.",
     ),
-    Definition::counter("heaptide_label_frees", "", "Blocks freed of those with the label."),
-    Definition::counter(
-        "heaptide_label_freed_bytes",
-        "bytes",
-        "Bytes freed of those with the label.",
-    ),
+    Definition::counter("heaptide_label_frees", "", "Freed blocks that had the label."),
+    Definition::counter("heaptide_label_freed_bytes", "bytes", "Freed bytes that had the label."),
 ];
 
 /// Gauges of a label.
 pub(crate) const LABEL_GAUGES: [Definition; 2] = [
-    Definition::gauge("heaptide_label_live_bytes", "bytes", "Bytes live that have the label."),
-    Definition::gauge("heaptide_label_live_blocks", "", "Blocks live that have the label."),
+    Definition::gauge("heaptide_label_live_bytes", "bytes", "Live bytes that have the label."),
+    Definition::gauge("heaptide_label_live_blocks", "", "Live blocks that have the label."),
 ];
 
 /// Number of series of a scope or label.

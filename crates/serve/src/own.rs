@@ -12,28 +12,28 @@ const BUILD: Definition = Definition::info("heaptide_build", "The version of thi
 const RECORDINGS: Definition =
     Definition::gauge("heaptide_recordings", "", "Recordings that are read.");
 const PROCESSES: Definition =
-    Definition::gauge("heaptide_processes", "", "Recorded processes that run.");
+    Definition::gauge("heaptide_processes", "", "Running recorded processes.");
 const OTHER_PROCESSES: Definition = Definition::gauge(
     "heaptide_other_processes",
     "",
-    "Processes without series of their own, which are in those of (other).",
+    "Processes without their own series, which are counted in (other).",
 );
 const OTHER_GROUPS: Definition = Definition::gauge(
     "heaptide_other_groups",
     "",
-    "Scopes and labels without series of their own, which are in those of (other).",
+    "Scopes and labels without their own series, which are counted in (other).",
 );
 const UNREAD_PROCESSES: Definition = Definition::gauge(
     "heaptide_unread_processes",
     "",
-    "Recorded processes that run and are not read: there are too many, or too few descriptors.",
+    "Running recorded processes that are not read: too many processes, or too few descriptors.",
 );
 const READ_ERRORS: Definition =
     Definition::counter("heaptide_read_errors", "", "Profiles that could not be read.");
 const READ_SECONDS: Definition = Definition::gauge(
     "heaptide_read_duration_seconds",
     "seconds",
-    "Processor time that the last reading of all profiles took.",
+    "Processor time spent on the last reading of all profiles.",
 );
 const CPU: Definition = Definition::counter(
     "process_cpu_seconds",

@@ -50,7 +50,7 @@ async fn profile(app: &App, which: Which, asked: &Asked) -> Result<Response, Ref
     let form = match asked.debug.as_deref() {
         None | Some("" | "0") => Form::Binary,
         Some(_) if seconds.is_some() => {
-            return Err(Refusal::bad("debug= and seconds=: a difference has no text; omit one"));
+            return Err(Refusal::bad("debug= and seconds= cannot be combined; omit one"));
         }
         Some(_) => Form::Text,
     };
@@ -100,7 +100,7 @@ pub(crate) async fn index(State(app): State<Arc<App>>) -> Result<Html<String>, R
     let links = |query: &str| {
         format!("<a href=\"heap{query}\">heap</a> <a href=\"allocs{query}\">allocs</a>")
     };
-    let _ = write!(page, "<p>{} of all processes that run</p><ul>", links(""));
+    let _ = write!(page, "<p>{} of all running processes</p><ul>", links(""));
     for listed in &reading.running {
         let links = links(&format!("?pid={}", listed.pid));
         let _ = write!(page, "<li>{links} of pid {} ({})</li>", listed.pid, html(&listed.program));

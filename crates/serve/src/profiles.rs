@@ -193,7 +193,7 @@ impl Profiles {
     ) -> Result<Profile, Refusal> {
         let Ok(_place) = self.differences.try_acquire() else {
             return Err(Refusal::busy(format_args!(
-                "{DIFFERENCES_MAX} differences are being taken; try again later"
+                "{DIFFERENCES_MAX} differences are being computed; try again later"
             )));
         };
         let wanted = wanted(processes);
@@ -333,7 +333,7 @@ impl Maker {
         for image in wanted {
             let process = self.prepared(readers.read(image)?);
             if stacks::write(&mut text, &process, which.measure(), None).is_err() {
-                text.bytes.extend_from_slice(b"\n# cut here: `heaptide export` writes all\n");
+                text.bytes.extend_from_slice(b"\n# truncated here: `heaptide export` writes all\n");
                 break;
             }
         }

@@ -222,8 +222,8 @@ impl Watch {
                 (false, true) => self.set_over(&file),
                 (false, false) if running::is_hidden(summary.pid, summary.process_start_ticks) => {
                     self.failures.push(format!(
-                        "{}: pid {} is of another user; run `heaptide serve` as that user, or as \
-                         root",
+                        "{}: pid {} belongs to another user; run `heaptide serve` as that user, or \
+                         as root",
                         file.display(),
                         summary.pid
                     ));
@@ -305,7 +305,7 @@ impl Watch {
             if let Target::Process { pid, .. } = target
                 && !running.contains(pid)
             {
-                self.failures.push(format!("pid {pid}: has ended, or is recorded no more"));
+                self.failures.push(format!("pid {pid}: has ended, or is no longer recorded"));
             }
         }
     }

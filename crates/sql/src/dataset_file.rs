@@ -61,7 +61,7 @@ pub fn lock(dataset: &Path, purpose: Purpose) -> Result<File, Error> {
         (Err(TryLockError::Error(_)), Purpose::Export) => {}
         (Err(TryLockError::WouldBlock), Purpose::Compact) => {
             let path = dataset.display();
-            let what = "another command writes into it; try again when that has ended";
+            let what = "another command is writing to it; try again when it has ended";
             return Err(Error::new(format!("{path}: {what}")));
         }
         (Err(TryLockError::Error(error)), Purpose::Compact) => {
@@ -86,7 +86,8 @@ fn check_file(dataset: &Path, file: &File) -> Result<bool, Error> {
     match version {
         Some(version) if version <= VERSION => Ok(true),
         Some(version) => Err(Error::new(format!(
-            "{}: the tables are of schema {version}, this heaptide knows {VERSION}; update heaptide",
+            "{}: unsupported schema version {version} (this build reads {VERSION}); update \
+             heaptide",
             dataset.display()
         ))),
         None => Err(Error::new(format!(

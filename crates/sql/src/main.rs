@@ -60,10 +60,10 @@ enum Command {
     Query(QueryOptions),
     /// Rearrange the files of a dataset
     Dataset(DatasetOptions),
-    /// Serve queries of other machines: plan them and hand their parts to executors
+    /// Serve queries from other machines: plan them and distribute their parts to executors
     #[cfg(feature = "cluster")]
     Scheduler(cluster::SchedulerOptions),
-    /// Answer parts of queries for a scheduler
+    /// Execute parts of queries for a scheduler
     #[cfg(feature = "cluster")]
     Executor(cluster::ExecutorOptions),
 }

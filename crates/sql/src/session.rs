@@ -116,7 +116,7 @@ impl Session {
         self.runtime.block_on(async {
             let frame = self.context.sql_with_options(sql, allowed).await?;
             if self.cluster.is_some() && has_union(frame.logical_plan())? {
-                let what = "a cluster does not answer UNION; send its parts one after the other";
+                let what = "clusters do not support UNION; run its parts as separate queries";
                 return Err(DataFusionError::Plan(what.to_owned()));
             }
             frame.execute_stream().await

@@ -187,8 +187,8 @@ impl fmt::Display for Obstacle {
             Reason::Unnamed(allocator) => write!(
                 f,
                 "contains {allocator}, whose functions cannot be found without a symbol table: \
-                 what it allocates is not recorded; strip the program with `strip --strip-debug` \
-                 (in Cargo.toml `strip = \"debuginfo\"`)"
+                 what it allocates is not recorded; keep the symbol table with `strip \
+                 --strip-debug` (in Cargo.toml `strip = \"debuginfo\"`)"
             ),
             Reason::Machine(machine) => {
                 write!(f, "is a {machine} program; the recorder supports {} only", own_machine())

@@ -252,7 +252,7 @@ impl Shown {
             Some(live) if !matches!(self.app.status, Status::Ended(_)) => {
                 live.request(what, &self.reports());
             }
-            _ => self.app.message = Some("the program does not run any more".to_owned()),
+            _ => self.app.message = Some("the program has ended".to_owned()),
         }
     }
 
@@ -281,7 +281,8 @@ impl Shown {
             Update::Replaced(image) => {
                 let pid = image.pid;
                 self.show(image);
-                self.app.message = Some(format!("pid {pid} became another program; p lists all"));
+                self.app.message =
+                    Some(format!("pid {pid} executed another program; press p to list all"));
             }
             Update::Replay(mut replay) => {
                 if let Some(tables) = replay.tables.take() {

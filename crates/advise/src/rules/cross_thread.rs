@@ -10,10 +10,10 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "cross-thread",
     title: "Blocks freed by another thread",
-    about: "Most blocks of a line of code are freed by another thread than the one that allocated \
-            them. Allocators keep free blocks for each thread: such a free has to lock the arena of \
-            the other thread or to hand the block back, and the allocating thread finds no free \
-            block. Hand used blocks back to their thread, or hand over many at once.",
+    about: "Most blocks that a line of code allocates are freed by another thread. Allocators keep \
+            free blocks for each thread: such a free has to lock the arena of the other thread or \
+            to return the block to it, and the allocating thread finds no free block. Return used \
+            blocks to their thread, or pass many blocks at once.",
     judge,
 };
 
@@ -45,8 +45,8 @@ fn finding(material: &Material, group: &Group) -> Option<Finding> {
             count(m.cross_thread_frees),
             count(m.frees)
         )],
-        advice: "Hand used blocks back to the thread that allocates them, or hand over many \
-                 values in one block."
+        advice: "Return used blocks to the thread that allocates them, or pass many values in one \
+                 block."
             .to_owned(),
         saves: Saves { allocations: m.cross_thread_frees, ..Saves::default() },
         certainty: Certainty::Likely,

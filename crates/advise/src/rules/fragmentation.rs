@@ -11,11 +11,11 @@ use crate::rule::{Judged, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "fragmentation",
     title: "Resident memory that no live block needs",
-    about: "For the last part of the run, much more of the allocator's memory is resident than \
-            blocks are live. After a peak, free blocks lie between live ones and cannot be given \
-            back, or the allocator keeps them for later. Allocate what lives long before what lives \
-            shortly, or apart from it; `malloc_trim`, fewer arenas (`MALLOC_ARENA_MAX`) or another \
-            allocator give memory back.",
+    about: "In the last part of the run, the allocator has much more resident memory than the live \
+            blocks need. After a peak, free blocks lie between live ones and cannot be returned to \
+            the system, or the allocator keeps them for later. Allocate long-lived blocks before \
+            short-lived ones, or separately from them; `malloc_trim`, fewer arenas \
+            (`MALLOC_ARENA_MAX`) or another allocator return memory to the system.",
     judge,
 };
 
@@ -45,7 +45,7 @@ fn judge(material: &Material) -> Judged {
     let process = material.process;
     let states: Vec<State> = Memory::over_time(process).filter_map(|m| State::of(&m)).collect();
     if states.is_empty() || process.time.samples.len() < 2 {
-        return Judged::Needs("accounts of resident memory and samples, which longer runs have");
+        return Judged::Needs("accounts of resident memory and samples: record a longer run");
     }
     Judged::Found(finding(material, &states).into_iter().collect())
 }
@@ -98,8 +98,8 @@ fn finding(material: &Material, states: &[State]) -> Option<Finding> {
             bytes(state.live),
             bytes(state.heap)
         )],
-        advice: "Allocate what lives long before what lives shortly, or call `malloc_trim` after \
-                 the peak; `heaptide memory` has the account."
+        advice: "Allocate long-lived blocks before short-lived ones, or call `malloc_trim` after \
+                 the peak; `heaptide memory` shows the account."
             .to_owned(),
         saves: Saves { resident_bytes: state.free, ..Saves::default() },
         certainty: Certainty::Likely,

@@ -12,11 +12,11 @@ use crate::rule::{Judged, Rule};
 
 pub(super) const RULE: Rule = Rule {
     name: "growing",
-    title: "Live bytes that grow without end",
-    about: "What a line of code has live grows from snapshot to snapshot, or what the process has \
-            live from one window of a name to the next, at the same rate until the end. A cache \
-            without a limit does that, a list that is only appended to, or a leak. Bound it, or \
-            remove what is no longer needed.",
+    title: "Live bytes that keep growing",
+    about: "The live bytes of a line of code grow from snapshot to snapshot, or those of the \
+            process from one window of a name to the next, at the same rate until the end. The \
+            cause can be a cache without a limit, a list that is only appended to, or a leak. \
+            Bound it, or remove what is no longer needed.",
     judge,
 };
 
@@ -131,10 +131,10 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
         Some(Finding {
             rule: RULE.name,
             place: material.place(&group.rows, |m| m.live_bytes),
-            what: format!("has {} more live with every minute", bytes((trend.slope * 60.0) as u64)),
+            what: format!("has {} more live every minute", bytes((trend.slope * 60.0) as u64)),
             evidence: vec![format!(
-                "{} snapshots: live bytes grow from {} to {}, by {} ± {} a second, as much at the \
-                 end as before",
+                "{} snapshots: live bytes grow from {} to {}, by {} ± {} per second, at the same \
+                 rate until the end",
                 count(values.len() as u64),
                 bytes(first),
                 bytes(last),
@@ -188,7 +188,7 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
         place: None,
         what: format!("has {} more live after each window {name}", bytes(trend.slope as u64)),
         evidence: vec![format!(
-            "{} windows: {} ± {} each, as much at the end as before, and {} in all",
+            "{} windows: {} ± {} each, at the same rate until the end, {} in total",
             count(windows.len() as u64),
             bytes(trend.slope as u64),
             bytes(trend.error.ceil() as u64),

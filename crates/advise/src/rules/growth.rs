@@ -11,9 +11,9 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "growth",
     title: "Growth by repeated reallocation",
-    about: "A container grows by one reallocation after the other. Each may have to copy what it \
-            holds, and while it copies, both the old and the new block are live. Reserve the final \
-            size if it is known, else grow by a factor and not by a number of elements.",
+    about: "A container grows by repeated reallocation. Each reallocation may have to copy the \
+            contents, and during the copy both the old and the new block are live. Reserve the \
+            final size if it is known; otherwise grow by a factor, not by a number of elements.",
     judge,
 };
 
@@ -98,7 +98,7 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
         bytes(m.largest_bytes)
     );
     let copies =
-        format!("the new blocks have {} in all, which realloc may have to copy", bytes(copied));
+        format!("the new blocks have {} in total, which realloc may have to copy", bytes(copied));
     let advice = match (is_python, has_equal_steps) {
         (true, _) => "Collect the parts in a list and join them once, or preallocate.".to_owned(),
         (_, true) => format!(
@@ -140,10 +140,10 @@ fn concatenated(material: &Material, group: &Group) -> Option<Finding> {
     Some(Finding {
         rule: RULE.name,
         place: Some(place),
-        what: format!("adds to a value {} times, and copies it each time", count(m.allocations)),
+        what: format!("adds to a value {} times and copies it each time", count(m.allocations)),
         evidence: vec![
             format!("the value grows to {}", bytes(m.largest_bytes)),
-            format!("its copies have {} in all", bytes(copied)),
+            format!("its copies have {} in total", bytes(copied)),
         ],
         advice: "Collect the parts in a list and join them once.".to_owned(),
         saves: Saves { allocations: m.allocations.saturating_sub(1), ..Saves::default() },
@@ -177,7 +177,7 @@ fn copied(material: &Material, group: &Group) -> Option<Finding> {
         what: "lets a container grow at peak usage, and copies it".to_owned(),
         evidence: vec![
             format!("its {} grow to {}", counted(steps, "block"), bytes(last)),
-            format!("at peak, the block before the last is live, too: {}", bytes(old)),
+            format!("at peak, the previous block is live, too: {}", bytes(old)),
         ],
         advice: format!("Reserve {} before it is filled.", bytes(last)),
         saves: Saves {

@@ -13,9 +13,9 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule, scope_name};
 pub(super) const RULE: Rule = Rule {
     name: "never-freed",
     title: "Blocks that are never freed",
-    about: "A line of code allocates block after block, none of which is ever freed, in a program \
-            that frees nearly all others before it ends. What a program keeps until its end without \
-            freeing it is no fault, and neither are a few blocks that it allocates once.",
+    about: "A line of code keeps allocating blocks, none of which is ever freed, in a program that \
+            frees nearly all other blocks before it ends. Memory that a program keeps until its \
+            end is no fault, and neither are a few blocks that it allocates once.",
     judge,
 };
 
@@ -37,7 +37,7 @@ fn judge(material: &Material) -> Judged {
         return Judged::Needs(NEEDS_STACKS);
     }
     if !matches!(process.lifetime.end, End::Exited(_)) {
-        return Judged::Needs("a program that exits; of this one blocks may be freed later");
+        return Judged::Needs("a program that exits; this one may free blocks later");
     }
     let is_leaked = |group: &&Group| {
         let m = &group.measures;
@@ -65,7 +65,7 @@ fn finding(material: &Material, group: &Group, scopes: &Live) -> Option<Finding>
     }
     let place = material.place(&group.rows, |m| m.live_bytes)?;
     let mut evidence = vec![format!(
-        "{} blocks of {} in all, of which none is freed; the program frees {} others",
+        "{} blocks with {} in total, none of which is freed; the program frees {} others",
         count(m.live_blocks),
         bytes(m.live_bytes),
         count(material.process.totals.frees)

@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     name: "outlives-scope",
     title: "Blocks that outlive their scope",
     about: "Each pass through a scope leaves the same number of blocks of a line of code, none of \
-            which is ever freed, while what the scope allocates else it frees. In a service that is \
-            a leak with each request. Programs that exit are judged by `never-freed`.",
+            which is ever freed, although the scope frees its other blocks. In a service, this is \
+            a leak with each request. The rule `never-freed` covers programs that exit.",
     judge,
 };
 
@@ -31,7 +31,7 @@ fn judge(material: &Material) -> Judged {
     let process = material.process;
     let scopes = &process.tables.scopes;
     if process.mode != Mode::Stacks || scopes.len() < 2 {
-        return Judged::Needs("scopes: mark requests by the interface, as `heaptide_begin`");
+        return Judged::Needs("scopes: mark requests with the interface, such as `heaptide_begin`");
     }
     if matches!(process.lifetime.end, End::Exited(_)) {
         return Judged::Found(Vec::new());
@@ -107,7 +107,7 @@ fn finding(
         what: format!("leaves {} with each pass through scope {name}", counted(each, "block")),
         evidence: vec![
             format!(
-                "{} passes left {} blocks of {}, of which none is freed",
+                "{} passes left {} blocks of {}, none of which is freed",
                 count(passes),
                 count(m.live_blocks),
                 bytes(m.live_bytes)
@@ -118,8 +118,9 @@ fn finding(
                 count(others.saturating_sub(others_live))
             ),
         ],
-        advice: "Free each block at the end of the pass, or bound what is kept of earlier ones."
-            .to_owned(),
+        advice:
+            "Free each block at the end of the pass, or bound what is kept from earlier passes."
+                .to_owned(),
         saves: Saves { peak_bytes: m.at_peak_bytes, live_bytes: m.live_bytes, ..Saves::default() },
         certainty: Certainty::Likely,
     })

@@ -11,10 +11,10 @@ use crate::rule::{Judged, Rule, scope_name};
 
 pub(super) const RULE: Rule = Rule {
     name: "past-phase",
-    title: "Blocks of a phase that was over at peak",
+    title: "Blocks of a phase that ended before the peak",
     about: "At peak usage, in one scope of the program, large blocks are live that were allocated \
-            in another one, which had ended before, and nothing frees them in the scope of the \
-            peak. If nobody needs them any more, free them when their phase ends.",
+            in another scope, which had already ended, and the scope of the peak does not free \
+            them. If they are no longer needed, free them when their phase ends.",
     judge,
 };
 
@@ -35,7 +35,7 @@ fn judge(material: &Material) -> Judged {
     }
     if process.tables.scopes.len() < 3 {
         return Judged::Needs(
-            "two scopes or more: mark the phases of the program by the interface",
+            "two scopes or more: mark the phases of the program with the interface",
         );
     }
     // Commands that show the trace report that it cannot be read.
@@ -153,7 +153,7 @@ impl Phases<'_> {
             rule: RULE.name,
             place: Some(place),
             what: format!(
-                "has {} live at peak, though their scope {name} had ended",
+                "has {} live at peak, although the scope {name} had ended",
                 counted(m.at_peak_blocks, "block"),
             ),
             evidence: vec![
@@ -164,7 +164,7 @@ impl Phases<'_> {
                 ),
                 format!("the peak is in scope {of_peak}, which does not free them"),
             ],
-            advice: format!("Free them at the end of {name}, if nothing needs them later."),
+            advice: format!("Free them at the end of {name} if they are not needed later."),
             saves: Saves { peak_bytes: m.at_peak_bytes, ..Saves::default() },
             certainty: Certainty::Possible,
         })

@@ -15,9 +15,9 @@ use crate::rule::{Judged, Rule, scope_name};
 pub(super) const RULE: Rule = Rule {
     name: "per-iteration",
     title: "The same blocks in each iteration",
-    about: "Each pass through a scope allocates as many blocks of the same sizes as the one before, \
-            and frees them. Allocate them before the loop and reuse them, or take them from an arena \
-            that is reset at the end of each pass.",
+    about: "Each pass through a scope allocates the same number of blocks of the same sizes as the \
+            pass before, and frees them. Allocate them before the loop and reuse them, or take \
+            them from an arena that is reset at the end of each pass.",
     judge,
 };
 
@@ -37,7 +37,8 @@ fn judge(material: &Material) -> Judged {
     let scopes = &process.tables.scopes;
     if process.mode == Mode::Counters || scopes.len() < 2 {
         return Judged::Needs(
-            "scopes: mark the loops of the program by the interface, as `heaptide_begin_int`",
+            "scopes: mark the loops of the program with the interface, such as \
+             `heaptide_begin_int`",
         );
     }
     let sums = scopes::sums(process, None);

@@ -10,9 +10,9 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "short-peak",
     title: "A short peak far above the rest",
-    about: "Peak usage is far above what the process has live before and after, and lasts for a \
-            moment. What one line of code allocates for that moment decides how much memory the \
-            process needs.",
+    about: "Peak usage is far above the live bytes before and after, and lasts only for a moment. \
+            The blocks that one line of code allocates for that moment determine how much memory \
+            the process needs.",
     judge,
 };
 
@@ -96,7 +96,7 @@ fn finding(material: &Material) -> Option<Finding> {
             format!("before and after, at most {} are live", bytes(moment.outside)),
         ],
         advice: format!(
-            "Work on smaller parts at a time: without these blocks, peak usage is {} in place of \
+            "Work on smaller parts at a time: without these blocks, peak usage is {} instead of \
              {}.",
             bytes(without),
             bytes(process.totals.peak_bytes)

@@ -11,9 +11,9 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "slack",
     title: "Blocks much larger than requested",
-    about: "The allocator has blocks of certain sizes only, and the requests of a line of code are \
-            just above one of them, so that much of each block is not used. A smaller structure, or \
-            several in one block, fits better.",
+    about: "The allocator provides blocks of certain sizes only, and the requests of a line of \
+            code are just above one of these sizes, so that much of each block is unused. A \
+            smaller structure, or several in one block, fits better.",
     judge,
 };
 

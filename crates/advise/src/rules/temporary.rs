@@ -12,8 +12,8 @@ pub(super) const RULE: Rule = Rule {
     name: "temporary",
     title: "Blocks freed before the next allocation",
     about: "A line of code allocates blocks that its thread frees before it allocates anything \
-            else. No other block can be in the same place in the meantime, so one buffer does for \
-            all of them: on the stack if it is small, else one that is kept and reused.",
+            else. No other block can be in the same place in the meantime, so one buffer suffices \
+            for all of them: on the stack if it is small, otherwise one that is kept and reused.",
     judge,
 };
 

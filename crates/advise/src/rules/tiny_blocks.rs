@@ -11,9 +11,9 @@ use crate::rule::{Judged, NEEDS_STACKS, Rule};
 pub(super) const RULE: Rule = Rule {
     name: "tiny-blocks",
     title: "Very many tiny blocks",
-    about: "A line of code holds very many blocks at peak usage that are hardly larger than what \
-            the allocator adds to each. A pool that takes them from larger chunks, an array of \
-            values in place of pointers, or sharing of equal values saves that.",
+    about: "At peak usage, a line of code holds very many blocks that are hardly larger than the \
+            allocator's overhead for each. A pool that takes them from larger chunks, an array of \
+            values instead of pointers, or sharing equal values avoids this overhead.",
     judge,
 };
 

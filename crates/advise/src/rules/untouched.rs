@@ -37,7 +37,7 @@ fn judge(material: &Material) -> Judged {
         return Judged::Needs(NEEDS_STACKS);
     }
     if process.time.accounts.is_empty() {
-        return Judged::Needs("accounts of resident memory, which longer runs have");
+        return Judged::Needs("accounts of resident memory: record a longer run");
     }
     let Some(untouched) = untouched_at_peak(process) else { return Judged::Found(Vec::new()) };
     let heap = process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap);
@@ -104,12 +104,12 @@ fn finding(material: &Material, group: &Group, untouched: u64, large: u64) -> Op
         ),
         evidence: vec![
             format!("of the live bytes at peak, {} are in pages never written", bytes(untouched)),
-            format!("all other large blocks have {} together", bytes(others)),
+            format!("all other large blocks have {} in total", bytes(others)),
         ],
         advice: if is_container {
             "Let the containers grow by less, or shrink them once they are filled.".to_owned()
         } else {
-            "Request what is needed, and more only when it is.".to_owned()
+            "Request only what is needed, and more when it is needed.".to_owned()
         },
         saves: Saves { peak_bytes: at_least, ..Saves::default() },
         certainty: Certainty::Likely,

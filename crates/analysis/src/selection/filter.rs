@@ -89,7 +89,7 @@ impl Filter {
         process.settle();
         let mean = if sized || whole { "" } else { ", sizes by mean request size of each stack" };
         let classes = if whole { "size classes, " } else { "" };
-        let rest = "timeline, windows and unmatched frees are of all";
+        let rest = "timeline, windows and unmatched frees are not filtered";
         let said = format!("only {words}{mean}; {classes}{rest}");
         process.completeness.part = Some(match process.completeness.part.take() {
             Some(part) => format!("{part}; {said}"),
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(lines(&process), ["main;parse 16"]);
         assert_eq!((process.tables.stacks.len(), process.tables.frames.len()), (3, 2));
         let said = "only --words, sizes by mean request size of each stack; timeline, windows and \
-                    unmatched frees are of all";
+                    unmatched frees are not filtered";
         let classes: Vec<_> =
             process.tables.histogram.iter().map(|c| (c.size_min, c.usable)).collect();
         assert_eq!(classes, [(16, 1)]);

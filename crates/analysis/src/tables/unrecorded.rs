@@ -58,7 +58,7 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     });
     let family = (header.image_flags & IMAGE_FAMILY_LEFT != 0).then(|| {
         let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
-        format!("the program has an allocator of its own{why}: its allocations are not recorded")
+        format!("the program has its own allocator{why}: its allocations are not recorded")
     });
     let python = python(header);
     let limit = profile_limit(header).map(|ProfileLimit { bytes, reached_ns }| {
@@ -99,9 +99,9 @@ fn python(header: &FileHeader) -> Option<String> {
     };
     let why = match Python::from_number(header.python)? {
         Python::None | Python::Recorded => return None,
-        Python::UnknownVersion => format!("{version} is not among the known versions, 3.8 to 3.14"),
+        Python::UnknownVersion => format!("{version} is not a supported version (3.8 to 3.14)"),
         Python::OtherLayout => {
-            format!("frames of {version} are not where those of its version are")
+            format!("frames of {version} are not at the places expected for its version")
         }
         Python::Unchecked => {
             format!("the system does not allow the recorder to check the frames of {version}")
@@ -126,11 +126,11 @@ fn middle(header: &FileHeader) -> Option<String> {
     let ran = started_ns
         .filter(|&ns| ns > 0)
         .and_then(|ns| header.start_monotonic_ns.checked_sub(ns))
-        .map(|ns| format!(", {} after the process", quantity::duration(ns)))
+        .map(|ns| format!(", {} after its start", quantity::duration(ns)))
         .unwrap_or_default();
     Some(format!(
-        "the recording starts in the middle{ran}: blocks from before are unknown, and their frees \
-         count as unmatched"
+        "the recording starts in a running process{ran}: blocks allocated before are unknown, and \
+         their frees count as unmatched"
     ))
 }
 

@@ -268,7 +268,7 @@ impl Unpacker {
         if head != (start.number, start.ticks, start.last_ticks) {
             let (number, ticks, last) = (start.number, start.ticks, start.last_ticks);
             return Err(format!(
-                "it holds number {number} with ticks {ticks} to {last}, which its head does not"
+                "it contains number {number} with ticks {ticks} to {last}, unlike its header"
             ));
         }
         Ok(())

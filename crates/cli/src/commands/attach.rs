@@ -116,7 +116,7 @@ Example:
   heaptide attach --for 30s -o server.heaptide $(pidof server)
   heaptide attach --background 4711 && sleep 600 && heaptide detach 4711
 
-Blocks that the program allocated before are unknown: their frees are counted, but charged to nobody.";
+Blocks that the program allocated before are unknown: their frees are counted, but not attributed.";
 
 /// `heaptide detach`.
 #[derive(Args, Debug)]
@@ -139,7 +139,7 @@ const DETACH_EXAMPLE: &str = "\
 Example:
   heaptide attach --background 4711 && sleep 600 && heaptide detach 4711
 
-The recorder stays loaded and passes all calls on; `heaptide attach` begins another recording.";
+The recorder stays loaded and forwards all calls; `heaptide attach` starts another recording.";
 
 /// Attaches to a running program and records it.
 pub fn attach(options: &AttachOptions) -> Outcome {
@@ -267,7 +267,8 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     }
     if options.mode == Some(Mode::Counters) {
         return Err(Error::new(
-            "--mode counters cannot distinguish blocks from before the attach; use --mode scopes",
+            "--mode counters cannot distinguish blocks allocated before attaching; use --mode \
+             scopes",
         ));
     }
     if options.keep_trace().is_limited() && !is_traced {
@@ -280,8 +281,8 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     }
     if matches!(options.mode, Some(Mode::Sampled(_))) {
         return Err(Error::new(
-            "--mode sampled cannot distinguish blocks from before the attach; use --mode stacks, or \
-             start the program with `heaptide run --mode sampled`",
+            "--mode sampled cannot distinguish blocks allocated before attaching; use --mode \
+             stacks, or start the program with `heaptide run --mode sampled`",
         ));
     }
     if (options.free_stacks || options.max_trace_size.is_some()) && !is_traced {

@@ -90,16 +90,16 @@ pub struct CheckOptions {
     /// Replace an existing recording
     #[arg(long, requires = "output", help_heading = OUTPUT)]
     pub force: bool,
-    /// Format on standard output, or with PROGRAM on standard error: text for reading, json for
-    /// scripts, junit for test reports, markdown for a comment on a pull request, github for
-    /// annotations
+    /// Format of the output, on standard output, or with PROGRAM on standard error: text for
+    /// reading, json for scripts, junit for test reports, markdown for a comment on a pull request,
+    /// github for annotations
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = OUTPUT)]
     pub format: CheckFormat,
     /// Also write a file in another format, such as markdown=comment.md; an existing one is
     /// replaced. Can be repeated
     #[arg(long, value_name = "FORMAT=FILE", value_parser = file, help_heading = OUTPUT)]
     pub write: Vec<(CheckFormat, PathBuf)>,
-    /// URL of a source line, with {file} and {line} [default: on GitHub and GitLab that of the
+    /// URL of a source line, with {file} and {line} [default: on GitHub and GitLab, the URL for the
     /// commit]
     #[arg(long, value_name = "TEMPLATE", help_heading = OUTPUT)]
     pub link: Option<String>,
@@ -122,13 +122,13 @@ Example:
 pub enum CheckFormat {
     /// A line for each limit
     Text,
-    /// Everything
+    /// All data
     Json,
     /// A test for each limit
     Junit,
     /// Tables
     Markdown,
-    /// Commands of a workflow
+    /// Workflow commands
     Github,
 }
 
@@ -201,10 +201,12 @@ impl Wanted {
         match rules.iter().find(is_growth) {
             Some(rule) if baseline.is_none() => {
                 let name = rule.name();
-                Err(Error::new(format!("{name}: growth is from a baseline; name it by --baseline")))
+                Err(Error::new(format!(
+                    "{name}: a growth limit requires a baseline; add --baseline"
+                )))
             }
             _ if options.update && baseline.is_none() => {
-                Err(Error::new("--update writes a baseline; name it by --baseline FILE"))
+                Err(Error::new("--update requires --baseline FILE, the file to write"))
             }
             _ => Ok(Wanted { rules, baseline }),
         }
@@ -221,7 +223,7 @@ fn of_project(project: &Project) -> Result<Vec<Rule>, Error> {
     }
     if all.is_empty() {
         return Err(Error::new(
-            "no limits; name them by --max, such as --max peak=200M, or in heaptide.toml",
+            "no limits; set them with --max, such as --max peak=200M, or in heaptide.toml",
         ));
     }
     Ok(all)
@@ -296,8 +298,8 @@ impl Subject {
             Err(Stop::Status(status)) if !options.ignore_status => {
                 let program = program.to_string_lossy();
                 return Err(Error::new(format!(
-                    "{program} ended with exit status {status}, so its memory was not checked; \
-                     --ignore-status checks it"
+                    "{program} ended with exit status {status}, so its memory was not checked; use \
+                     --ignore-status to check it"
                 ))
                 .into());
             }

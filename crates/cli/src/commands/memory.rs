@@ -53,7 +53,8 @@ fn at(text: &str) -> Result<At, String> {
 /// Prints the account.
 pub fn memory(options: &MemoryOptions) -> Outcome {
     if options.selection.filters() {
-        let reason = "filters do not apply to resident memory, which is of the whole process";
+        let reason = "filters do not apply to resident memory, which is measured for the whole \
+                      process";
         return Err(Error::new(reason.to_owned()).into());
     }
     let source = target::resolve(&options.source)?;
@@ -87,12 +88,12 @@ fn look_at_running(recording: &mut Recording) {
         let is_its = |running: &&Running| running.file.file_name() == name;
         let fresh = match running.iter().find(is_its) {
             Some(running) => fresh_account::take(process, running).map_err(|e| e.to_string()),
-            None => Err("its pid here is not known".to_owned()),
+            None => Err("its pid in this namespace is unknown".to_owned()),
         };
         match fresh {
             Ok(account) => process.time.accounts.push(account),
             Err(reason) => message(format_args!(
-                "cannot look at {} now ({reason}); its last recorded account is used",
+                "cannot inspect {} now ({reason}); using its last recorded account",
                 process.who()
             )),
         }
@@ -102,5 +103,5 @@ fn look_at_running(recording: &mut Recording) {
 /// Returns the negative result for a process without accounts.
 fn nothing(path: std::path::Display, process: &Process) -> Stop {
     let (who, why) = (process.who(), absence(process));
-    Stop::negative(format_args!("{path}: no account of resident memory of {who}: {why}"))
+    Stop::negative(format_args!("{path}: no account of resident memory for {who}: {why}"))
 }

@@ -37,7 +37,7 @@ pub struct QueryOptions {
     /// Query the output of `heaptide export --format parquet` in DIR instead of recordings
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_RECORDINGS)]
     pub dataset: Option<PathBuf>,
-    /// Let the executors of this scheduler read the dataset, which has the same path on all of
+    /// Read the dataset on the executors of this scheduler; its path must be the same on all of
     /// them; `heaptide-sql scheduler` and `heaptide-sql executor` start them
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     pub cluster: Option<String>,

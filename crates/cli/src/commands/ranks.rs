@@ -145,8 +145,8 @@ fn read_dataset(path: &Path, options: &RanksOptions) -> Result<(Vec<PathBuf>, Ve
     if options.selection.filters() || options.selection.process.is_some() {
         let path = path.display();
         return Err(Error::new(format!(
-            "{path}: a dataset has no filters; select with `heaptide sql --dataset {path}`, or \
-             export with filters"
+            "{path}: filters do not apply to a dataset; select with `heaptide sql --dataset \
+             {path}`, or export with filters"
         ))
         .into());
     }

@@ -62,7 +62,8 @@ fn lock(path: &Path) -> Result<Recorded, Error> {
         let what = "expected a recording, a directory; seal the one that contains this profile";
         return Err(Error::new(format!("{shown}: {what}")));
     }
-    let in_use = |what: String| Error::new(format!("{shown}: {what}; seal it when that has ended"));
+    let in_use =
+        |what: String| Error::new(format!("{shown}: {what}; seal it when that process has ended"));
     if let Some(running) = running::by_id(path)? {
         let recording = running.file.parent().unwrap_or(&running.file).display();
         return Err(in_use(format!("this process still writes to {recording}")));

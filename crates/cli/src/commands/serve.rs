@@ -36,18 +36,18 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9743",
         value_parser = socket_address)]
     pub listen: SocketAddr,
-    /// Serve at most N series at /metrics: the largest processes, scopes and labels have series of
-    /// their own, the others are added up
+    /// Serve at most N series at /metrics: the largest processes, scopes and labels have their own
+    /// series, and the others are summed
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = series)]
     pub max_series: usize,
-    /// Keep counters of a process for TIME after its end, so that its last ones are scraped
+    /// Keep counters of a process for TIME after its end, so that the last values are scraped
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = values::time)]
     pub linger: Duration,
     /// Require the token in FILE from clients (Authorization: Bearer), except at /healthz
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Also answer requests to this host name; addresses, localhost and, unless --listen is a
-    /// loopback address, the name of this machine need no option
+    /// loopback address, the name of this machine are always accepted
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
     /// Send metrics to the OpenTelemetry collector at this address (OTLP over HTTP)

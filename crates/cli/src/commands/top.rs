@@ -24,7 +24,7 @@ pub struct TopOptions {
     /// [default: the newest *.heaptide here that a program is recording into]
     #[arg(value_name = "REC|PID")]
     pub recording: Option<PathBuf>,
-    /// Step through a finished recording: any time of a trace, or else its snapshots
+    /// Step through a finished recording: any time of its trace or, without a trace, its snapshots
     #[arg(long)]
     pub replay: bool,
     /// Start with this process of the recording [default: the largest]
@@ -48,7 +48,7 @@ Example:
   heaptide top app.heaptide
   heaptide top --replay app.heaptide
 
-The keys are listed by `?`.";
+Press `?` for a list of the keys.";
 
 /// Parses the name of a view.
 fn view_parser() -> impl TypedValueParser<Value = View> {
@@ -98,7 +98,7 @@ fn newest(mode: Mode) -> Result<PathBuf, Error> {
         ),
         Mode::Replay => (
             heaptide_analysis::newest(here)?,
-            "no *.heaptide in the current directory; name a recording, or make one with \
+            "no *.heaptide in the current directory; name a recording, or create one with \
              `heaptide run -- PROGRAM`",
         ),
     };

@@ -107,7 +107,7 @@ fn opened(options: &ViewOptions) -> Result<Vec<Opened>, Error> {
 ///
 /// Errors: the message of the command.
 fn prepare(base: &Selection, text: &str, whom: For) -> Result<Prepare, String> {
-    let unclosed = || format!("filter `{text}`: a quotation mark has no end");
+    let unclosed = || format!("filter `{text}`: missing closing quotation mark");
     let words = shlex::split(text).ok_or_else(unclosed)?;
     let Words { selection } = Words::try_parse_from(words).map_err(|error| {
         let text = error.render().to_string();
@@ -127,7 +127,7 @@ fn prepare(base: &Selection, text: &str, whom: For) -> Result<Prepare, String> {
 /// Returns the selection of the page with the name options of the command line.
 fn added(base: &Selection, mut page: Selection) -> Result<Selection, String> {
     if page.process.is_some() {
-        return Err("--process: the page has a list of the processes".to_owned());
+        return Err("--process: select a process in the list on the page".to_owned());
     }
     // Only the command line may name files.
     if let Some(file) = page.rules.iter().find(|name| Rules::built_in(name).is_none()) {
@@ -187,7 +187,7 @@ mod tests {
                 "invalid value 'x' for '--min-size <BYTES>': expected bytes, such as \
              4096, 4K or 1M",
             ),
-            ("--process 7", "--process: the page has a list of the processes"),
+            ("--process 7", "--process: select a process in the list on the page"),
             (
                 "--rules /etc/passwd",
                 "--rules /etc/passwd: not a built-in rule set; pass files of \

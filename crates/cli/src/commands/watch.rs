@@ -29,7 +29,8 @@ pub struct WatchOptions {
     /// a recorded process
     #[arg(value_name = "REC|PID")]
     target: PathBuf,
-    /// End after this time, such as 10m or 12h [default: at Ctrl-C; of a PID, when it ends]
+    /// End after this time, such as 10m or 12h [default: at Ctrl-C or, for a PID, when the process
+    /// ends]
     #[arg(long = "for", value_name = "TIME", value_parser = values::time)]
     duration: Option<Duration>,
     /// Print nothing but errors
@@ -50,8 +51,8 @@ Example:
   heaptide watch app.heaptide --snapshot-when live=2G --snapshot-when oom
   heaptide watch 4711 --snapshot-every 1m --keep-snapshots 60
 
-Programs do not notice it. It survives their ends: a program that is started again into the same
-recording is watched as well.";
+Watching is transparent to the programs. With a recording, the command continues after a program
+ends: a program that is started again into the same recording is watched as well.";
 
 /// Takes snapshots and moves traces until the end.
 pub fn watch(options: &WatchOptions) -> Outcome {

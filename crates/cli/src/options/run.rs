@@ -52,7 +52,7 @@ pub struct RunOptions {
     /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
-    /// How to record small objects of Python, if the program is CPython [default: objects]
+    /// How to record small Python objects, if the program is CPython [default: objects]
     #[arg(long, value_name = "objects|arenas")]
     pub python_memory: Option<PythonMemory>,
     #[command(flatten)]

@@ -18,8 +18,8 @@ pub struct SnapshotOptions {
     #[arg(long, help_heading = SNAPSHOTS, value_name = "TIME", value_parser = values::time)]
     pub snapshot_every: Option<Duration>,
     /// Take a snapshot when this happens: live=BYTES, resident=BYTES, growth=BYTES/TIME, oom
-    /// (memory is short), signal=NAME (sent to this command), failure (bad exit status, or killed).
-    /// Can be repeated
+    /// (memory is short), signal=NAME (sent to this command), failure (exit status other than 0, or
+    /// killed). Can be repeated
     #[arg(long, help_heading = SNAPSHOTS, value_name = "EVENT", value_parser = trigger)]
     pub snapshot_when: Vec<Trigger>,
     /// Keep only the newest N snapshots of each process and event

@@ -171,7 +171,7 @@ fn blocks_that_outlive_their_scope() {
         "outlives-scope open_session leaves 1 block with each pass through scope phase=request";
     assert_eq!(found(&advice), [expected]);
     let evidence = &advice["findings"][0]["evidence"];
-    assert_eq!(evidence[0], "1,000 passes left 1,000 blocks of 1.91 MiB, of which none is freed");
+    assert_eq!(evidence[0], "1,000 passes left 1,000 blocks of 1.91 MiB, none of which is freed");
     assert_eq!(evidence[1], "of 1,000 other blocks of the scope, 1,000 are freed");
 }
 
@@ -196,11 +196,11 @@ fn blocks_of_a_phase_that_is_over() {
     assert_eq!(found(&json(&recording(file, "ALIKE", &trace), &[])), [""; 0]);
     let advice = json(&recording(file, "FAULT", &trace), &[]);
     let expected =
-        "past-phase read_file has 1 block live at peak, though their scope load had ended";
+        "past-phase read_file has 1 block live at peak, although the scope load had ended";
     assert_eq!(found(&advice), [expected]);
     let finding = &advice["findings"][0];
     assert_eq!(finding["evidence"][1], "the peak is in scope solve, which does not free them");
-    assert_eq!(finding["advice"], "Free them at the end of load, if nothing needs them later.");
+    assert_eq!(finding["advice"], "Free them at the end of load if they are not needed later.");
     assert_eq!(finding["saves"]["peak_bytes"].as_u64().expect("bytes") >> 20, 32);
 }
 
@@ -216,7 +216,7 @@ fn a_short_peak() {
 fn concatenation_in_python() {
     for (argument, expected) in [
         ("alike", None),
-        ("fault", Some("growth build adds to a value 3,999 times, and copies it each time")),
+        ("fault", Some("growth build adds to a value 3,999 times and copies it each time")),
     ] {
         let place = scratch(&format!("advise-concatenate-{argument}"));
         let recording = place.join("a.heaptide");
@@ -230,7 +230,7 @@ fn concatenation_in_python() {
         let advice = json(&recording, &[]);
         assert_eq!(found(&advice), expected.as_slice(), "{argument}");
         for finding in advice["findings"].as_array().expect("a list") {
-            assert_eq!(finding["evidence"][1], "its copies have 763 MiB in all");
+            assert_eq!(finding["evidence"][1], "its copies have 763 MiB in total");
         }
     }
 }
@@ -283,8 +283,8 @@ fn the_page_has_evidence_and_the_suppression_that_works() {
         "- 20,000 of its 20,000 blocks are freed before their thread allocates again; each of 64 B",
         "Use a buffer of 64 B on the stack, or keep one and reuse it.",
         "--suppress 'temporary:^parse_field$'",
-        "not judged: per-iteration needs scopes: mark the loops of the program by the interface, as \
-         `heaptide_begin_int`",
+        "not judged: per-iteration needs scopes: mark the loops of the program with the interface, \
+         such as `heaptide_begin_int`",
     ] {
         assert!(lines.contains(&line), "{line}\n{}", page.stdout);
     }

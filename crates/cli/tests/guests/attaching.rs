@@ -136,7 +136,7 @@ fn what_a_program_does_between_attach_and_detach_is_counted() {
     assert_eq!(process["end"]["kind"], "detached");
     let text = heaptide().arg("report").arg(target.recording("a.heaptide")).output().expect("it");
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(text.contains("the recording starts in the middle, "), "{text}");
+    assert!(text.contains("the recording starts in a running process, "), "{text}");
     assert!(text.contains("live at detach"), "{text}");
 }
 
@@ -223,7 +223,7 @@ fn what_cannot_be_attached_to_is_refused_in_one_line() {
         assert!(outcome.stderr.contains(why), "{}", outcome.stderr);
     };
     let counters = target.command(&["attach", "--mode", "counters"]);
-    refused(counters, "cannot distinguish blocks from before");
+    refused(counters, "cannot distinguish blocks allocated before");
     refused(target.command(&["detach"]), "is not recorded by `heaptide attach`");
     target.attach("a.heaptide", &[]);
     let again = target.command(&["attach", "-o", "b.heaptide"]);

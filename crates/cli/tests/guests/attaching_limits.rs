@@ -49,7 +49,7 @@ fn a_program_without_descriptors_is_refused() {
     target.attach("first.heaptide", &[]); // loads the library
     target.detach();
     set(&target, "--nofile=3:100");
-    let words = ["could not create its profile: Too many open files", "one descriptor"];
+    let words = ["could not create its profile: Too many open files", "one free file descriptor"];
     assert_refused(target, "--nofile=100:100", words);
 }
 

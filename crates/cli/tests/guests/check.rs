@@ -217,7 +217,7 @@ fn what_cannot_be_checked_is_one_line_and_skipped_by_bisect() {
     let program = trial.program();
     let failed = trial.check(&["--max", "peak=1G", "--", program, "1", "3"]);
     assert!(refused(&failed).ends_with(
-        "ended with exit status 3, so its memory was not checked; --ignore-status checks it"
+        "ended with exit status 3, so its memory was not checked; use --ignore-status to check it"
     ));
     assert_eq!(
         trial.check(&["--ignore-status", "--max", "peak=1G", "--", program, "1", "3"]).status,
@@ -230,8 +230,11 @@ fn what_cannot_be_checked_is_one_line_and_skipped_by_bisect() {
     for (words, line) in [
         (&["--max", "peak=1G", "--", "./no-such-program"][..], "no-such-program"),
         (&["--max", "peak=1G", "nowhere.heaptide"], "nowhere.heaptide"),
-        (&["--max", "peak=+1%", "nowhere.heaptide"], "name it by --baseline"),
-        (&["--max", "peak=1G", "--update", "nowhere.heaptide"], "name it by --baseline"),
+        (&["--max", "peak=+1%", "nowhere.heaptide"], "add --baseline"),
+        (
+            &["--max", "peak=1G", "--update", "nowhere.heaptide"],
+            "--update requires --baseline FILE",
+        ),
         (&["nowhere.heaptide"], "no limits"),
         (&["--max", "peak=1", "--owner", "(", "nowhere.heaptide"], "--owner `(`: unclosed group"),
     ] {

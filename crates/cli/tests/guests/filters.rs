@@ -175,7 +175,7 @@ fn each_word_leaves_what_it_says() {
     }
     let part = of.process("--focus app::load --min-size 2")["part"].take();
     let said = "only --focus app::load --min-size 2, sizes by mean request size of each stack; \
-                timeline, windows and unmatched frees are of all";
+                timeline, windows and unmatched frees are not filtered";
     assert_eq!(part, said);
 }
 

@@ -281,7 +281,7 @@ fn a_process_that_runs() {
         (document["processes"][0].clone(), outcome.stderr)
     };
     let (last, stderr) = look(&[]);
-    assert!(!stderr.contains("cannot look"), "{stderr}");
+    assert!(!stderr.contains("cannot inspect"), "{stderr}");
     let text = run(heaptide().arg("memory").arg(&recording), &place);
     let (recorded, _) = look(&["--at", "0s"]);
     let pid = last["pid"].as_u64().expect("a pid").to_string();

@@ -272,7 +272,7 @@ fn limits_of_totals_are_exact_and_counts_of_parts_are_refused() {
     for limit in ["allocations=1000000", "temporary=20%"] {
         let outcome = judged(&format!("check --scope ^small$ --max {limit}"));
         assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("estimate of unknown error"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("estimate with unknown error"), "{}", outcome.stderr);
     }
 }
 

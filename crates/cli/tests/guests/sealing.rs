@@ -168,7 +168,10 @@ fn recordings_in_use_and_wrong_options_are_refused() {
     until("a profile", has_profile);
     let busy = seal(&place, &[], "");
     assert_eq!(busy.status, 2);
-    assert!(busy.stderr.contains("still writes to it; seal it when that has ended"), "{busy:?}");
+    assert!(
+        busy.stderr.contains("still writes to it; seal it when that process has ended"),
+        "{busy:?}"
+    );
     drop(program.stdin.take());
     program.wait().expect("its end");
     assert_eq!(seal(&place, &[], "").status, 0);

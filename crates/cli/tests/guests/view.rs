@@ -208,7 +208,7 @@ fn filters_are_those_of_the_command_line() {
         ("--nonsense", "unexpected argument '--nonsense' found"),
         ("--kind x", "invalid value 'x' for '--kind <heap|mapped|all>'"),
         ("--rules /etc/passwd", "--rules /etc/passwd: not a built-in rule set"),
-        ("'", "filter `'`: a quotation mark has no end"),
+        ("'", "filter `'`: missing closing quotation mark"),
     ] {
         for path in ["/api/data", "/api/query"] {
             let asked = [("process", "0"), ("q", "SELECT *"), ("filter", filter)];

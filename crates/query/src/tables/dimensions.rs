@@ -197,7 +197,7 @@ pub(super) const SHAPES: Source = Source {
             Info::uint("element_bytes", "bytes", "bytes of an element"),
             Info::uint("elements", "", "number of elements"),
             Info::uint("size", "bytes", "bytes of all elements").also("alloc.total_size"),
-            Info::uint("labelled", "times", "how often memory was labelled so"),
+            Info::uint("labelled", "times", "number of times that memory got this label"),
         ]
     },
     records: Records::Tables(|filler, process| {

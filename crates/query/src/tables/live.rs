@@ -16,8 +16,8 @@ pub(super) fn requested() -> Info {
     Info::uint(
         REQUESTED,
         "bytes",
-        "requested bytes allocated and not freed; only where the sizes of what is live are known: \
-         of a trace, or if nothing was freed or all blocks have one size",
+        "requested bytes allocated and not freed; known from a trace, or if nothing was freed or \
+         all blocks have the same size",
     )
 }
 

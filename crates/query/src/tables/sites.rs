@@ -23,8 +23,8 @@ pub(super) fn of_blocks() -> Vec<Info> {
             .form(Form::Stack)
             .also("function"),
         Info::text("frame", "innermost function"),
-        Info::text("owner", "function that the allocation is put down to").also("allocator"),
-        Info::text("type", "allocated type, where names of C++ or Rust functions have it"),
+        Info::text("owner", "function that the allocation is attributed to").also("allocator"),
+        Info::text("type", "allocated type, if names of C++ or Rust functions contain it"),
         Info::text("module", "path of the file with the innermost function"),
         Info::text("file", "source file of the innermost function"),
         Info::uint("line", "", "source line of the innermost function"),
@@ -46,14 +46,14 @@ const EFFECTIVE: [(&str, &str); 3] = [
          from; the standard error of a sum of bytes is sample_mean_bytes times the root of the sum \
          of these",
     ),
-    ("live_effective", "the same of live_bytes"),
-    ("at_peak_effective", "the same of at_peak_bytes"),
+    ("live_effective", "the same for live_bytes"),
+    ("at_peak_effective", "the same for at_peak_bytes"),
 ];
 
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
-        Info::text("class", "what a mapping is for: allocator, file, …; of mappings only"),
+        Info::text("class", "purpose of a mapping: allocator, file, …; for mappings only"),
         Info::text("mem.alloc", "label, or `malloc`; only with allocations"),
         Info::text("lane", "name of the threads").also("thread"),
         Info::uint("size", "bytes", "request size, in recordings made with --by-size")

@@ -56,7 +56,7 @@ const OF_EVENTS: &[Field] = &[
         Info::uint(
             "number",
             "",
-            "number from 1, in order of time within the process; not of scopes",
+            "number from 1, in order of time within the process; none for scopes",
         ),
         |event, _| Some(Bits(event.number)).filter(|number| number.0 > 0),
     ),
@@ -78,14 +78,14 @@ const OF_EVENTS: &[Field] = &[
     DIMS,
     ELEMENT,
     field(
-        Info::text("mem.alloc", "label, or `malloc`; of allocations and relabelling"),
+        Info::text("mem.alloc", "label, or `malloc`; for allocations and relabelling"),
         |event, known| match event.operation {
             Operation::Allocate | Operation::Relabel => known.label_or_malloc(event.site),
             _ => None,
         },
     ),
     field(
-        Info::text("mem.free", "label, or `malloc`; of frees and unlabelling"),
+        Info::text("mem.free", "label, or `malloc`; for frees and unlabelling"),
         |event, known| match event.operation {
             Operation::Free => known.label_or_malloc(event.site),
             Operation::Unlabel => known.label_or_malloc(event.site_before),
@@ -173,8 +173,8 @@ const UID: Field = field(
     Info::uint(
         "uid",
         "",
-        "of labelled memory the number that heaptide_resolve() returns; of other memory numbers \
-         after those of all labels, in order of allocation within the process",
+        "for labelled memory, the number that heaptide_resolve() returns; for other memory, numbers \
+         above those of all labels, in order of allocation within the process",
     )
     .also("alloc.uid"),
     |event, _| Some(Bits(event.uid)).filter(|uid| uid.0 > 0),
@@ -220,7 +220,7 @@ const LIFETIME_EVENTS: Field = field(
     },
 );
 const TEMPORARY: Field = field(
-    Info::new("temporary", Kind::Bool, "", "of frees: no allocation by the thread in between"),
+    Info::new("temporary", Kind::Bool, "", "for frees: no allocation by the thread in between"),
     |event, _| freed(event).map(|event| Bits(event.temporary.into())),
 );
 const CROSS_THREAD: Field = field(
@@ -228,7 +228,7 @@ const CROSS_THREAD: Field = field(
         "cross_thread",
         Kind::Bool,
         "",
-        "of frees: freed by a thread other than the allocating one",
+        "for frees: freed by a thread other than the allocating one",
     ),
     |event, known| {
         let allocated = known.site_lanes[event.site as usize];

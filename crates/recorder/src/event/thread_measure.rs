@@ -58,9 +58,9 @@ pub fn begin(lane: &mut LaneState, out: &mut Measurement) {
 pub fn end(lane: &mut LaneState, which: &mut Measurement) -> Option<Figures> {
     let measures = own()?;
     let depth = which.depth as usize;
-    let going_on =
+    let is_open =
         (1..=measures.depth).contains(&depth) && measures.stack[depth - 1].number == which.number;
-    if !going_on {
+    if !is_open {
         return None;
     }
     let mut figures = Figures::default();

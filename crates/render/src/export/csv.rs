@@ -37,10 +37,9 @@ const MOVED: [&str; 4] =
 /// Writes the sites of a process after a line of column names.
 ///
 /// `stack` and `scope` are outermost first, with `;` between parts. `function`, `file`, `line` and
-/// `module` describe the innermost frame; `allocator` and its place describe the innermost frame
-/// that does more than forward allocations. The sums over the rows of the kinds `heap` and
-/// `pool_chunk` are the totals, after `moved_blocks` and `moved_…_bytes` are subtracted from
-/// allocations, frees and bytes.
+/// `module` describe the innermost frame; `owner` and its place describe the owner of the
+/// stack. The sums over the rows of the kinds `heap` and `pool_chunk` are the totals, after
+/// `moved_blocks` and `moved_…_bytes` are subtracted from allocations, frees and bytes.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut dyn Write, process: &Process) -> io::Result<()> {

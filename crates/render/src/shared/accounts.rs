@@ -9,7 +9,8 @@ use crate::shared::quantity::{bytes, duration};
 pub(crate) fn missing_says(missing: AccountMissing) -> &'static str {
     match missing {
         AccountMissing::Confined => {
-            "the program confined itself by seccomp, so the recorder may not read /proc/self/smaps"
+            "the program confined itself with seccomp, so the recorder may not read \
+             /proc/self/smaps"
         }
         AccountMissing::NoProc => "the recorder could not read /proc/self/smaps",
     }
@@ -20,7 +21,7 @@ pub fn absence(process: &Process) -> &'static str {
     match process.time.accounts.iter().find_map(|account| account.missing) {
         Some(missing) => missing_says(missing),
         None if process.identity.images > 1 => {
-            "joined processes have none; choose one by --process PID"
+            "joined processes have none; select one with --process PID"
         }
         None => {
             "recorded with --no-accounts or by an older version, \
@@ -65,11 +66,11 @@ pub(crate) fn allocator_says(account: &Account) -> Option<String> {
         [state.arena_bytes, state.used_bytes, state.free_bytes, state.mapped_bytes].map(bytes);
     Some(match state.source {
         AllocatorSource::Glibc => format!(
-            "mallinfo2: arenas {arena}, of it {used} in use and {free} free; \
-             blocks mapped on their own {mapped}"
+            "mallinfo2: arenas {arena}, of which {used} in use and {free} free; separately mapped \
+             blocks {mapped}"
         ),
         AllocatorSource::Jemalloc => {
-            format!("jemalloc: resident {arena}, of it {used} in use and {free} free")
+            format!("jemalloc: resident {arena}, of which {used} in use and {free} free")
         }
         AllocatorSource::Mimalloc => format!("mimalloc: committed {arena}"),
     })

@@ -63,8 +63,8 @@ impl View<'_> {
                 let is_sampled = process(difference, side).sampling.is_some();
                 let has_limits = Spread::default().of(difference.measure.of_sites()).is_some();
                 (is_sampled && !has_limits).then_some(
-                    "--mode sampled, so no change of this metric is certain; metrics of bytes have \
-                     an error that is known",
+                    "--mode sampled, so changes of this metric have an unknown error; use a metric \
+                     of bytes, whose error is known",
                 )
             }
         };

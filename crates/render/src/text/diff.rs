@@ -63,7 +63,7 @@ pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Resu
     };
     if uncertain > 0 {
         let changes = counted(uncertain as u64, view.rows.name());
-        writeln!(out, "\n  {changes} not shown: what changed may be an error of sampling")?;
+        writeln!(out, "\n  {changes} not shown: the differences may be sampling errors")?;
     }
     match found {
         0 if uncertain > 0 => Ok(()),
@@ -111,7 +111,7 @@ fn write_totals(out: &mut Screen, difference: &Difference) -> io::Result<()> {
         let note = exactness(difference, measure, change);
         let is_error = measure == difference.measure
             && difference.limits_of_total().is_some_and(Limits::may_be_none);
-        let note = if is_error { "  may be an error of sampling" } else { &note };
+        let note = if is_error { "  may be a sampling error" } else { &note };
         let name = measure.name();
         let line = format!("  {name:<18} {before:>11} {after:>11} {amount:>12} {share:>8}{note}");
         writeln!(out, "{}", line.trim_end())?;

@@ -33,7 +33,11 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
     writeln!(out, "\naccounted for {} of {} ({part})", bytes(accounted), bytes(resident))?;
     if account.left_out_ranges > 0 {
         let mappings = counted(account.left_out_ranges.into(), "mapping");
-        writeln!(out, "{} of it in {mappings} too many to record", bytes(account.left_out_bytes))?;
+        writeln!(
+            out,
+            "not recorded: {} in {mappings}, because there were too many",
+            bytes(account.left_out_bytes)
+        )?;
     }
     let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
     writeln!(out, "not resident: {absent} of mappings never touched; page tables take {tables}")?;

@@ -41,7 +41,7 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
 }
 
 const OWN_MALLOC: &str = "the executable defines malloc; only allocations it forwards are recorded";
-const OTHER_ALLOCATOR: &str = "the program has an allocator of its own that is not intercepted";
+const OTHER_ALLOCATOR: &str = "the program has its own allocator, which is not intercepted";
 
 /// Returns a line for each kind of memory of a process that is not recorded.
 pub fn of_process(process: &Process) -> Vec<String> {
@@ -62,7 +62,7 @@ fn unrecorded(recording: &Recording) -> Vec<String> {
     let reasons = recording.processes.iter().filter_map(|process| process.completeness.unrecorded);
     let lines = grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason));
     let started = Some(&recording.unrecorded).filter(|why| !why.is_empty());
-    let started = started.map(|why| format!("everything of the program that was started: {why}"));
+    let started = started.map(|why| format!("everything of the started program: {why}"));
     started.into_iter().chain(lines).collect()
 }
 

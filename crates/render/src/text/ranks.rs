@@ -43,7 +43,7 @@ fn heading(out: &mut Screen, ranks: &Ranks) -> io::Result<()> {
     writeln!(out, "{}: {compared}, {images}{recordings}", printable(&ranks.title))?;
     if ranks.left_out > 0 {
         let left_out = counted(ranks.left_out.into(), "process image");
-        writeln!(out, "  {left_out} without a rank left out")?;
+        writeln!(out, "  {left_out} without a rank omitted")?;
     }
     writeln!(out)
 }
@@ -163,7 +163,7 @@ fn owners(out: &mut Screen, ranks: &Ranks, rows: usize) -> io::Result<()> {
         return writeln!(out, "\nall owners have the same {name} everywhere");
     }
     let all = ranks.by.plural();
-    writeln!(out, "\nowners by what {all} have above the median in {name}\n")?;
+    writeln!(out, "\nowners by {name} above the median of {all}\n")?;
     let columns = Columns([
         right(12, "above median"),
         right(11, "median").apart(),

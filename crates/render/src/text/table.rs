@@ -124,7 +124,7 @@ fn types(out: &mut Screen, process: &Process, measure: Measure, rows: usize) -> 
     let second = if measure.is_bytes() { Measure::Allocations } else { Measure::UsableBytes };
     writeln!(
         out,
-        "{} by allocated type, where names of C++ or Rust functions have it\n",
+        "{} by allocated type, if names of C++ or Rust functions contain it\n",
         measure.name()
     )?;
     let columns = Columns([

@@ -62,12 +62,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Unreachable(why) => write!(f, "cannot connect: {why}"),
-            Failure::Late => write!(f, "no answer within {} s", TIME.as_secs()),
+            Failure::Late => write!(f, "no response within {} s", TIME.as_secs()),
             Failure::Status { status, .. } if status.as_u16() == 404 => {
                 write!(f, "answered {status}: the collector has no receiver for this")
             }
             Failure::Status { status, .. } => write!(f, "answered {status}"),
-            Failure::Nonsense(why) => write!(f, "its answer is no HTTP: {why}"),
+            Failure::Nonsense(why) => write!(f, "its response is not HTTP: {why}"),
         }
     }
 }

@@ -49,7 +49,7 @@ impl FromStr for Endpoint {
         const EXPECTED: NoEndpoint = NoEndpoint("expected http://HOST:4318");
         if text.starts_with("https://") {
             return Err(NoEndpoint(
-                "https is not supported: run a collector on this machine, and have that forward",
+                "https is not supported; run a collector on this machine that forwards the data",
             ));
         }
         let rest = text.strip_prefix("http://").ok_or(EXPECTED)?;

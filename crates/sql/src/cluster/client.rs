@@ -72,7 +72,7 @@ impl Cluster {
                     "the scheduler is heaptide {theirs}, this is {version}; \
                      use the same version on all machines"
                 )),
-                None => refused(&format!("not a scheduler of heaptide: {}", status.message())),
+                None => refused(&format!("not a heaptide scheduler: {}", status.message())),
             }),
         }
     }
@@ -99,7 +99,10 @@ impl Cluster {
         let (address, deadline) = (&self.address, Instant::now() + REGISTER);
         loop {
             let failed = |error: tonic::transport::Error| {
-                Error::new(format!("{address}: the scheduler is gone: {}", cause(&error)))
+                Error::new(format!(
+                    "{address}: the scheduler no longer responds: {}",
+                    cause(&error)
+                ))
             };
             let mut channel = self.channel.clone();
             poll_fn(|context| channel.poll_ready(context)).await.map_err(failed)?;

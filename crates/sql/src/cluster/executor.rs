@@ -53,7 +53,7 @@ pub struct ExecutorOptions {
     /// it is bound to, or that the scheduler sees]
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Parts of queries to answer at a time [default: the number of processors]
+    /// Number of parts of queries to execute at a time [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// Directory for intermediate results, which are removed at the end [default: $TMPDIR or /tmp]

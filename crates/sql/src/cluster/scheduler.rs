@@ -32,7 +32,7 @@ pub struct SchedulerOptions {
     /// Port to listen on; 0 for a free one
     #[arg(long, value_name = "PORT", default_value_t = 50050)]
     pub port: u16,
-    /// Give an executor's work to others when it has been silent for this time. A busy executor
+    /// Reassign the work of an executor that has not reported for this time. A busy executor
     /// reports every 5 seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u64).range(8..))]

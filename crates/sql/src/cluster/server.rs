@@ -23,8 +23,8 @@ pub const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 /// Options for addresses and messages.
 #[derive(Args, Debug)]
 pub struct ServerOptions {
-    /// Address to listen on. Whoever reaches it can run queries and read files: bind it to trusted
-    /// networks only
+    /// Address to listen on. Anyone who can reach it can run queries and read files: bind it to
+    /// trusted networks only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: IpAddr,
     /// Print messages of this level and above: error, warn, info, debug or trace

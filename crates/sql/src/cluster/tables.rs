@@ -45,13 +45,16 @@ impl LogicalExtensionCodec for Tables {
         _schema: SchemaRef,
         _context: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-        let unknown = || DataFusionError::Plan("this table is of no dataset".to_owned());
+        let unknown =
+            || DataFusionError::Plan("this table does not belong to a dataset".to_owned());
         let end = bytes.iter().position(|&byte| byte == 0).ok_or_else(unknown)?;
         let (name, directory) = (&bytes[..end], &bytes[end + 1..]);
         let source = str::from_utf8(name).ok().and_then(Source::named).ok_or_else(unknown)?;
         let directory = Path::new(OsStr::from_bytes(directory));
         let failed = |error: &dyn std::fmt::Display| {
-            DataFusionError::Plan(format!("{error}; the scheduler has to see the dataset, too"))
+            DataFusionError::Plan(format!(
+                "{error}; the scheduler must also be able to read the dataset"
+            ))
         };
         match DatasetTable::open(directory, source) {
             Ok(Some(table)) => Ok(Arc::new(table)),

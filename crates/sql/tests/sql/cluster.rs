@@ -206,7 +206,7 @@ fn two_executors_return_the_results_of_one_process() {
         "SELECT 'a' AS t, count(*) AS n FROM sites UNION ALL SELECT 'b', count(*) FROM stacks";
     let mut asked = heaptide();
     let said = refused(asked.args(["sql", union, "--dataset"]).arg(dataset()).args(cluster));
-    assert!(said.contains("does not answer UNION") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("do not support UNION") && said.lines().count() == 1, "{said}");
     for server in executors.into_iter().chain([scheduler]) {
         let status = server.stop();
         assert!(status.success(), "{status}");

@@ -132,7 +132,7 @@ fn columns_of_other_versions_are_null_or_omitted() {
     let mark = dataset.join("heaptide-dataset");
     assert_eq!(fs::read_to_string(&mark).expect("a mark"), "schema 1\n");
     fs::write(&mark, "schema 2\n").expect("a mark");
-    let line = "the tables are of schema 2, this heaptide knows 1; update heaptide\n";
+    let line = "unsupported schema version 2 (this build reads 1); update heaptide\n";
     let query = ["sql", "SELECT 1", "--dataset"];
     for command in
         [heaptide().args(query).arg(&dataset), &mut export(&dataset, steps), &mut compact(&dataset)]

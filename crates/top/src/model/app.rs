@@ -622,7 +622,7 @@ impl App {
             before: self.view,
         };
         if row.key == Key::New {
-            self.message = Some("these stacks came after the tables; wait a moment".to_owned());
+            self.message = Some("these stacks are newer than the tables; wait a moment".to_owned());
             return;
         }
         let is_part = matches!(zoom.view, View::Threads | View::Scopes | View::Labels);

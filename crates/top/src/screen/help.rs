@@ -14,7 +14,7 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("Enter", "go into a row: callers of a function, owners in a thread"),
     ("c", "callers or callees"),
     ("Backspace, Esc", "go back"),
-    ("/", "filter: [KIND:]REGEX as --focus has it, with ! as --ignore"),
+    ("/", "filter: [KIND:]REGEX as in --focus, ! as in --ignore"),
     ("m", "mark: growth counts from now, and the recording gets a mark"),
     ("w, S", "take a snapshot"),
     ("Space", "pause, or play a replay"),

@@ -112,7 +112,9 @@ fn answer(running: &Running, what: Asked) -> String {
             let says = match answer {
                 Answer::Done => "growth counts from now; the recording has a mark",
                 Answer::Waits => "growth counts from now; the mark waits for an allocation",
-                Answer::Behind => "growth counts from now; no mark, for an earlier request waits",
+                Answer::Behind => {
+                    "growth counts from now; no mark, because an earlier request is pending"
+                }
                 Answer::Ended => "growth counts from now; the program ended before the mark",
             };
             Ok(says.to_owned())
@@ -286,7 +288,7 @@ impl<T: Send + 'static> Followed<T> {
                 format!("exited with status {}", header.end_code)
             }
             Ok(header) if header.end_kind == End::Exec as u32 => {
-                "became a program that is not recorded".to_owned()
+                "executed a program that is not recorded".to_owned()
             }
             _ => "ended".to_owned(),
         }
