@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(prepared(good), Ok(()), "{good}");
         }
         let bad = [
-            ("--focus '", "filter `--focus '`: a quotation mark has no end"),
+            ("--focus '", "filter `--focus '`: missing closing quotation mark"),
             ("--nonsense", "unexpected argument '--nonsense' found"),
             ("word", "unexpected argument 'word' found"),
             (

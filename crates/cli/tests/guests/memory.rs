@@ -330,7 +330,7 @@ fn before_an_exec_it_has_the_accounts_up_to_then() {
 #[test]
 fn confined_by_seccomp_it_has_the_accounts_up_to_then() {
     let (_, text) = account_of_what_ends("confined");
-    assert!(text.contains("no later accounts: the program confined itself by seccomp"), "{text}");
+    assert!(text.contains("no later accounts: the program confined itself with seccomp"), "{text}");
 }
 
 #[test]

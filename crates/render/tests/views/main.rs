@@ -28,8 +28,10 @@ use serde_json::Value;
 
 use fixtures::*;
 
-/// Compares the output of a view with the expected page of that name.
+/// Compares the output of a view with the expected page of that name, which has `VERSION` for the
+/// version.
 fn expect(name: &str, found: &str) {
+    let found = &found.replace(concat!("heaptide ", env!("CARGO_PKG_VERSION")), "heaptide VERSION");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, found).expect("expected/ can be written");
