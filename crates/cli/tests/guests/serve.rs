@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
-use crate::harness::{NOBODY, Outcome, clean, heaptide, recorded, run, scratch};
+use crate::harness::{NOBODY, Outcome, clean, heaptide, profiles, recorded, run, scratch, until};
 use crate::http_client::{self, Answer, PATIENCE};
 use crate::real::is_installed;
 use crate::steps::{Steps, program};
@@ -484,6 +484,11 @@ fn processes_without_series_of_their_own_are_in_those_of_others() {
     // They end when this test closes its end of the pipe.
     command.args(["sh", "-c", "exec 3<&0; for i in 1 2 3 4; do cat <&3 & done; wait"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("heaptide");
+    // A server keeps the counters of a child that it has seen before its exec.
+    until("four programs", || {
+        let executed = |path: &PathBuf| path.to_string_lossy().ends_with("-1.profile");
+        profiles(&place.join("a.heaptide")).iter().filter(|path| executed(path)).count() == 4
+    });
     let all = Served::start(&place, &["."]);
     let few = Served::start(&place, &[".", "--max-series", "200"]);
     all.until_running(5);

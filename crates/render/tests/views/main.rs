@@ -31,10 +31,10 @@ use fixtures::*;
 /// Compares the output of a view with the expected page of that name, which has `VERSION` for the
 /// version.
 fn expect(name: &str, found: &str) {
-    let found = &found.replace(concat!("heaptide ", env!("CARGO_PKG_VERSION")), "heaptide VERSION");
+    let found = found.replace(concat!("heaptide ", env!("CARGO_PKG_VERSION")), "heaptide VERSION");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, found).expect("expected/ can be written");
+        std::fs::write(&path, &found).expect("expected/ can be written");
     }
     let expected = std::fs::read_to_string(&path).expect("the expected page is there");
     assert!(found == expected, "{name}: expected\n{expected}\nfound\n{found}");
