@@ -9,6 +9,7 @@ mod roots;
 mod rpm;
 mod tarball;
 mod tree;
+mod unwind_tables;
 mod wheel;
 
 use std::path::Path;

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::commands::{output, run, target};
 use crate::library;
+use crate::package::unwind_tables;
 
 /// The pinned versions of build tools.
 const PINS: &str = "xtask/package-requirements.txt";
@@ -27,7 +28,7 @@ const SQL: Program = Program {
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
-/// Programs that abort on a panic need no unwind tables, which are an eighth of their size.
+/// Programs that abort on a panic need no unwind tables. This omits those of most functions.
 const NO_UNWIND_TABLES: &str = "-Cforce-unwind-tables=no";
 /// The same for C sources. In addition, mimalloc in the programs must not read settings from
 /// variables, which are meant for the recorded program.
@@ -80,7 +81,11 @@ impl Program {
         zigbuild.args(["zigbuild", "--locked", "--package", self.package]);
         zigbuild.args(["--profile", self.profile, "--target", TRIPLE]).args(self.features);
         run(with_flags(&mut zigbuild, root, tools)?)?;
-        let program = target(root).join(TRIPLE).join(self.profile).join(self.name);
+        let built = target(root).join(TRIPLE).join(self.profile).join(self.name);
+        let programs = target(root).join("package/programs");
+        std::fs::create_dir_all(&programs).map_err(|e| format!("{}: {e}", programs.display()))?;
+        let program = programs.join(self.name);
+        unwind_tables::remove(&built, &program)?;
         check(root, &program)?;
         println!("{} has {} bytes", program.display(), size(&program)?);
         Ok(program)
