@@ -12,6 +12,7 @@
 #include "../heaptide.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -32,7 +32,17 @@ const HOOKS_PAGE: &str = "docs/hooks.md";
 
 /// Returns all problems of these texts.
 pub fn check(texts: &[Text]) -> Vec<Problem> {
-    let rules = [first_line, columns, words, danger, length, dependencies, version, english::check];
+    let rules = [
+        first_line,
+        columns,
+        words,
+        danger,
+        length,
+        dependencies,
+        version,
+        integers,
+        english::check,
+    ];
     let mut problems: Vec<Problem> =
         texts.iter().flat_map(|text| rules.iter().flat_map(|rule| rule(text))).collect();
     problems.extend(links::check(texts));
@@ -70,6 +80,17 @@ fn version(text: &Text) -> Vec<Problem> {
         return Vec::new();
     }
     vec![Problem::new(&text.path, 1, format!("does not contain the version, {VERSION}"))]
+}
+
+/// Headers include `<cstdint>` for its types: other headers of GCC 13 and later do not.
+fn integers(text: &Text) -> Vec<Problem> {
+    let has = |part: &str| text.content.contains(part);
+    let named = ["std::int8_t", "std::int32_t", "std::int64_t", "std::uint8_t", "std::uint32_t"];
+    let uses = named.iter().any(|name| has(name)) || has("std::uint64_t") || has("std::uintptr_t");
+    if !text.path.starts_with("include/") || !uses || has("#include <cstdint>") {
+        return Vec::new();
+    }
+    vec![Problem::new(&text.path, 1, "uses integers of `std` without `#include <cstdint>`")]
 }
 
 /// Lines must fit on a screen. The formatter decides about Rust code; in other languages a line
@@ -251,6 +272,15 @@ mod tests {
         assert_eq!(version(&text("pyproject.toml", &current)).len(), 0);
         assert_eq!(version(&text("pyproject.toml", "version = \"0.0.1\"\n")).len(), 1);
         assert_eq!(version(&text("docs/format.md", "\"heaptide\":\"0.0.1\"\n")).len(), 0);
+    }
+
+    #[test]
+    fn integers_without_their_header_are_found() {
+        let uses = "std::uint32_t scope = 0;\n";
+        assert_eq!(integers(&text("include/a.hpp", uses)).len(), 1);
+        let includes = format!("#include <cstdint>\n{uses}");
+        assert_eq!(integers(&text("include/a.hpp", &includes)).len(), 0);
+        assert_eq!(integers(&text("include/a.h", "uint32_t scope = 0;\n")).len(), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #include "cali.h"
 #include "common/Variant.h"
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <type_traits>

@@ -1,7 +1,7 @@
 //! Removes unwind tables from static programs that abort on a panic.
 //!
-//! rustc writes them for functions with clean-up code even if it is told to omit them. They are an
-//! eighth of a program, and nothing reads them.
+//! rustc writes them for functions with clean-up code even with `-Cforce-unwind-tables=no`. They
+//! are an eighth of a program, and nothing reads them.
 
 use std::path::Path;
 use std::process::Command;

@@ -12,7 +12,7 @@ const MUSL: &str = "musllinux_1_1";
 /// The platform tags of all systems that the wheel runs on: the programs need no libc.
 const PLATFORMS: &str = "manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64";
 
-/// Builds the wheel: maturin packs the modules and the command, and the other program is added.
+/// Builds the wheel: maturin packs the modules and the command, and the programs are added.
 ///
 /// # Errors
 ///
@@ -32,8 +32,11 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     wheel(&["unpack", &format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl")])?;
     let unpacked = format!("heaptide-{VERSION}");
     let scripts = work.join(&unpacked).join(format!("heaptide-{VERSION}.data/scripts"));
-    let added = std::fs::copy(tree.place.join("bin/heaptide-sql"), scripts.join("heaptide-sql"));
-    added.map_err(|e| format!("{}: {e}", scripts.display()))?;
+    // All packages have the same programs; that of maturin still has its unwind tables.
+    for program in ["heaptide", "heaptide-sql"] {
+        let copied = std::fs::copy(tree.place.join("bin").join(program), scripts.join(program));
+        copied.map_err(|e| format!("{}: {e}", scripts.display()))?;
+    }
     wheel(&["pack", &unpacked])?;
     let name = format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl");
     wheel(&["tags", "--remove", "--platform-tag", PLATFORMS, &name])?;

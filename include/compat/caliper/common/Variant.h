@@ -5,6 +5,7 @@
 
 #include "cali_variant.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <ostream>
 #include <string>

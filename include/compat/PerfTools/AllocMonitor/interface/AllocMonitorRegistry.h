@@ -17,6 +17,7 @@
 #include "../../../../heaptide.hpp"
 #include "AllocMonitorBase.h"
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <new>
