@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::commands::{output, run, target};
 use crate::library;
+use crate::package::tree::{EPOCH, epoch};
 use crate::package::unwind_tables;
 
 /// The pinned versions of build tools.
@@ -108,6 +109,8 @@ pub fn with_flags<'a>(
     };
     let rust_flags = format!("{} {NO_UNWIND_TABLES}", flags("--remap-path-prefix"));
     command.env("PATH", path).env("RUSTFLAGS", rust_flags);
+    // The C compiler takes `__DATE__` and `__TIME__` from it.
+    command.env(EPOCH, epoch(root)?.to_string());
     let c_flags = format!("{} {C_FLAGS}", flags("-ffile-prefix-map"));
     Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }

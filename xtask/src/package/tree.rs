@@ -134,7 +134,7 @@ pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Returns the time of every file: from the variable, or else that of the last commit.
-fn epoch(root: &Path) -> Result<u64, String> {
+pub fn epoch(root: &Path) -> Result<u64, String> {
     let text = match std::env::var(EPOCH) {
         Ok(text) => text,
         Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
