@@ -3,6 +3,7 @@
 mod check;
 mod container;
 mod deb;
+mod epoch;
 mod licences;
 mod programs;
 mod roots;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::commands::{output, run, target};
 use crate::library;
-use crate::package::tree::{EPOCH, epoch};
+use crate::package::epoch::{EPOCH, epoch};
 use crate::package::unwind_tables;
 
 /// The pinned versions of build tools.

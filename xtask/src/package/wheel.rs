@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::epoch::EPOCH;
 use super::programs::{PROFILE, TRIPLE, tools, with_flags};
-use super::tree::{EPOCH, Tree, VERSION, finished, fresh, places};
+use super::tree::{Tree, VERSION, finished, fresh, places};
 use crate::commands::run;
 
 /// maturin's name for the platform of a program linked with musl.
@@ -23,7 +24,7 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     let epoch = tree.epoch.to_string();
     let mut maturin = Command::new(tools.join("maturin"));
     maturin.args(["build", "--locked", "--zig", "--profile", PROFILE, "--target", TRIPLE]);
-    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work).env(EPOCH, &epoch);
+    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work);
     run(with_flags(&mut maturin, root, &tools)?)?;
     let wheel = |words: &[&str]| {
         let mut command = Command::new(tools.join("wheel"));
