@@ -21,7 +21,7 @@ impl Recording {
     /// ```
     /// use heaptide_analysis::model::Recording;
     /// let error = Recording::open("missing.heaptide".as_ref()).unwrap_err();
-    /// let text = "missing.heaptide: no such recording; make one with `heaptide run -- PROGRAM`";
+    /// let text = "missing.heaptide: no such recording; create one with `heaptide run -- PROGRAM`";
     /// assert_eq!(error.to_string(), text);
     /// ```
     pub fn open(path: &Path) -> Result<Recording, Error> {
