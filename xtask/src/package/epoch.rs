@@ -1,11 +1,11 @@
-//! The time of all files in packages, and of the compilation of their programs.
+//! The time of all files in packages.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::commands::output;
 
-/// The variable with the time, in seconds since 1970, that tools for packages and C compilers read.
+/// The variable with the time, in seconds since 1970, that tools for packages read.
 pub const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
 /// Returns that time: the value of the variable, or else the time of the last commit.

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::commands::{output, run, target};
 use crate::library;
-use crate::package::epoch::{EPOCH, epoch};
 use crate::package::unwind_tables;
 
 /// The pinned versions of build tools.
@@ -32,8 +31,9 @@ const SQL_BYTES_MAX: u64 = 60 << 20;
 /// Programs that abort on a panic need no unwind tables. This omits those of most functions.
 const NO_UNWIND_TABLES: &str = "-Cforce-unwind-tables=no";
 /// The same for C sources. In addition, mimalloc in the programs must not read settings from
-/// variables, which are meant for the recorded program.
-const C_FLAGS: &str = "-fno-unwind-tables -fno-asynchronous-unwind-tables -DMI_NO_GETENV";
+/// variables, which are meant for the recorded program, nor contain the time of its compilation.
+const C_FLAGS: &str = "-fno-unwind-tables -fno-asynchronous-unwind-tables -DMI_NO_GETENV \
+                       -Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
 
 /// Paths of the programs.
 pub struct Programs {
@@ -109,8 +109,6 @@ pub fn with_flags<'a>(
     };
     let rust_flags = format!("{} {NO_UNWIND_TABLES}", flags("--remap-path-prefix"));
     command.env("PATH", path).env("RUSTFLAGS", rust_flags);
-    // The C compiler takes `__DATE__` and `__TIME__` from it.
-    command.env(EPOCH, epoch(root)?.to_string());
     let c_flags = format!("{} {C_FLAGS}", flags("-ffile-prefix-map"));
     Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }

@@ -24,7 +24,7 @@ pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     let epoch = tree.epoch.to_string();
     let mut maturin = Command::new(tools.join("maturin"));
     maturin.args(["build", "--locked", "--zig", "--profile", PROFILE, "--target", TRIPLE]);
-    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work);
+    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work).env(EPOCH, &epoch);
     run(with_flags(&mut maturin, root, &tools)?)?;
     let wheel = |words: &[&str]| {
         let mut command = Command::new(tools.join("wheel"));
