@@ -84,10 +84,13 @@ fn version(text: &Text) -> Vec<Problem> {
 
 /// Headers include `<cstdint>` for its types: other headers of GCC 13 and later do not.
 fn integers(text: &Text) -> Vec<Problem> {
-    let has = |part: &str| text.content.contains(part);
-    let named = ["std::int8_t", "std::int32_t", "std::int64_t", "std::uint8_t", "std::uint32_t"];
-    let uses = named.iter().any(|name| has(name)) || has("std::uint64_t") || has("std::uintptr_t");
-    if !text.path.starts_with("include/") || !uses || has("#include <cstdint>") {
+    let is_integer = |name: &str| {
+        let name = name.strip_prefix('u').unwrap_or(name);
+        let kind = name.strip_prefix("int").and_then(|rest| rest.split_once("_t"));
+        kind.is_some_and(|(bits, _)| matches!(bits, "8" | "16" | "32" | "64" | "ptr" | "max"))
+    };
+    let uses = text.content.split("std::").skip(1).any(is_integer);
+    if !text.path.starts_with("include/") || !uses || text.content.contains("<cstdint>") {
         return Vec::new();
     }
     vec![Problem::new(&text.path, 1, "uses integers of `std` without `#include <cstdint>`")]
@@ -281,6 +284,7 @@ mod tests {
         let includes = format!("#include <cstdint>\n{uses}");
         assert_eq!(integers(&text("include/a.hpp", &includes)).len(), 0);
         assert_eq!(integers(&text("include/a.h", "uint32_t scope = 0;\n")).len(), 0);
+        assert_eq!(integers(&text("include/a.hpp", "std::internal(out);\n")).len(), 0);
     }
 
     #[test]

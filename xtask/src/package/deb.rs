@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::epoch::EPOCH;
-use super::tree::{DOCUMENTS, Tree, VERSION, files, finished, settle, write};
+use super::tree::{DOCUMENTS, EPOCH, Tree, VERSION, files, finished, settle, write};
 use crate::commands::{output, run};
 
 /// Directories that differ on Debian: zsh's completions.

@@ -3,7 +3,6 @@
 mod check;
 mod container;
 mod deb;
-mod epoch;
 mod licences;
 mod programs;
 mod roots;

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::unwind_tables;
 use crate::commands::{output, run, target};
 use crate::library;
-use crate::package::unwind_tables;
 
 /// The pinned versions of build tools.
 const PINS: &str = "xtask/package-requirements.txt";

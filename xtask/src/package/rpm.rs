@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::epoch::EPOCH;
-use super::tree::{Tree, VERSION, files, finished, fresh, places, write};
+use super::tree::{EPOCH, Tree, VERSION, files, finished, fresh, places, write};
 use crate::commands::run;
 
 /// Macros that disable automatic additions and changes of rpmbuild.

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::epoch::EPOCH;
 use super::programs::TRIPLE;
-use super::tree::{Tree, VERSION, finished};
+use super::tree::{EPOCH, Tree, VERSION, finished};
 use crate::commands::run;
 
 /// Builds the archive. `crates/cli/Cargo.toml` refers to it for `cargo binstall`.

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::epoch::epoch;
 use super::licences;
 use super::programs::Programs;
 use crate::commands::{output, target};
 
 /// The version of the packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The variable with the time of all files, in seconds since 1970.
+pub const EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// The list of files that `heaptide sdk` installed; here the files belong to the package.
 const SDK_LIST: &str = "share/heaptide/files";
 /// Completion scripts and their destinations.
@@ -130,6 +131,17 @@ pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Returns the time of every file: from the variable, or else that of the last commit.
+fn epoch(root: &Path) -> Result<u64, String> {
+    let text = match std::env::var(EPOCH) {
+        Ok(text) => text,
+        Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
+            .map_err(|e| format!("{e}; set {EPOCH} where there is no git repository"))?,
+    };
+    let text = text.trim();
+    text.parse().map_err(|_| format!("{EPOCH}: `{text}`, expected seconds since 1970"))
 }
 
 /// Sets the same permissions and time for all files of a tree, independent of umask and clock.

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::epoch::EPOCH;
 use super::programs::{PROFILE, TRIPLE, tools, with_flags};
-use super::tree::{Tree, VERSION, finished, fresh, places};
+use super::tree::{EPOCH, Tree, VERSION, finished, fresh, places};
 use crate::commands::run;
 
 /// maturin's name for the platform of a program linked with musl.

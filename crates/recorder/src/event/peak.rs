@@ -24,6 +24,7 @@ use heaptide_format::shared::{FileHeader, Scope, Word};
 
 /// Bytes by which a thread's live bytes may change before it publishes them.
 pub const BATCH: i64 = PEAK_BATCH as i64;
+
 /// A lane's view of live bytes. The lane's *own* bytes are the difference of two counters that only
 /// grow: `allocated`, in the lane's record, and `freed`. So a comparison of one counter with a
 /// limit shows that an event needs no further work ("nothing is due").
@@ -320,11 +321,11 @@ impl Live {
         raised
     }
 
-    /// Notes the current time as that of the peak. The clock is read only if the time stamp counter
-    /// has advanced.
+    /// Notes the current time as that of the peak, exact to a millisecond. The clock is read only
+    /// if the processor's counter has advanced by more.
     fn stamp(&mut self, p: &Process, header: &FileHeader) {
         let ticks = clock::counter();
-        if ticks != 0 && ticks.wrapping_sub(self.stamped) < arch::HALF_MILLISECOND {
+        if ticks != 0 && ticks.wrapping_sub(self.stamped) < arch::BELOW_MILLISECOND {
             return;
         }
         self.stamped = ticks;

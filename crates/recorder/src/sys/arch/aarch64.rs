@@ -213,8 +213,8 @@ pub(crate) const R_JUMP_SLOT: u32 = 1026;
 /// tick is ten or some more nanoseconds, with the others one.
 pub const COUNTER_SHIFT: u32 = 0;
 
-/// At most half a millisecond of the counter, whose rate is 16 MHz to 1 GHz.
-pub const HALF_MILLISECOND: u64 = 1 << 13;
+/// A number of counts that take less than a millisecond, at rates from 8.2 MHz.
+pub const BELOW_MILLISECOND: u64 = 1 << 13;
 
 /// Returns the virtual counter. May only be called if reading it is not forbidden.
 #[inline(always)]

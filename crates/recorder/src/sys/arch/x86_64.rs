@@ -214,8 +214,8 @@ pub(crate) const R_JUMP_SLOT: u32 = 7;
 /// nanoseconds, so that the ticks to the next event usually fit in a byte.
 pub const COUNTER_SHIFT: u32 = 5;
 
-/// Half a millisecond of the counter at 2 GHz.
-pub const HALF_MILLISECOND: u64 = 1 << 20;
+/// A number of counts that take less than a millisecond, at rates from 1.1 GHz.
+pub const BELOW_MILLISECOND: u64 = 1 << 20;
 
 /// Returns the time stamp counter. May only be called if reading it is not forbidden.
 #[inline(always)]
