@@ -166,8 +166,31 @@ fn start_of(extent: &'static ExtentHeader) -> &'static TraceStart {
 
 /// Returns the current ticks and time; the time is 0 if it is not available.
 fn now(p: &Process) -> (u64, u64) {
-    let time = if confined::may_call() { p.now() } else { 0 };
-    (ticks(p), time)
+    if !confined::may_call() {
+        return (ticks(p), 0);
+    }
+    closest(|| (ticks(p), p.now(), ticks(p)))
+}
+
+/// Returns ticks and time of one moment, from readings of the ticks before, the time, and the ticks
+/// after. A thread that is interrupted in between reads again: all times of the extent depend on
+/// the pair.
+fn closest(mut read: impl FnMut() -> (u64, u64, u64)) -> (u64, u64) {
+    /// Ticks in which an uninterrupted thread reads the clock: one microsecond or some more.
+    const USUAL: u64 = 64;
+    const TRIES: usize = 3;
+    let (mut shortest, mut pair) = (u64::MAX, (0, 0));
+    for _ in 0..TRIES {
+        let (before, time, after) = read();
+        let between = after.saturating_sub(before); // cores may differ a little
+        if between < shortest {
+            (shortest, pair) = (between, (before + between / 2, time));
+        }
+        if between <= USUAL {
+            break;
+        }
+    }
+    pair
 }
 
 /// Stores a further pair of ticks and time.
@@ -305,4 +328,28 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
 fn stop(p: &Process) {
     let stopped = &p.header().trace_stopped_ns;
     let _ = stopped.compare_exchange(0, p.now().max(1), Relaxed, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the pair of these readings, and how many of them were made.
+    fn pair_of(readings: &[(u64, u64, u64)]) -> ((u64, u64), usize) {
+        let mut made = 0;
+        let pair = closest(|| {
+            made += 1;
+            readings[made - 1]
+        });
+        (pair, made)
+    }
+
+    #[test]
+    fn a_pair_that_was_interrupted_is_read_again() {
+        assert_eq!(pair_of(&[(100, 7, 104)]), ((102, 7), 1));
+        assert_eq!(pair_of(&[(100, 7, 9_100), (9_200, 150, 9_210)]), ((9_205, 150), 2));
+        let always = [(0, 1, 3_000), (4_000, 2, 4_100), (5_000, 3, 9_000)];
+        assert_eq!(pair_of(&always), ((4_050, 2), 3));
+        assert_eq!(pair_of(&[(100, 7, 99)]), ((100, 7), 1));
+    }
 }
