@@ -12,12 +12,10 @@ use crate::library;
 const PINS: &str = "xtask/package-requirements.txt";
 /// The target of the build.
 pub const TRIPLE: &str = "x86_64-unknown-linux-musl";
-/// The profile of the command.
-pub const PROFILE: &str = "packaged";
 /// The features: scheduler and executors of clusters.
 pub const FEATURES: [&str; 2] = ["--features", "heaptide-sql/cluster"];
 const COMMAND: Program =
-    Program { package: "heaptide-cli", name: "heaptide", profile: PROFILE, features: &[] };
+    Program { package: "heaptide-cli", name: "heaptide", profile: "packaged", features: &[] };
 /// The SQL engine, optimised for size.
 const SQL: Program = Program {
     package: "heaptide-sql",
@@ -28,12 +26,9 @@ const SQL: Program = Program {
 /// The largest size of the SQL engine, in bytes.
 const SQL_BYTES_MAX: u64 = 60 << 20;
 
-/// Programs that abort on a panic need no unwind tables. This omits those of most functions.
-const NO_UNWIND_TABLES: &str = "-Cforce-unwind-tables=no";
-/// The same for C sources. In addition, mimalloc in the programs must not read settings from
-/// variables, which are meant for the recorded program, nor contain the time of its compilation.
-const C_FLAGS: &str = "-fno-unwind-tables -fno-asynchronous-unwind-tables -DMI_NO_GETENV \
-                       -Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
+/// mimalloc in the programs must not read settings from variables, which are meant for the recorded
+/// program, nor contain the time of its compilation.
+const C_FLAGS: &str = "-DMI_NO_GETENV -Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
 
 /// Paths of the programs.
 pub struct Programs {
@@ -95,7 +90,7 @@ impl Program {
 
 /// Returns the command with settings for reproducible builds in any directory: build tools first in
 /// PATH, and flags that replace directories of this machine in the programs.
-pub fn with_flags<'a>(
+fn with_flags<'a>(
     command: &'a mut Command,
     root: &Path,
     tools: &Path,
@@ -107,8 +102,7 @@ pub fn with_flags<'a>(
         let flag = |(place, name): &(PathBuf, &str)| format!("{option}={}={name}", place.display());
         places(root).iter().map(flag).collect::<Vec<_>>().join(" ")
     };
-    let rust_flags = format!("{} {NO_UNWIND_TABLES}", flags("--remap-path-prefix"));
-    command.env("PATH", path).env("RUSTFLAGS", rust_flags);
+    command.env("PATH", path).env("RUSTFLAGS", flags("--remap-path-prefix"));
     let c_flags = format!("{} {C_FLAGS}", flags("-ffile-prefix-map"));
     Ok(command.env("TARGET_CFLAGS", c_flags).current_dir(root))
 }

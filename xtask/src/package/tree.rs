@@ -178,7 +178,8 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
     parent.and_then(|()| fs::write(file, bytes)).map_err(|e| format!("{}: {e}", file.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+/// Copies a file with its permissions, creating the directories of the copy.
+pub fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let parent = to.parent().map_or(Ok(()), fs::create_dir_all);
     let copied = parent.and_then(|()| fs::copy(from, to));
     copied.map(|_| ()).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))

@@ -3,45 +3,49 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::programs::{PROFILE, TRIPLE, tools, with_flags};
-use super::tree::{EPOCH, Tree, VERSION, finished, fresh, places};
+use super::programs::{TRIPLE, tools};
+use super::tree::{EPOCH, Tree, VERSION, copy, files, finished, fresh, places, settle};
 use crate::commands::run;
 
-/// maturin's name for the platform of a program linked with musl.
-const MUSL: &str = "musllinux_1_1";
+/// maturin's name for the platform.
+const LINUX: &str = "linux_x86_64";
 /// The platform tags of all systems that the wheel runs on: the programs need no libc.
 const PLATFORMS: &str = "manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64";
+/// The directory of the modules in the tree.
+const MODULES: &str = "share/heaptide/python/heaptide";
 
-/// Builds the wheel: maturin packs the modules and the command, and the programs are added.
+/// Builds the wheel from the tree's modules and programs, and from the metadata in
+/// `pyproject.toml`, which maturin converts.
 ///
 /// # Errors
 ///
-/// A tool cannot be fetched, or fails.
+/// A tool cannot be fetched or fails, or a file cannot be copied.
 pub fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     let tools = tools(root)?;
     let work = fresh(&places(root).join("wheel"))?;
-    let epoch = tree.epoch.to_string();
+    let name = format!("heaptide-{VERSION}");
+    let contents = fresh(&work.join(&name))?;
     let mut maturin = Command::new(tools.join("maturin"));
-    maturin.args(["build", "--locked", "--zig", "--profile", PROFILE, "--target", TRIPLE]);
-    maturin.args(["--compatibility", MUSL, "--out"]).arg(&work).env(EPOCH, &epoch);
-    run(with_flags(&mut maturin, root, &tools)?)?;
+    maturin.args(["pep517", "write-dist-info", "--locked", "--target", TRIPLE]);
+    run(maturin.arg("--metadata-directory").arg(&contents).current_dir(root))?;
+    let modules = tree.place.join(MODULES);
+    for module in files(&modules)? {
+        copy(&modules.join(&module), &contents.join("heaptide").join(&module))?;
+    }
+    settle(&contents, tree.epoch)?;
+    let scripts = contents.join(format!("{name}.data/scripts"));
+    for program in ["heaptide", "heaptide-sql"] {
+        copy(&tree.place.join("bin").join(program), &scripts.join(program))?;
+    }
     let wheel = |words: &[&str]| {
         let mut command = Command::new(tools.join("wheel"));
-        run(command.args(words).env(EPOCH, &epoch).current_dir(&work))
+        run(command.args(words).env(EPOCH, tree.epoch.to_string()).current_dir(&work))
     };
-    wheel(&["unpack", &format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl")])?;
-    let unpacked = format!("heaptide-{VERSION}");
-    let scripts = work.join(&unpacked).join(format!("heaptide-{VERSION}.data/scripts"));
-    // All packages have the same programs; that of maturin still has its unwind tables.
-    for program in ["heaptide", "heaptide-sql"] {
-        let copied = std::fs::copy(tree.place.join("bin").join(program), scripts.join(program));
-        copied.map_err(|e| format!("{}: {e}", scripts.display()))?;
-    }
-    wheel(&["pack", &unpacked])?;
-    let name = format!("heaptide-{VERSION}-py3-none-{MUSL}_x86_64.whl");
-    wheel(&["tags", "--remove", "--platform-tag", PLATFORMS, &name])?;
-    let name = format!("heaptide-{VERSION}-py3-none-{PLATFORMS}.whl");
-    let file = finished(root, &name)?;
-    std::fs::rename(work.join(&name), &file).map_err(|e| format!("{name}: {e}"))?;
+    wheel(&["pack", &name])?;
+    let packed = format!("{name}-py3-none-{LINUX}.whl");
+    wheel(&["tags", "--remove", "--platform-tag", PLATFORMS, &packed])?;
+    let tagged = format!("{name}-py3-none-{PLATFORMS}.whl");
+    let file = finished(root, &tagged)?;
+    std::fs::rename(work.join(&tagged), &file).map_err(|e| format!("{tagged}: {e}"))?;
     Ok(file)
 }
