@@ -90,7 +90,6 @@ impl Carried {
 }
 
 impl Drop for Carried {
-    /// What is left would be taken for that of a published package by every later build.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
