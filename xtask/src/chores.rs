@@ -1,5 +1,6 @@
 //! Tasks that run a list of programs, and stop at the first failure.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -25,6 +26,7 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     let tests = |arguments: &[&str]| {
         let mut command = Command::new(cargo_program());
         command.args(arguments).arg("--workspace").env(SKIPPED, &skips);
+        command.env("NEXTEST_TEST_THREADS", tests_at_a_time());
         if with_sql {
             command.args(["--features", CLUSTER]);
         } else {
@@ -54,6 +56,13 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     let but = if with_sql { "" } else { " but those of heaptide-sql (`--all` runs them)" };
     println!("\nall tests{but} passed, {}", skipped(&skips)?);
     Ok(())
+}
+
+/// Returns how many tests run at the same time: one more than there are cores, because many wait
+/// for other programs.
+fn tests_at_a_time() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cores + 1).to_string()
 }
 
 /// Starts the fuzz targets, which use one core for a few minutes, with the same inputs each time.
