@@ -34,6 +34,7 @@ dangers! {
     rust_program "collections.rs"
     before_and_after_main "early.cpp"
     hooks_of_its_own "own_malloc.c"
+    a_clock_that_crashes "own_clock.c"
     an_allocator_of_the_executable "intercepted.c"
     an_allocator_of_the_executable_in_constructors "intercepted_early.c"
     an_allocator_of_a_library "family.c"

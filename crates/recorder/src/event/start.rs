@@ -138,6 +138,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     // A process that was not wanted may still request a recording, and is no child then.
     let forked = EVER_STARTED.swap(true, Relaxed);
     let wiped = wipe_in_children();
+    clock::find();
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);
     p.generation.store(1, Relaxed);

@@ -230,6 +230,9 @@ pub fn counter_is_steady() -> bool {
     true
 }
 
+/// The name of the vDSO's function that reads a clock.
+pub const VDSO_CLOCK_GETTIME: &[u8] = b"__kernel_clock_gettime\0";
+
 /// The kernel's clocks that use this counter; they imply that it is the same on all cores.
 pub const COUNTER_CLOCKS: [&[u8]; 1] = [b"arch_sys_counter\n"];
 

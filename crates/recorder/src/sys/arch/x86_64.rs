@@ -231,6 +231,9 @@ pub fn counter_is_steady() -> bool {
     __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0
 }
 
+/// The name of the vDSO's function that reads a clock.
+pub const VDSO_CLOCK_GETTIME: &[u8] = b"__vdso_clock_gettime\0";
+
 /// The kernel's clocks that use this counter; they imply that it is the same on all cores.
 pub const COUNTER_CLOCKS: [&[u8]; 2] = [b"tsc\n", b"kvm-clock\n"];
 
