@@ -1,6 +1,6 @@
-//! The allocators' statistics about their memory: glibc's `mallinfo2`, jemalloc's `stats.*`,
-//! mimalloc's `mi_process_info`. Called only while the thread is not in the allocator; see
-//! DESIGN.md.
+//! The allocators' statistics about their memory: `mallinfo2` or `mallinfo` of glibc, `stats.*` of
+//! jemalloc, `mi_process_info` of mimalloc. Called only while the thread is not in the allocator;
+//! see DESIGN.md.
 
 use crate::allocator::is_glibc;
 use crate::next_symbol::{self, call_real, real};
@@ -12,7 +12,8 @@ use heaptide_recorder::sys::front::{Asked, HeapSource, HeapState};
 use heaptide_recorder::sys::loader::look_up;
 
 real! {
-    static MALLINFO2 = "mallinfo2", extern "C" fn() -> Mallinfo;
+    static MALLINFO2 = "mallinfo2", extern "C" fn() -> Mallinfo<u64>;
+    static MALLINFO = "mallinfo", extern "C" fn() -> Mallinfo<u32>;
 }
 
 /// A statistics function of an allocator that stays loaded.
@@ -75,31 +76,39 @@ fn find() -> Option<(Statistics, usize)> {
         .find_map(|(which, name)| look_up(object, name).map(|(address, _)| (which, address)))
 }
 
-/// glibc's `struct mallinfo2`.
+/// glibc's `struct mallinfo2`, or `struct mallinfo` with numbers of 32 bits.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct Mallinfo {
-    arena: usize,
-    free_chunks: usize,
-    fast_chunks: usize,
-    mapped_chunks: usize,
-    mapped: usize,
-    unused: usize,
-    fast_bytes: usize,
-    used: usize,
-    free: usize,
-    releasable: usize,
+struct Mallinfo<T> {
+    arena: T,
+    free_chunks: T,
+    fast_chunks: T,
+    mapped_chunks: T,
+    mapped: T,
+    unused: T,
+    fast_bytes: T,
+    used: T,
+    free: T,
+    releasable: T,
 }
 
-fn glibc() -> HeapState {
-    let info = call_real!(MALLINFO2, (), Mallinfo::default());
-    HeapState {
-        source: HeapSource::Glibc,
-        arena: info.arena as u64,
-        used: info.used as u64,
-        free: info.free as u64,
-        mapped: info.mapped as u64,
+impl<T: Into<u64>> Mallinfo<T> {
+    fn state(self) -> HeapState {
+        HeapState {
+            source: HeapSource::Glibc,
+            wraps: size_of::<T>() < size_of::<u64>(),
+            arena: self.arena.into(),
+            used: self.used.into(),
+            free: self.free.into(),
+            mapped: self.mapped.into(),
+        }
     }
+}
+
+/// glibc before 2.33 has only `mallinfo`.
+fn glibc() -> HeapState {
+    let old = || call_real!(MALLINFO, (), Mallinfo::default()).state();
+    MALLINFO2.function().map_or_else(old, |mallinfo2| mallinfo2().state())
 }
 
 /// `mallctl(name, old, old_length, new, new_length)`
@@ -126,7 +135,7 @@ fn jemalloc(mallctl: Mallctl) -> HeapState {
         return HeapState::default();
     };
     let free = arena.saturating_sub(used).saturating_sub(metadata);
-    HeapState { source: HeapSource::Jemalloc, arena, used, free, mapped: 0 }
+    HeapState { source: HeapSource::Jemalloc, arena, used, free, ..HeapState::default() }
 }
 
 /// `mi_process_info(elapsed, user, system, rss, peak_rss, commit, peak_commit, faults)`; all

@@ -84,7 +84,7 @@ pub struct AllocatorState {
 /// Source of the numbers of an allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AllocatorSource {
-    /// glibc's `mallinfo2`.
+    /// glibc's `mallinfo2`, or `mallinfo` before 2.33.
     #[default]
     Glibc,
     /// jemalloc's `stats.*`.

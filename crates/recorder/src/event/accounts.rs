@@ -36,6 +36,9 @@ const GROWN_PART: u64 = 50;
 /// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
 const STATE_PART: u64 = 200;
+/// Below this peak usage the allocator's own numbers fit in 32 bits: its memory beyond that, which
+/// is fragmented, would have to be as large again.
+const WRAPS_FROM: u64 = 1 << 31;
 
 /// The state of accounts that threads share. All zeros: the first account is due after
 /// [`FIRST_NS`].
@@ -227,10 +230,13 @@ fn with_state(account: Account, request: &Request) -> Account {
         return account;
     };
     let begin = cost_clock();
-    let HeapState { source, arena, used, free, mapped } =
+    let HeapState { source, wraps, arena, used, free, mapped } =
         front::platform().map(|platform| (platform.heap_state)(asked)).unwrap_or_default();
     let cost = cost_clock().saturating_sub(begin);
     SHARED.get().state_cost_ns.store(cost, Relaxed);
+    if wraps && account.peak_bytes.max(account.most_resident_bytes) >= WRAPS_FROM {
+        return account;
+    }
     Account {
         source: source as u32,
         arena_bytes: arena,
@@ -247,11 +253,12 @@ fn with_state(account: Account, request: &Request) -> Account {
 fn gather(request: &Request, begin: u64) -> Option<u64> {
     let p = request.p;
     // Before the lock is taken: the allocator may map memory, which is recorded.
-    let mut account = with_state(counted(request), request);
+    let mut account = counted(request);
+    (account.page_table_bytes, account.most_resident_bytes) = status();
+    account = with_state(account, request);
     let mut accounts = SHARED.get().accounts.try_acquire()?;
     let mut scratch = Scratch::map()?;
     account.statm_bytes = kernel::memory_size().map_or(0, |(_, resident)| resident);
-    (account.page_table_bytes, account.most_resident_bytes) = status();
     let mut ranges = Ranges::new(p, &mut accounts, &mut scratch, request.has_sites);
     if !smaps::each(|mapping| ranges.add(&mut account, mapping)) {
         account.missing = ACCOUNT_NO_PROC;

@@ -78,7 +78,7 @@ pub enum Asked {
 pub enum HeapSource {
     #[default]
     None = 0,
-    /// `mallinfo2`.
+    /// `mallinfo2` or `mallinfo`.
     Glibc = heaptide_format::HEAP_GLIBC as isize,
     /// `stats.allocated`, `stats.resident` and `stats.metadata`.
     Jemalloc = heaptide_format::HEAP_JEMALLOC as isize,
@@ -90,6 +90,8 @@ pub enum HeapSource {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapState {
     pub source: HeapSource,
+    /// Whether the numbers are modulo 2^32.
+    pub wraps: bool,
     /// Bytes obtained from the system, without blocks that are mappings of their own.
     pub arena: u64,
     /// Bytes of these that are in use, including glibc's headers.
