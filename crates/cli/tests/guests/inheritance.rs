@@ -122,7 +122,7 @@ fn small_stacks_are_enough_for_the_command() {
 #[test]
 fn a_small_address_space_is_enough_for_the_command() {
     let place = scratch("small-address-space");
-    let script = "ulimit -v 42000; $H run -q --no-preload -o r -- sh -c 'exit 9'";
+    let script = "ulimit -v 45000; $H run -q --no-preload -o r -- sh -c 'exit 9'";
     let outcome = run(&mut shell(script, &place), &place);
     assert_eq!(outcome.status, 9, "{}", outcome.stderr);
 }
