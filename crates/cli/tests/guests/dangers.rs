@@ -115,7 +115,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 60] = [
+const ELSEWHERE: [&str; 61] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -127,6 +127,7 @@ const ELSEWHERE: [&str; 60] = [
     "by_size.c",
     "checked.c",
     "churning.c",
+    "clock_plugin.c",
     "early_plugin.c",
     "endless.c",
     "exported.c",
