@@ -37,6 +37,9 @@ static READ: AtomicUsize = AtomicUsize::new(0);
 /// Otherwise libc's is not used: before 2.31, glibc's crashes until libc is initialised, which may
 /// be after the first allocation.
 pub fn find() {
+    if READ.load(Relaxed) != 0 {
+        return; // in a forked child
+    }
     let in_vdso = |map| Some(loader::look_up(map, arch::VDSO_CLOCK_GETTIME)?.0);
     let is_static = loader::objects().next().is_none();
     let found =
