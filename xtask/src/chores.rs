@@ -26,7 +26,9 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     let tests = |arguments: &[&str]| {
         let mut command = Command::new(cargo_program());
         command.args(arguments).arg("--workspace").env(SKIPPED, &skips);
-        command.env("NEXTEST_TEST_THREADS", tests_at_a_time());
+        if std::env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, tests_at_a_time());
+        }
         if with_sql {
             command.args(["--features", CLUSTER]);
         } else {
@@ -58,8 +60,11 @@ pub fn test(root: &Path, with_sql: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many tests run at the same time: one more than there are cores, because many wait
-/// for other programs.
+/// The variable with the number of tests that nextest runs at the same time.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Returns how many tests run at the same time if the variable is not set: one more than there are
+/// cores, because many wait for other programs.
 fn tests_at_a_time() -> String {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     (cores + 1).to_string()
