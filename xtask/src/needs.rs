@@ -64,7 +64,12 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("python3"), &["python3"], "a guest, and the runner of benchmarks"),
     need(
         Probe::PythonModule("test.test_json"),
-        &["libpython3-testsuite"],
+        &[
+            "libpython3-testsuite",
+            "libpython3.14-testsuite",
+            "libpython3.13-testsuite",
+            "libpython3.9-testsuite",
+        ],
         "python's own tests as a guest",
     ),
     need(Probe::PythonModule("yaml"), &["python3-yaml"], "files for other systems, in the book"),
