@@ -328,7 +328,8 @@ fn measures_have_one_name_each() {
 fn foreign_and_newer_files_are_refused_with_a_reason() {
     let says = |bytes: &[u8]| reader::parse(bytes, "x.profile".as_ref()).unwrap_err().to_string();
     assert!(says(b"").starts_with(
-        "x.profile: the file is empty (process still starting, or died during startup), expected"
+        "x.profile: the file is empty (process still starting, died during startup, or had no room \
+         on the disk), expected"
     ));
     assert!(says(b"HEAP").contains("shorter than the magic number"));
     assert!(says(b"\x7fELF and so on").contains("not a profile"));

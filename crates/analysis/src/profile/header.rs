@@ -21,7 +21,8 @@ pub(crate) fn header(bytes: &[u8], path: &Path) -> Result<FileHeader, Error> {
     match bytes.get(..format::MAGIC.len()) {
         None if bytes.is_empty() => {
             return Err(foreign(
-                "the file is empty (process still starting, or died during startup)",
+                "the file is empty (process still starting, died during startup, or had no room on \
+                 the disk)",
             ));
         }
         None => return Err(foreign("the file is shorter than the magic number")),
