@@ -13,7 +13,7 @@ use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
 use heaptide_recorder::event::{exit, python_interpreter, threads, trace_extents};
-use heaptide_recorder::store::{modules, profile};
+use heaptide_recorder::store::{file, modules};
 use heaptide_recorder::sys::arch::numbers;
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
@@ -240,7 +240,7 @@ fn departs() {
     let p = process();
     start_early::<Preload>();
     if confined::may_call() && exit::is_own(p) {
-        profile::keep_descriptor(p);
+        file::keep_descriptor(p);
     }
 }
 

@@ -17,7 +17,7 @@ use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
 use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
 use heaptide_recorder::event::process::{State, count_unrecorded, discount_unrecorded, process};
-use heaptide_recorder::store::profile;
+use heaptide_recorder::store::directory;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::options::{
@@ -163,7 +163,7 @@ fn obstacle_to_recording(
     if path.path().is_some_and(|library| !kernel::may_access(library, MAY_READ)) {
         return Some(UnrecordedChild::LibraryUnreachable);
     }
-    let directory = profile::known_directory()?.path()?;
+    let directory = directory::known()?.path()?;
     let elsewhere = given.output.is_some() && !given.output_is_relative;
     (!elsewhere && !kernel::may_access(directory, MAY_CREATE_IN))
         .then_some(UnrecordedChild::NoRight)
@@ -301,7 +301,7 @@ impl<'a> Given<'a> {
                     let entries = value.split(|&b| is_separator(b));
                     new.preload(handed_on.preload.bytes(), entries);
                 }
-                if output && let Some(directory) = profile::known_directory() {
+                if output && let Some(directory) = directory::known() {
                     new.output(directory.bytes());
                 }
                 // SAFETY: the caller's contract.

@@ -2,7 +2,7 @@
 
 use crate::event::process::{Process, State, process};
 use crate::event::{accounts, output};
-use crate::store::profile;
+use crate::store::directory;
 use crate::sys::libc::Function;
 use crate::sys::{confined, kernel};
 use core::sync::atomic::Ordering::Relaxed;
@@ -45,7 +45,7 @@ fn end(status: Option<i32>) {
     let p = process();
     if is_own(p) && confined::may_call() {
         output::write_at_exit(p);
-        profile::remove_temporary(p);
+        directory::remove_temporary(p);
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::requests;
-use crate::store::profile;
+use crate::store::directory;
 use crate::sys::child::Command;
 use crate::sys::kernel::{self, Fd};
 use crate::sys::options::{self, Options, PATH_MAX};
@@ -121,7 +121,7 @@ fn kept(stream: Fd) -> Fd {
 fn is_root(p: &Process) -> bool {
     const EXISTS: usize = 0;
     let header = p.header();
-    let Some(directory) = profile::known_directory().filter(|_| header.forked.get() == 0) else {
+    let Some(directory) = directory::known().filter(|_| header.forked.get() == 0) else {
         return false;
     };
     let mut path = Text::<PATH_MAX>::new();

@@ -2,6 +2,8 @@
 
 pub mod accounts;
 pub mod control_words;
+pub mod directory;
+pub mod file;
 pub mod ids;
 pub mod index;
 pub mod limit;
