@@ -39,6 +39,17 @@ mod tests {
         }
     }
 
+    /// Names depend on the release of glibc, and on whether its debug information is installed.
+    #[test]
+    fn starts_of_threads_are_removed() {
+        for set in ["std", "tbb", "rust"] {
+            for start in ["clone", "__clone", "clone3", "__clone3", "__GI___clone3"] {
+                let process = with_stacks(&[&format!("{start};start_thread;work")]);
+                assert_eq!(rewritten(set, process), ["work 1"], "{set}");
+            }
+        }
+    }
+
     const NODE: &str = "std::__detail::_Hash_node<std::pair<unsigned int const, ClusterShapeHitFilter::StripData>, false>";
     const PRODUCE: &str = "ClusterShapeHitFilterESProducer::produce(CkfComponentsRecord const&)";
     const FILTER: &str = "ClusterShapeHitFilter::ClusterShapeHitFilter(TrackerGeometry const*, TrackerTopology const*, \

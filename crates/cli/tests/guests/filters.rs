@@ -227,7 +227,7 @@ fn rules_of_a_file_and_built_in() {
     let of = Recorded::new("filters-rules", &[]);
     let text = "# ours\nsignature ^.*app::\nshorten ^app:: => my:\ndrop ^my:block$\n\
                 cut-below ^my:work => [work]\nfold ^_start$ .. ^main$ => [start]\nignore ^my:parse$\n\
-                drop ^(start_thread|clone3?|__clone3?)$\nfold worker => [work]\n";
+                drop ^(start_thread|(__GI_)?(__)?clone3?)$\nfold worker => [work]\n";
     fs::write(of.place.join("my.rules"), text).expect("rules");
     let words = "--focus function:my:|work";
     let folded = of.folded(&format!("--rules my.rules {words}"));
