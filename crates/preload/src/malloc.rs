@@ -2,10 +2,9 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
-use crate::calls::{ENOMEM, aligned, allocate, allocated, reallocate, release};
+use crate::calls::{ENOMEM, aligned, allocate, reallocate, record_allocation, release};
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
-use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::sys::kernel;
 
@@ -73,16 +72,11 @@ pub extern "C" fn posix_memalign_body(
         return call();
     };
     let status = call();
-    if status != 0 {
+    // SAFETY: posix_memalign's contract: if it succeeded, `out` points to the block.
+    let block = if status == 0 { unsafe { *out } } else { NULL };
+    if status != 0 || !block.is_null() {
         inside.lane().gate.note_call(Call::Aligned);
-        dispatch::failed(&mut inside);
-        return status;
-    }
-    // SAFETY: posix_memalign's contract: it succeeded, so `out` points to the block.
-    let block = unsafe { *out };
-    if !block.is_null() {
-        inside.lane().gate.note_call(Call::Aligned);
-        allocated(&mut inside, block, size as u64);
+        record_allocation(&mut inside, block, size as u64);
     }
     status
 }

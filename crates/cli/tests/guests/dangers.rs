@@ -30,6 +30,7 @@ dangers! {
     large_blocks "large.c"
     cpp_operators "proxies.cpp"
     failing_operators "new_fails.cpp"
+    failing_aligned_operators "new_aligned_fails.cpp"
     peak_among_threads "threads_peak.c"
     rust_program "collections.rs"
     before_and_after_main "early.cpp"
@@ -115,7 +116,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 61] = [
+const ELSEWHERE: [&str; 62] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -128,6 +129,7 @@ const ELSEWHERE: [&str; 61] = [
     "checked.c",
     "churning.c",
     "clock_plugin.c",
+    "new_plugin.cpp",
     "early_plugin.c",
     "endless.c",
     "exported.c",
