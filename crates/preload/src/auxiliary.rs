@@ -139,7 +139,7 @@ real! {
 }
 
 /// Calls with which a process loses privileges or access to files.
-const DEPARTING: [usize; 14] = [
+const DEPARTING: [usize; 15] = [
     numbers::SETUID,
     numbers::SETGID,
     numbers::SETREUID,
@@ -154,9 +154,10 @@ const DEPARTING: [usize; 14] = [
     numbers::CHROOT,
     numbers::UNSHARE,
     numbers::SETNS,
+    numbers::LANDLOCK_RESTRICT_SELF,
 ];
 /// Calls with larger numbers are irrelevant.
-const SYSCALLS: usize = 384;
+const SYSCALLS: usize = 448;
 
 /// A bit for each relevant call.
 static WATCHED: [u64; SYSCALLS / 64] = {

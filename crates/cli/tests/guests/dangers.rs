@@ -92,6 +92,7 @@ dangers! {
     strict_seccomp "seccomp_strict.c"
     filtered_seccomp "seccomp_filter.c"
     sandboxed_children "sandboxed_child.c"
+    files_forbidden_by_landlock "landlocked.c"
     seccomp_tried_out "tries_seccomp.c"
     forbidden_clock "no_clock.c"
     five_thousand_frames "deep.c"

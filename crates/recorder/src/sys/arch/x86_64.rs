@@ -71,6 +71,7 @@ pub mod numbers {
     pub const MLOCK2: usize = 325;
     pub const CLOSE_RANGE: usize = 436;
     pub const FACCESSAT2: usize = 439;
+    pub const LANDLOCK_RESTRICT_SELF: usize = 446;
 }
 
 /// Makes a system call. Returns the kernel's return value: a negated error number or a result.
