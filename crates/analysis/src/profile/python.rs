@@ -26,7 +26,15 @@ pub struct PythonLine {
     pub line: u32,
 }
 
-/// The lines of a profile by their ids in the file.
+impl PythonLine {
+    /// Returns whether it is of the frame that CPython since 3.12 inserts where a class is called,
+    /// before that of its `__init__`, and that tracebacks omit: `__init__` is also its file.
+    fn is_inserted(&self) -> bool {
+        &*self.function == "__init__" && self.file == self.function
+    }
+}
+
+/// The lines of a profile by their ids in the file; without those that are not in stacks.
 pub(super) struct Lines {
     pub(super) lines: Vec<PythonLine>,
     by_id: SparseArray,
@@ -36,11 +44,15 @@ impl Lines {
     pub(super) fn read(walk: &Walk, texts: &mut Texts) -> Lines {
         let mut lines = Lines { lines: Vec::new(), by_id: SparseArray::default() };
         for (_, record, offset) in walk.records::<format::PythonLine>(Kind::PythonLines) {
-            lines.lines.push(PythonLine {
+            let line = PythonLine {
                 function: texts.get(record.function),
                 file: texts.get(record.file),
                 line: record.line,
-            });
+            };
+            if line.is_inserted() {
+                continue;
+            }
+            lines.lines.push(line);
             let index = OptionalIndex::from_slot(lines.lines.len() as u32);
             lines.by_id.set((offset / format::PYTHON_LINE_GRANULE) as u32, index);
         }
@@ -369,6 +381,18 @@ mod tests {
             Part::Python(line) => char::from_digit(line + 1, 10).unwrap_or('?'),
         };
         frames.expect("frames").iter().map(letter).collect()
+    }
+
+    #[test]
+    fn the_frame_before_that_of_init_is_recognised() {
+        let line = |function: &str, file: &str| PythonLine {
+            function: function.into(),
+            file: file.into(),
+            line: 0,
+        };
+        assert!(line("__init__", "__init__").is_inserted());
+        assert!(!line("Store.__init__", "store.py").is_inserted());
+        assert!(!line("[unknown Python code]", "").is_inserted());
     }
 
     #[test]

@@ -568,8 +568,10 @@ impl Chain {
                 (place.at & !1).wrapping_sub(place.code + u64::from(start)) as i64
             }
         };
-        // Instructions that prepare a call, such as those for cells of variables, have no line.
-        line(layout.lines, table, i64::from(first), at).unwrap_or(first as u32)
+        // Instructions that prepare a call, such as those for cells of variables, have no line; the
+        // first one of a module has line 0.
+        let line = line(layout.lines, table, i64::from(first), at);
+        line.filter(|&line| line > 0).unwrap_or(first as u32)
     }
 }
 
