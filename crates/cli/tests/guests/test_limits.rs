@@ -66,7 +66,8 @@ fn judge(place: &Path, program: &Path, failed: &str, passed: &str) {
     let bare = run(&mut clean(Command::new(program)), place);
     assert_eq!(bare.status, 0, "{}", bare.stdout);
     let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg(program), place);
-    assert_eq!(outcome.status, 1, "{}{}", outcome.stdout, outcome.stderr);
+    // GoogleTest and Catch2 before 3.6 exit with 1.
+    assert!([1, 42].contains(&outcome.status), "{}{}", outcome.stdout, outcome.stderr);
     // Lines can be wrapped anywhere.
     let joined = |text: &str| text.replace(char::is_whitespace, "");
     for text in [failed, passed, "memory limit exceeded: 1 allocations, limit 0"] {
