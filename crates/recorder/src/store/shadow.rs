@@ -99,6 +99,8 @@ impl Table {
         const PAGE: u64 = 4096;
         const WHOLE: u64 = 4 * PAGE;
         const PAGES: usize = 1024;
+        // Sizes of the headers before blocks, or before the first of several in a row.
+        const HEADERS: [u64; 6] = [0, 16, 32, 64, 128, 256];
         let begins = |cell: u64| self.get(cell) != 0 || self.get(cell | 8) != 0;
         if (low..high.min(low + WHOLE)).step_by(16).any(begins) {
             return true;
@@ -112,7 +114,7 @@ impl Table {
                 page = ((page >> REGION_BITS) + 1) << REGION_BITS;
                 continue;
             }
-            if [0, 16, 32, 64].into_iter().any(|offset| begins(page + offset)) {
+            if HEADERS.into_iter().any(|offset| begins(page + offset)) {
                 return true;
             }
             page += PAGE;
@@ -246,6 +248,20 @@ mod tests {
         let table = table(false);
         assert!(!table.put(at(1 << ADDRESS_BITS), 1));
         assert_eq!(table.get(1 << ADDRESS_BITS), 0);
+    }
+
+    /// mimalloc 3 has a header of 128 bytes in front of blocks of equal sizes.
+    #[test]
+    fn blocks_behind_a_header_are_found() {
+        let table = table(false);
+        let low = BLOCK & !0xffff;
+        for header in [0, 16, 32, 64, 128, 256] {
+            assert!(!table.has_blocks(low, low + REGION));
+            let block = low + 0x9_0000 + header;
+            assert!(table.put(at(block), 1) && table.has_blocks(low, low + REGION), "{header}");
+            assert!(!table.has_blocks(low, low + 0x9_0000));
+            assert_eq!(table.take(at(block)), 1);
+        }
     }
 
     #[test]
