@@ -198,6 +198,11 @@ fn it_stops_and_continues_as_shells_want_it() {
     terminal.until_line("small");
     terminal.keys(&["C-z"]);
     terminal.until_line("Stopped");
+    // A program that leaves the terminal discards what was typed before.
+    let is_at_prompt = |lines: &[String]| {
+        lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line == "ready>")
+    };
+    terminal.until("the prompt", is_at_prompt);
     terminal.keys(&["echo six$((2 + 4))", "Enter"]);
     terminal.until("the shell", |lines| has(lines, "six6"));
     guest.steps("a");
@@ -206,6 +211,7 @@ fn it_stops_and_continues_as_shells_want_it() {
         lines.iter().any(|line| line.starts_with("2.03 KiB 20") && line.contains("small"))
     });
     terminal.keys(&["C-c"]);
+    terminal.until("the prompt after it", is_at_prompt);
     terminal.keys(&["echo seven$((3 + 4)) $?", "Enter"]);
     terminal.until("the shell after it", |lines| has(lines, "seven7 0"));
 }
