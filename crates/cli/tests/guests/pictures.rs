@@ -216,8 +216,10 @@ fn pages_of_real_programs() {
         let shot = of.place.join("a.png");
         browse(&page, &of.place, "", &[&format!("--screenshot={}", shot.display())]);
         let shot = Picture::open(&shot);
+        // Two or three rows of boxes of a third of the page; text interrupts them.
         let coloured = (0..shot.height).filter(|&y| shot.boxes(y).iter().sum::<usize>() > 400);
-        assert!(coloured.count() > 80 && shot.colours() > 150);
+        let coloured = coloured.count();
+        assert!(coloured > 40 && shot.colours() > 150, "{coloured} lines");
     }
 }
 
