@@ -51,14 +51,16 @@ pub fn create(
         let renamed = family.and_then(directory::renamed).ok_or(errno)?;
         open_new(&mut path, renamed, pid)
     })?;
-    let mapped = back(p, fd, path.bytes());
+    let mapped = grow_and_map(p, fd, path.bytes());
     kernel::close(fd);
     p.fd.store(-1, Relaxed);
     mapped.map(|(base, length)| (base, length, image))
 }
 
-/// Makes a new file long enough, and maps it.
-fn back(p: &Store, fd: Fd, path: &[u8]) -> Result<(*mut u8, u64), Errno> {
+/// Makes a new file long enough for the header and one extent, and maps it.
+///
+/// Errors: those of the kernel.
+fn grow_and_map(p: &Store, fd: Fd, path: &[u8]) -> Result<(*mut u8, u64), Errno> {
     let (device, inode) = kernel::identity(fd)?;
     p.fd.store(fd.0, Relaxed);
     p.device.store(device, Relaxed);
