@@ -24,7 +24,7 @@ impl Front for Embedded {
         is_under_valgrind: || false,
         sees_unmapping: false,
         thread_exits: || (),
-        heap_state: |_| HeapState::default(),
+        heap_state: HeapState::default,
         own_code: || Range::EMPTY,
         route: |_| Route::NONE,
     };

@@ -42,7 +42,7 @@ pub const RANGE_GUARDED: u32 = 64;
 /// A recorded block starts in it.
 pub const RANGE_BLOCKS: u32 = 128;
 
-/// [`Account::source`]: glibc's `mallinfo2`, or `mallinfo` before 2.33.
+/// [`Account::source`]: the arenas of glibc.
 pub const HEAP_GLIBC: u32 = 1;
 /// jemalloc's `stats.*`.
 pub const HEAP_JEMALLOC: u32 = 2;

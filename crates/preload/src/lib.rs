@@ -19,6 +19,7 @@ mod exec_target;
 mod exports;
 mod family;
 mod front;
+mod glibc_heap;
 mod hooks;
 mod imports;
 mod intercept;

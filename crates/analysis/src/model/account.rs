@@ -84,7 +84,7 @@ pub struct AllocatorState {
 /// Source of the numbers of an allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AllocatorSource {
-    /// glibc's `mallinfo2`, or `mallinfo` before 2.33.
+    /// The arenas of glibc; before version 0.3 `mallinfo2`.
     #[default]
     Glibc,
     /// jemalloc's `stats.*`.
@@ -97,7 +97,7 @@ impl AllocatorSource {
     /// Returns the name in JSON and texts.
     pub const fn name(self) -> &'static str {
         match self {
-            AllocatorSource::Glibc => "mallinfo2",
+            AllocatorSource::Glibc => "glibc",
             AllocatorSource::Jemalloc => "jemalloc",
             AllocatorSource::Mimalloc => "mimalloc",
         }

@@ -117,7 +117,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 62] = [
+const ELSEWHERE: [&str; 64] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -136,6 +136,8 @@ const ELSEWHERE: [&str; 62] = [
     "extended.c",
     "family_plugin.c",
     "gives_up_rights.c",
+    "handler_maps.c",
+    "handler_steps.c",
     "highest.c",
     "hungry.c",
     "jit_times.c",

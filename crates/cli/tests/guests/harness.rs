@@ -269,6 +269,18 @@ impl<'a> Trial<'a> {
         (self.start(command, place), recording)
     }
 
+    /// Records with these options, checks that the program behaved as bare, and returns the losses
+    /// of all processes by name.
+    pub fn losses(&self, options: &[&str]) -> Vec<(String, i128)> {
+        let (outcome, recording) = self.recorded(options, "yes", &options.concat());
+        assert_eq!(self.bare, outcome, "bare and recorded {} differ", self.variant);
+        let report = report(&recording, &self.scratch);
+        let losses = list(&report, "processes").iter().flat_map(|p| list(p, "losses"));
+        losses
+            .map(|loss| (loss["name"].as_str().expect("a name").to_owned(), number(loss, "count")))
+            .collect()
+    }
+
     /// Returns whether the danger can lose events.
     pub fn may_lose(&self) -> bool {
         self.guest.says("losses: allowed")

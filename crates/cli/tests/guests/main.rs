@@ -35,6 +35,7 @@ mod folded;
 mod footprint;
 mod foreign;
 mod forwarding;
+mod handlers;
 mod harness;
 mod highest;
 mod hostile;

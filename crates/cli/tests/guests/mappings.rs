@@ -32,6 +32,8 @@ mappings! {
     classes_and_names "map_files.c"
     threads_that_map_at_once "map_threads.c"
     handlers_that_map "map_signals.c"
+    handlers_that_map_among_threads "handler_maps.c"
+    handlers_at_every_instruction "handler_steps.c"
     confined_by_seccomp "map_confined.c"
 }
 

@@ -1,16 +1,15 @@
 //! Accounts of resident memory: when they are due, and what they contain.
 //!
-//! An account is due at a sample of the timeline while the calling thread is not in the allocator,
-//! when such a thread maps memory, and at the end. The next one waits [`WAIT`] times as long as an
+//! An account is due at a sample of the timeline, when a thread that is in no other event maps
+//! memory, and at the end. Nothing here waits for a lock that the program or its C library can hold. The next one waits [`WAIT`] times as long as an
 //! account took, so that all accounts together take less than half a percent of the run. While
 //! memory grows fast, they may take one part in [`GROWN_PART`].
 
 use crate::event::account_ranges::{Ranges, Scratch};
-use crate::event::lane;
-use crate::event::process::{Process, was_ever_threaded};
+use crate::event::process::Process;
 use crate::event::stats;
 use crate::store::accounts::Accounts;
-use crate::sys::front::{self, Asked, HeapState};
+use crate::sys::front::{self, HeapState};
 use crate::sys::kernel::{self, Errno, Path};
 use crate::sys::locked::{Locked, holds_any};
 use crate::sys::smaps;
@@ -36,9 +35,6 @@ const GROWN_PART: u64 = 50;
 /// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
 const STATE_PART: u64 = 200;
-/// Below this peak usage the allocator's own numbers fit in 32 bits: its memory beyond that, which
-/// is fragmented, would have to be as large again.
-const WRAPS_FROM: u64 = 1 << 31;
 
 /// The state of accounts that threads share. All zeros: the first account is due after
 /// [`FIRST_NS`].
@@ -72,8 +68,8 @@ pub fn turn_off() {
     SHARED.get().off.store(true, Relaxed);
 }
 
-/// Takes an account if one is due. The calling thread must not be in the allocator.
-pub fn take_if_due(p: &Process, now: u64, asked: Asked) {
+/// Takes an account if one is due.
+pub fn take_if_due(p: &Process, now: u64) {
     let shared = SHARED.get();
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
@@ -87,7 +83,7 @@ pub fn take_if_due(p: &Process, now: u64, asked: Asked) {
         return;
     }
     if confined::may_call() {
-        take_if_high(p, now, asked, Due { sample, peak, is_early });
+        take_if_high(p, now, Due { sample, peak, is_early });
     } else {
         note_confined(p, ACCOUNT_SAMPLE, now);
     }
@@ -103,7 +99,7 @@ struct Due {
 
 /// Takes an account if a due cause applies.
 #[inline(never)]
-fn take_if_high(p: &Process, now: u64, asked: Asked, Due { sample, peak, is_early }: Due) {
+fn take_if_high(p: &Process, now: u64, Due { sample, peak, is_early }: Due) {
     let sums = stats::sums(p);
     let (live, highest) = (live(&sums), SHARED.get().highest.load(Relaxed));
     let is_peak = is_high(p, live, highest);
@@ -112,7 +108,7 @@ fn take_if_high(p: &Process, now: u64, asked: Asked, Due { sample, peak, is_earl
         return;
     }
     let cause = if is_peak { ACCOUNT_PEAK } else { ACCOUNT_SAMPLE };
-    take(&Request { p, cause, now, sums: &sums, asked: Some(asked), has_sites: !holds_any() });
+    take(&Request { p, cause, now, sums: &sums, has_state: true, has_sites: !holds_any() });
 }
 
 /// Returns whether live plus mapped bytes are clearly above those of the highest account, and live
@@ -140,12 +136,9 @@ pub fn take_at_end(p: &Process, now: u64) {
         return note_confined(p, ACCOUNT_END, now);
     }
     let cost = shared.state_cost_ns.load(Relaxed);
-    // The process may end in a signal handler that interrupted the allocator.
-    let at_rest = lane::of_thread().is_some_and(|lane| lane.gate.is_open());
-    let may_ask = at_rest && cost <= STATE_NS.max(now / STATE_PART);
-    let asked = may_ask.then_some(Asked::AtRest);
+    let has_state = cost <= STATE_NS.max(now / STATE_PART);
     let (cause, sums, has_sites) = (ACCOUNT_END, &stats::sums(p), !holds_any());
-    take(&Request { p, cause, now, sums, asked, has_sites });
+    take(&Request { p, cause, now, sums, has_state, has_sites });
 }
 
 /// A request for an account.
@@ -154,8 +147,8 @@ struct Request<'a> {
     cause: u32,
     now: u64,
     sums: &'a Sums,
-    /// How to query the allocator, if at all.
-    asked: Option<Asked>,
+    /// Set if the allocator's own numbers are part of it.
+    has_state: bool,
     /// Set if recorded mappings may be looked up: the thread holds no lock of the recorder, and a
     /// signal handler did not interrupt one that does.
     has_sites: bool,
@@ -181,8 +174,7 @@ fn take(request: &Request) {
     let &Request { cause, now, .. } = request;
     let shared = SHARED.get();
     let begin = cost_clock();
-    // Signals are blocked meanwhile: a handler that allocates could need a lock of the allocator
-    // that this thread holds.
+    // Signals are blocked meanwhile: a handler could need the arena that this thread reads.
     let highest = own_stack::call(|| gather(request, begin)).flatten();
     let cost = cost_clock().saturating_sub(begin);
     shared.spent_ns.fetch_add(cost, Relaxed);
@@ -221,22 +213,13 @@ fn cost_clock() -> u64 {
     kernel::clock_ns(kernel::CLOCK_THREAD_CPUTIME)
 }
 
-/// Adds the allocator's own numbers to an account. A forked child of a process with several threads
-/// does not query them: if it was made by a raw clone, locks may be held by threads that it does
-/// not have.
-fn with_state(account: Account, request: &Request) -> Account {
-    let may_lack_threads = request.p.header().forked.get() != 0 && was_ever_threaded();
-    let Some(asked) = request.asked.filter(|_| !may_lack_threads) else {
-        return account;
-    };
+/// Adds the allocator's own numbers to an account.
+fn with_state(account: Account) -> Account {
     let begin = cost_clock();
-    let HeapState { source, wraps, arena, used, free, mapped } =
-        front::platform().map(|platform| (platform.heap_state)(asked)).unwrap_or_default();
+    let HeapState { source, arena, used, free, mapped } =
+        front::platform().map(|platform| (platform.heap_state)()).unwrap_or_default();
     let cost = cost_clock().saturating_sub(begin);
     SHARED.get().state_cost_ns.store(cost, Relaxed);
-    if wraps && account.peak_bytes.max(account.most_resident_bytes) >= WRAPS_FROM {
-        return account;
-    }
     Account {
         source: source as u32,
         arena_bytes: arena,
@@ -252,10 +235,11 @@ fn with_state(account: Account, request: &Request) -> Account {
 /// takes an account.
 fn gather(request: &Request, begin: u64) -> Option<u64> {
     let p = request.p;
-    // Before the lock is taken: the allocator may map memory, which is recorded.
     let mut account = counted(request);
     (account.page_table_bytes, account.most_resident_bytes) = status();
-    account = with_state(account, request);
+    if request.has_state {
+        account = with_state(account);
+    }
     let mut accounts = SHARED.get().accounts.try_acquire()?;
     let mut scratch = Scratch::map()?;
     account.statm_bytes = kernel::memory_size().map_or(0, |(_, resident)| resident);

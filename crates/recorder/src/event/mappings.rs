@@ -22,7 +22,7 @@ use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
 use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};
 use crate::store::{limit, sites};
-use crate::sys::front::{Asked, Front};
+use crate::sys::front::Front;
 use crate::sys::kernel::{self, Fd};
 use crate::sys::range::Range;
 use crate::sys::text::Text;
@@ -109,7 +109,7 @@ impl Caller {
     fn account_for(&self) {
         if self.inside.is_some() {
             let p = process();
-            accounts::take_if_due(p, p.now(), Asked::WhereMapping);
+            accounts::take_if_due(p, p.now());
         }
     }
 

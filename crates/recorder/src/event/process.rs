@@ -55,19 +55,6 @@ pub fn process() -> &'static Process {
     PROCESS.get()
 }
 
-/// Whether this process, or one from which it was forked, had several threads at a time.
-static EVER_THREADED: AtomicBool = AtomicBool::new(false);
-
-/// Notes that there are several threads.
-pub fn note_threads() {
-    EVER_THREADED.store(true, Relaxed);
-}
-
-/// Returns whether this process, or one from which it was forked, had several threads at a time.
-pub fn was_ever_threaded() -> bool {
-    EVER_THREADED.load(Relaxed)
-}
-
 /// Makes a forked child start as a process that was not started.
 ///
 /// Errors: those of the kernel.

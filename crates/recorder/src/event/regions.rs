@@ -95,7 +95,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 impl Regions {
     /// Acquires the list, and creates its tables if there are none.
     pub fn acquire(&self) -> Option<Held<'_, List>> {
-        let mut list = self.list.acquire()?;
+        let mut list = self.list.acquire_unblocked()?;
         if !list.table.is_made() {
             let pieces = memory::take(PIECES * size_of::<*mut Region>(), InChild::Nothing);
             if pieces.is_null() {
@@ -341,7 +341,7 @@ fn goes_with(list: &List, number: u32, around: u32) -> bool {
 pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
     let p = process();
     let regions = &regions().list;
-    let held = if me == NOBODY { regions.try_acquire() } else { regions.acquire() };
+    let held = if me == NOBODY { regions.try_acquire() } else { regions.acquire_unblocked() };
     let Some(mut held) = held.filter(|list| list.table.is_made()) else {
         return p.lost(Loss::NoRegion);
     };

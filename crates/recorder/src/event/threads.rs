@@ -5,7 +5,7 @@ use crate::event::lane::{
     self, BUFFER, FLAG_MEASURED, FLAG_PAUSED, LANES_MAX, LaneState, MEMOS, RANGES, RECALL, Records,
     lanes, set_name,
 };
-use crate::event::process::{Process, State, note_threads, process};
+use crate::event::process::{Process, State, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
 use crate::event::{sampling, stacks, stats, thread_measure, trace};
@@ -306,7 +306,6 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         let in_use = lanes().in_use.fetch_add(1, AcqRel) + 1;
         if in_use > 1 {
             p.threaded.store(true, Release);
-            note_threads();
         }
         p.header().lanes_at_once.fetch_max(in_use, Relaxed);
         state.live.begin(p, p.header(), state.allocated());

@@ -7,7 +7,6 @@ use crate::event::marks;
 use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::store::profile::Cursor;
-use crate::sys::front::Asked;
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
@@ -66,7 +65,7 @@ pub fn sample(lane: &mut LaneState) {
     lock.store(0, Release);
     let now = p.now();
     marks::snapshot_if_due(now, lane.index());
-    accounts::take_if_due(p, now, Asked::AtRest);
+    accounts::take_if_due(p, now);
 }
 
 fn write(p: &Process, lane: &LaneState) {

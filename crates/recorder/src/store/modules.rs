@@ -7,6 +7,7 @@ use crate::store::rules;
 use crate::store::shared::{Store, store};
 use crate::sys::confined;
 use crate::sys::kernel::{self, Errno};
+use crate::sys::loader::{PT_LOAD, ProgramHeader};
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::maps::{Mapping, each_mapping};
 use crate::sys::memory::{self, InChild};
@@ -347,8 +348,6 @@ impl Loaded {
     }
 }
 
-const PT_LOAD: u32 = 1;
-
 /// The data read from the program headers of a loaded file.
 struct Elf {
     bias: u64,
@@ -375,18 +374,6 @@ impl Segment {
         let inside = offset.checked_sub(self.offset).filter(|&inside| inside < self.length)?;
         Some(self.address.wrapping_add(inside))
     }
-}
-
-#[repr(C)]
-struct ProgramHeader {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    vaddr: u64,
-    paddr: u64,
-    filesz: u64,
-    memsz: u64,
-    align: u64,
 }
 
 /// Returns whether a readable mapping begins with an ELF header of this machine's class. Pages of a

@@ -53,9 +53,9 @@ pub struct Platform {
     pub sees_unmapping: bool,
     /// Releases the front's data of the calling thread, which exits.
     pub thread_exits: fn(),
-    /// Returns the allocator's statistics about its memory. Takes the allocator's locks, and time
-    /// for each of its free chunks.
-    pub heap_state: fn(Asked) -> HeapState,
+    /// Returns the allocator's statistics about its memory. Takes time for each of its free chunks,
+    /// but waits for no lock. The thread's signals must be blocked.
+    pub heap_state: fn() -> HeapState,
     /// Returns the addresses of the front's own library; empty if it is part of the program.
     pub own_code: fn() -> Range,
     /// Returns where the front's entries continue with events of a thread that may take the fast
@@ -63,25 +63,13 @@ pub struct Platform {
     pub route: fn(mode: u32) -> Route,
 }
 
-/// The circumstances of a query of the allocator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// The thread is not in the allocator.
-    AtRest,
-    /// The thread has mapped memory and is in no replaced function of the allocator; it may be a
-    /// thread of the allocator itself.
-    WhereMapping,
-}
-
 /// An allocator that has statistics about its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HeapSource {
     #[default]
     None = 0,
-    /// `mallinfo2` or `mallinfo`.
+    /// The arenas of glibc.
     Glibc = heaptide_format::HEAP_GLIBC as isize,
-    /// `stats.allocated`, `stats.resident` and `stats.metadata`.
-    Jemalloc = heaptide_format::HEAP_JEMALLOC as isize,
     /// `mi_process_info`.
     Mimalloc = heaptide_format::HEAP_MIMALLOC as isize,
 }
@@ -90,8 +78,6 @@ pub enum HeapSource {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapState {
     pub source: HeapSource,
-    /// Whether the numbers are modulo 2^32.
-    pub wraps: bool,
     /// Bytes obtained from the system, without blocks that are mappings of their own.
     pub arena: u64,
     /// Bytes of these that are in use, including glibc's headers.

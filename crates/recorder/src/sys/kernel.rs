@@ -5,8 +5,8 @@ use crate::sys::arch::numbers::*;
 #[cfg(not(miri))]
 use crate::sys::arch::system_call;
 use crate::sys::arch::{PAGE_BYTES_MAX, SHADOW_STACK_STATUS, Stat};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU64};
 use heaptide_format::PAGE;
 
 /// The error number of a failed call.
@@ -448,6 +448,14 @@ pub(super) fn set_signal_mask(mask: u64, before: &mut u64) {
     let (mask, before) = (&raw const mask as usize, before as *mut u64 as usize);
     // SAFETY: the kernel reads and writes masks of 8 bytes.
     let _ = unsafe { call(RT_SIGPROCMASK, [SIG_SETMASK, mask, before, size_of::<u64>(), 0, 0]) };
+}
+
+/// Wakes one thread of this process that waits for a change of `word`.
+pub fn wake_one(word: &AtomicI32) {
+    const FUTEX_WAKE_PRIVATE: usize = 1 | 128;
+    let at = core::ptr::from_ref(word) as usize;
+    // SAFETY: waking reads nothing but the address.
+    let _ = unsafe { call(FUTEX, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
 }
 
 pub fn sched_yield() {

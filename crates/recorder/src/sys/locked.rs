@@ -1,7 +1,11 @@
 //! Locks with a bounded wait, and the values that they guard.
+//!
+//! While a thread holds one, its signals are blocked: a handler would wait for a lock of its own
+//! thread, other threads would wait for the handler, and one that is left by a jump would never
+//! release the lock.
 
-use crate::sys::kernel;
 use crate::sys::tls::tls;
+use crate::sys::{confined, kernel};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicU32;
@@ -30,7 +34,10 @@ pub struct Guarded<T>(pub UnsafeCell<T>);
 unsafe impl<T> Sync for Guarded<T> {}
 
 /// Holds the lock until it is dropped.
-pub struct Held<'a, T>(&'a Locked<T>);
+pub struct Held<'a, T> {
+    lock: &'a Locked<T>,
+    signals: Signals,
+}
 
 /// Number of turns after which waiting for a lock ends: some seconds on a machine whose other cores
 /// are busy.
@@ -39,28 +46,57 @@ const TURNS: u32 = 1_000_000;
 impl<T> Locked<T> {
     /// Tries once, without waiting: for a signal handler, which may have interrupted the holder.
     pub fn try_acquire(&self) -> Option<Held<'_, T>> {
-        count_locks(1);
-        if self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-            return Some(Held(self));
-        }
-        count_locks(-1);
-        None
+        self.acquire_within(1, Signals::block())
     }
 
     /// Waits for the lock; none if another thread holds it for some seconds.
     pub fn acquire(&self) -> Option<Held<'_, T>> {
-        count_locks(1);
-        for turn in 0..TURNS {
-            if self.taken.compare_exchange_weak(0, 1, Acquire, Relaxed).is_ok() {
-                return Some(Held(self));
+        self.acquire_within(TURNS, Signals::block())
+    }
+
+    /// Waits without blocking signals, and without counting the lock: for one that is taken too
+    /// often for two system calls. Handlers may only try to acquire it.
+    pub fn acquire_unblocked(&self) -> Option<Held<'_, T>> {
+        self.acquire_within(TURNS, Signals::Arrive)
+    }
+
+    fn acquire_within(&self, turns: u32, signals: Signals) -> Option<Held<'_, T>> {
+        for turn in 0..turns {
+            if self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+                return Some(Held { lock: self, signals });
             }
             if turn % 64 == 63 {
                 kernel::sched_yield();
             }
             core::hint::spin_loop();
         }
-        count_locks(-1);
+        signals.restore();
         None
+    }
+}
+
+/// What happens to the thread's signals while it holds a lock.
+#[derive(Clone, Copy)]
+enum Signals {
+    /// The lock is not counted.
+    Arrive,
+    /// This mask is restored; none where the program has forbidden itself system calls.
+    Blocked(Option<u64>),
+}
+
+impl Signals {
+    fn block() -> Signals {
+        let before = confined::may_call().then(kernel::block_signals);
+        count_locks(1);
+        Signals::Blocked(before)
+    }
+
+    fn restore(self) {
+        let Signals::Blocked(before) = self else { return };
+        count_locks(-1);
+        if let Some(before) = before {
+            kernel::restore_signals(before);
+        }
     }
 }
 
@@ -82,21 +118,21 @@ impl<T> Deref for Held<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: this holds the lock, and lends the value no longer than that.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this holds the lock, and is borrowed exclusively.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        self.0.taken.store(0, Release);
-        count_locks(-1);
+        self.lock.taken.store(0, Release);
+        self.signals.restore();
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
 /// Returns how the free memory of the heap was determined.
 pub(crate) fn free_from(account: &Account) -> &'static str {
     match account.allocator.map(|state| state.source) {
-        Some(AllocatorSource::Glibc) => "by mallinfo2 of glibc",
+        Some(AllocatorSource::Glibc) => "by the free lists of glibc",
         Some(AllocatorSource::Jemalloc) => "mapped by jemalloc minus live and its stats.metadata",
         Some(AllocatorSource::Mimalloc) => "committed by mimalloc minus live",
         None => "mapped by the allocator minus live",
@@ -66,7 +66,7 @@ pub(crate) fn allocator_says(account: &Account) -> Option<String> {
         [state.arena_bytes, state.used_bytes, state.free_bytes, state.mapped_bytes].map(bytes);
     Some(match state.source {
         AllocatorSource::Glibc => format!(
-            "mallinfo2: arenas {arena}, of which {used} in use and {free} free; separately mapped \
+            "glibc: arenas {arena}, of which {used} in use and {free} free; separately mapped \
              blocks {mapped}"
         ),
         AllocatorSource::Jemalloc => {

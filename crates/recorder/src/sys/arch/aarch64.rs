@@ -26,6 +26,7 @@ pub mod numbers {
     pub const UNSHARE: usize = 97;
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_YIELD: usize = 124;
+    pub const FUTEX: usize = 98;
     pub const TGKILL: usize = 131;
     pub const RT_SIGACTION: usize = 134;
     pub const RT_SIGPROCMASK: usize = 135;

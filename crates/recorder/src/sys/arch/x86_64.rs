@@ -16,6 +16,7 @@ pub mod numbers {
     pub const PREAD: usize = 17;
     pub const PWRITE: usize = 18;
     pub const SCHED_YIELD: usize = 24;
+    pub const FUTEX: usize = 202;
     pub const MREMAP: usize = 25;
     pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
