@@ -1,9 +1,7 @@
-//! A process over time, as lines between known points: its start, samples, peak and end.
+//! A process over time: its start, samples, peak and end.
 //!
-//! A sample is taken after a fixed number of allocated bytes, so that little is allocated between
-//! two of them; the times of frees between samples are unknown, and linear interpolation is as good
-//! a guess as any. The chart of a program without samples leads from its start over its peak to its
-//! end.
+//! Live bytes are steps: the recorder takes a sample when they have changed by one percent of their
+//! peak, so each value holds until the next sample. The other values are lines between samples.
 
 use crate::model::{Process, Sample};
 
@@ -26,6 +24,20 @@ impl Series {
     pub fn of(mut points: Vec<(u64, u64)>) -> Series {
         points.sort_by_key(|point| point.0);
         Series { points }
+    }
+
+    /// Returns a series of steps: each value holds until the time of the next point.
+    ///
+    /// ```
+    /// use heaptide_analysis::views::timeline::Series;
+    /// let steps = Series::steps(vec![(0, 0), (20, 100), (10, 80)]);
+    /// assert_eq!([steps.at(9), steps.at(10), steps.at(19), steps.at(20)], [0.0, 80.0, 80.0, 100.0]);
+    /// ```
+    pub fn steps(points: Vec<(u64, u64)>) -> Series {
+        let Series { points } = Series::of(points);
+        let before = points.first().copied().into_iter().chain(points.iter().copied());
+        let steps = before.zip(&points).flat_map(|((_, was), &(at, is))| [(at, was), (at, is)]);
+        Series { points: steps.collect() }
     }
 
     /// Returns its value at a time; outside the range of points, the value of the nearest point.
@@ -115,7 +127,7 @@ impl Timeline {
         }
         Timeline {
             duration_ns,
-            live: Series::of(live),
+            live: Series::steps(live),
             resident: Series::of(resident),
             allocations: rising(Series::of(allocations)),
             undated_allocations,

@@ -16,9 +16,6 @@ pub struct Mappings {
     pub apart: Option<&'static mut Apart>,
     /// Set if the last event made a new peak and none has reduced mapped bytes since.
     pub rising: bool,
-    /// Bytes mapped and unmapped since the last sample, and the number of samples.
-    pub since_sample: u64,
-    pub samples: u64,
 }
 
 // SAFETY: all zeros is a free lock and no mappings.

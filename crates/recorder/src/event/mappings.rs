@@ -31,16 +31,13 @@ use crate::sys::{confined, locked, own_stack};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
-    Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, Sample, size_class,
+    Kind, Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, Sample,
+    size_class,
 };
 
 /// Number of parts of an unmapping that can be put back if it fails; of more, the rest counts as
 /// lost.
 const PARTS: usize = 2;
-/// Bytes mapped and unmapped between the first samples.
-const SAMPLE_INTERVAL: u64 = 256 << 10;
-/// Number of samples after which the interval doubles.
-const PER_DOUBLING: u64 = 1024;
 
 /// A new mapping.
 #[derive(Clone, Copy)]
@@ -432,23 +429,23 @@ impl Mappings {
             }
             None => p.lost(Loss::NoLane),
         }
-        self.sample(p, caller, bytes);
+        self.sample(p, caller);
     }
 
     /// Takes out a range; `keep` returns whether a part may be put back.
     fn unmap(&mut self, caller: &Caller, range: Range, mut keep: impl FnMut(Part) -> bool) {
         let p = process();
-        let Mappings { table, records, rising, since_sample, .. } = self;
+        let Mappings { table, records, rising, .. } = self;
         let lane = records.lane(caller.lane, LANES_MAX);
         let is_whole = table.cut(range, |part| {
             *rising = false;
-            *since_sample += part.bytes;
             discharge(p.header(), lane, &part);
             keep(part)
         });
         if !is_whole {
             p.lost(Loss::NoMapping);
         }
+        self.sample(p, caller);
     }
 
     /// Puts back a part whose unmapping failed.
@@ -466,6 +463,7 @@ impl Mappings {
             lane.freed_classes[size_class(part.whole_bytes)].add(gone);
             lane.freed_here_bytes.add(bytes);
         }
+        self.sample(p, caller);
     }
 
     /// Adds mapped bytes. Returns whether that is a new peak.
@@ -486,28 +484,31 @@ impl Mappings {
         true
     }
 
-    /// Takes a sample if one is due after `bytes` more.
-    fn sample(&mut self, p: &Process, caller: &Caller, bytes: u64) {
-        self.since_sample += bytes;
-        let doublings = (self.samples / PER_DOUBLING).min(32);
-        if self.since_sample < SAMPLE_INTERVAL << doublings {
+    /// Takes a sample if mapped bytes have changed much since the last one.
+    fn sample(&mut self, p: &Process, caller: &Caller) {
+        let header = p.header();
+        let (live_bytes, peak_bytes) = (header.mapped_bytes.get(), header.mapped_peak_bytes.get());
+        let samples = &mut self.records.samples;
+        if !samples.is_outdated(live_bytes, peak_bytes) {
             return;
         }
-        self.since_sample = 0;
-        self.samples += 1;
-        let header = p.header();
+        let time_ns = p.now();
+        if samples.overwrite(time_ns, live_bytes, peak_bytes) {
+            return;
+        }
         let (resident_bytes, virtual_bytes) = timeline::memory_of_process(p);
         let sample = Sample {
-            time_ns: p.now(),
-            live_bytes: header.mapped_bytes.get(),
-            peak_bytes: header.mapped_peak_bytes.get(),
+            time_ns,
+            live_bytes,
+            peak_bytes,
             allocations: 0,
             frees: 0,
             usable_bytes: 0,
             resident_bytes,
             virtual_bytes,
         };
-        if !self.records.sample(caller.lane.index.get(), sample) {
+        let lane = caller.lane.index.get();
+        if samples.append(Kind::MappedTimeline, lane, sample).is_none() {
             p.lost(Loss::NoSample);
         }
     }

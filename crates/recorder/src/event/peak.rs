@@ -15,6 +15,7 @@
 
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
+use crate::store::samples;
 use crate::store::sites::own_word;
 use crate::sys::{arch, clock};
 use core::sync::atomic::AtomicU64;
@@ -22,7 +23,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use heaptide_format::PEAK_BATCH;
 use heaptide_format::shared::{FileHeader, Scope, Word};
 
-/// Bytes by which a thread's live bytes may change before it publishes them.
+/// The maximum of bytes by which a thread's live bytes may change before it publishes them.
 pub const BATCH: i64 = PEAK_BATCH as i64;
 
 /// A lane's view of live bytes. The lane's *own* bytes are the difference of two counters that only
@@ -200,7 +201,8 @@ impl Live {
     /// Sets the bounds. With a single thread, the peak is a bound, too. `change`: of own bytes, not
     /// yet counted.
     fn set_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) {
-        self.high = self.published + BATCH;
+        let batch = batch(header);
+        self.high = self.published + batch;
         if !p.threaded.load(Relaxed) {
             let peak = header.peak_bytes.get() as i64;
             let peak = peak.min(windows::open().bound());
@@ -209,7 +211,7 @@ impl Live {
         let own = self.own(allocated) + change;
         self.high = self.high.min(self.high_of_scope().max(own));
         self.high_of_all = self.high + self.others;
-        self.low = self.published - BATCH;
+        self.low = self.published - batch;
         self.set_limits(allocated);
     }
 
@@ -249,7 +251,7 @@ impl Live {
     fn rise(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
         if p.threaded.load(Relaxed) {
             let own = self.own(allocated) + change;
-            if own > self.published + BATCH {
+            if own > self.published + batch(header) {
                 return self.publish(p, header, allocated, change);
             }
             // Too small to be published, so it can only be a high of the scope.
@@ -273,8 +275,8 @@ impl Live {
             header.peak_bytes.set(live as u64);
             self.stamp(p, header);
         }
-        if own - self.published > BATCH {
-            self.share(header, own);
+        if own - self.published > batch(header) {
+            self.share(p, header, own);
         }
         self.set_bounds(p, header, allocated, change);
         new_high
@@ -291,7 +293,7 @@ impl Live {
         allocated: u64,
         change: i64,
     ) -> bool {
-        let live = self.share(header, self.own(allocated) + change);
+        let live = self.share(p, header, self.own(allocated) + change);
         self.note(live);
         let shared = p.threaded.load(Relaxed) && live > 0;
         if shared {
@@ -302,9 +304,15 @@ impl Live {
         raised
     }
 
-    fn share(&mut self, header: &FileHeader, own: i64) -> i64 {
+    /// Publishes own bytes. If live bytes differ much from those of the last sample, another one is
+    /// due at once.
+    fn share(&mut self, p: &Process, header: &FileHeader, own: i64) -> i64 {
         let change = own - self.published;
         let live = header.published_live.fetch_add(change, AcqRel) + change;
+        let sampled = p.sampled_live.load(Relaxed);
+        if live.abs_diff(sampled) >= samples::change_of(header.peak_bytes.get()) {
+            self.next_sample = 0;
+        }
         self.published = own;
         self.others = live - own;
         live
@@ -333,6 +341,14 @@ impl Live {
         header.peak_time_ns.set(now); // races with a stamp of about this time are harmless
         p.note_time(now);
     }
+}
+
+/// Returns by how many bytes a thread's live bytes may change before it publishes them: all threads
+/// together by about the change that is sampled.
+fn batch(header: &FileHeader) -> i64 {
+    let lanes = u64::from(header.lanes_at_once.get().max(1));
+    let share = samples::change_of(header.peak_bytes.get()) / lanes;
+    share.clamp(samples::CHANGE_MIN, PEAK_BATCH) as i64
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use heaptide_format::shared::{UnrecordedProgram, Word};
 use heaptide_format::{UNRECORDED_PATH, UNRECORDED_WHOLE, UNRECORDED_WRITING, UnrecordedChild};
 
@@ -38,6 +38,8 @@ pub struct Process {
     /// Frees that no lane counts, since they happened inside the recorder, and their bytes.
     pub nested_frees: AtomicU64,
     pub nested_bytes: AtomicU64,
+    /// Live bytes at the last sample of the timeline.
+    pub sampled_live: AtomicI64,
     /// Set once more than one thread was seen at a time.
     pub threaded: AtomicBool,
     /// Set if verified reuse is disabled, for tests.

@@ -311,6 +311,7 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         charge_free(lane, block, site, usable, temporary);
     }
     count_free(lane, usable);
+    sample_if_due(lane);
     true
 }
 
@@ -563,6 +564,7 @@ impl Moving {
             trace::write_record(lane, &Record::Released);
         }
         self.charge_old(lane);
+        sample_if_due(lane);
     }
 
     /// Counts the free of the old block where no lane counts it.

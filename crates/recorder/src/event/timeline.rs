@@ -1,33 +1,33 @@
-//! The timeline of the process: a sample after a number of allocated bytes, which grows during the
-//! run.
+//! The timeline of the process: a sample after each change of live bytes by one percent of their
+//! peak, up or down, and after a number of allocated bytes, which grows during the run.
 
 use crate::event::accounts;
 use crate::event::lane::LaneState;
 use crate::event::marks;
 use crate::event::process::{Process, process};
 use crate::event::stats;
-use crate::store::profile::Cursor;
+use crate::store::samples::{PER_DOUBLING, Samples};
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use crate::sys::{confined, kernel, memory};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use heaptide_format::shared::Word;
 use heaptide_format::{Kind, Loss, Sample};
 
 /// Usable bytes that a lane allocates between the first samples.
 const INTERVAL: u64 = 256 << 10;
-/// Number of samples after which the interval doubles.
-const PER_DOUBLING: u32 = 1024;
-
+/// Number of samples that a thread takes in a row for others that found the timeline locked.
+const TURNS_MAX: usize = 4;
 /// The state of samples that lanes share. All zeros: none yet.
 struct Timeline {
-    /// The cursor of samples; used under the timeline's lock in the header.
-    cursor: Guarded<Cursor>,
+    /// Used under the timeline's lock in the header.
+    samples: Guarded<Samples>,
     /// Usable bytes between samples.
     interval: AtomicU64,
-    samples: AtomicU32,
+    /// Set if live bytes have changed since the holder of the lock read them: it reads them again.
+    missed: AtomicBool,
 }
 
 // SAFETY: all zeros is a valid value.
@@ -45,52 +45,69 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 #[inline(never)]
 pub fn sample(lane: &mut LaneState) {
     let p = process();
-    lane.follow_renaming();
-    lane.publish_work();
     let allocated = lane.allocated();
     lane.live.sample_at(allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL));
     lane.live.set_limits(allocated);
     let lock = &p.header().timeline_lock;
-    if lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        return;
+    let missed = &TIMELINE.get().missed;
+    missed.store(true, SeqCst);
+    for _ in 0..TURNS_MAX {
+        if !missed.load(SeqCst) || lock.compare_exchange(0, 1, SeqCst, Relaxed).is_err() {
+            return;
+        }
+        missed.store(false, SeqCst);
+        let now = p.now();
+        // SAFETY: the samples are used under the timeline's lock.
+        let is_appended = note_live(p, lane, unsafe { &mut *TIMELINE.get().samples.0.get() }, now);
+        lock.store(0, SeqCst);
+        if is_appended {
+            marks::snapshot_if_due(now, lane.index());
+            accounts::take_if_due(p, now);
+        }
     }
-    write(p, lane);
-    let count = TIMELINE.get().samples.fetch_add(1, Relaxed) + 1;
-    if count.is_multiple_of(PER_DOUBLING) {
-        TIMELINE
-            .get()
-            .interval
-            .store(TIMELINE.get().interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
-    }
-    lock.store(0, Release);
-    let now = p.now();
-    marks::snapshot_if_due(now, lane.index());
-    accounts::take_if_due(p, now);
 }
 
-fn write(p: &Process, lane: &LaneState) {
+/// Makes live bytes those of the last sample. Returns whether another sample was appended.
+fn note_live(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) -> bool {
     let header = p.header();
-    let now = p.now();
-    let (resident, address_space) = memory_of_process(p);
-    let sums = stats::sums(p);
-    let live = sums.usable_bytes.wrapping_sub(sums.freed_bytes);
+    let live = header.published_live.get();
+    p.sampled_live.store(live, Relaxed);
+    let live = live.max(0) as u64;
+    if samples.overwrite(now, live, header.peak_bytes.get().max(live)) {
+        return false;
+    }
+    append(p, lane, samples, now);
+    true
+}
+
+fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
+    lane.follow_renaming();
+    lane.publish_work();
     p.note_time(now);
-    let live = (live as i64).max(0) as u64;
-    let sample = Sample {
+    let Some(count) = samples.append(Kind::Timeline, lane.index(), state(p, now)) else {
+        return p.lost(Loss::NoSample);
+    };
+    if count.is_multiple_of(PER_DOUBLING) {
+        let interval = &TIMELINE.get().interval;
+        interval.store(interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);
+    }
+}
+
+/// Returns the state of the process.
+fn state(p: &Process, now: u64) -> Sample {
+    let (resident_bytes, virtual_bytes) = memory_of_process(p);
+    let sums = stats::sums(p);
+    let live = (sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64).max(0) as u64;
+    Sample {
         time_ns: now,
         live_bytes: live,
         // Live bytes are summed over lanes, the peak is known in batches.
-        peak_bytes: header.peak_bytes.get().max(live),
+        peak_bytes: p.header().peak_bytes.get().max(live),
         allocations: sums.allocations,
         frees: sums.frees,
         usable_bytes: sums.usable_bytes,
-        resident_bytes: resident,
-        virtual_bytes: address_space,
-    };
-    // SAFETY: the cursor is used under the timeline's lock.
-    let cursor = unsafe { &mut *TIMELINE.get().cursor.0.get() };
-    if cursor.write(Kind::Timeline, lane.index(), sample).is_none() {
-        p.lost(Loss::NoSample);
+        resident_bytes,
+        virtual_bytes,
     }
 }
 

@@ -4,9 +4,10 @@
 use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
 use crate::store::profile::{Cursor, string};
+use crate::store::samples::Samples;
 use crate::sys::memory::{self, InChild};
 use heaptide_format::shared::{Key, Lane, Site, Word};
-use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey, Sample};
+use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey};
 
 /// Cursors for records of mappings, and the indices that find them again. All zeros: none yet.
 #[repr(C)]
@@ -14,7 +15,7 @@ pub struct Records {
     sites: Cursor,
     keys: Cursor,
     lanes: Cursor,
-    timeline: Cursor,
+    pub samples: Samples,
     index: Index<5>,
     /// Hashes of file names, and the strings of these names.
     files: Index<2>,
@@ -103,11 +104,6 @@ impl Records {
             *known = Some(record);
         }
         *known
-    }
-
-    /// Stores a sample of mapped bytes. Returns false if there is no room.
-    pub fn sample(&mut self, lane: u32, sample: Sample) -> bool {
-        self.timeline.write(Kind::MappedTimeline, lane, sample).is_some()
     }
 }
 

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod python_lines;
 pub mod rules;
 pub mod sampled_blocks;
+pub mod samples;
 pub mod scopes;
 pub mod shadow;
 pub mod shapes;

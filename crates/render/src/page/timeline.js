@@ -172,7 +172,8 @@ function grid(x, y, width, bottom, height, end, top) {
 function drawnSeries(one, times, x, y, bottom) {
   const samples = times.map((time, i) => [time, one.values[i]]);
   const known = one.area ? [...samples, ...knownOf(samples)].sort((a, b) => a[0] - b[0]) : samples;
-  const points = known.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`);
+  const drawn = one.area ? stepsOf(known) : known;
+  const points = drawn.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`);
   const colour = `var(--${one.colour})`;
   const parts = [];
   if (one.area && areaKind() === "none") {
@@ -183,6 +184,11 @@ function drawnSeries(one, times, x, y, bottom) {
   const looks = { fill: "none", stroke: colour, "stroke-width": 1.6, "stroke-linejoin": "round" };
   parts.push(element("path", { d: `M${points.join("L")}`, ...looks }));
   return parts;
+}
+
+/** Returns points of steps: each value holds until the next one. */
+function stepsOf(points) {
+  return points.flatMap(([time, value], i) => i === 0 ? [[time, value]] : [[time, points[i - 1][1]], [time, value]]);
 }
 
 /** Returns live bytes that are known in addition to samples: the peak, and the end unless the
