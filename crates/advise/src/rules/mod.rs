@@ -1,6 +1,7 @@
 //! The rules, one per file.
 
 mod cross_thread;
+mod fills;
 mod fragmentation;
 mod growing;
 mod growth;
