@@ -68,4 +68,13 @@ impl Advice {
         });
         Advice { findings: found, suppressed, unjudged }
     }
+
+    /// Returns the order of the findings in a few words.
+    pub fn order(&self) -> &'static str {
+        let comes_first = |finding: &&Finding| FIRST.contains(&finding.rule);
+        match self.findings.iter().filter(comes_first).count() {
+            0 => "those that save most first",
+            _ => "memory that grows first",
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Vectors of C++ that are filled element by element: a part of the rule `growth`.
 //!
-//! A vector that is full allocates a block for twice the elements. Each such block can be avoided by
-//! a call of `reserve`, except the first block of a vector that was empty, which `reserve` has to
-//! allocate instead: that for one element. How many blocks of a line have one element is not
+//! A vector that is full allocates a block for twice the elements. Each such block can be avoided
+//! by a call of `reserve`, except the first block of a vector that was empty, which `reserve` has
+//! to allocate instead: that for one element. How many blocks of a line have one element is not
 //! recorded, but the process has no more blocks of that size class than its histogram counts,
 //! without those that other lines certainly allocate. If the element's size is unknown, the largest
 //! of the possible classes counts. So the saving is a lower bound.
@@ -116,8 +116,9 @@ fn element_bytes(function: &str) -> Option<u64> {
     }
 }
 
-/// Checks a line that adds elements to vectors, one by one.
+/// Checks a line that adds elements to vectors, one by one, for the rule of this name.
 pub(super) fn finding(
+    rule: &'static str,
     material: &Material,
     group: &Group,
     sizes: &Sizes,
@@ -145,7 +146,7 @@ pub(super) fn finding(
         return None;
     }
     Some(Finding {
-        rule: super::growth::RULE.name,
+        rule,
         place: Some(place),
         what: format!("lets vectors grow by {} allocations", count(m.allocations)),
         evidence: vec![

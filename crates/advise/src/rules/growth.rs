@@ -60,7 +60,7 @@ fn judge(material: &Material) -> Judged {
     let sizes = fills::Sizes::of(material.process);
     let mut findings = Vec::new();
     for group in &material.groups {
-        findings.extend(fills::finding(material, group, &sizes, STEPS_MIN));
+        findings.extend(fills::finding(RULE.name, material, group, &sizes, STEPS_MIN));
         if group.measures.reallocations > 0 {
             findings.extend(reallocated(material, group, &of_function[&group.function]));
         } else {

@@ -1,7 +1,7 @@
 //! Memory of one function that grows from the start of a long run to its end.
 //!
 //! The samples of every recording show the growth, and the metrics at peak show the owner. A
-//! recording cannot show whether growth is the purpose of the program, so several conditions exclude
+//! recording cannot show whether growth is the purpose of the program, so conditions exclude
 //! programs that build their data and end: the run is long, live memory grows in all parts of it at
 //! a similar rate until the end, and one function holds most of it, which compilers, linkers and
 //! sorters do not show. The saving is the peak usage that the function holds: a bound.
