@@ -11,7 +11,10 @@ use crate::text::Text;
 /// ones. Crates that are not listed have no declared order.
 const LAYERS: &[(&str, &[&str])] = &[
     ("crates/recorder", &["sys", "store", "event", "api"]),
-    ("crates/advise", &["finding", "material", "rule", "rules", "suppression", "advice"]),
+    (
+        "crates/advise",
+        &["finding", "timeline", "material", "rule", "rules", "suppression", "advice"],
+    ),
     (
         "crates/analysis",
         &[

@@ -5,13 +5,13 @@ use heaptide_analysis::model::Process;
 use crate::finding::Finding;
 use crate::material::{History, Material};
 use crate::rule::{Judged, Rule};
-use crate::rules::RULES;
+use crate::rules::{FIRST, RULES};
 use crate::suppression::Suppressions;
 
 /// The result of all rules for a process.
 #[derive(Debug)]
 pub struct Advice {
-    /// Findings that are not suppressed, largest savings first.
+    /// Findings that are not suppressed: memory that grows with the run first, then by savings.
     pub findings: Vec<Finding>,
     /// The number of findings that each suppression suppressed, in the order of suppressions.
     pub suppressed: Vec<usize>,
@@ -61,7 +61,20 @@ impl Advice {
             None => true,
         });
         // The sort is stable: findings with equal savings stay in the order of the rules.
-        found.sort_by(|a, b| b.saves.part(process).total_cmp(&a.saves.part(process)));
+        let is_later = |finding: &Finding| !FIRST.contains(&finding.rule);
+        found.sort_by(|a, b| {
+            let by_savings = || b.saves.part(process).total_cmp(&a.saves.part(process));
+            is_later(a).cmp(&is_later(b)).then_with(by_savings)
+        });
         Advice { findings: found, suppressed, unjudged }
+    }
+
+    /// Returns the order of the findings in a few words.
+    pub fn order(&self) -> &'static str {
+        let comes_first = |finding: &&Finding| FIRST.contains(&finding.rule);
+        match self.findings.iter().filter(comes_first).count() {
+            0 => "those that save most first",
+            _ => "memory that grows first",
+        }
     }
 }

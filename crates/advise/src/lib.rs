@@ -18,6 +18,7 @@ mod material;
 mod rule;
 mod rules;
 mod suppression;
+mod timeline;
 
 pub use advice::{Advice, Unjudged};
 pub use finding::{Certainty, Finding, Place, Saves};

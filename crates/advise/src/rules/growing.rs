@@ -1,4 +1,6 @@
 //! Live bytes that grow without bound from one snapshot or window to the next.
+//!
+//! The saving is the growth, an upper bound: with a limit, a part of it stays.
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{Mode, Process, Window};
@@ -32,11 +34,16 @@ const LATE_PART_MIN: f64 = 0.5;
 /// The maximal percentage of steps in which a series falls: more frequent falls indicate a bound.
 const FALLS_PERCENT_MAX: usize = 10;
 
+/// Returns whether there are enough snapshots for the growth of each line of code.
+pub(super) fn has_history(material: &Material) -> bool {
+    material.history.processes.len() >= POINTS_MIN + POINTS_MIN / (WARM_UP_PART - 1)
+}
+
 fn judge(material: &Material) -> Judged {
     let process = material.process;
     let (history, times) = (&material.history.processes, &material.history.times_ns);
     let mut findings = Vec::new();
-    let has_history = history.len() >= POINTS_MIN + POINTS_MIN / (WARM_UP_PART - 1);
+    let has_history = has_history(material);
     if has_history && process.mode == Mode::Stacks {
         findings.extend(by_owner(material, history, times));
     }

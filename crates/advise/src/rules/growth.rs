@@ -1,9 +1,14 @@
 //! Containers that grow step by step, by reallocation.
+//!
+//! Each reallocation that enlarges a block is an allocation that a reserved size avoids, so their
+//! number is the saving; for a value that is copied to grow, it is that of the copies except the
+//! last. At peak, it is the old block of a container that is just copied.
 
 use heaptide_analysis::model::{Frame, Measures, Mode};
 use heaptide_analysis::quantity::{bytes, count, counted};
 use rustc_hash::FxHashMap;
 
+use super::fills;
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material, Row};
 use crate::rule::{Judged, NEEDS_STACKS, Rule};
@@ -52,8 +57,10 @@ fn judge(material: &Material) -> Judged {
     for group in &material.groups {
         of_function.entry(group.function).or_default().add(&group.measures);
     }
+    let sizes = fills::Sizes::of(material.process);
     let mut findings = Vec::new();
     for group in &material.groups {
+        findings.extend(fills::finding(RULE.name, material, group, &sizes, STEPS_MIN));
         if group.measures.reallocations > 0 {
             findings.extend(reallocated(material, group, &of_function[&group.function]));
         } else {
@@ -81,9 +88,16 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
     let has_equal_steps =
         steps >= EQUAL_STEPS_MIN && m.largest_bytes / mean.max(1) < EQUAL_RATIO_MAX;
     let copied = m.requested_bytes;
+    // Blocks of other functions that are reallocated once have one size, or are more than the
+    // containers; at peak, the old and the new block of each can be live.
+    let live = m.at_peak_blocks.max(m.live_blocks);
+    if m.largest_bytes / 5 < mean / 4 || live > containers.saturating_mul(2) {
+        return None;
+    }
     let is_costly = has_equal_steps && copied >= COPIED_MIN && material.is_part_of_bytes(copied);
     let is_python = material.is_python(group);
-    if !(is_costly || steps >= STEPS_MIN && material.is_many(m.reallocations) && !is_python) {
+    let is_many = steps >= STEPS_MIN && material.is_many(m.reallocations);
+    if !(is_costly || is_many && !is_python) {
         return None;
     }
     let how = if has_equal_steps { " in equal steps" } else { "" };

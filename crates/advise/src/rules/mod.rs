@@ -1,6 +1,7 @@
 //! The rules, one per file.
 
 mod cross_thread;
+mod fills;
 mod fragmentation;
 mod growing;
 mod growth;
@@ -8,11 +9,14 @@ mod never_freed;
 mod outlives_scope;
 mod past_phase;
 mod per_iteration;
+mod python_cache;
 mod python_copies;
+mod python_exceptions;
 mod short_peak;
 mod slack;
 mod temporary;
 mod tiny_blocks;
+mod unbounded;
 mod untouched;
 
 use crate::rule::Rule;
@@ -28,9 +32,17 @@ pub const RULES: &[Rule] = &[
     cross_thread::RULE,
     fragmentation::RULE,
     growing::RULE,
+    unbounded::RULE,
     never_freed::RULE,
     outlives_scope::RULE,
     short_peak::RULE,
     past_phase::RULE,
     python_copies::RULE,
+    python_cache::RULE,
+    python_exceptions::RULE,
 ];
+
+/// Rules about memory that grows with the length of the run. Their findings come first, because
+/// what all others find is limited.
+pub(crate) const FIRST: [&str; 3] =
+    [growing::RULE.name, unbounded::RULE.name, python_cache::RULE.name];

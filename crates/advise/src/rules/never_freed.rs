@@ -1,4 +1,7 @@
 //! Blocks that are never freed, in a program that frees others.
+//!
+//! The saving is the memory of these blocks, an upper bound: the program may need some of them at
+//! peak.
 
 use std::cmp::Reverse;
 

@@ -1,7 +1,10 @@
 //! Blocks that each execution of a scope leaves behind, in a program that is still running or was
 //! killed.
+//!
+//! The saving is the memory of the blocks that are left, an upper bound: the program may still need
+//! those of the last executions.
 
-use heaptide_analysis::model::{End, Measures, Mode, ScopeId, SiteKind};
+use heaptide_analysis::model::{End, Measures, Mode, ScopeId, SiteKind, Sum};
 use heaptide_analysis::quantity::{bytes, count, counted};
 use rustc_hash::FxHashMap;
 
@@ -41,10 +44,10 @@ fn judge(material: &Material) -> Judged {
         group.rows.iter().for_each(|row| _ = lines.insert(row.stack.0, index));
     }
     let mut of_lines: FxHashMap<(ScopeId, usize), Vec<Row>> = FxHashMap::default();
-    let mut all: FxHashMap<ScopeId, Measures> = FxHashMap::default();
+    let mut all: FxHashMap<ScopeId, Sum> = FxHashMap::default();
     for site in process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap) {
         let Some(scope) = outermost_loop(material, site.scope) else { continue };
-        all.entry(scope).or_default().add(&site.measures);
+        all.entry(scope).or_default().add(site);
         if let Some(&line) = lines.get(&site.stack.0) {
             let row = Row { stack: site.stack, measures: site.measures };
             of_lines.entry((scope, line)).or_default().push(row);
@@ -54,7 +57,7 @@ fn judge(material: &Material) -> Judged {
         .iter()
         .filter_map(|(&(scope, line), rows)| {
             let group = &material.groups[line];
-            Some((line, finding(material, group, scope, rows, &all[&scope])?))
+            Some((line, finding(material, group, scope, rows, &all[&scope].total())?))
         })
         .collect();
     found.sort_by_key(|(line, _)| *line);

@@ -1,4 +1,6 @@
 //! Blocks of a finished phase that are live at peak usage.
+//!
+//! The saving is their size, an upper bound: another moment may need nearly as much memory.
 
 use heaptide_analysis::model::{Measures, Mode, Process, ScopeId, Site, SiteKind};
 use heaptide_analysis::quantity::{bytes, counted, duration};

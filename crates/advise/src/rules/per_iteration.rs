@@ -1,8 +1,11 @@
 //! Blocks of equal sizes that each execution of a scope allocates and frees.
+//!
+//! The saving is the number of these blocks without those of one execution, which are kept. A block
+//! that a label describes counts once.
 
 use std::cmp::Reverse;
 
-use heaptide_analysis::model::{Measures, Mode, ScopeId, Site, SiteKind, StackId};
+use heaptide_analysis::model::{Measures, Mode, ScopeId, Site, SiteKind, StackId, Sum};
 use heaptide_analysis::quantity::{bytes, count, counted};
 use heaptide_analysis::views::scopes::{self, ScopeSums};
 use heaptide_analysis::views::sizes::only_size;
@@ -84,12 +87,12 @@ struct Loop {
     scope: ScopeId,
     passes: u64,
     /// By stack, and by size if recorded: sums over all executions, including nested scopes.
-    rows: FxHashMap<(StackId, Option<u64>), Measures>,
+    rows: FxHashMap<(StackId, Option<u64>), Sum>,
 }
 
 impl Loop {
     fn add(&mut self, site: &Site) {
-        self.rows.entry((site.stack, site.size)).or_default().add(&site.measures);
+        self.rows.entry((site.stack, site.size)).or_default().add(site);
     }
 
     /// Returns the size of a stack's blocks, if all have the same size and each execution allocates
@@ -106,11 +109,12 @@ impl Loop {
         let m = &sums[self.scope.0 as usize].inclusive;
         let mut rows = Vec::new();
         let mut blocks_of: FxHashMap<u64, u64> = FxHashMap::default();
-        for (&(stack, size), measures) in &self.rows {
-            if let Some(size) = self.size(size, measures) {
+        for (&(stack, size), sum) in &self.rows {
+            let measures = sum.total();
+            if let Some(size) = self.size(size, &measures) {
                 let blocks = blocks_of.entry(size).or_default();
                 *blocks = blocks.saturating_add(measures.allocations);
-                rows.push(Row { stack, measures: *measures });
+                rows.push(Row { stack, measures });
             }
         }
         let same = blocks_of.values().fold(0u64, |sum, blocks| sum.saturating_add(*blocks));

@@ -1,4 +1,6 @@
 //! Copies of pandas tables that are live at peak usage.
+//!
+//! The saving is the size of the copies, an upper bound: a smaller copy may be needed.
 
 use heaptide_analysis::model::{CodeKind, Frame, Mode};
 use heaptide_analysis::quantity::{bytes, counted};

@@ -1,4 +1,7 @@
 //! A short peak, far above the rest of the run.
+//!
+//! The saving is the memory of the line at peak, and at most the height of the peak above the rest
+//! of the run: no other moment needs more.
 
 use heaptide_analysis::model::{Mode, Process};
 use heaptide_analysis::quantity::{bytes, duration};

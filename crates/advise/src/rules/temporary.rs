@@ -1,8 +1,13 @@
 //! Blocks that the allocating thread frees before it allocates again.
+//!
+//! All of these blocks are saved by a buffer on the stack, and all but one of each thread by a
+//! buffer that is kept. That one block suffices is certain, because no other block of the line is
+//! live in the meantime.
 
-use heaptide_analysis::model::Mode;
+use heaptide_analysis::model::{Mode, SiteKind};
 use heaptide_analysis::quantity::{bytes, count};
 use heaptide_analysis::views::sizes::only_size;
+use rustc_hash::FxHashSet;
 
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material};
@@ -47,9 +52,11 @@ fn finding(material: &Material, group: &Group) -> Option<Finding> {
         Some(size) => format!("each of {}", bytes(size)),
         None => format!("{} on average, {} at most", bytes(mean), bytes(m.largest_bytes)),
     };
+    let is_on_stack = m.largest_bytes <= ON_STACK_MAX && !is_python;
+    let kept = if is_on_stack { 0 } else { threads(material, group) };
     let advice = if is_python {
         "Write the result into an array that exists (`out=`), or work on parts of it.".to_owned()
-    } else if m.largest_bytes <= ON_STACK_MAX {
+    } else if is_on_stack {
         format!(
             "Use a buffer of {} on the stack, or keep one and reuse it.",
             bytes(m.largest_bytes)
@@ -67,7 +74,15 @@ fn finding(material: &Material, group: &Group) -> Option<Finding> {
             count(m.allocations)
         )],
         advice,
-        saves: Saves { allocations: m.temporary, ..Saves::default() },
+        saves: Saves { allocations: m.temporary.saturating_sub(kept), ..Saves::default() },
         certainty: Certainty::Certain,
     })
+}
+
+/// Returns the number of threads that allocate in a line.
+fn threads(material: &Material, group: &Group) -> u64 {
+    let stacks: FxHashSet<u32> = group.rows.iter().map(|row| row.stack.0).collect();
+    let sites = material.process.tables.sites.iter();
+    let own = sites.filter(|site| site.kind == SiteKind::Heap && stacks.contains(&site.stack.0));
+    own.map(|site| site.lane).collect::<FxHashSet<_>>().len() as u64
 }

@@ -1,4 +1,6 @@
 //! Memory that is requested but not used: its pages were never written.
+//!
+//! The saving is a lower bound: the untouched bytes that cannot belong to any other line.
 
 use heaptide_analysis::model::{Measures, Mode, Process, SiteKind};
 use heaptide_analysis::quantity::bytes;

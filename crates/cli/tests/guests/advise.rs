@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Records a program of `tests/programs`, built as `variant` with the macro of that name.
-fn recording(file: &str, variant: &str, options: &[&str]) -> PathBuf {
+pub fn recording(file: &str, variant: &str, options: &[&str]) -> PathBuf {
     recording_of(file, variant, options, 0)
 }
 
@@ -36,6 +36,11 @@ fn json(recording: &Path, words: &[&str]) -> Value {
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
     let json: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     json["processes"][0].clone()
+}
+
+/// Returns the findings of a recording, which has one process.
+pub fn found_in(recording: &Path) -> Value {
+    json(recording, &[])
 }
 
 /// Returns the findings as `rule subject what`.
@@ -117,7 +122,32 @@ fn slack_of_size_classes() {
 #[test]
 fn blocks_freed_by_another_thread() {
     let expected = "cross-thread new_message allocates 20,000 blocks that other threads free";
-    check("advise_cross_thread.c", &["ALIKE"], &[expected]);
+    let advice = check("advise_cross_thread.c", &["ALIKE"], &[expected]);
+    // 100 blocks are live at a time, and more cannot be freed together at the end.
+    let saves = advice["findings"][0]["saves"]["allocations"].as_u64().expect("a number");
+    assert!((15_000..=19_900).contains(&saves), "{advice:#}");
+}
+
+#[test]
+fn vectors_filled_element_by_element() {
+    let expected = "growth fill(std::vector<int>&) lets vectors grow by 48,000 allocations";
+    let advice = check("advise_fill.cpp", &["ALIKE", "SHORT"], &[expected]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["saves"]["allocations"], 45_000);
+    let first = "at most 3,000 of them are the first block of a vector; the largest has 128 KiB";
+    assert_eq!(finding["evidence"][0], first);
+}
+
+/// A label moves a block to another site, but is no further allocation.
+#[test]
+fn labelled_blocks_of_iterations_count_once() {
+    let advice = json(&recording("timesteps.c", "TABLE", &[]), &[]);
+    let what = "per-iteration block allocates the same 6 blocks anew in each of 50 passes through \
+                scope iteration#mainloop=0…49";
+    assert_eq!(found(&advice), [what]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["saves"]["allocations"], 6 * 49);
+    assert_eq!(finding["evidence"][1], "300 of its 300 allocations, freed in it");
 }
 
 #[test]

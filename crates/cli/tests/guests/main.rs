@@ -7,6 +7,7 @@
 
 mod aarch64;
 mod advise;
+mod advise_table;
 mod allocators;
 mod answers;
 mod attaching;

@@ -8,7 +8,7 @@ use crate::shared::advice::{frame, saves, subject};
 use crate::shared::frames;
 use crate::shared::names::printable;
 
-/// Maximum number of findings on the page; those that save most are kept.
+/// Maximum number of findings on the page; the first are kept.
 const FINDINGS: usize = 20;
 
 /// The findings that the page shows. Serialized as a JSON list, which a server sends on request

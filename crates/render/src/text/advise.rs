@@ -37,7 +37,7 @@ pub fn write(
     let (peak, allocations) = (bytes(totals.peak_bytes), counted(totals.allocations, "allocation"));
     let findings = match advice.findings.len() {
         0 => "no findings".to_owned(),
-        count => format!("{}, those that save most first", counted(count as u64, "finding")),
+        count => format!("{}, {}", counted(count as u64, "finding"), advice.order()),
     };
     writeln!(out, "peak usage {peak}, {allocations}: {findings}")?;
     let shown = top.unwrap_or(FINDINGS).min(advice.findings.len());
