@@ -22,6 +22,7 @@ mod cython;
 mod debug_info;
 mod demangle;
 mod elf;
+mod empty_packs;
 mod engine;
 pub(crate) mod jit;
 pub(crate) mod jit_name;
