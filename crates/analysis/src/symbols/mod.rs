@@ -26,9 +26,11 @@ mod empty_packs;
 mod engine;
 pub(crate) mod jit;
 pub(crate) mod jit_name;
+mod located;
 mod name;
 mod qualified;
 mod sources;
+mod split;
 mod symbol_table;
 mod wanted;
 
@@ -151,6 +153,12 @@ impl ModuleSymbols {
     fn text(&self, id: u32) -> Option<&Arc<str>> {
         self.strings.get((id as usize).checked_sub(1)?)
     }
+}
+
+/// Returns whether a line of [`Symbols::complete`] is about debug information that the compiler
+/// wrote into `.dwo` files, which are missing.
+pub fn is_about_split(line: &str) -> bool {
+    line.contains(engine::WITHOUT_SPLIT)
 }
 
 /// How names are looked up.
