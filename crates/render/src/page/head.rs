@@ -251,6 +251,14 @@ impl MemoryOverTime {
                 part.values.push(bytes);
             }
         }
+        // The areas end with the chart, at the end of the process.
+        let end_ns = process.lifetime.duration_ns;
+        if memory.time_ns.last().is_some_and(|&last| last < end_ns) {
+            memory.time_ns.push(end_ns);
+            for part in &mut memory.parts {
+                part.values.extend(part.values.last().copied());
+            }
+        }
         memory
     }
 }

@@ -251,10 +251,9 @@ mod tests {
 
     #[test]
     fn names_without_brackets_show_the_middle_in_which_they_differ() {
-        let of =
-            |word: &str| format!("compute_{word}_of_all_particles_in_the_neighbourhood_of_cell");
-        let names = [of("energy"), of("forces")];
-        assert_eq!(shorten_apart(&names, 30), ["compute_ene…", "compute_for…"]);
+        let of = |word: &str| format!("compute_all_the_{word}_of_the_particles_in_the_next_cell");
+        let expected = ["compute_a…e_energy_…next_cell", "compute_a…e_forces_…next_cell"];
+        assert_eq!(shorten_apart(&[of("energy"), of("forces")], 30), expected);
     }
 
     #[test]
