@@ -39,7 +39,7 @@ pub use engine::{Blazesym, own_names};
 pub use jit::Code;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
-pub use sources::{DebugFiles, Sources};
+pub use sources::{DebugFiles, Sources, is_another_build};
 use wanted::hex;
 pub use wanted::{ModuleKey, Wanted};
 
