@@ -1,8 +1,8 @@
-//! Labels in a sampled recording: every ninth block gets a label, and every fifth is made larger, in
-//! two threads and in a forked child that has one.
+//! Labels in a sampled recording: every ninth block gets a label, and every fifth is made larger,
+//! in two threads and in a forked child that has one.
 //
-// Each of the three makes 20000 blocks of 1 to 3000 bytes and keeps the last ones in 512 places. The
-// totals of a sampled recording equal those of a complete one.
+// Each of the three makes 20000 blocks of 1 to 3000 bytes and keeps the last ones in 512 places.
+// The totals of a sampled recording equal those of a complete one.
 // build: -pthread
 #include "api_guest.h"
 #include <pthread.h>

@@ -11,14 +11,11 @@ use gimli::{
 use rustc_hash::FxHashMap;
 
 use super::elf::ElfFile;
-use super::split;
+use super::split::{self, Slice};
 
 /// Maximum size of a section in bytes: two copies are held while it is read. If it is larger,
 /// inlined functions keep their unqualified names.
 const SECTION_LIMIT: u64 = 1 << 30;
-
-/// Bytes of a section.
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of a file, and the offsets of its units. Units of its supplementary file, to which
 /// `dwz` moves common parts of several files, follow those of the file.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gimli::{DebuggingInformationEntry, Dwarf, Unit, UnitRef};
 use rustc_hash::FxHashMap;
 
-use super::debug_info::Slice;
+use super::split::Slice;
 
 /// A source file and line.
 pub(super) type Source = (String, Option<u32>);

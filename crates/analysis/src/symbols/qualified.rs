@@ -12,10 +12,10 @@ use std::rc::Rc;
 use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, DwLang, Dwarf, Unit, UnitOffset};
 use rustc_hash::FxHashMap;
 
-use super::debug_info::{DebugInfo, Scopes, Slice};
+use super::debug_info::{DebugInfo, Scopes};
 use super::demangle::Demangler;
 use super::located::{self, Answer, Located, Source};
-use super::split;
+use super::split::{self, Slice};
 
 /// Maximum depth of links and scopes for one name; it ends loops in damaged files.
 const DEPTH: usize = 32;

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit};
 
-use super::debug_info::Slice;
 use super::elf::ElfFile;
 
 /// Maximum size of a section of a `.dwo` file in bytes. It has the debug information of one source
 /// file; the largest known have some 50 MB.
 const SECTION_LIMIT: u64 = 256 << 20;
+
+/// Bytes of a section.
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of a `.dwo` file.
 pub(super) type Sections = DwarfSections<Vec<u8>>;

@@ -165,8 +165,8 @@ impl Stat {
     }
 }
 
-/// Returns the maximum of live bytes of sites, whose sum is `sum` with `live` bytes live now; `None`
-/// if their counters do not determine it.
+/// Returns the maximum of live bytes of sites, whose sum is `sum` with `live` bytes live now;
+/// `None` if their counters do not determine it.
 fn max_of(sites: &[&Site], sum: &Measures, live: u64) -> Option<u64> {
     if sum.frees == 0 {
         return Some(live);

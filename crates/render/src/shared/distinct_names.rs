@@ -22,8 +22,11 @@ pub struct Labels<'a> {
     /// Names that are equal in the narrowest width, by the short name.
     alike: FxHashMap<String, Vec<Arc<str>>>,
     /// Their short names by width.
-    known: RefCell<FxHashMap<(String, usize), FxHashMap<Arc<str>, String>>>,
+    known: RefCell<FxHashMap<(String, usize), ShortNames>>,
 }
+
+/// Short names by name.
+type ShortNames = FxHashMap<Arc<str>, String>;
 
 impl<'a> Labels<'a> {
     /// Compares the names of these frames.
