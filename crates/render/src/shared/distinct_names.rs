@@ -193,7 +193,33 @@ fn tell_apart(names: &[&str], width: usize) -> Vec<String> {
         let equal = a.iter().zip(b).take_while(|(a, b)| a == b).count();
         pair.iter().for_each(|&text| differs[text] = differs[text].max(equal));
     }
-    texts.iter().zip(differs).map(|(text, at)| excerpt(text, at, width)).collect()
+    let short = |(text, at): (&Vec<char>, usize)| {
+        if text.len() <= width {
+            return text.iter().collect();
+        }
+        let outer = outer_path(text, at);
+        let inner: Vec<char> = match outer {
+            0 => text.clone(),
+            _ => std::iter::once('…').chain(text[outer..].iter().copied()).collect(),
+        };
+        excerpt(&inner, at - outer + usize::from(outer > 0), width)
+    };
+    texts.iter().zip(differs).map(short).collect()
+}
+
+/// Returns the length of the namespaces and modules before the name that contains the character
+/// `at`.
+fn outer_path(text: &[char], at: usize) -> usize {
+    let (mut depth, mut outer) = (0usize, 0);
+    for (index, three) in text.windows(3).enumerate().take_while(|(index, _)| index + 2 <= at) {
+        match three {
+            ['<' | '(' | '{', ..] => depth += 1,
+            ['>' | ')' | '}', ..] => depth = depth.saturating_sub(1),
+            [':', ':', name] if depth == 0 && name.is_alphabetic() => outer = index,
+            _ => {}
+        }
+    }
+    outer
 }
 
 /// Returns the texts of names with the fewest details that make all different.
@@ -224,8 +250,11 @@ fn excerpt(text: &[char], at: usize, width: usize) -> String {
     let end = text.len().saturating_sub(part).max(middle.end);
     let gap = |from: usize, to: usize| if from < to { "…" } else { "" };
     let of = |range: std::ops::Range<usize>| text[range].iter().collect::<String>();
-    let (start, gap_before) = (of(0..part), gap(part, middle.start));
-    let gap_after = gap(middle.end, end);
+    // The start gets what the other parts leave.
+    let others = middle.len() + (text.len() - end) + 2;
+    let start = width.saturating_sub(others).min(middle.start);
+    let (gap_before, gap_after) = (gap(start, middle.start), gap(middle.end, end));
+    let start = of(0..start);
     format!("{start}{gap_before}{}{gap_after}{}", of(middle), of(end..text.len()))
 }
 
@@ -255,8 +284,22 @@ mod tests {
     #[test]
     fn names_without_brackets_show_the_middle_in_which_they_differ() {
         let of = |word: &str| format!("compute_all_the_{word}_of_the_particles_in_the_next_cell");
-        let expected = ["compute_a…e_energy_…next_cell", "compute_a…e_forces_…next_cell"];
+        let expected = ["compute_al…e_energy_…next_cell", "compute_al…e_forces_…next_cell"];
         assert_eq!(shorten_apart(&[of("energy"), of("forces")], 30), expected);
+    }
+
+    #[test]
+    fn outer_modules_are_dropped_before_what_differs() {
+        let of = |last: &str| {
+            format!("alloc::vec::Vec<T, A>::extend_desugared::<String, Global, {last}>")
+        };
+        let names = [of("Map<Split>"), of("Map<Lines>"), of("Map<Split, F>")];
+        let expected = [
+            "…::extend_desugared…p<Split>>",
+            "…::extend_desugared…p<Lines>>",
+            "…::extend_desugared…plit, F>>",
+        ];
+        assert_eq!(shorten_apart(&names, 30), expected);
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn functions_with_long_names_are_not_one_function() {
         shown(|out| table::write(out, &process, &by(GroupBy::Stack), None)),
         shown(|out| tree::write(out, &process, &calls)),
     ] {
-        let name = |line: &str| Some(line[line.find("storage")?..].split("  ").next()?.to_owned());
+        let name = |line: &str| Some(line[line.find("TableOf")?..].split("  ").next()?.to_owned());
         let mut names: Vec<String> = page.lines().filter_map(name).collect();
         names.sort();
         names.dedup();
