@@ -68,6 +68,33 @@ static inline int heaptide_option_number(const char *value, uint64_t *out)
     return 1;
 }
 
+// The loaded file that contains an address, in the layout of Dl_info. The function is weak because
+// some C libraries have it in a library of its own.
+struct heaptide_object_ {
+    const char *file;
+    void *base;
+    const char *symbol;
+    void *symbol_address;
+};
+extern int heaptide_object_of_(const void *address, struct heaptide_object_ *out) __asm__("dladdr")
+    __attribute__((weak));
+
+// Copies the options of the library that contains `own`, by the name of its file; else those given
+// for the name `library`.
+static inline size_t heaptide_own_text_(const void *own, const char *library, char *buffer,
+                                        size_t size)
+{
+    struct heaptide_object_ object;
+    memset(&object, 0, sizeof object);
+    if (heaptide_object_of_ && heaptide_object_of_(own, &object) && object.file) {
+        const char *slash = strrchr(object.file, '/');
+        size_t length = heaptide_monitor_text(slash ? slash + 1 : object.file, buffer, size);
+        if (length)
+            return length;
+    }
+    return heaptide_monitor_text(library, buffer, size);
+}
+
 // The longest options of a plug-in, with the terminating zero; longer ones are rejected.
 #define HEAPTIDE_OPTIONS_BYTES_ 4096
 
@@ -75,8 +102,9 @@ static inline int heaptide_option_number(const char *value, uint64_t *out)
 // recorder, preloaded in any order or by `heaptide run --monitor`, it calls `create(options)` with
 // its options as a string, which is empty without options and which `create` may modify.
 // Allocations in create() are not recorded. Without the recorder, or with `--mode off`, nothing is
-// called. Options longer than 4095 bytes are rejected with a line on stderr. `library` is the name
-// of the file, as a string literal.
+// called. Options longer than 4095 bytes are rejected with a line on stderr. `library` is a string
+// literal with the name of the library for this line; the options are those of the file that
+// contains the code, even if it was renamed.
 #define HEAPTIDE_MONITOR_PLUGIN(library, create)                                         \
     static __attribute__((constructor, used)) void heaptide_plugin_start_(void)          \
     {                                                                                    \
@@ -84,7 +112,8 @@ static inline int heaptide_option_number(const char *value, uint64_t *out)
         if (!heaptide_recording())                                                       \
             return;                                                                      \
         heaptide_pause(0);                                                               \
-        if (heaptide_monitor_text((library), options, sizeof options) > sizeof options)  \
+        if (heaptide_own_text_(library, library, options, sizeof options) >              \
+            sizeof options)                                                              \
             fputs(library ": options: longer than 4095 bytes\n", stderr);                \
         else                                                                             \
             create(options);                                                             \

@@ -270,8 +270,11 @@ inline std::size_t getThreshold() { return loaded() ? heaptide_::state().thresho
 /// Does nothing: there is nothing to print.
 inline void setVerbose(bool isVerbose) { (void)isVerbose; }
 
+/// The value of `mmax` if it is unknown: no counter has the peak of a thread.
+constexpr uint64_t unknownMax = UINT64_MAX;
+
 /// Returns the counters of the process, or of the calling thread. Live counters are in usable
-/// bytes.
+/// bytes. `mmax` of a thread that has freed memory is `unknownMax`.
 inline Stat summary(bool allThreads = true)
 {
     heaptide_figures figures = heaptide_process_figures();
@@ -281,11 +284,14 @@ inline Stat summary(bool allThreads = true)
         figures.requested_bytes -= before.requested_bytes;
         figures.live_bytes -= before.live_bytes;
         figures.allocations -= before.allocations;
+        figures.frees -= before.frees;
     }
     Stat stat;
     stat.mtot = static_cast<double>(figures.requested_bytes);
     stat.mlive = figures.live_bytes > 0 ? static_cast<uint64_t>(figures.live_bytes) : 0;
     stat.mmax = std::max(static_cast<uint64_t>(figures.peak_bytes), stat.mlive);
+    if (!allThreads && figures.frees != 0)
+        stat.mmax = unknownMax;
     stat.ntot = figures.allocations;
     return stat;
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use heaptide_analysis::model::Process;
+use heaptide_analysis::views::coverage::uncovered;
 use heaptide_analysis::views::memory::{At, Memory, Row};
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format::{self as format, Account, AccountRange, Kind, Mode};
@@ -257,6 +258,53 @@ fn mappings_of_an_allocator_with_and_without_blocks() {
         let process = read(&p);
         let memory = Memory::of(&process, At::End).expect("an account");
         assert_eq!(told(&memory.rows), expected);
+    }
+}
+
+/// The freed heap of an allocator whose mappings were recorded stays heap when no block is left.
+#[test]
+fn a_heap_stays_heap_after_its_last_block() {
+    let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
+    let account =
+        Account { arena_bytes: 0, arena_used_bytes: 0, mapped_block_bytes: 0, ..glibc(&mut p) };
+    let app = p.module("/usr/bin/app", 0x3000_0000, &[]);
+    let own = mapped_site(&mut p, app, 1, 256 * KIB);
+    let other = mapped_site(&mut p, app, 1, 64 * KIB);
+    let ranges = |blocks: u32| {
+        [
+            AccountRange { site: own, ..range(0x5000_0000, 256, 200, READ_WRITE | blocks, 0) },
+            AccountRange { site: other, ..range(0x6000_0000, 64, 60, READ_WRITE, 0) },
+        ]
+    };
+    store(&mut p, 1, Account { time_ns: 1, ..account }, &ranges(0), undamaged);
+    store(&mut p, 2, Account { time_ns: 2, ..account }, &ranges(format::RANGE_BLOCKS), undamaged);
+    let end = Account { time_ns: 3, live_bytes: 0, ..account };
+    store(&mut p, 3, end, &ranges(0), undamaged);
+    let process = read(&p);
+    let heap = |memory: Memory<'_>| memory.row("heap").map_or(0, |row| row.resident_bytes / KIB);
+    assert_eq!(Memory::over_time(&process).map(heap).collect::<Vec<_>>(), [0, 200, 200]);
+    let mapped = |memory: Memory<'_>| memory.row("mappings").expect("a row").resident_bytes / KIB;
+    assert_eq!(Memory::over_time(&process).map(mapped).collect::<Vec<_>>(), [260, 60, 60]);
+}
+
+/// Memory is missing only if no row explains it: recorded mappings do.
+#[test]
+fn recorded_mappings_are_not_missing() {
+    for (is_recorded, expected) in [(true, None), (false, Some(285 * MIB))] {
+        let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
+        let account = Account { mapped_block_bytes: 0, ..glibc(&mut p) };
+        p.header.peak_bytes = 10 * MIB;
+        let compiler = p.module("/usr/bin/cc1plus", 0x3000_0000, &[]);
+        let site = mapped_site(&mut p, compiler, 1, 285 * MIB);
+        let site = if is_recorded { site } else { 0 };
+        let kib = 285 * KIB;
+        let ranges = [
+            AccountRange { site, ..range(0x5000_0000, kib, kib as u32, READ_WRITE, 0) },
+            range(0x7000_0000, 132, 112, READ_WRITE, p.string("[heap]")),
+        ];
+        store(&mut p, 1, account, &ranges, undamaged);
+        let found = uncovered(&read(&p)).map(|uncovered| uncovered.other_bytes);
+        assert_eq!(found, expected);
     }
 }
 

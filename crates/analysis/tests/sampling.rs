@@ -28,18 +28,7 @@ fn process_with(
     p.program("/bin/app", &["app"]).exited();
     (p.header.sample_mean_bytes, p.header.lanes_at_once) = (mean, 1);
     let module = p.module("/bin/app", 0, &[7]);
-    p.lane(0, "app", |lane| {
-        for &(blocks, bytes) in allocated {
-            lane.requested_classes[size_class(bytes - 2)] += blocks;
-            lane.usable_classes[size_class(bytes)] += blocks;
-            lane.requested_bytes += blocks * (bytes - 2);
-            lane.usable_bytes += blocks * bytes;
-        }
-        for &(blocks, bytes) in freed {
-            lane.freed_classes[size_class(bytes)] += blocks;
-            lane.freed_here_bytes += blocks * bytes;
-        }
-    });
+    count(&mut p, allocated, freed);
     for (&((blocks, bytes), freed), number) in sampled.iter().zip(1..) {
         let stack = p.node(0, module, 0x100 * number, 0);
         let counters = format::Site {
@@ -55,6 +44,22 @@ fn process_with(
     let of = |all: &[Blocks]| all.iter().map(|(blocks, bytes)| blocks * bytes).sum::<u64>();
     p.header.peak_bytes = of(allocated).saturating_sub(of(freed));
     Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
+}
+
+/// Adds the only thread, which counted these blocks.
+fn count(p: &mut ProfileBuilder, allocated: &[Blocks], freed: &[Blocks]) {
+    p.lane(0, "app", |lane| {
+        for &(blocks, bytes) in allocated {
+            lane.requested_classes[size_class(bytes - 2)] += blocks;
+            lane.usable_classes[size_class(bytes)] += blocks;
+            lane.requested_bytes += blocks * (bytes - 2);
+            lane.usable_bytes += blocks * bytes;
+        }
+        for &(blocks, bytes) in freed {
+            lane.freed_classes[size_class(bytes)] += blocks;
+            lane.freed_here_bytes += blocks * bytes;
+        }
+    });
 }
 
 /// Checks that sites add up to the totals.
@@ -150,6 +155,91 @@ fn sampled_blocks_disprove_that_blocks_freed_while_off_are_live() {
     let t = &p.totals;
     assert_eq!((t.allocations, t.frees, t.live_blocks, t.live_bytes), (158, 158, 0, 0));
     assert_eq!((p.completeness.unmatched_frees, t.frees_here), (0, 158));
+}
+
+/// A sampled function, all of whose blocks have `bytes`: of `blocks`, `labelled` were moved to a
+/// label, and of either part some were freed.
+struct Labelled {
+    bytes: u64,
+    blocks: u64,
+    labelled: u64,
+    freed: u64,
+    labelled_freed: u64,
+}
+
+/// Returns a process whose thread counted these blocks. Labels moved blocks of the functions.
+fn labelled_process(allocated: &[Blocks], freed: &[Blocks], functions: &[Labelled]) -> Process {
+    let mut p = ProfileBuilder::new(Mode::Sampled, 12, 0);
+    p.program("/bin/app", &["app"]).exited();
+    (p.header.sample_mean_bytes, p.header.lanes_at_once) = (MEAN, 1);
+    let module = p.module("/bin/app", 0, &[7]);
+    count(&mut p, allocated, freed);
+    let label = p.name("label", "rows");
+    for (of, number) in functions.iter().zip(1..) {
+        let stack = p.node(0, module, 0x100 * number, 0);
+        let gone = of.labelled + of.freed;
+        let (frees, freed_bytes) = (gone, gone * of.bytes);
+        p.site(0, format::Site { frees, freed_bytes, ..site(stack, of.blocks, of.bytes) });
+        let key = p.key(0, |key| {
+            (key.stack, key.label) = (stack, label);
+            key.moved_blocks = of.labelled;
+            (key.moved_bytes, key.moved_requested_bytes) =
+                (of.labelled * of.bytes, of.labelled * (of.bytes - 2));
+        });
+        let (frees, freed_bytes) = (of.labelled_freed, of.labelled_freed * of.bytes);
+        p.site(0, format::Site { frees, freed_bytes, ..site(key, of.labelled, of.bytes) });
+    }
+    Process::from_bytes(&p.finish(), "12-0.profile".as_ref()).expect("a profile")
+}
+
+/// The estimated blocks of a label and of its origin are calibrated apart, but a moved block counts
+/// once.
+#[test]
+fn labels_leave_totals_exact() {
+    let every = |labelled, labelled_freed| Labelled {
+        bytes: 100,
+        blocks: 20,
+        labelled,
+        freed: 20 - labelled,
+        labelled_freed,
+    };
+    for (name, functions) in [
+        ("all freed", vec![every(9, 9), every(3, 3)]),
+        ("labels live", vec![every(9, 0), every(3, 1)]),
+        ("all labelled", vec![every(20, 20), every(20, 20)]),
+        ("all labelled and live", vec![every(20, 0), every(20, 0)]),
+        ("large blocks", vec![Labelled { bytes: 90_000, ..every(5, 4) }, every(7, 2)]),
+        ("none sampled", vec![]),
+    ] {
+        let small = functions.iter().filter(|of| of.bytes == 100);
+        let live: u64 = small.map(|of| of.labelled - of.labelled_freed).sum();
+        for percent in [70, 95, 100, 105, 140] {
+            let large = functions.iter().any(|of| of.bytes > 100);
+            let mut all = vec![(4 * percent, 100)];
+            all.extend(large.then_some((20, 90_000)));
+            let mut freed = vec![(4 * percent - live * percent / 10, 100)];
+            freed.extend(large.then_some((19, 90_000)));
+            let p = labelled_process(&all, &freed, &functions);
+            let of = |all: &[Blocks], less: u64| {
+                all.iter().map(|(n, bytes)| n * (bytes - less)).sum::<u64>()
+            };
+            let t = &p.totals;
+            let what = format!("{name}, {percent} %");
+            assert_eq!((t.usable_bytes, t.requested_bytes), (of(&all, 0), of(&all, 2)), "{what}");
+            assert_eq!(t.allocations, all.iter().map(|of| of.0).sum::<u64>(), "{what}");
+            assert_eq!((t.freed_bytes, t.live_bytes), (of(&freed, 0), of(&all, 0) - of(&freed, 0)));
+            let sum = Sum::over(&p.tables.sites);
+            assert_eq!(sum, Measures { peak_bytes: 0, spread: sum.spread, ..p.totals }, "{what}");
+            let lanes = &p.tables.lanes[0].measures;
+            assert_eq!(lanes.requested_bytes, t.requested_bytes, "{what}");
+            for site in &p.tables.sites {
+                let m = &site.measures;
+                assert!(m.requested_bytes <= m.usable_bytes, "{what}: {m:?}");
+                assert!(site.moved.usable_bytes <= m.usable_bytes, "{what}: {site:?}");
+                assert!(site.moved.blocks <= m.allocations, "{what}: {site:?}");
+            }
+        }
+    }
 }
 
 /// Four standard errors are not sufficient, because such errors occur.

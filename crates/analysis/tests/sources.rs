@@ -11,7 +11,7 @@ use heaptide_fixtures::Scratch;
 use heaptide_fixtures::skips::skip;
 
 mod compiled;
-use compiled::{compile, has, record, run, stacks};
+use compiled::{compile, has, identify, record, run, stacks};
 
 const WHOLE: &str = "outer app.c:8 / inner app.c:3 inlined";
 
@@ -121,6 +121,72 @@ fn functions_of_mini_debug_info_have_names() {
     run(&scratch, "head -c 90 mini.xz > cut.xz");
     run(&scratch, "objcopy --update-section .gnu_debugdata=cut.xz app");
     assert_eq!(stored(&scratch), ["? -:0"]);
+}
+
+/// Compiles the program with other flags, and records every address of `outer`.
+fn compiled_with(scratch: &Scratch, flags: &str) {
+    let (_, _, _) = compile(scratch);
+    run(scratch, &format!("cc -g -O2 {flags} -Wl,--build-id=sha1 -o app app.c"));
+    let (app, id, addresses) = identify(scratch);
+    record(scratch, &app, &id, addresses);
+}
+
+/// `-gsplit-dwarf`: the functions are in `.dwo` files beside the objects, and the lines in the
+/// program.
+#[test]
+fn functions_in_dwo_files_are_found() {
+    for flags in ["-gsplit-dwarf -gdwarf-5", "-gsplit-dwarf -gdwarf-4"] {
+        let scratch = Scratch::new("sources-split");
+        compiled_with(&scratch, flags);
+        has(&stored(&scratch), WHOLE);
+        let note = &Recording::open(&scratch).unwrap().processes[0].completeness.notes;
+        assert!(note.is_empty(), "{note:?}");
+        // Another directory has the program and its `.dwo` file.
+        run(&scratch, "mkdir moved && mv app *.dwo moved && sed -i s/x/x/ app.c");
+        let sources = Sources { symbols: vec![scratch.join("moved")], ..Sources::default() };
+        seal_from(&scratch, &sources);
+        has(&stored(&scratch), WHOLE);
+    }
+}
+
+/// The line at an address can be that of an inlined function, so it is not shown with the outer
+/// one.
+#[test]
+fn without_dwo_files_no_function_has_the_line_of_another() {
+    for flags in ["-gsplit-dwarf -gdwarf-5", "-gsplit-dwarf -gdwarf-4"] {
+        let scratch = Scratch::new("sources-split-missing");
+        compiled_with(&scratch, flags);
+        run(&scratch, "rm *.dwo");
+        assert_eq!(stored(&scratch), ["outer -:0"], "{flags}");
+        let notes = &Recording::open(&scratch).unwrap().processes[0].completeness.notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        let expected =
+            "app: inlined functions and lines are missing: their debug information is in";
+        assert!(notes[0].contains(expected) && notes[0].contains(".dwo, expected"), "{notes:?}");
+    }
+}
+
+/// A `.dwo` file of another build is not used.
+#[test]
+fn dwo_files_of_another_build_are_missing() {
+    let scratch = Scratch::new("sources-split-other");
+    compiled_with(&scratch, "-gsplit-dwarf");
+    run(&scratch, "sed -i 's/p.0. = 1/p[0] = 3; p[1] = 9/' app.c && mkdir other && cp app other");
+    run(&scratch, "cc -g -O2 -gsplit-dwarf -Wl,--build-id=sha1 -o app app.c && mv other/app .");
+    assert_eq!(stored(&scratch), ["outer -:0"]);
+}
+
+/// `-gz=zlib-gnu`: sections `.zdebug_info` and so on, as older compilers write them.
+#[test]
+fn sections_compressed_in_the_old_format_are_read() {
+    let scratch = Scratch::new("sources-zlib-gnu");
+    compiled_with(&scratch, "-gz=zlib-gnu");
+    assert!(run(&scratch, "readelf -SW app").contains(".zdebug_info"));
+    has(&stored(&scratch), WHOLE);
+    let whole = stored(&scratch);
+    let plain = Scratch::new("sources-zlib-gnu-plain");
+    compiled_with(&plain, "-gz=none");
+    assert_eq!(whole, stored(&plain));
 }
 
 const COMMON: &str = "#include <map>\n#include <string>\n#include <vector>\n#include <cstdlib>\n\

@@ -8,7 +8,7 @@ use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
 use heaptide_analysis::recording::{members, seal_with};
 use heaptide_analysis::selection::python::PythonFrames;
-use heaptide_analysis::symbols::{Blazesym, Lookup};
+use heaptide_analysis::symbols::{Blazesym, Lookup, is_about_split};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::missing_names;
@@ -219,7 +219,7 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
     let progress = (!how.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
     let sources = how.names.sources(progress.clone())?;
     let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
-    seal_with(recording, &lookup, &mut |done, total| {
+    let sealed = seal_with(recording, &lookup, &mut |done, total| {
         if let Some(progress) = &progress {
             progress.at("looking up symbols", done, total);
         }
@@ -241,6 +241,9 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
     }
     if let Some(line) = missing_names::line(&read, &shown) {
         message(format_args!("  {line}"));
+    }
+    for note in sealed.notes.iter().filter(|note| is_about_split(note)) {
+        message(format_args!("  {note}"));
     }
     if how.python_objects {
         message(

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use heaptide_analysis::files::packages::package_of;
 use heaptide_analysis::model::Recording;
+use heaptide_analysis::symbols::is_another_build;
 use heaptide_analysis::views::unnamed::{Unnamed, unnamed};
 use heaptide_render::shared::quantity::percent;
 
@@ -25,7 +26,16 @@ pub fn line(recording: &Recording, path: &Path) -> Option<String> {
         names.push("others");
     }
     let (share, names) = (percent(bytes, total_bytes), names.join(", "));
-    Some(format!("no names for {share} of the bytes, in {names}: {}", help(most, path)))
+    let build_id = most.first().map_or(&[][..], |first| build_id(recording, first));
+    let help = help(most, build_id, path);
+    Some(format!("no names for {share} of the bytes, in {names}: {help}"))
+}
+
+/// Returns the recorded build-id of a module; empty if it has none.
+fn build_id<'a>(recording: &'a Recording, unnamed: &Unnamed) -> &'a [u8] {
+    let mut modules = recording.processes.iter().flat_map(|process| &process.tables.modules);
+    let module = modules.find(|module| Some(&module.path) == unnamed.module.as_ref());
+    module.map_or(&[], |module| &module.build_id)
 }
 
 fn name(unnamed: &Unnamed) -> &str {
@@ -47,8 +57,8 @@ fn debug_packages(packages: impl Iterator<Item = String>) -> String {
 }
 
 /// Returns how to get names: the remedy for the module with most bytes, and packages for the
-/// others, too.
-fn help(unnamed: &[Unnamed], recording: &Path) -> String {
+/// others, too. `build_id` is the recorded one of the first module.
+fn help(unnamed: &[Unnamed], build_id: &[u8], recording: &Path) -> String {
     let shown = recording.display();
     let Some(module) = unnamed.first().and_then(|first| first.module.as_deref()) else {
         return "use `node --perf-basic-prof`, `python3 -X perf`, or an agent that writes \
@@ -59,6 +69,12 @@ fn help(unnamed: &[Unnamed], recording: &Path) -> String {
         return format!(
             "its file is not here; run `heaptide seal --sysroot DIR {shown}` with the root \
              directory that it is in"
+        );
+    }
+    if is_another_build(Path::new(module), build_id) {
+        return format!(
+            "its file was replaced by another build after the program loaded it; run `heaptide \
+             seal --symbols DIR {shown}` with a copy of the recorded build in that directory"
         );
     }
     let of = |unnamed: &Unnamed| package_of(Path::new(unnamed.module.as_deref()?));
@@ -79,6 +95,17 @@ fn help(unnamed: &[Unnamed], recording: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `cargo test` links its programs with a build-id; another one was recorded.
+    #[test]
+    fn a_file_of_another_build_needs_the_recorded_one() {
+        let path = std::env::current_exe().expect("a path");
+        let module = Some(path.to_str().expect("UTF-8").to_owned());
+        let unnamed = [Unnamed { module, bytes: 1 }];
+        let text = help(&unnamed, &[1, 2, 3], Path::new("a.heaptide"));
+        assert!(text.starts_with("its file was replaced by another build"), "{text}");
+        assert!(help(&unnamed, &[], Path::new("a.heaptide")).starts_with("build it with -g"));
+    }
 
     #[test]
     fn each_package_is_listed_once() {

@@ -42,8 +42,8 @@ pub use site_rows::{SiteRow, SiteRows};
 pub use spread::Spread;
 pub use sum::Sum;
 pub use tables::{
-    CodeKind, Entered, Frame, Label, Lane, Module, Moved, Scope, Shape, Site, SiteKind, SizeClass,
-    StackNode, Tables,
+    BELOW_THRESHOLD, CodeKind, Entered, Frame, Label, Lane, Module, Moved, NOT_BELOW_THRESHOLD,
+    Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
 };
 pub use time::{Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;

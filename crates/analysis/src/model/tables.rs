@@ -168,6 +168,13 @@ pub struct Frame {
     pub code: CodeKind,
 }
 
+/// The name of the only frame of allocations that have no stack because they are below the stack
+/// threshold.
+pub const BELOW_THRESHOLD: &str = "[below the stack threshold]";
+/// The name of the only frame of allocations that have no stack because only those below the stack
+/// threshold have one.
+pub const NOT_BELOW_THRESHOLD: &str = "[not below the stack threshold]";
+
 impl Frame {
     /// Returns a frame with this name and without an address, for an entry that is not a function.
     pub fn named(function: impl Into<Arc<str>>) -> Frame {

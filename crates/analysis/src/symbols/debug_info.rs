@@ -1,8 +1,9 @@
 //! Reads the debug information of a file: the functions at an address, including inlined ones, and
 //! their scopes.
 
+use std::cell::OnceCell;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gimli::{
     DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset, UnitRef,
@@ -10,13 +11,11 @@ use gimli::{
 use rustc_hash::FxHashMap;
 
 use super::elf::ElfFile;
+use super::split::{self, Slice};
 
 /// Maximum size of a section in bytes: two copies are held while it is read. If it is larger,
 /// inlined functions keep their unqualified names.
 const SECTION_LIMIT: u64 = 1 << 30;
-
-/// Bytes of a section.
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of a file, and the offsets of its units. Units of its supplementary file, to which
 /// `dwz` moves common parts of several files, follow those of the file.
@@ -27,6 +26,10 @@ pub(super) struct DebugInfo {
     supplementary_units: Vec<DebugInfoOffset>,
     /// Address ranges sorted by begin, each with its index in `units`.
     ranges: Vec<(Range<u64>, usize)>,
+    /// The path of the file.
+    path: PathBuf,
+    /// By unit: its `.dwo` file, once it is needed; `None` if it cannot be read.
+    split: Vec<OnceCell<Option<split::Sections>>>,
 }
 
 impl DebugInfo {
@@ -39,11 +42,14 @@ impl DebugInfo {
             units: Vec::new(),
             supplementary_units: Vec::new(),
             ranges: Vec::new(),
+            path: path.to_owned(),
+            split: Vec::new(),
         };
         let dwarf = info.dwarf();
         let supplementary_units = dwarf.sup().map(|dwarf| units(dwarf).0).unwrap_or_default();
         (info.units, info.ranges) = units(&dwarf);
         info.supplementary_units = supplementary_units;
+        info.split.resize_with(info.units.len(), OnceCell::new);
         Some(info).filter(|info| !info.ranges.is_empty())
     }
 
@@ -91,6 +97,19 @@ impl DebugInfo {
     ) -> Option<(usize, UnitOffset)> {
         let (index, offset) = unit_in(&self.supplementary_units, offset)?;
         Some((self.units.len() + index, offset))
+    }
+
+    /// Returns the unit that a skeleton stands for, with the sections of its `.dwo` file; `None` if
+    /// it is not there.
+    pub(super) fn split_unit<'a>(
+        &'a self,
+        dwarf: &Dwarf<Slice<'a>>,
+        index: usize,
+        skeleton: &Unit<Slice<'a>>,
+    ) -> Option<(Dwarf<Slice<'a>>, Unit<Slice<'a>>)> {
+        let read = || split::read(&split::path(dwarf, skeleton)?, &self.path);
+        let sections = self.split.get(index)?.get_or_init(read).as_ref()?;
+        split::unit(sections, dwarf, skeleton)
     }
 
     /// Reads a unit; `None` if it is damaged.

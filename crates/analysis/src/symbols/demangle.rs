@@ -6,7 +6,7 @@ use std::thread;
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 use rustc_hash::FxHashMap;
 
-use super::cython;
+use super::{cython, empty_packs};
 
 /// Recursion limit that fits into the stack of any thread.
 const SHALLOW: u32 = 96;
@@ -53,6 +53,14 @@ fn demangle(symbol: &str) -> Option<String> {
         let name = rustc_demangle::try_demangle(symbol).ok()?;
         return written(|out| write!(out, "{name:#}"));
     }
+    let Some((filled, marker)) = empty_packs::filled(symbol) else {
+        return cpp_or_deeper(symbol);
+    };
+    let name = cpp_or_deeper(&filled).and_then(|name| empty_packs::without(&name, marker));
+    name.or_else(|| cpp_or_deeper(symbol))
+}
+
+fn cpp_or_deeper(symbol: &str) -> Option<String> {
     cpp(symbol, SHALLOW).or_else(|| with_deep_stack(symbol)).or_else(|| {
         with_deep_stack(&std_scopes_replaced(symbol)?).map(|name| scopes_restored(&name))
     })
@@ -187,6 +195,37 @@ mod tests {
         );
         assert_eq!(scopes_restored("a (typeid (b<(typeid (c(d))).e>)).f"), "a b<c(d)::e>::f");
         assert_eq!(scopes_restored("(typeid (a)) (typeid (b"), "(typeid (a)) (typeid (b");
+    }
+
+    /// `c++filt` has `f<, int>(, int)` for the third of these names.
+    #[test]
+    fn empty_packs_have_no_arguments_and_no_parameters() {
+        for (symbol, name) in [
+            ("_Z1fIJEEvDpT_", "void f<>()"),
+            ("_Z1fIiJEEvT_DpOT0_", "void f<int>(int)"),
+            ("_Z1fIJEiEvDpRKT_T0_", "void f<int>(int)"),
+            ("_Z4makeI3FooJEEPT_DpOT0_", "Foo* make<Foo>()"),
+            (
+                "_ZNSt6vectorI3FooSaIS0_EE12emplace_backIJEEERS0_DpOT_",
+                "Foo& std::vector<Foo, std::allocator<Foo> >::emplace_back<>()",
+            ),
+            ("_Z1gSt5tupleIJEE", "g(std::tuple<>)"),
+            ("_Z1hIJEEvSt5tupleIJDpT_EE", "void h<>(std::tuple<>)"),
+            ("_Z1hIJiEEvSt5tupleIJDpT_EE", "void h<int>(std::tuple<int>)"),
+            (
+                "_ZSt11make_uniqueI3FooJEENSt8__detail9_MakeUniqIT_E15__single_objectEDpOT0_",
+                "std::__detail::_MakeUniq<Foo>::__single_object std::make_unique<Foo>()",
+            ),
+        ] {
+            assert_eq!(readable(symbol), name, "{symbol}");
+        }
+        let shared = "_ZSt11make_sharedI3FooJEESt10shared_ptrINSt9enable_ifIXntsrSt8is_array\
+            IT_E5valueES4_E4typeEEDpOT0_";
+        assert_eq!(
+            readable(shared),
+            "std::shared_ptr<std::enable_if<!(std::is_array<Foo>::value), Foo>::type> \
+             std::make_shared<Foo>()"
+        );
     }
 
     #[test]

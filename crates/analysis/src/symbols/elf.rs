@@ -36,7 +36,9 @@ impl ElfFile {
     /// compression is unknown, or it is larger than `limit` bytes.
     pub(super) fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
         let file = self.parsed().ok()?;
-        let section = file.section_by_name(name)?;
+        // The old GNU format compresses sections under names of their own.
+        let old = || file.section_by_name(&name.replacen(".debug_", ".zdebug_", 1));
+        let section = file.section_by_name(name).or_else(old)?;
         let range = section.compressed_file_range().ok()?;
         if range.uncompressed_size.max(range.compressed_size) > limit {
             return None;

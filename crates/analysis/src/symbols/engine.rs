@@ -1,6 +1,7 @@
 //! Looks up functions at addresses of a file with blazesym; demangles with [`super::demangle`].
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -11,8 +12,9 @@ use rustc_hash::FxHashMap;
 use super::debug_info::DebugInfo;
 use super::demangle::{Demangler, is_mangled};
 use super::elf::ElfFile;
+use super::located::{Answer, Located};
 use super::name::{BATCH, Engine, Name};
-use super::qualified;
+use super::qualified::{self, Which};
 use super::symbol_table::SymbolTable;
 use crate::text;
 
@@ -37,6 +39,9 @@ impl Engine for Blazesym {
         let mut elf = Elf::new(file);
         let mut demangler = Demangler::default();
         let info = OnceCell::new();
+        let read = || DebugInfo::read(&ElfFile::open(file).ok()?, file);
+        let read_here = ElfFile::open(file).ok().and_then(|elf| which(&elf, file));
+        let mut missing = BTreeSet::new();
         for batch in addresses.chunks(BATCH) {
             let mut answer =
                 symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
@@ -50,12 +55,33 @@ impl Engine for Blazesym {
             let qualified = if bare.is_empty() {
                 FxHashMap::default()
             } else {
-                let read = || DebugInfo::read(&ElfFile::open(file).ok()?, file);
                 let info = info.get_or_init(read).as_ref();
                 info.map(|info| qualified::names(info, &bare, &mut demangler)).unwrap_or_default()
             };
+            let info = read_here.and_then(|which| Some((which, info.get_or_init(read).as_ref()?)));
+            let located = info.map(|(which, info)| {
+                qualified::located(info, batch, &mut demangler, which) //
+            });
+            let located = located.unwrap_or_default();
             for (&address, symbol) in batch.iter().zip(&answer) {
-                let Some(symbol) = symbol.as_sym() else {
+                let symbol = symbol.as_sym();
+                let is_whole = symbol.is_none_or(|symbol| symbol.inlined.is_empty());
+                match located.get(&address).filter(|_| is_whole) {
+                    Some(Answer::Found(functions)) => {
+                        with_located(functions, symbol, &mut demangler, |n| each(address, n));
+                        continue;
+                    }
+                    Some(Answer::Missing(path)) => {
+                        // The line at the address can be that of an inlined function.
+                        missing.insert(path.clone());
+                        let name = symbol.map(|symbol| [(symbol.name.as_ref(), None)]);
+                        let name = name.iter().flatten().copied().collect();
+                        with_names(&name, &mut demangler, |names| each(address, names));
+                        continue;
+                    }
+                    None => {}
+                }
+                let Some(symbol) = symbol else {
                     each(address, &[]);
                     continue;
                 };
@@ -63,8 +89,81 @@ impl Engine for Blazesym {
                 with_names(&functions, &mut demangler, |names| each(address, names));
             }
         }
-        Ok(())
+        match missing.first() {
+            Some(path) => Err(without_split(path, missing.len(), file)),
+            None => Ok(()),
+        }
     }
+}
+
+/// Part of the message about missing `.dwo` files.
+pub(super) const WITHOUT_SPLIT: &str = "inlined functions and lines are missing";
+
+/// Returns the message about missing `.dwo` files, the first of which is `path`.
+fn without_split(path: &Path, count: usize, file: &Path) -> String {
+    let path = text::of_path(path);
+    let others = match count {
+        1 => String::new(),
+        _ => format!(" and {} other files", count - 1),
+    };
+    let name = text::of_path(Path::new(file.file_name().unwrap_or_default()));
+    format!(
+        "{WITHOUT_SPLIT}: their debug information is in {path}{others}, expected where the compiler \
+         wrote it or beside the module; keep the .dwo files, or make {name}.dwp (`dwp -e {name}`)"
+    )
+}
+
+/// Returns which functions of a file this crate has to read itself.
+fn which(elf: &ElfFile, file: &Path) -> Option<Which> {
+    if elf.has(".zdebug_info") {
+        return Some(Which::All);
+    }
+    let mut package = file.as_os_str().to_owned();
+    package.push(".dwp");
+    let is_split = elf.has(".debug_addr") && !Path::new(&package).exists();
+    (is_split && has_skeletons(elf)).then_some(Which::Split)
+}
+
+/// Returns whether a unit of a file may be a skeleton: whether the attribute `DW_AT_dwo_name` or
+/// `DW_AT_GNU_dwo_name`, with the form of a text, is among the abbreviations.
+fn has_skeletons(elf: &ElfFile) -> bool {
+    const FORMS: [u8; 9] = [0x08, 0x0e, 0x1a, 0x1f, 0x25, 0x26, 0x27, 0x28, 0x1d];
+    let abbreviations = elf.section(".debug_abbrev", ABBREVIATIONS_LIMIT).unwrap_or_default();
+    let is_name = |bytes: &[u8]| {
+        matches!(bytes, [0x76, form, ..] | [0xb0, 0x42, form] if FORMS.contains(form)) //
+    };
+    abbreviations.windows(3).any(is_name)
+}
+
+/// Maximum size of `.debug_abbrev` in bytes. The largest known have some 10 MB.
+const ABBREVIATIONS_LIMIT: u64 = 256 << 20;
+
+/// Calls `each` with functions that this crate has read; what they lack is that of the engine's
+/// `symbol`, which has a line for the address.
+fn with_located(
+    functions: &[Located],
+    symbol: Option<&Sym<'_>>,
+    demangler: &mut Demangler,
+    each: impl FnOnce(&[Name<'_>]),
+) {
+    let code = symbol.and_then(|symbol| symbol.code_info.as_deref());
+    let here = code.map(|code| (source_path(code), code.line));
+    let of_symbol = symbol.map(|symbol| demangler.readable(&symbol.name));
+    let last = functions.len().saturating_sub(1);
+    let name = |(index, function): (usize, &Located)| {
+        let name = function.name.clone().or(of_symbol.clone().filter(|_| index == 0));
+        (name, function.source.clone().or(here.clone().filter(|_| index == last)))
+    };
+    let all: Vec<_> = functions.iter().enumerate().map(name).collect();
+    let names: Vec<_> = all
+        .iter()
+        .map(|(name, source)| Name {
+            function: name.as_deref().filter(|name| !name.is_empty()),
+            file: source.as_ref().map(|(path, _)| path.as_str()),
+            line: source.as_ref().and_then(|&(_, line)| line),
+        })
+        .collect();
+    each(&names);
 }
 
 /// Returns the names that this crate's own readers find at addresses, which must be ascending:

@@ -22,12 +22,15 @@ mod cython;
 mod debug_info;
 mod demangle;
 mod elf;
+mod empty_packs;
 mod engine;
 pub(crate) mod jit;
 pub(crate) mod jit_name;
+mod located;
 mod name;
 mod qualified;
 mod sources;
+mod split;
 mod symbol_table;
 mod wanted;
 
@@ -36,7 +39,7 @@ pub use engine::{Blazesym, own_names};
 pub use jit::Code;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
-pub use sources::{DebugFiles, Sources};
+pub use sources::{DebugFiles, Sources, is_another_build};
 use wanted::hex;
 pub use wanted::{ModuleKey, Wanted};
 
@@ -150,6 +153,12 @@ impl ModuleSymbols {
     fn text(&self, id: u32) -> Option<&Arc<str>> {
         self.strings.get((id as usize).checked_sub(1)?)
     }
+}
+
+/// Returns whether a line of [`Symbols::complete`] is about debug information that the compiler
+/// wrote into `.dwo` files, which are missing.
+pub fn is_about_split(line: &str) -> bool {
+    line.contains(engine::WITHOUT_SPLIT)
 }
 
 /// How names are looked up.

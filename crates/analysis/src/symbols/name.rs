@@ -40,7 +40,8 @@ pub trait Engine: Sync {
     /// Calls `each` exactly once for each of `addresses`, in order, with the functions there,
     /// outermost first; with no functions if they are unknown.
     ///
-    /// Errors: the file cannot be read; `each` may have been called for the first addresses.
+    /// Errors: the file cannot be read, or files that it refers to are missing; `each` may have
+    /// been called.
     fn look_up(
         &self,
         file: &Path,

@@ -5,13 +5,17 @@
 //! symbol table has no name either. The name is built from the enclosing scopes, in the format of a
 //! demangler: `run()::{lambda()#1}::operator()() const`.
 
+use std::cell::OnceCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, DwLang, Dwarf, Unit, UnitOffset};
 use rustc_hash::FxHashMap;
 
-use super::debug_info::{DebugInfo, Scopes, Slice};
+use super::debug_info::{DebugInfo, Scopes};
 use super::demangle::Demangler;
+use super::located::{self, Answer, Located, Source};
+use super::split::{self, Slice};
 
 /// Maximum depth of links and scopes for one name; it ends loops in damaged files.
 const DEPTH: usize = 32;
@@ -36,6 +40,12 @@ struct Read<'a> {
     unit: Unit<Slice<'a>>,
     scopes: Scopes,
     language: Option<Language>,
+    /// The sections of the unit, if it is in a `.dwo` file, and its skeleton.
+    split: Option<(Dwarf<Slice<'a>>, Unit<Slice<'a>>)>,
+    /// The path of its `.dwo` file, if that is missing.
+    missing: Option<PathBuf>,
+    /// Lines at addresses, once they are needed.
+    lines: OnceCell<FxHashMap<u64, Source>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,16 +61,28 @@ pub(super) fn names(
     addresses: &[u64],
     demangler: &mut Demangler,
 ) -> FxHashMap<u64, Vec<Option<String>>> {
-    let mut names = Names {
-        info,
-        dwarf: info.dwarf(),
-        addresses,
-        read: FxHashMap::default(),
-        language: None,
-        demangler,
-        steps: 0,
-    };
+    let mut names = Names::new(info, addresses, demangler);
     let at = |&address: &u64| Some((address, names.at(address)?));
+    addresses.iter().filter_map(at).collect()
+}
+
+/// Which functions [`located`] returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Those of units whose debug information is in `.dwo` files, without the lines at addresses.
+    Split,
+    All,
+}
+
+/// Returns the functions at addresses, which must be ascending.
+pub(super) fn located(
+    info: &DebugInfo,
+    addresses: &[u64],
+    demangler: &mut Demangler,
+    which: Which,
+) -> FxHashMap<u64, Answer> {
+    let mut names = Names::new(info, addresses, demangler);
+    let at = |&address: &u64| Some((address, names.located(address, which)?));
     addresses.iter().filter_map(at).collect()
 }
 
@@ -88,7 +110,68 @@ struct Names<'a, 'd> {
     steps: usize,
 }
 
-impl<'a> Names<'a, '_> {
+impl<'a, 'd> Names<'a, 'd> {
+    fn new(info: &'a DebugInfo, addresses: &'d [u64], demangler: &'d mut Demangler) -> Self {
+        let (dwarf, read) = (info.dwarf(), FxHashMap::default());
+        Names { info, dwarf, addresses, read, language: None, demangler, steps: 0 }
+    }
+
+    /// Returns the functions at an address with their source lines; `None` if they are unknown, or
+    /// not wanted.
+    fn located(&mut self, address: u64, which: Which) -> Option<Answer> {
+        let units: Vec<usize> = self.info.units_at(address).collect();
+        units.into_iter().find_map(|unit| {
+            let read = self.read(unit)?;
+            self.language = read.language;
+            let functions = read.scopes.functions(address);
+            match &read.missing {
+                // Compilers can put inlined functions into the skeleton, too.
+                Some(path) if functions.is_empty() => return Some(Answer::Missing(path.clone())),
+                Some(_) => return None,
+                None if which == Which::Split && read.split.is_none() => return None,
+                None if functions.is_empty() => return None,
+                None => {}
+            }
+            let functions = functions.to_vec();
+            let calls = functions[1..].iter().map(|&inlined| self.call(&read, inlined));
+            let last = (which == Which::All).then(|| self.line(&read, address)).flatten();
+            let sources: Vec<Option<Source>> = calls.chain([last]).collect();
+            let located = functions.iter().zip(sources).map(|(&offset, source)| {
+                self.steps = STEPS;
+                Located { name: self.function(Place { unit, offset }, DEPTH), source }
+            });
+            Some(Answer::Found(located.collect()))
+        })
+    }
+
+    /// Returns where an inlined function was called.
+    fn call(&self, read: &Read<'a>, inlined: UnitOffset) -> Option<Source> {
+        let files = match &read.split {
+            // A unit without a line table of its own has the files of the skeleton.
+            Some((_, skeleton)) if read.unit.line_program.is_none() => {
+                skeleton.unit_ref(&self.dwarf)
+            }
+            _ => read.unit.unit_ref(self.dwarf_of(read)),
+        };
+        located::call(&read.unit.entry(inlined).ok()?, files)
+    }
+
+    fn line(&self, read: &Read<'a>, address: u64) -> Option<Source> {
+        let lines = || match &read.split {
+            Some((_, skeleton)) => located::lines(&self.dwarf, skeleton, self.addresses),
+            None => located::lines(self.dwarf_of(read), &read.unit, self.addresses),
+        };
+        read.lines.get_or_init(lines).get(&address).cloned()
+    }
+
+    /// Returns the sections of the file that contains a unit.
+    fn dwarf_of<'r>(&'r self, read: &'r Read<'a>) -> &'r Dwarf<Slice<'a>> {
+        match &read.split {
+            Some((dwarf, _)) => dwarf,
+            None => self.info.dwarf_of(&self.dwarf, read.index),
+        }
+    }
+
     fn at(&mut self, address: u64) -> Option<Vec<Option<String>>> {
         let units: Vec<usize> = self.info.units_at(address).collect();
         units.into_iter().find_map(|unit| {
@@ -108,15 +191,27 @@ impl<'a> Names<'a, '_> {
         if let Some(known) = self.read.get(&index) {
             return known.clone();
         }
-        let read = self.info.unit(&self.dwarf, index).map(|unit| {
-            let dwarf = self.info.dwarf_of(&self.dwarf, index);
-            let scopes = Scopes::of(unit.unit_ref(dwarf), self.addresses);
-            // A partial unit created by `dwz` has the language of the unit that uses it.
-            let language = language(&unit).or(self.language);
-            Rc::new(Read { index, unit, scopes, language })
-        });
+        let unit = self.info.unit(&self.dwarf, index);
+        let read = unit.map(|unit| Rc::new(self.read_unit(index, unit)));
         self.read.insert(index, read.clone());
         read
+    }
+
+    /// Reads the functions of a unit: those in its `.dwo` file, if it is a skeleton.
+    fn read_unit(&self, index: usize, unit: Unit<Slice<'a>>) -> Read<'a> {
+        let path = split::path(&self.dwarf, &unit);
+        let of_file = path.as_ref().and_then(|_| self.info.split_unit(&self.dwarf, index, &unit));
+        let missing = path.filter(|_| of_file.is_none());
+        let (unit, split) = match of_file {
+            Some((dwarf, whole)) => (whole, Some((dwarf, unit))),
+            None => (unit, None),
+        };
+        let of_split = split.as_ref().map(|(dwarf, _)| dwarf);
+        let dwarf = of_split.unwrap_or_else(|| self.info.dwarf_of(&self.dwarf, index));
+        let scopes = Scopes::of(unit.unit_ref(dwarf), self.addresses);
+        // A partial unit created by `dwz` has the language of the unit that uses it.
+        let language = language(&unit).or(self.language);
+        Read { index, unit, scopes, language, split, missing, lines: OnceCell::new() }
     }
 
     fn entry(&mut self, place: Place) -> Option<(Rc<Read<'a>>, Entry<'a>)> {
@@ -128,8 +223,7 @@ impl<'a> Names<'a, '_> {
 
     fn text(&self, read: &Read<'a>, entry: &Entry<'a>, name: DwAt) -> Option<String> {
         let value = entry.attr_value(name)?;
-        let dwarf = self.info.dwarf_of(&self.dwarf, read.index);
-        let text = dwarf.attr_string(&read.unit, value).ok()?;
+        let text = self.dwarf_of(read).attr_string(&read.unit, value).ok()?;
         Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
     }
 
@@ -137,6 +231,12 @@ impl<'a> Names<'a, '_> {
         match entry.attr_value(name)? {
             AttributeValue::UnitRef(offset) => Some(Place { offset, ..place }),
             AttributeValue::DebugInfoRef(offset) => {
+                // A `.dwo` file has one unit, at its start.
+                if self.read.get(&place.unit).is_some_and(|read| {
+                    read.as_ref().is_some_and(|read| read.split.is_some()) //
+                }) {
+                    return Some(Place { offset: UnitOffset(offset.0), ..place });
+                }
                 let (unit, offset) = self.info.unit_with(place.unit, offset)?;
                 Some(Place { unit, offset })
             }

@@ -206,6 +206,12 @@ fn is_module(file: &Path, want: &Wanted, changed: Changed) -> Result<(), String>
     same_build_id(&found, build_id)
 }
 
+/// Returns whether a file has a build-id other than the recorded one; false if either is unknown.
+pub fn is_another_build(file: &Path, recorded: &[u8]) -> bool {
+    let found = ElfFile::open(file).map(|elf| elf.build_id()).unwrap_or_default();
+    !recorded.is_empty() && !found.is_empty() && same_build_id(&found, recorded).is_err()
+}
+
 /// Returns whether a file has the debug information or the symbols of a module; false if there is
 /// no such file.
 ///

@@ -17,9 +17,9 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    Attribution, CodeKind, Completeness, End, Frame, FrameId, Identity, Lifetime, Loss, Measures,
-    Mode, Module, ModuleId, Process, Rank, Site, SiteRows, StackId, StackNode, Sum, Tables,
-    TimeTables, UnwinderStats,
+    Attribution, BELOW_THRESHOLD, CodeKind, Completeness, End, Frame, FrameId, Identity, Lifetime,
+    Loss, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Process, Rank, Site, SiteRows,
+    StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
@@ -371,10 +371,8 @@ fn mark(place: &parsed::Place) -> Option<&'static str> {
         _ if place.module != NO_MODULE => None,
         mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
         mark if mark == format::Gap::NoRoom as u64 => Some("[frames not stored]"),
-        mark if mark == format::Gap::BelowThreshold as u64 => Some("[below the stack threshold]"),
-        mark if mark == format::Gap::AboveThreshold as u64 => {
-            Some("[not below the stack threshold]")
-        }
+        mark if mark == format::Gap::BelowThreshold as u64 => Some(BELOW_THRESHOLD),
+        mark if mark == format::Gap::AboveThreshold as u64 => Some(NOT_BELOW_THRESHOLD),
         mark if mark == format::Gap::ProfileLimit as u64 => Some(UNSTORED),
         _ => None,
     }

@@ -160,6 +160,7 @@ impl Estimates {
         if self.is_part {
             columns.allocated(sites, totals);
         } else {
+            columns.moved_is_live_or_freed(sites, totals);
             sites.iter_mut().for_each(allocated_is_live_or_freed);
         }
         columns.events(sites, totals);
@@ -227,10 +228,23 @@ impl Columns<'_> {
         cell: impl Fn(&Weight, &RawSite) -> Cell,
         set: impl Fn(&mut RawSite, u64),
     ) {
-        let rows = self.weights.iter().zip(self.sampled);
-        let cells: Vec<Cell> = rows.map(|(weight, row)| cell(weight, row)).collect();
+        self.column_of(sites, |_| true, total, cell, set);
+    }
+
+    /// Like [`column`](Self::column), for the rows whose sampled blocks satisfy `is_wanted`.
+    fn column_of(
+        &self,
+        sites: &mut [RawSite],
+        is_wanted: impl Fn(&RawSite) -> bool,
+        total: u64,
+        cell: impl Fn(&Weight, &RawSite) -> Cell,
+        set: impl Fn(&mut RawSite, u64),
+    ) {
+        let rows = self.weights.iter().zip(self.sampled).zip(sites.iter_mut());
+        let mut rows: Vec<_> = rows.filter(|((_, row), _)| is_wanted(row)).collect();
+        let cells: Vec<Cell> = rows.iter().map(|((weight, row), _)| cell(weight, row)).collect();
         let whole = calibrate(&cells, total, Lacking::MayBeUnseen);
-        sites.iter_mut().zip(whole).for_each(|(site, value)| set(site, value));
+        rows.iter_mut().zip(whole).for_each(|((_, site), value)| set(site, value));
     }
 
     /// Estimates the blocks that labels moved from one site to another, which are excluded from
@@ -260,32 +274,70 @@ impl Columns<'_> {
     /// Estimates blocks that were freed, or that labels moved to another site. The number of
     /// temporary blocks has a total of its own.
     fn freed(&self, sites: &mut [RawSite], totals: &Measures) {
-        let moved = sites.iter().fold((0u64, 0u64), |sum, site| {
-            let Moved { blocks, usable_bytes, .. } = site.moved;
-            (sum.0.saturating_add(blocks), sum.1.saturating_add(usable_bytes))
-        });
-        self.column(
-            sites,
-            totals.freed_bytes.saturating_add(moved.1),
-            |weight, row| weight.cell(row.measures.frees, row.measures.freed_bytes),
-            |site, bytes| site.measures.freed_bytes = bytes,
-        );
         self.column(
             sites,
             totals.temporary,
             |weight, row| weight.count(row.measures.temporary),
             |site, blocks| site.measures.temporary = blocks,
         );
+        self.freed_of(sites, |_| true, totals);
+    }
+
+    /// Estimates freed blocks and bytes of some rows, so that those of all rows add up.
+    fn freed_of(
+        &self,
+        sites: &mut [RawSite],
+        is_wanted: impl Fn(&RawSite) -> bool + Copy,
+        totals: &Measures,
+    ) {
+        let (blocks, bytes) = self.freed_elsewhere(sites, is_wanted);
+        let moved = moved(sites);
+        self.column_of(
+            sites,
+            is_wanted,
+            totals.freed_bytes.saturating_add(moved.usable_bytes).saturating_sub(bytes),
+            |weight, row| weight.cell(row.measures.frees, row.measures.freed_bytes),
+            |site, bytes| site.measures.freed_bytes = bytes,
+        );
         // Lanes can count more temporary blocks than sites, because they know blocks only by
         // address.
-        let temporary = sites.iter().map(|site| site.measures.temporary);
-        let temporary = temporary.fold(0u64, u64::saturating_add);
-        self.column(
+        self.column_of(
             sites,
-            totals.frees.saturating_add(moved.0).saturating_sub(temporary),
+            is_wanted,
+            totals.frees.saturating_add(moved.blocks).saturating_sub(blocks),
             |weight, Site { measures: m, .. }| weight.count(m.frees.saturating_sub(m.temporary)),
             |Site { measures: m, .. }, blocks| m.frees = m.temporary.saturating_add(blocks),
         );
+    }
+
+    /// Returns freed blocks and bytes that the calibration of some rows has no part in: those of
+    /// other rows, and the temporary blocks.
+    fn freed_elsewhere(
+        &self,
+        sites: &[RawSite],
+        is_wanted: impl Fn(&RawSite) -> bool,
+    ) -> (u64, u64) {
+        let mut sum = (0u64, 0u64);
+        for (row, Site { measures: m, .. }) in self.sampled.iter().zip(sites) {
+            let (blocks, bytes) =
+                if is_wanted(row) { (m.temporary, 0) } else { (m.frees, m.freed_bytes) };
+            sum = (sum.0.saturating_add(blocks), sum.1.saturating_add(bytes));
+        }
+        sum
+    }
+
+    /// Adjusts the blocks that labels moved to sites to the calibrated blocks of these sites: a
+    /// site cannot have received more blocks than it has, live and freed. Then the sites that the
+    /// blocks came from are calibrated again, so that a moved block still counts once.
+    fn moved_is_live_or_freed(&self, sites: &mut [RawSite], totals: &Measures) {
+        let has_moved = |row: &RawSite| row.moved.blocks > 0;
+        if !self.sampled.iter().any(has_moved) {
+            return;
+        }
+        for (site, row) in sites.iter_mut().zip(self.sampled).filter(|(_, row)| has_moved(row)) {
+            fit_moved(site, row);
+        }
+        self.freed_of(sites, |row| !has_moved(row), totals);
     }
 
     /// Estimates the blocks allocated since a reset.
@@ -420,6 +472,35 @@ fn allocated_is_live_or_freed(site: &mut RawSite) {
     let m = &mut site.measures;
     m.allocations = m.live_blocks.saturating_add(m.frees);
     m.usable_bytes = m.live_bytes.saturating_add(m.freed_bytes);
+}
+
+/// Limits the blocks that labels moved to a site to its live and freed blocks. If the sampled
+/// blocks of a site, `row`, were all moved there, so were all its blocks. The bytes that labels
+/// stated keep their share.
+fn fit_moved(site: &mut RawSite, row: &RawSite) {
+    let RawSite { measures: m, moved, .. } = site;
+    let before = moved.usable_bytes;
+    let blocks = m.live_blocks.saturating_add(m.frees);
+    let bytes = m.live_bytes.saturating_add(m.freed_bytes);
+    if own(row).0 == 0 {
+        (moved.blocks, moved.usable_bytes) = (blocks, bytes);
+    } else {
+        moved.blocks = moved.blocks.min(blocks);
+        moved.usable_bytes = moved.usable_bytes.min(bytes);
+    }
+    if moved.usable_bytes != before {
+        let share = row.moved.requested_bytes as f64 / row.moved.usable_bytes.max(1) as f64;
+        moved.requested_bytes = (moved.usable_bytes as f64 * share).round() as u64;
+    }
+}
+
+/// Returns the sum of the blocks that labels moved to sites.
+fn moved(sites: &[RawSite]) -> Moved {
+    sites.iter().fold(Moved::default(), |sum, site| Moved {
+        blocks: sum.blocks.saturating_add(site.moved.blocks),
+        usable_bytes: sum.usable_bytes.saturating_add(site.moved.usable_bytes),
+        requested_bytes: sum.requested_bytes.saturating_add(site.moved.requested_bytes),
+    })
 }
 
 /// Returns blocks and bytes that a site allocated, excluding those moved there by labels.

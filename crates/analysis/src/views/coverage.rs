@@ -15,7 +15,7 @@ pub struct Uncovered {
     /// Peak usage of the heap, as recorded.
     pub heap_bytes: u64,
     /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
-    /// or mappings that an allocator or Python is known to have made; 0 if unknown.
+    /// or recorded mappings; 0 if unknown.
     pub other_bytes: u64,
 }
 
@@ -30,7 +30,7 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
         return None;
     }
     let heap_bytes = process.totals.peak_bytes;
-    let other = Memory::over_time(process).map(|memory| memory.other_mappings_bytes());
+    let other = Memory::over_time(process).map(|memory| memory.unrecorded_bytes);
     let other_bytes = other.max().unwrap_or(0);
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
     let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;

@@ -42,6 +42,11 @@ pub fn run(directory: &Path, command: &str) -> String {
 pub fn compile(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
     fs::write(directory.join("app.c"), PROGRAM).unwrap();
     run(directory, "cc -g -O2 -Wl,--build-id=sha1 -o app app.c");
+    identify(directory)
+}
+
+/// Returns the path of `app`, its build-id, and the address range of `outer`.
+pub fn identify(directory: &Path) -> (PathBuf, Vec<u8>, std::ops::Range<u64>) {
     let symbols = run(directory, "nm -S app");
     let line = symbols.lines().find(|line| line.ends_with(" T outer")).unwrap();
     let mut numbers = line.split(' ').map_while(|n| u64::from_str_radix(n, 16).ok());

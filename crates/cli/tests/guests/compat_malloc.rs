@@ -201,6 +201,40 @@ fn malloc_profiler_hash_table() {
     assert_eq!(line(" $11$324840$166024$248208"), 1, "{dump}");
 }
 
+/// Numbers that the counters do not determine are not printed: the maximum of live bytes of a
+/// stack, and that of a thread. Blocks below the threshold are the small allocations.
+#[test]
+fn malloc_profiler_unknown() {
+    let place = scratch("compat-malloc-profiler-unknown");
+    let program = build("malloc_profiler_unknown", &place, &[]);
+    let outcome = run(recorded(&place.join("a.heaptide"), &[]).arg(&program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let known = "\
+== both
+kept $3$600$600$600
+one_by_one $3$300$0$100
+together $2$1000$0$1000
+waves $4$10000$0$-
+SmallAllocations $0$0$0$0
+== threshold
+SmallAllocations $5$50$50$50
+== reverse
+SmallAllocations $5$50$50$50
+LargeAllocations $2$4000$4000$4000
+== thread
+1000 max 1000
+0 max 18446744073709551615
+";
+    assert_eq!(outcome.stdout, known);
+    // A trace has all of them.
+    let recording = place.join("t.heaptide");
+    let mut command = recorded(&recording, &["--mode", "trace"]);
+    assert_eq!(run(command.arg(&program), &place).status, 0);
+    let export = ["export", "--format", "malloc-profiler"];
+    let lines = run(heaptide().args(export).arg(&recording), &place).stdout;
+    assert!(lines.lines().any(|line| line.ends_with(";waves() $4$10000$0$5000")), "{lines}");
+}
+
 #[test]
 fn malloc_profiler_threads() {
     let place = scratch("compat-malloc-profiler-threads");

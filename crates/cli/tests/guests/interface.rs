@@ -348,6 +348,22 @@ fn totals_monitor() {
     }
 }
 
+/// A library gets its options by the name of its own file, not by the name in its source.
+#[test]
+fn a_renamed_monitor_has_its_options() {
+    for language in LANGUAGES {
+        let monitored = Monitored::new(language, "renamed-monitor");
+        let usual = monitor(language, "threshold", &monitored.place);
+        let renamed = monitored.place.join("ours.so");
+        fs::rename(usual, &renamed).expect("the library");
+        let given = format!("{}:unknown=1", renamed.display());
+        let mut command = recorded(&monitored.recording(), &["--monitor", &given]);
+        let outcome = run(command.arg(&monitored.program), &monitored.place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{language}");
+        assert!(outcome.stderr.contains("unknown"), "{language}: {}", outcome.stderr);
+    }
+}
+
 #[test]
 fn monitors_preloaded_in_either_order() {
     for language in LANGUAGES {

@@ -134,6 +134,55 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
     assert!(missed.len() as i128 <= intervals / 8, "{missed:#?}");
 }
 
+/// Labels move blocks between sites, whose estimates have different errors. Totals, those of
+/// threads, and sums over sites agree, and are those of a complete recording.
+#[test]
+fn labels_leave_totals_exact() {
+    let place = scratch("sampled-labels");
+    let program = Guest::read("sampled_labels.c").build("sampled-labels-c", &[]);
+    let record = |name: &str, mode: &str, seed: u32| {
+        let recording = place.join(format!("{name}.heaptide"));
+        let mut command = recorded(&recording, &["--mode", mode]);
+        command.arg(&program).env("HEAPTIDE_SAMPLE_SEED", seed.to_string());
+        assert_eq!(run(&mut command, &place).status, 0, "{mode}");
+        let mut processes = list(&report(&recording, &place), "processes").to_vec();
+        processes.sort_by_key(|process| process["forked"] == true);
+        processes
+    };
+    let truth = record("truth", "stacks", 0);
+    assert_eq!(truth.len(), 2);
+    for seed in 0..8 {
+        let found = record(&format!("seed-{seed}"), "sampled=64K", seed);
+        for (found, truth) in found.iter().zip(&truth) {
+            for metric in EXACT {
+                let of = |process: &Value| number(&process["totals"], metric);
+                assert_eq!(of(found), of(truth), "{metric}, seed {seed}");
+            }
+            let sites = |metric: &str, moved: &str| {
+                let of =
+                    |site: &Value| number(site, metric) - site[moved].as_i64().unwrap_or(0) as i128;
+                list(found, "sites").iter().map(of).sum::<i128>()
+            };
+            let lanes = |metric: &str| {
+                list(found, "lanes").iter().map(|lane| number(lane, metric)).sum::<i128>()
+            };
+            for (metric, moved) in [
+                ("allocations", "moved_blocks"),
+                ("usable_bytes", "moved_usable_bytes"),
+                ("requested_bytes", "moved_requested_bytes"),
+            ] {
+                let total = number(&found["totals"], metric);
+                assert_eq!((sites(metric, moved), lanes(metric)), (total, total), "{metric}");
+            }
+            for site in list(found, "sites") {
+                let [requested, usable] =
+                    ["requested_bytes", "usable_bytes"].map(|metric| number(site, metric));
+                assert!(requested <= usable, "seed {seed}: {site}");
+            }
+        }
+    }
+}
+
 /// With a mean of 1 TiB, no block is sampled, and one row has everything.
 #[test]
 fn limits_are_within_exact_totals() {

@@ -12,7 +12,8 @@ use crate::shared::branches::LEVELS;
 use crate::shared::change::{growth, signed};
 use crate::shared::command_line::command_line;
 use crate::shared::difference::{Rows, View, process};
-use crate::shared::names::{elide_middle, shorten};
+use crate::shared::distinct_names::{add_modules, shorten_apart};
+use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::amount;
 
 /// Up to this total, values are drawn unscaled; no sum of them overflows.
@@ -121,8 +122,7 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
             effective[parent].add(below, Combine::Sum);
         }
     }
-    let names: Vec<String> =
-        difference.names.iter().map(|name| plain(&shorten(&name.called(), NAME))).collect();
+    let names = names(difference);
     let adds_up = combine == Combine::Sum && whole.before.max(whole.after) <= TOTAL;
     let most = if adds_up { TOTAL } else { MOST };
     let values = |change: Change| {
@@ -154,6 +154,17 @@ fn lines(difference: &Difference, drawing: Drawing) -> Vec<String> {
         }
     }
     if width == 0 { Vec::new() } else { lines }
+}
+
+/// Returns the names of boxes, all different: boxes with one name would be drawn as one box.
+fn names(difference: &Difference) -> Vec<String> {
+    let called: Vec<_> = difference.names.iter().map(|name| name.called()).collect();
+    let mut names = shorten_apart(&called, NAME);
+    add_modules(&mut names, NAME, |row| match difference.names[row].module() {
+        "" => String::new(),
+        module => format!("  [{}]", printable(module)),
+    });
+    names.iter().map(|name| plain(name)).collect()
 }
 
 fn path(paths: &Paths, names: &[String], path: PathId) -> String {

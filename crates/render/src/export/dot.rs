@@ -8,10 +8,11 @@ use heaptide_analysis::attribution::Functions;
 use heaptide_analysis::model::{LaneId, Measure, Process};
 use heaptide_analysis::views::memory::{At, Memory};
 use heaptide_analysis::views::scopes;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::shared::branches::{Branch, Branches, LEVELS, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::heading::{counts_say, ending, ran};
 use crate::shared::names::{elide_middle, printable};
@@ -86,7 +87,13 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     let trees = trees(process, measure, drawing);
     let (least, trees) = legible(&trees, whole, drawing);
     let (text, edges, tree) = (String::new(), String::new(), drawing.tree);
-    let mut graph = Graph { process, measure, whole, least, tree, boxes: 0, text, edges };
+    let drawn =
+        trees.iter().flat_map(|(_, branches)| branches).filter_map(|branch| match branch.what {
+            What::Call(frame) => Some(frame),
+            _ => None,
+        });
+    let labels = Labels::of_ids(process, drawn.collect::<FxHashSet<_>>());
+    let mut graph = Graph { process, labels, measure, whole, least, tree, boxes: 0, text, edges };
     graph.head(&trees);
     for (lane, branches) in trees {
         let Some(id) = lane else {
@@ -241,6 +248,7 @@ fn blocks_of(measure: Measure) -> Measure {
 
 struct Graph<'a> {
     process: &'a Process,
+    labels: Labels<'a>,
     measure: Measure,
     whole: u64,
     /// Smallest value of a box.
@@ -403,7 +411,7 @@ impl Graph<'_> {
     fn name(&self, what: What) -> String {
         match what {
             What::Call(frame) => {
-                frames::label(self.process, &self.process.tables.frames[frame.0 as usize], NAME)
+                self.labels.label(&self.process.tables.frames[frame.0 as usize], NAME)
             }
             What::Scope(id) => {
                 elide_middle(&self.process.tables.scopes[id.0 as usize].name(), NAME)

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::attribution::{FunctionId, Owners};
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
 use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
 use inferno::flamegraph::Direction;
 use inferno::flamegraph::color::{Color, PaletteMap};
@@ -12,6 +12,7 @@ use crate::export::flame_style::{self, REST};
 use crate::export::folded_lines::{NAME, plain};
 use crate::shared::branches::{Branches, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
+use crate::shared::distinct_names::of_functions;
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, duration};
@@ -96,7 +97,10 @@ impl Drawing {
 /// Errors: those of `out`; `InvalidInput` if the process has no value of the metric.
 pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::Result<()> {
     let measure = drawing.measure.of_sites();
-    let lines = lines(process, drawing);
+    let owners = Owners::of(process);
+    let names = of_functions(process, &owners.functions, NAME);
+    let names: Vec<String> = names.iter().map(|name| plain(name)).collect();
+    let lines = lines(process, &owners, &names, drawing);
     if lines.is_empty() {
         let (name, who) = (measure.name(), process.who());
         let why = format!("{name} of {who} is 0: nothing to draw");
@@ -109,7 +113,7 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
     let scopes_only = process.tables.frames.iter().all(Frame::is_scope);
     options.name_type = if scopes_only { "Scope:" } else { "Function:" }.to_owned();
-    let mut colours = colours(process, &lines);
+    let mut colours = colours(process, &owners.functions, &names, &lines);
     options.palette_map = Some(&mut colours);
     options.image_width = drawing.width.map(|pixels| pixels as usize);
     if drawing.outermost == Outermost::Bottom {
@@ -119,16 +123,19 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
 }
 
 /// Assigns a colour to each name: the hue by module, the shade by function, as on the HTML page.
-fn colours(process: &Process, lines: &[String]) -> PaletteMap {
+fn colours(
+    process: &Process,
+    functions: &Functions,
+    names: &[String],
+    lines: &[String],
+) -> PaletteMap {
     let mut colours = PaletteMap::default();
     // The outermost box, which inferno labels `all`.
     colours.insert("", REST);
-    for frame in &process.tables.frames {
-        let name = plain(&frames::label(process, frame, NAME));
-        if colours.get(&name).is_none() {
-            let colour = colour_of(&name, frames::module_path(process, frame));
-            colours.insert(name, colour);
-        }
+    for (name, id) in names.iter().zip(0..) {
+        let frame = functions.first_frame(FunctionId(id));
+        let frame = &process.tables.frames[frame.0 as usize];
+        colours.insert(name, colour_of(name, frames::module_path(process, frame)));
     }
     // Threads, and boxes that merge several branches.
     for name in
@@ -166,14 +173,15 @@ fn from_hsl(hue: f64, saturation: f64, light: f64) -> Color {
 }
 
 /// Returns lines `outermost;…;innermost value`, sorted.
-fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
+fn lines(process: &Process, owners: &Owners, names: &[String], drawing: &Drawing) -> Vec<String> {
+    let folded = |lane| folded(process, owners, names, drawing, lane);
     let mut lines = match drawing.lanes {
-        Lanes::Merged => folded(process, drawing, None),
+        Lanes::Merged => folded(None),
         Lanes::Apart => {
             let lanes = lanes_by(process, drawing.measure).into_iter();
             let below = |(id, lane): (LaneId, &Lane)| {
                 let name = plain(&elide_middle(&lane.name, NAME));
-                let lines = folded(process, drawing, Some(id)).into_iter();
+                let lines = folded(Some(id)).into_iter();
                 lines.map(move |line| format!("{name};{line}"))
             };
             lanes.flat_map(below).collect()
@@ -183,9 +191,15 @@ fn lines(process: &Process, drawing: &Drawing) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of functions.
-fn folded(process: &Process, drawing: &Drawing, lane: Option<LaneId>) -> Vec<String> {
-    let owners = Owners::of(process);
+/// Returns the lines of functions, given their names. Different functions have different names,
+/// since boxes with one name would be drawn as one box.
+fn folded(
+    process: &Process,
+    owners: &Owners,
+    names: &[String],
+    drawing: &Drawing,
+    lane: Option<LaneId>,
+) -> Vec<String> {
     let functions = &owners.functions;
     let measure = drawing.measure.of_sites();
     let mut calls = Branches::calls(process, functions, lane, [measure]);
@@ -196,15 +210,9 @@ fn folded(process: &Process, drawing: &Drawing, lane: Option<LaneId>) -> Vec<Str
     let least = (whole as f64 * drawing.least_percent / 100.0).ceil().max(1.0) as u64;
     let tree = match drawing.order {
         Order::Calls => calls,
-        Order::Callers => calls.callers(&owners, whole.div_ceil(least)),
+        Order::Callers => calls.callers(owners, whole.div_ceil(least)),
     };
     let tree = tree.cut_below(&[least], drawing.levels);
-    let names: Vec<String> = (0..functions.len() as u32)
-        .map(|id| {
-            let id = functions.first_frame(FunctionId(id));
-            plain(&frames::label(process, &process.tables.frames[id.0 as usize], NAME))
-        })
-        .collect();
     // The path to each branch, and its level.
     let mut paths: Vec<(String, usize)> = vec![(String::new(), 0)];
     let mut lines = Vec::new();

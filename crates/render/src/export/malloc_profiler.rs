@@ -4,14 +4,19 @@
 //! MallocProfiler counts requested bytes, of which Heaptide's counters hold only the allocated sum.
 //! A trace provides live bytes and their maximum exactly. Without a trace, live bytes are exact if
 //! the blocks of a stack are all live, all freed, or of one size; otherwise they are usable bytes.
-//! The last number is then the larger of live bytes now and live bytes at peak usage of the
-//! process. The formats cannot represent frees, scopes and labels.
+//! Their maximum, the last number, then follows from the counters if no block was freed, if all
+//! blocks were live at the same time, or if each was freed before the next was allocated; otherwise
+//! it is unknown, and the output has [`UNKNOWN`]. The formats cannot represent frees, scopes and
+//! labels.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use heaptide_analysis::model::{Frame, FrameId, LaneId, Process, Site, StackId, Sum};
+use heaptide_analysis::model::{
+    BELOW_THRESHOLD, Frame, FrameId, LaneId, Measures, NOT_BELOW_THRESHOLD, Process, Site, StackId,
+    Sum,
+};
 use heaptide_analysis::text::printable;
 use heaptide_analysis::views::highest::{
     Highest, is_in_sums, live_requested_of_allocator, one_size,
@@ -100,13 +105,19 @@ impl FromStr for Choice {
     }
 }
 
+/// What the output has instead of a number that the recording does not determine.
+const UNKNOWN: &str = "-";
+
 /// The numbers of a stack: allocations, requested bytes, live bytes and maximum of live bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Stat {
     calls: u64,
     total: u64,
     live: u64,
-    max: u64,
+    /// `None` if unknown.
+    max: Option<u64>,
+    /// A value that live bytes had or have now, by which stacks without a maximum are sorted.
+    seen: u64,
 }
 
 impl Stat {
@@ -117,14 +128,20 @@ impl Stat {
         let live = live.fold(0, u64::saturating_add);
         let at_peak = sites.iter().copied().map(at_peak_of).fold(0, u64::saturating_add);
         let (calls, total) = (sum.allocations, sum.requested_bytes);
-        Stat { calls, total, live, max: live.max(at_peak) }
+        Stat { calls, total, live, max: max_of(sites, &sum, live), seen: live.max(at_peak) }
     }
 
     fn add(&mut self, other: Stat) {
+        // The parts can have their maxima at different times.
+        self.max = match (self.calls, other.calls) {
+            (_, 0) => self.max,
+            (0, _) => other.max,
+            _ => None,
+        };
         self.calls = self.calls.saturating_add(other.calls);
         self.total = self.total.saturating_add(other.total);
         self.live = self.live.saturating_add(other.live);
-        self.max = self.max.saturating_add(other.max);
+        self.seen = self.seen.saturating_add(other.seen);
     }
 
     fn key(self, sort: SortBy) -> u64 {
@@ -132,14 +149,40 @@ impl Stat {
             SortBy::Calls => self.calls,
             SortBy::Total => self.total,
             SortBy::Live => self.live,
-            SortBy::Max => self.max,
+            SortBy::Max => self.max.unwrap_or(self.seen),
         }
     }
 
     /// Writes the numbers, each preceded by `before`.
     fn write(self, out: &mut dyn Write, before: char) -> io::Result<()> {
-        let Stat { calls, total, live, max } = self;
+        let Stat { calls, total, live, .. } = self;
+        let max = self.max_shown();
         writeln!(out, "{before}{calls}{before}{total}{before}{live}{before}{max}")
+    }
+
+    fn max_shown(self) -> String {
+        self.max.map_or_else(|| UNKNOWN.to_owned(), |max| max.to_string())
+    }
+}
+
+/// Returns the maximum of live bytes of sites, whose sum is `sum` with `live` bytes live now;
+/// `None` if their counters do not determine it.
+fn max_of(sites: &[&Site], sum: &Measures, live: u64) -> Option<u64> {
+    if sum.frees == 0 {
+        return Some(live);
+    }
+    let mut used = sites.iter().filter(|site| site.measures.allocations > 0);
+    let first = used.next()?;
+    let (m, is_alone) = (&first.measures, used.next().is_none());
+    // After a reset, blocks can be older than the counters.
+    let is_whole = sum.live_blocks.checked_add(sum.frees) == Some(sum.allocations);
+    let is_plain = sites.iter().all(|site| site.moved.blocks == 0 && is_in_sums(site.kind));
+    let one_by_one = is_alone && m.frees == m.allocations && m.temporary == m.frees;
+    match () {
+        () if !is_whole || !is_plain => None,
+        () if sum.at_peak_blocks == sum.allocations => Some(sum.requested_bytes),
+        () if one_by_one => one_size(first),
+        () => None,
     }
 }
 
@@ -170,12 +213,19 @@ pub fn write(
     choice: &Choice,
     highest: Option<&Highest>,
 ) -> io::Result<()> {
-    let (stacks, without) = stats(process, choice, highest);
+    let Stats { stacks, small, large } = stats(process, choice, highest);
     match form {
         Form::Details => return details(out, process, &stacks, choice),
         Form::Final => {
+            let mut sum = small;
+            sum.add(large);
+            stacks.iter().for_each(|(_, stat)| sum.add(*stat));
             let peak = highest.map_or(process.totals.peak_bytes, |of| of.process.highest.requested);
-            head(out, process, &stacks, without, peak)?;
+            // The peak is that of all threads.
+            if choice.thread.is_none() {
+                sum.max = Some(peak);
+            }
+            head(out, process, sum)?;
         }
         Form::Dump => {}
     }
@@ -186,17 +236,28 @@ pub fn write(
         write!(out, "_mpTrace_;{} ", names.join(";"))?;
         stat.write(out, choice.separator)?;
     }
-    let size = if choice.is_reverse { "Large" } else { "Small" };
-    write!(out, "_mpTrace_;{size}Allocations ")?;
-    without.write(out, choice.separator)
+    for (size, stat, is_usual) in
+        [("Small", small, !choice.is_reverse), ("Large", large, choice.is_reverse)]
+    {
+        if is_usual || stat.calls > 0 {
+            write!(out, "_mpTrace_;{size}Allocations ")?;
+            stat.write(out, choice.separator)?;
+        }
+    }
+    Ok(())
 }
 
-/// Returns the numbers of each stack in output order, and those of blocks without a stack.
-fn stats(
-    process: &Process,
-    choice: &Choice,
-    highest: Option<&Highest>,
-) -> (Vec<(StackId, Stat)>, Stat) {
+/// The numbers of a process.
+struct Stats {
+    /// Stacks in output order.
+    stacks: Vec<(StackId, Stat)>,
+    /// Blocks below the stack threshold, and by default those that have no stack for other reasons.
+    small: Stat,
+    /// Blocks that are not below the threshold, where only blocks below it have stacks.
+    large: Stat,
+}
+
+fn stats(process: &Process, choice: &Choice, highest: Option<&Highest>) -> Stats {
     let lanes = &process.tables.lanes;
     let last = |LaneId(id): LaneId| lanes[id as usize].last_tid();
     let counts = |lane| choice.thread.is_none_or(|tid| last(lane) == tid);
@@ -216,33 +277,46 @@ fn stats(
         if let Some(live) = live.filter(|_| counted.len() == sites.len()) {
             let live_bytes = Sum::over(counted).live_bytes;
             stat.live = live.requested_of(live_bytes).unwrap_or(stat.live);
-            stat.max = live.highest.requested;
+            stat.max = Some(live.highest.requested);
+        } else if process.sampling.is_some() {
+            stat.max = None; // the counters are estimates
         }
         of_stack.insert(stack, stat);
     }
-    let without = of_stack.remove(&0).unwrap_or_default();
+    let [mut small, mut large] = [BELOW_THRESHOLD, NOT_BELOW_THRESHOLD].map(|mark| {
+        let marked: Vec<u32> =
+            of_stack.keys().copied().filter(|&stack| is_marked(process, stack, mark)).collect();
+        let mut sum = none();
+        marked.iter().filter_map(|stack| of_stack.remove(stack)).for_each(|stat| sum.add(stat));
+        sum
+    });
+    let without = of_stack.remove(&0).unwrap_or_else(none);
+    if choice.is_reverse { &mut large } else { &mut small }.add(without);
     let mut stacks: Vec<(StackId, Stat)> = of_stack
         .into_iter()
         .filter(|(_, stat)| stat.calls > 0 && (stat.live > 0 || !choice.live_only))
         .map(|(stack, stat)| (StackId(stack), stat))
         .collect();
     stacks.sort_by_key(|(_, stat)| stat.key(choice.sort));
-    (stacks, without)
+    Stats { stacks, small, large }
+}
+
+/// Returns the numbers of no block.
+fn none() -> Stat {
+    Stat { max: Some(0), ..Stat::default() }
+}
+
+/// Returns whether a stack consists of a mark instead of functions.
+fn is_marked(process: &Process, stack: u32, mark: &str) -> bool {
+    let mut frames = process.frames_of(StackId(stack));
+    let frame = frames.next().map(|id| &process.tables.frames[id.0 as usize]);
+    frame.is_some_and(|frame| frame.function.as_deref() == Some(mark)) && frames.next().is_none()
 }
 
 /// Writes the summary of the process, and the number of blocks in each power of two.
-fn head(
-    out: &mut dyn Write,
-    process: &Process,
-    stacks: &[(StackId, Stat)],
-    without: Stat,
-    peak_bytes: u64,
-) -> io::Result<()> {
+fn head(out: &mut dyn Write, process: &Process, sum: Stat) -> io::Result<()> {
     const CLASSES: usize = 64;
     let (pid, threads) = (process.identity.pid, process.tables.lanes.len());
-    let mut sum = without;
-    stacks.iter().for_each(|(_, stat)| sum.add(*stat));
-    sum.max = peak_bytes;
     write!(out, "MemStat Global Summary for {pid}/{threads}:")?;
     sum.write(out, ' ')?;
     let (mut total, mut live) = ([0u64; CLASSES], [0u64; CLASSES]);
@@ -276,7 +350,8 @@ fn details(
             Some(last) => last + 1,
             None => continue,
         };
-        let Stat { calls, total, live, max } = stat;
+        let Stat { calls, total, live, .. } = stat;
+        let max = stat.max_shown();
         writeln!(out, "Stat {calls} {total} {live} {max} at")?;
         for (number, &frame) in frames[..length].iter().enumerate() {
             let name = process.label(frame);

@@ -11,10 +11,11 @@ use heaptide_analysis::model::{Frame, Process};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
-use crate::shared::advice::{line, saves, subject};
+use crate::shared::advice::{labels, line, saves, subject};
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::json_text;
-use crate::shared::names::printable;
+use crate::shared::names::{elide_middle, printable};
 
 /// The version of the format.
 const VERSION: &str = "2.1.0";
@@ -37,8 +38,8 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-/// Characters of the name of a function.
-const NAME: usize = 200;
+/// Characters of the name of a function, which is complete: some have tens of thousands.
+const NAME: usize = 2000;
 
 /// Writes at most `top` findings of a process. Source paths below `root` are relative to it, as
 /// tools expect for a repository.
@@ -51,8 +52,9 @@ pub fn write(
     root: &Path,
     top: Option<usize>,
 ) -> io::Result<()> {
-    let findings = advice.findings.iter().take(top.unwrap_or(usize::MAX));
-    let results = findings.map(|finding| ResultEntry::of(process, finding, root));
+    let findings = || advice.findings.iter().take(top.unwrap_or(usize::MAX));
+    let labels = labels(process, findings());
+    let results = findings().map(|finding| ResultEntry::of(&labels, finding, root));
     let driver = Driver {
         name: "heaptide",
         version: env!("CARGO_PKG_VERSION"),
@@ -140,8 +142,9 @@ struct ResultEntry {
 }
 
 impl ResultEntry {
-    fn of(process: &Process, finding: &Finding, root: &Path) -> ResultEntry {
-        let subject = subject(process, finding);
+    fn of(labels: &Labels, finding: &Finding, root: &Path) -> ResultEntry {
+        let process = labels.process;
+        let subject = subject(labels, finding);
         let evidence = finding.evidence.join("; ");
         let saved = saves(process, &finding.saves);
         let text = format!(
@@ -244,10 +247,11 @@ impl Location {
             artifact_location: ArtifactLocation { uri: uri(file, root) },
             region: frame.line.filter(|line| *line > 0).map(|start_line| Region { start_line }),
         });
-        let name = LogicalLocation {
-            fully_qualified_name: frames::label(process, frame, NAME),
-            kind: "function",
+        let name = match &frame.function {
+            Some(name) => elide_middle(name, NAME),
+            None => frames::label(process, frame, NAME),
         };
+        let name = LogicalLocation { fully_qualified_name: name, kind: "function" };
         Location { physical_location, logical_locations: [name] }
     }
 }

@@ -9,7 +9,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::json::document;
 use crate::json::entries::MeasuresEntry;
 use crate::json::sites::FrameNumbers;
-use crate::shared::advice::subject;
+use crate::shared::advice::{labels, subject};
+use crate::shared::distinct_names::Labels;
 use crate::shared::sequence::seq;
 
 /// Writes at most `top` findings of a process as JSON.
@@ -59,7 +60,8 @@ impl Serialize for View<'_> {
         map.serialize_entry("peak_bytes", &process.totals.peak_bytes)?;
         map.serialize_entry("allocations", &process.totals.allocations)?;
         map.serialize_entry("frames", &numbers.entries(process))?;
-        let findings = shown.iter().map(|finding| Entry { process, numbers: &numbers, finding });
+        let labels = &labels(process, shown);
+        let findings = shown.iter().map(|finding| Entry { labels, numbers: &numbers, finding });
         map.serialize_entry("findings", &seq(findings))?;
         let rules = RULES.iter().map(|rule| RuleEntry {
             name: rule.name,
@@ -77,7 +79,7 @@ impl Serialize for View<'_> {
 }
 
 struct Entry<'a> {
-    process: &'a Process,
+    labels: &'a Labels<'a>,
     numbers: &'a FrameNumbers,
     finding: &'a Finding,
 }
@@ -92,11 +94,12 @@ struct SavesEntry {
 
 impl Serialize for Entry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Entry { process, numbers, finding } = self;
+        let Entry { labels, numbers, finding } = self;
+        let process = labels.process;
         let saves = &finding.saves;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("rule", finding.rule)?;
-        map.serialize_entry("subject", &subject(process, finding))?;
+        map.serialize_entry("subject", &subject(labels, finding))?;
         map.serialize_entry("what", &finding.what)?;
         map.serialize_entry("evidence", &finding.evidence)?;
         map.serialize_entry("advice", &finding.advice)?;

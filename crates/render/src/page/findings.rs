@@ -4,7 +4,8 @@ use heaptide_advise::{Advice, Finding};
 use heaptide_analysis::model::Process;
 use serde::Serialize;
 
-use crate::shared::advice::{frame, saves, subject};
+use crate::shared::advice::{frame, labels, saves, subject};
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::names::printable;
 
@@ -21,8 +22,9 @@ impl Findings {
     /// Takes the findings of a process. Only names are kept, because the page may have other
     /// stacks.
     pub fn of(process: &Process, advice: &Advice) -> Findings {
-        let first = advice.findings.iter().take(FINDINGS);
-        Findings(first.map(|finding| FindingEntry::of(process, finding)).collect())
+        let first = || advice.findings.iter().take(FINDINGS);
+        let labels = labels(process, first());
+        Findings(first().map(|finding| FindingEntry::of(&labels, finding)).collect())
     }
 }
 
@@ -44,12 +46,13 @@ struct FindingEntry {
 }
 
 impl FindingEntry {
-    fn of(process: &Process, finding: &Finding) -> FindingEntry {
+    fn of(labels: &Labels, finding: &Finding) -> FindingEntry {
+        let process = labels.process;
         let printable = |text: &str| printable(text).into_owned();
         let owner = finding.place.as_ref().map(|place| frame(process, place));
         FindingEntry {
             rule: finding.rule,
-            subject: subject(process, finding),
+            subject: subject(labels, finding),
             what: printable(&finding.what),
             owner: owner.and_then(|frame| frame.function.as_deref()).map(printable),
             place: owner.map(|frame| frames::place(process, frame)).unwrap_or_default(),

@@ -15,7 +15,7 @@ use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
-use crate::shared::frames;
+use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ended, sampling_says};
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
@@ -74,10 +74,12 @@ struct Owner {
 impl OwnersChart {
     pub(super) fn of(process: &Process, over_time: &OwnersOverTime) -> OwnersChart {
         let functions = Functions::of(process);
+        let shown = over_time.owners.iter().filter_map(|(of, _)| *of);
+        let labels = Labels::of_ids(process, shown.map(|of| functions.first_frame(of)));
         let name = |function: &Option<FunctionId>| match function {
             Some(function) => {
                 let frame = functions.first_frame(*function);
-                frames::label(process, &process.tables.frames[frame.0 as usize], OWNER)
+                labels.label(&process.tables.frames[frame.0 as usize], OWNER)
             }
             None => "(no stack)".to_owned(),
         };
@@ -247,6 +249,14 @@ impl MemoryOverTime {
             memory.time_ns.push(moment.account.time_ns);
             for (part, bytes) in memory.parts.iter_mut().zip(moment.parts()) {
                 part.values.push(bytes);
+            }
+        }
+        // The areas end with the chart, at the end of the process.
+        let end_ns = process.lifetime.duration_ns;
+        if memory.time_ns.last().is_some_and(|&last| last < end_ns) {
+            memory.time_ns.push(end_ns);
+            for part in &mut memory.parts {
+                part.values.extend(part.values.last().copied());
             }
         }
         memory

@@ -12,6 +12,7 @@ use heaptide_analysis::views::lifetimes::{Lifetimes, OfSite};
 use rustc_hash::FxHashMap;
 
 use super::columns::{Column, Columns, Texts};
+use crate::shared::distinct_names::of_functions;
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 
@@ -77,6 +78,7 @@ pub(super) fn columns(process: &Process, traced: Option<&Lifetimes>) -> (Vec<u8>
 
 fn functions(process: &Process, owners: &Owners, columns: &mut Columns, texts: &mut Texts) {
     let mut rows = Vec::with_capacity(owners.functions.len());
+    let short = of_functions(process, &owners.functions, NAME);
     for function in (0..owners.functions.len() as u32).map(FunctionId) {
         let id = owners.functions.first_frame(function);
         let frame = &process.tables.frames[id.0 as usize];
@@ -84,7 +86,7 @@ fn functions(process: &Process, owners: &Owners, columns: &mut Columns, texts: &
         let module = elide_middle(frames::module_path(process, frame), WHOLE_NAME);
         let own = if is_own(process, frame) { OWN } else { 0 };
         rows.push([
-            texts.number(&frames::label(process, frame, NAME)).into(),
+            texts.number(&short[function.0 as usize]).into(),
             texts.number(&whole).into(),
             texts.number(&module).into(),
             own,

@@ -3,16 +3,25 @@
 use heaptide_advise::{Finding, Place, Saves};
 use heaptide_analysis::model::{Frame, Process};
 
-use crate::shared::frames;
+use crate::shared::distinct_names::Labels;
 use crate::shared::quantity::{bytes, counted, percent};
 
 /// Characters of an owner's name.
 const OWNER: usize = 60;
 
+/// Returns the labels of the functions in the stacks of findings.
+pub(crate) fn labels<'a, 'f>(
+    process: &'a Process,
+    findings: impl IntoIterator<Item = &'f Finding>,
+) -> Labels<'a> {
+    let places = findings.into_iter().filter_map(|finding| finding.place.as_ref());
+    Labels::of_stacks(process, places.map(|place| place.owner))
+}
+
 /// Returns the beginning of the sentence that [`Finding::what`] continues.
-pub(crate) fn subject(process: &Process, finding: &Finding) -> String {
+pub(crate) fn subject(labels: &Labels, finding: &Finding) -> String {
     match &finding.place {
-        Some(place) => frames::label(process, frame(process, place), OWNER),
+        Some(place) => labels.label(frame(labels.process, place), OWNER),
         None => "the process".to_owned(),
     }
 }

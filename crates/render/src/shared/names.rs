@@ -84,6 +84,17 @@ pub fn shorten(name: &str, width: usize) -> String {
     inner.map_or_else(|| elide_middle(&bare, width), |path| format!("…{path}"))
 }
 
+/// Returns the texts of a name with more and more details, as [`shorten`] tries them from the last
+/// to the first; the last text is the whole name.
+pub(crate) fn texts_by_detail(name: &str) -> Vec<String> {
+    const DETAILS: [Detail; 5] =
+        [Detail::Bare, Detail::OuterTemplates, Detail::Paths, Detail::Templates, Detail::Arguments];
+    let name = printable(name);
+    let mut texts: Vec<String> = DETAILS.iter().map(|&detail| simplify(&name, detail)).collect();
+    texts.push(name.into_owned());
+    texts
+}
+
 /// Returns a Rust function without the component by which backtraces find the user's frames.
 fn without_mark(name: &str) -> &str {
     const MARKS: [&str; 2] = ["::__rust_begin_short_backtrace", "::__rust_end_short_backtrace"];
@@ -490,6 +501,7 @@ mod tests {
                 "std::function<void (int)>::operator()(int)",
             ),
             ("f(std::wstring)", "f(std::wstring)"),
+            // Older versions stored such names for packs without arguments.
             ("std::make_unique<Node, >(&&)", "std::make_unique<Node>(&&)"),
             ("[below the stack threshold]", "[below the stack threshold]"),
         ];

@@ -6,9 +6,10 @@ use heaptide_advise::{Advice, Finding, Suppressions};
 use heaptide_analysis::model::Process;
 use heaptide_analysis::quantity::{bytes, counted};
 
-use crate::shared::advice::{saves, subject};
-use crate::shared::frames;
+use crate::shared::advice::{labels, saves, subject};
+use crate::shared::distinct_names::Labels;
 use crate::shared::names::printable;
+use crate::shared::printed_stack;
 use crate::text::caption::caption;
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
@@ -41,9 +42,10 @@ pub fn write(
     };
     writeln!(out, "peak usage {peak}, {allocations}: {findings}")?;
     let shown = top.unwrap_or(FINDINGS).min(advice.findings.len());
+    let labels = labels(process, &advice.findings[..shown]);
     for (finding, number) in advice.findings.iter().take(shown).zip(1..) {
         writeln!(out)?;
-        write_finding(out, process, finding, number)?;
+        write_finding(out, &labels, finding, number)?;
     }
     if shown < advice.findings.len() {
         let all = advice.findings.len();
@@ -60,16 +62,17 @@ pub fn write(
 
 fn write_finding(
     out: &mut Screen,
-    process: &Process,
+    labels: &Labels,
     finding: &Finding,
     number: usize,
 ) -> io::Result<()> {
-    let subject = subject(process, finding);
+    let process = labels.process;
+    let subject = subject(labels, finding);
     let title = format!("{number}. {subject} {}", printable(&finding.what));
     writeln!(out, "{}", Style::Heading.of(title))?;
     if let Some(place) = &finding.place {
         let stack: Vec<_> = process.frames_of(place.owner).collect();
-        for line in frames::lines(process, &stack, LINES, out.fit(NAME)) {
+        for line in printed_stack::lines(labels, &stack, LINES, out.fit(NAME)) {
             stack_lines::write(out, "     ", &line, LABEL.min(out.fit(LABEL)))?;
         }
         if place.stacks > 1 {

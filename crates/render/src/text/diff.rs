@@ -10,10 +10,11 @@ use heaptide_analysis::views::diff::{
 use crate::shared::change::{growth, signed};
 use crate::shared::command_line::command_line;
 use crate::shared::difference::{Rows, View, totals};
-use crate::shared::frames::{self, Line};
+use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ran, sampling_says};
 use crate::shared::losses::lost_events;
 use crate::shared::names::{elide_middle, printable, shorten};
+use crate::shared::printed_stack::{self, Line};
 use crate::shared::quantity::{amount, bytes, count, counted, date, short_count};
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
@@ -228,18 +229,23 @@ fn functions(
     }
     let columns = columns(out, heading, "function")?;
     let (measure, width) = (difference.measure.of_sites(), out.fit(NAME));
-    for change in rows.iter().take(shown(view)) {
-        let name = match change.name.map(|id| &difference.names[id as usize]) {
+    let rows = &rows[..shown(view).min(rows.len())];
+    let labels = labels(difference, rows.iter().map(|row| row.path));
+    for change in rows {
+        let name = match change.name.map(|id| (id, &difference.names[id as usize])) {
             None => "(no stack)".to_owned(),
-            Some(name @ Name::Function { .. }) if !name.module().is_empty() => {
-                let module = Style::Minor.of(format!("  [{}]", printable(name.module())));
-                shorten(&name.called(), width) + &module
+            Some((id, name @ Name::Function { .. })) => {
+                let label = labels.label(&frame(difference, id), width);
+                match name.module() {
+                    "" => label,
+                    module => label + &Style::Minor.of(format!("  [{}]", printable(module))),
+                }
             }
-            Some(name) => shorten(&name.called(), width),
+            Some((_, name)) => shorten(&name.called(), width),
         };
         let changes = [change.own, change.inclusive];
         columns.row(out, cells(measure, changes, change.limits, name))?;
-        callers(out, difference, change.path, columns.before_last(out) + 2)?;
+        callers(out, difference, &labels, (change.path, columns.before_last(out) + 2))?;
     }
     Ok(())
 }
@@ -248,13 +254,13 @@ fn functions(
 fn callers(
     out: &mut Screen,
     difference: &Difference,
-    path: PathId,
-    indent: usize,
+    labels: &Labels,
+    (path, indent): (PathId, usize),
 ) -> io::Result<()> {
     let names = difference.paths.names_of(path).skip(1);
     let frames: Vec<Frame> = names.map(|name| frame(difference, name)).collect();
     let frames: Vec<&Frame> = frames.iter().collect();
-    for line in frames::lines_of(&difference.after, &frames, CALLER_LINES, out.fit(NAME)) {
+    for line in printed_stack::lines_of(labels, &frames, CALLER_LINES, out.fit(NAME)) {
         let line = Line { place: String::new(), ..line };
         stack_lines::write(out, &" ".repeat(indent), &line, 0)?;
     }
@@ -303,7 +309,9 @@ fn stacks(
     if !rows.is_empty() {
         writeln!(out, "\n{} by stack, innermost function first", measure.name())?;
     }
-    for change in rows.iter().take(shown(view)) {
+    let rows = &rows[..shown(view).min(rows.len())];
+    let labels = labels(difference, rows.iter().map(|row| row.path));
+    for change in rows {
         let Cells { amount: change_by, share, .. } = Cells::of(measure, change.own);
         let [before, after] = [change.own.before, change.own.after].map(|v| amount(measure, v));
         writeln!(out, "\n  {change_by:>11} {share:>8}   {before} before, {after} after")?;
@@ -313,9 +321,18 @@ fn stacks(
         let frames: Vec<Frame> =
             difference.paths.names_of(change.path).map(|name| frame(difference, name)).collect();
         let frames: Vec<&Frame> = frames.iter().collect();
-        stack_lines::lines(out, &difference.after, &frames)?;
+        stack_lines::lines(out, &labels, &frames)?;
     }
     Ok(())
+}
+
+/// Returns the labels of the functions on these paths.
+fn labels(difference: &Difference, paths: impl Iterator<Item = PathId>) -> Labels<'_> {
+    let mut names: Vec<u32> = paths.flat_map(|path| difference.paths.names_of(path)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let frames: Vec<Frame> = names.into_iter().map(|name| frame(difference, name)).collect();
+    Labels::of(&difference.after, &frames)
 }
 
 /// Converts a name to a frame that can be printed. It has a module but no line, because lines

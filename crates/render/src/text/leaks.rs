@@ -9,6 +9,7 @@ use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
 use crate::shared::command_line::command_line;
+use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ending, live_name};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, percent};
@@ -133,9 +134,14 @@ fn page(
     if let Some(why) = no_leak_yet(process.lifetime.end) {
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
+    let stacks = leaks.leaks.iter().take(rows).filter_map(|leak| match leak.origin {
+        Origin::Stack(stack) => Some(stack),
+        Origin::Scope(_) | Origin::Lane(_) => None,
+    });
+    let labels = Labels::of_stacks(process, stacks);
     for leak in leaks.leaks.iter().take(rows) {
         writeln!(out)?;
-        leak_rows(out, process, leak, leaks.bytes())?;
+        leak_rows(out, &labels, leak, leaks.bytes())?;
     }
     if leaks.leaks.len() > rows {
         let rest =
@@ -169,8 +175,8 @@ fn no_leak_yet(end: End) -> Option<&'static str> {
     }
 }
 
-fn leak_rows(out: &mut Screen, process: &Process, leak: &Leak, whole: u64) -> io::Result<()> {
-    let m = &leak.measures;
+fn leak_rows(out: &mut Screen, labels: &Labels, leak: &Leak, whole: u64) -> io::Result<()> {
+    let (process, m) = (labels.process, &leak.measures);
     let of = match m.allocations {
         n if n == m.live_blocks => String::new(),
         n => format!(" of {}", count(n)),
@@ -195,7 +201,7 @@ fn leak_rows(out: &mut Screen, process: &Process, leak: &Leak, whole: u64) -> io
             return writeln!(out, "      thread {}", printable(lane));
         }
     };
-    stack_lines::stack(out, process, stack)
+    stack_lines::stack(out, labels, stack)
 }
 
 /// Writes what each suppression matched, in the format of LeakSanitizer, and which matched nothing.

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use heaptide_analysis::attribution::{Functions, is_own};
 use heaptide_analysis::model::{End, FrameId, Measure, Measures, Process};
 
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
+use crate::shared::printed_stack;
 use crate::shared::quantity::{counted, percent};
 use crate::text::columns::{Columns, last, right};
 use crate::text::estimates;
@@ -89,15 +91,18 @@ pub(crate) fn section(
         last("function and callers"),
     ]);
     columns.heading(out)?;
-    for hotspot in found.iter().take(rows) {
+    let way = |hotspot: &Hotspot| hotspot.heaviest_way(process, functions, measure);
+    let ways: Vec<Vec<(FrameId, u64)>> = found.iter().take(rows).map(way).collect();
+    let labels = labels(process, functions, &found[..ways.len()], &ways);
+    for (hotspot, way) in found.iter().zip(&ways) {
         let value = measure.of(&hotspot.measures);
         let of_second = out.amount(second, second.of(&hotspot.measures));
         let share = percent(value, whole);
         let value = out.amount(measure, value);
         let limits = estimates::cell(out, process, measure, &hotspot.measures);
-        let title = title(out, process, functions, hotspot);
+        let title = title(out, &labels, functions, hotspot);
         columns.row(out, [share, value, limits, of_second, title])?;
-        callers(out, process, functions, hotspot, measure)?;
+        callers(out, &labels, hotspot, way, measure)?;
     }
     if found.len() > rows {
         let mut rest = Measures::default();
@@ -112,30 +117,49 @@ pub(crate) fn section(
     Ok(())
 }
 
+/// Returns the labels of functions, of the helpers through which they allocate, and of callers.
+fn labels<'a>(
+    process: &'a Process,
+    functions: &Functions,
+    hotspots: &[Hotspot],
+    ways: &[Vec<(FrameId, u64)>],
+) -> Labels<'a> {
+    let owners = hotspots.iter().filter_map(|hotspot| hotspot.frame);
+    let helpers = hotspots.iter().filter_map(|hotspot| helper(process, functions, hotspot));
+    let callers = ways.iter().flatten().map(|step| step.0);
+    Labels::of_ids(process, owners.chain(helpers).chain(callers))
+}
+
+/// Returns the helper through which a function allocates.
+fn helper(process: &Process, functions: &Functions, hotspot: &Hotspot) -> Option<FrameId> {
+    let stack = hotspot.stacks.first()?.0;
+    let inner = hotspot.helpers(process, functions, stack).checked_sub(1)?;
+    process.frames_of(stack).nth(inner)
+}
+
 /// Returns the function, the helper through which it allocates, and its source place.
-fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Hotspot) -> String {
+fn title(screen: &Screen, labels: &Labels, functions: &Functions, hotspot: &Hotspot) -> String {
+    let process = labels.process;
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
     };
     let module = frames::module_shown(process, frame);
     if frame.function.is_none() {
         return if hotspot.is_one_frame(process) {
-            frames::label(process, frame, screen.fit(NAME))
+            labels.label(frame, screen.fit(NAME))
         } else {
             format!("{module} (functions without names)")
         };
     }
-    let name = frames::label(process, frame, screen.fit(NAME));
+    let name = labels.label(frame, screen.fit(NAME));
     let place = match &frame.file {
         Some(_) => frames::place(process, frame) + " ",
         None => String::new(),
     };
     let name = if is_own(process, frame) { Style::Own.of(name) } else { name };
-    let stack = hotspot.stacks[0].0;
-    let inner = hotspot.helpers(process, functions, stack).checked_sub(1);
-    let helper = inner.and_then(|n| process.frames_of(stack).nth(n)).map_or(String::new(), |id| {
+    let helper = helper(process, functions, hotspot).map_or(String::new(), |id| {
         let helper = &process.tables.frames[id.0 as usize];
-        format!(" via {}", frames::label(process, helper, screen.fit(HELPER)))
+        format!(" via {}", labels.label(helper, screen.fit(HELPER)))
     });
     match frame.module {
         Some(_) => format!("{name}{helper}  {}", Style::Minor.of(format!("{place}[{module}]"))),
@@ -151,22 +175,21 @@ fn title(screen: &Screen, process: &Process, functions: &Functions, hotspot: &Ho
 /// Writes the heaviest path of callers. The share of the whole is shown where it decreases.
 fn callers(
     out: &mut Screen,
-    process: &Process,
-    functions: &Functions,
+    labels: &Labels,
     hotspot: &Hotspot,
+    way: &[(FrameId, u64)],
     measure: Measure,
 ) -> io::Result<()> {
-    let way = hotspot.heaviest_way(process, functions, measure);
     let frames: Vec<FrameId> = way.iter().map(|step| step.0).collect();
     let mut before = measure.of(&hotspot.measures);
     let indent = if out.columns() < NARROW { INDENT_NARROW } else { INDENT };
     let width = (out.fit(CALLER) + INDENT - indent).min(CALLER);
-    for line in frames::lines(process, &frames, CALLER_LINES, width) {
+    for line in printed_stack::lines(labels, &frames, CALLER_LINES, width) {
         let value = way[line.at].1;
         let share = if value == before {
             String::new()
         } else {
-            percent(value, measure.of(&process.totals))
+            percent(value, measure.of(&labels.process.totals))
         };
         before = value;
         stack_lines::write(out, &format!("  {share:>6} {:indent$}", ""), &line, width)?;

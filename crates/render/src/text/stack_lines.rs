@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Frame, Process, StackId};
+use heaptide_analysis::model::{Frame, StackId};
 
-use crate::shared::frames::{self, Line};
+use crate::shared::distinct_names::Labels;
+use crate::shared::printed_stack::{self, Line};
 use crate::text::screen::{Screen, Style, visible};
 
 /// Maximum lines of a stack.
@@ -17,19 +18,20 @@ const LABEL: usize = 60;
 /// Writes a stack, innermost function first.
 ///
 /// Errors: those of `out`.
-pub(crate) fn stack(out: &mut Screen, process: &Process, stack: StackId) -> io::Result<()> {
+pub(crate) fn stack(out: &mut Screen, labels: &Labels, stack: StackId) -> io::Result<()> {
     if stack == StackId(0) {
         writeln!(out, "      (no stack)")?;
     }
+    let process = labels.process;
     let frames = process.frames_of(stack).map(|id| &process.tables.frames[id.0 as usize]);
-    lines(out, process, &frames.collect::<Vec<_>>())
+    lines(out, labels, &frames.collect::<Vec<_>>())
 }
 
 /// Writes frames, innermost first.
 ///
 /// Errors: those of `out`.
-pub(crate) fn lines(out: &mut Screen, process: &Process, frames: &[&Frame]) -> io::Result<()> {
-    for line in frames::lines_of(process, frames, LINES, out.fit(NAME)) {
+pub(crate) fn lines(out: &mut Screen, labels: &Labels, frames: &[&Frame]) -> io::Result<()> {
+    for line in printed_stack::lines_of(labels, frames, LINES, out.fit(NAME)) {
         write(out, "      ", &line, LABEL.min(out.fit(LABEL)))?;
     }
     Ok(())

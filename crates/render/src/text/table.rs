@@ -8,6 +8,7 @@ use heaptide_analysis::model::{Lane, Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
 use heaptide_analysis::views::highest::Highest;
 
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{count, percent};
@@ -105,10 +106,15 @@ fn names(
     // The function that allocates is more informative than the `main` above it, so own values are
     // compared first.
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
+    let frame = |g: &Group| match g.key {
+        Key::Function(Some(id)) => Some(owners.functions.first_frame(id)),
+        _ => None,
+    };
+    let labels = Labels::of_ids(process, shown.iter().take(rows).filter_map(frame));
     for g in shown.iter().take(rows) {
         let [own, inclusive] =
             [&g.own, &g.inclusive].map(|of| cells(out, measure, measure.of(of), whole));
-        let name = name(process, &owners.functions, g, out.fit(NAME));
+        let name = name(&labels, &owners.functions, g, out.fit(NAME));
         let limits = estimates::cell(out, process, measure, &g.own);
         columns.row(out, [own, limits, inclusive, name])?;
     }
@@ -187,11 +193,12 @@ fn cells(out: &Screen, measure: Measure, value: u64, whole: u64) -> String {
     }
 }
 
-fn name(process: &Process, functions: &Functions, group: &Group, width: usize) -> String {
+fn name(labels: &Labels, functions: &Functions, group: &Group, width: usize) -> String {
+    let process = labels.process;
     match group.key {
         Key::Function(Some(id)) => {
             let frame = &process.tables.frames[functions.first_frame(id).0 as usize];
-            let label = frames::label(process, frame, width);
+            let label = labels.label(frame, width);
             let label = if is_own(process, frame) { Style::Own.of(label) } else { label };
             format!("{label}{}", Style::Minor.of(frames::in_module(process, frame)))
         }
@@ -229,19 +236,22 @@ fn stacks(
     let limits = estimates::column(process, measure);
     let columns = Columns([right(6, "share"), limits, a, b, c, d, e, most, f]);
     columns.heading(out)?;
-    for g in top(groups, measure, Order::Own, rows) {
+    let groups = top(groups, measure, Order::Own, rows);
+    let stack = |g: &Group| match g.key {
+        Key::Stack(stack) => stack,
+        _ => StackId(0),
+    };
+    let labels = Labels::of_stacks(process, groups.iter().map(stack));
+    for g in groups {
         let [a, b, c, d, e, f] = shown.map(|metric| count(metric.of(&g.own)));
         writeln!(out)?;
-        let stack = match g.key {
-            Key::Stack(stack) => stack,
-            _ => StackId(0),
-        };
+        let stack = stack(&g);
         let most = highest.and_then(|of| of.stacks.get(stack.0 as usize));
         let most = most.map_or_else(String::new, |most| count(most.highest.usable));
         let share = percent(measure.of(&g.own), whole);
         let limits = estimates::cell(out, process, measure, &g.own);
         columns.row(out, [share, limits, a, b, c, d, e, most, f])?;
-        stack_lines::stack(out, process, stack)?;
+        stack_lines::stack(out, &labels, stack)?;
     }
     more(out, found, rows)
 }

@@ -7,6 +7,7 @@ use heaptide_analysis::model::{Measure, Mode, Process};
 use heaptide_analysis::quantity::count;
 use heaptide_analysis::views::tree::{Recursion, Tree, TreeNode};
 
+use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::quantity::{amount, percent};
 use crate::shared::views::BranchOrder;
@@ -65,12 +66,16 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
     let heading = "  inclusive               own               function";
     writeln!(out, "{}", Style::Heading.of(heading))?;
-    let printer = Printer { process, functions, tree: &tree, view, whole, least };
+    let shown = tree.nodes.iter().filter(|node| node.inclusive >= least);
+    let shown = shown.filter_map(|node| node.function).map(|id| functions.first_frame(id));
+    let labels = Labels::of_ids(process, shown);
+    let printer = Printer { process, labels, functions, tree: &tree, view, whole, least };
     printer.print(out)
 }
 
 struct Printer<'a> {
     process: &'a Process,
+    labels: Labels<'a>,
     functions: &'a Functions,
     tree: &'a Tree,
     view: &'a View,
@@ -185,7 +190,7 @@ impl Printer<'_> {
         let used = at.guides.chars().count() + branch.chars().count();
         let least = if out.is_limited() { NAME_NARROW } else { NAME_MIN };
         let width = out.fit(WIDTH).saturating_sub(used + VALUES).max(least);
-        let label = frames::label(self.process, frame, width);
+        let label = self.labels.label(frame, width);
         let mut place = frames::in_module(self.process, frame);
         if out.is_limited() && VALUES + used + visible(&label) + visible(&place) > out.columns() {
             place.clear();

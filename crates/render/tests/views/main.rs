@@ -196,6 +196,46 @@ fn flame_graphs_of_scopes() {
     assert!(svg.contains("<title>step=2 (") && svg.contains("<title>read_all ("), "{svg}");
 }
 
+/// Two instances of a template, whose names differ only in the middle.
+#[test]
+fn functions_with_long_names_are_not_one_function() {
+    let keys = "std::map<std::string, std::vector<std::map<int, std::string> > >, ".repeat(12);
+    let name = |last: &str| {
+        let function = "insert_all_rows_of_the_file_that_was_opened_last(std::string const&, int)";
+        format!("void storage::TableOfTheImporter<{keys}{last}>::{function}")
+    };
+    let process = with(process(), |process| {
+        process.tables.frames[3].function = Some(name("int").into());
+        process.tables.frames[5].function = Some(name("char").into());
+    });
+    let drawing = Drawing { least_percent: 0.0, ..Drawing::of(Measure::AtPeakBytes) };
+    let svg = written(|out| flamegraph::write(out, &process, &drawing));
+    let titles = svg.split("<title>").skip(1).filter(|title| title.contains("insert_all"));
+    let titles: Vec<&str> = titles.filter_map(|title| title.split("</title>").next()).collect();
+    assert_eq!(titles.len(), 2, "{titles:?}");
+    assert!(titles.iter().any(|title| title.contains("(4,104,000 bytes")), "{titles:?}");
+    assert!(titles.iter().any(|title| title.contains("(524,320 bytes")), "{titles:?}");
+    let by = |by| table::Table { by, sort: Some(Measure::AtPeakBytes), top: None };
+    let calls = tree::View {
+        measure: Measure::AtPeakBytes,
+        bottom_up: false,
+        order: BranchOrder::Value,
+        depth: 9,
+        min_percent: 0.0,
+    };
+    for page in [
+        shown(|out| table::write(out, &process, &by(GroupBy::Function), None)),
+        shown(|out| table::write(out, &process, &by(GroupBy::Stack), None)),
+        shown(|out| tree::write(out, &process, &calls)),
+    ] {
+        let name = |line: &str| Some(line[line.find("TableOf")?..].split("  ").next()?.to_owned());
+        let mut names: Vec<String> = page.lines().filter_map(name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 2, "{page}");
+    }
+}
+
 #[test]
 fn json_of_scopes_and_labels() {
     let report = as_json(&recording(vec![annotated()]), &ALL);

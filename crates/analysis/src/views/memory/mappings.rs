@@ -44,9 +44,48 @@ pub(super) struct Sorted<'a> {
     ranges: Vec<(Class, &'a str, &'a AccountRange)>,
 }
 
+/// Where a process had blocks. Memory without blocks stays the allocator's after all of them were
+/// freed, as in the teardown of a program.
+pub(super) struct History {
+    /// The begin of each mapping that contained live blocks, and the first time of an account in
+    /// which it did.
+    since_ns: BTreeMap<u64, u64>,
+    /// The first time at which recorded mappings of allocators contained blocks.
+    takes_since_ns: Option<u64>,
+}
+
+impl History {
+    pub(super) fn of(process: &Process) -> History {
+        let mut history = History { since_ns: BTreeMap::new(), takes_since_ns: None };
+        for account in &process.time.accounts {
+            let time_ns = account.time_ns;
+            let earlier = |since: u64| since.min(time_ns);
+            for range in account.ranges.iter().filter(|range| range.is(format::RANGE_BLOCKS)) {
+                let since = history.since_ns.entry(range.start).or_insert(time_ns);
+                *since = earlier(*since);
+                if is_of(range, MappingClass::Allocator) {
+                    let takes = history.takes_since_ns.map_or(time_ns, earlier);
+                    history.takes_since_ns = Some(takes);
+                }
+            }
+        }
+        history
+    }
+
+    /// Returns whether a mapping contains live blocks, or did so before.
+    fn has_blocks(&self, range: &AccountRange, time_ns: u64) -> bool {
+        let inside = self.since_ns.range(range.start..range.end().max(range.start));
+        range.is(format::RANGE_BLOCKS) || inside.into_iter().any(|(_, &since)| since <= time_ns)
+    }
+}
+
 /// Classifies the mappings of an account.
-pub(super) fn sort<'a>(process: &'a Process, account: &'a Account) -> Sorted<'a> {
-    let classifier = Classifier::of(process, account);
+pub(super) fn sort<'a>(
+    process: &'a Process,
+    account: &'a Account,
+    history: &'a History,
+) -> Sorted<'a> {
+    let classifier = Classifier::of(process, account, history);
     let mut ranges: Vec<(Class, &str, &AccountRange)> = Vec::with_capacity(account.ranges.len());
     for range in &account.ranges {
         let before = ranges.last().filter(|(class, name, before)| {
@@ -66,6 +105,7 @@ pub(super) fn sort<'a>(process: &'a Process, account: &'a Account) -> Sorted<'a>
 /// Properties of the account that determine the class of a mapping.
 struct Classifier<'a> {
     account: &'a Account,
+    history: &'a History,
     /// Files with code.
     code: FxHashSet<&'a str>,
     /// Addresses of modules by path.
@@ -77,7 +117,7 @@ struct Classifier<'a> {
 }
 
 impl<'a> Classifier<'a> {
-    fn of(process: &'a Process, account: &'a Account) -> Classifier<'a> {
+    fn of(process: &'a Process, account: &'a Account, history: &'a History) -> Classifier<'a> {
         let with_code = account.ranges.iter().filter(|range| range.is(format::RANGE_EXECUTE));
         let mut code: FxHashSet<&str> = with_code.map(|range| &*range.name).collect();
         let mut modules: FxHashMap<&str, Vec<(u64, u64)>> = FxHashMap::default();
@@ -85,11 +125,9 @@ impl<'a> Classifier<'a> {
             code.insert(&module.path);
             modules.entry(&module.path).or_default().push((module.start, module.end));
         }
-        let takes = |range: &AccountRange| is_of(range, MappingClass::Allocator);
-        let takes_blocks =
-            account.ranges.iter().any(|range| takes(range) && range.is(format::RANGE_BLOCKS));
+        let takes_blocks = history.takes_since_ns.is_some_and(|since| since <= account.time_ns);
         let has_stacks = process.mode == Mode::Stacks;
-        Classifier { account, code, modules, takes_blocks, has_stacks }
+        Classifier { account, history, code, modules, takes_blocks, has_stacks }
     }
 
     /// Returns whether a mapping directly after one of this module is its zeroed data: anonymous
@@ -130,7 +168,7 @@ impl<'a> Classifier<'a> {
 
     /// Returns the class and the name of a private mapping without a file.
     fn anonymous(&self, range: &'a AccountRange) -> (Class, &'a str) {
-        let has_blocks = range.is(format::RANGE_BLOCKS);
+        let has_blocks = self.history.has_blocks(range, self.account.time_ns);
         let Some(mapping) = &range.mapping else {
             return (self.unrecorded(range), "");
         };
@@ -145,7 +183,7 @@ impl<'a> Classifier<'a> {
     }
 
     fn unrecorded(&self, range: &AccountRange) -> Class {
-        let has_blocks = range.is(format::RANGE_BLOCKS);
+        let has_blocks = self.history.has_blocks(range, self.account.time_ns);
         let is_aligned = range.start.is_multiple_of(ARENA_BYTES) && range.length <= ARENA_BYTES;
         let is_odd = !range.length.is_multiple_of(HUGE_PAGE);
         if self.account.glibc().is_some() && is_aligned && (has_blocks || is_odd) {

@@ -12,7 +12,7 @@ mod row;
 use std::cmp::Reverse;
 
 use crate::model::{Account, AccountCause, End, Process};
-use mappings::Class;
+use mappings::{Class, History};
 use row::with_largest;
 
 pub use row::Row;
@@ -40,32 +40,40 @@ pub struct Memory<'a> {
     pub rows: Vec<Row>,
     /// Resident bytes that are not in any row.
     pub unexplained_bytes: u64,
+    /// Resident bytes of private mappings that have no name, were not recorded and do not belong to
+    /// the heap.
+    pub unrecorded_bytes: u64,
 }
 
 impl Memory<'_> {
     /// Returns the memory of a process at a time; `None` without a usable account.
     pub fn of(process: &Process, at: At) -> Option<Memory<'_>> {
         let account = choose(process, at)?;
-        Some(Memory::explain(process, account))
+        Some(Memory::explain(process, account, &History::of(process)))
     }
 
     /// Explains all accounts of a process, in order of time.
     pub fn over_time(process: &Process) -> impl Iterator<Item = Memory<'_>> {
-        usable(process).map(|account| Memory::explain(process, account))
+        let history = History::of(process);
+        usable(process).map(move |account| Memory::explain(process, account, &history))
     }
 
-    fn explain<'a>(process: &Process, account: &'a Account) -> Memory<'a> {
-        let sorted = mappings::sort(process, account);
+    fn explain<'a>(process: &Process, account: &'a Account, history: &History) -> Memory<'a> {
+        let sorted = mappings::sort(process, account, history);
         let heap = heap::Heap::of(account, &sorted);
         let mut rows = vec![heap.row(slack_part(process, account))];
-        rows.push(sorted.mappings(heap.other_anonymous()));
+        let anonymous = heap.other_anonymous();
+        let unrecorded = sorted.of(Class::Anonymous).filter(|range| range.mapping.is_none());
+        let unrecorded = unrecorded.map(|range| range.resident_bytes).fold(0, u64::saturating_add);
+        let unrecorded_bytes = unrecorded.min(anonymous.resident_bytes);
+        rows.push(sorted.mappings(anonymous));
         let named = [("stacks", Class::Stack), ("modules", Class::Module)];
         rows.extend(named.map(|(name, class)| with_largest(sorted.by_name(name, class))));
         rows.push(Row { children: Vec::new(), ..sorted.by_name("recorder", Class::Recorder) });
         rows.retain(|row| row.resident_bytes > 0 || row.swap_bytes > 0);
         let explained = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.resident_bytes));
         let unexplained_bytes = account.resident_bytes.saturating_sub(explained);
-        Memory { account, rows, unexplained_bytes }
+        Memory { account, rows, unexplained_bytes, unrecorded_bytes }
     }
 
     /// Returns the bytes explained by rows.

@@ -51,12 +51,6 @@ impl Memory<'_> {
         PARTS.iter().map(|part| self.part(part))
     }
 
-    /// Returns the resident bytes of mappings without a file that are not shared, and that neither
-    /// an allocator nor Python is known to have made.
-    pub fn other_mappings_bytes(&self) -> u64 {
-        self.part(&OTHER_MAPPINGS)
-    }
-
     fn part(&self, part: &Part) -> u64 {
         let Some(row) = self.row(part.row) else {
             return if part.row == "unexplained" { self.unexplained_bytes } else { 0 };
