@@ -40,6 +40,7 @@ dangers! {
     an_allocator_of_the_executable_in_constructors "intercepted_early.c"
     an_allocator_of_a_library "family.c"
     functions_that_resize "family_resizes.c"
+    older_versions_of_functions "old_versions.c"
     libraries_that_come_and_go_among_threads "family_reload.c"
     signals_in_an_intercepted_allocator "family_signals.c"
     thread_local_destructors "thread_end.cpp"
@@ -117,7 +118,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 62] = [
+const ELSEWHERE: [&str; 63] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -130,6 +131,7 @@ const ELSEWHERE: [&str; 62] = [
     "checked.c",
     "churning.c",
     "clock_plugin.c",
+    "debug_malloc.c",
     "early_plugin.c",
     "endless.c",
     "exported.c",
