@@ -10,11 +10,13 @@
 //! starts programs.
 
 pub mod families;
+mod instance;
 mod island;
 mod kept;
 pub mod notice;
 pub mod outcome;
 mod patch;
+mod search;
 mod spawn;
 mod symbol_table;
 

@@ -10,9 +10,17 @@ use crate::sys::versions;
 pub use crate::sys::object::{Dynamic, LinkMap, file_name};
 pub use crate::sys::versions::Reference;
 
-/// Returns the loaded objects, in load order; none in a static program.
+/// Returns the loaded objects of the program's namespace, in load order; none in a static program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
-    let mut object = first_object();
+    objects_from(first_object())
+}
+
+/// Returns the loaded objects of all namespaces.
+pub fn objects_of_all_namespaces() -> impl Iterator<Item = &'static LinkMap> {
+    objects().chain(namespaces().flat_map(|namespace| namespace.objects()))
+}
+
+fn objects_from(mut object: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> {
     core::iter::from_fn(move || {
         // SAFETY: the list is the loader's; entries live as long as their objects. A program that
         // unloads an object while its functions are being resolved is broken anyway.
@@ -22,20 +30,63 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     })
 }
 
-/// Returns whether the loader's list is complete now: it is not while objects are loaded or
-/// unloaded.
+/// A namespace of the loader other than the program's (`struct r_debug_extended` in link.h):
+/// libraries of `dlmopen` and `LD_AUDIT`, with a C library of their own.
+#[repr(C)]
+pub struct Namespace {
+    version: i32,
+    first: *const LinkMap,
+    _notify: usize,
+    state: u32,
+    _loader: usize,
+    /// If the version of the program's namespace is at least [`WITH_NAMESPACES`].
+    next: *const Namespace,
+}
+
+/// The version from which on the loader lists its namespaces, which it sets as soon as there are
+/// several: glibc 2.35.
+const WITH_NAMESPACES: i32 = 2;
+
+impl Namespace {
+    /// Returns its objects; none while the loader changes the list.
+    pub fn objects(&self) -> impl Iterator<Item = &'static LinkMap> + use<> {
+        objects_from(if self.is_consistent() { self.first } else { core::ptr::null() })
+    }
+
+    /// Returns whether its list is complete now: it is not while objects are loaded or unloaded.
+    pub fn is_consistent(&self) -> bool {
+        const RT_CONSISTENT: u32 = 0;
+        self.state == RT_CONSISTENT
+    }
+}
+
+/// Returns the program's namespace; none in a static program.
+fn base() -> Option<&'static Namespace> {
+    // SAFETY: the loader's structure, whose last field is read only if it exists.
+    unsafe { debug().cast::<Namespace>().as_ref() }
+}
+
+/// Returns the other namespaces that the loader lists.
+pub fn namespaces() -> impl Iterator<Item = &'static Namespace> {
+    let listed = base().filter(|base| base.version >= WITH_NAMESPACES);
+    // SAFETY: the loader's list, from which it removes nothing.
+    let mut next = listed.and_then(|base| unsafe { base.next.as_ref() });
+    core::iter::from_fn(move || {
+        let namespace = next?;
+        // SAFETY: as above.
+        next = unsafe { namespace.next.as_ref() };
+        Some(namespace)
+    })
+}
+
+/// Returns whether the list of the program's objects is complete now: it is not while objects are
+/// loaded or unloaded.
 pub fn is_consistent() -> bool {
-    const RT_CONSISTENT: u32 = 0;
-    // SAFETY: `r_state`, a number of 4 bytes, follows three words.
-    !debug().is_null() && unsafe { *debug().wrapping_add(3).cast::<u32>() } == RT_CONSISTENT
+    base().is_some_and(Namespace::is_consistent)
 }
 
 fn first_object() -> *const LinkMap {
-    if debug().is_null() {
-        return core::ptr::null();
-    }
-    // SAFETY: the second word of `struct r_debug` is the list's head.
-    unsafe { *debug().wrapping_add(1) as *const LinkMap }
+    base().map_or(core::ptr::null(), |base| base.first)
 }
 
 fn is_musl() -> bool {
@@ -176,6 +227,22 @@ pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
     look_up_for(map, name, &mut || Reference::Newest)
 }
 
+/// A function that a resolver chooses.
+const STT_GNU_IFUNC: u8 = 10;
+
+/// Returns address and size of each version of a function (its name is ended by a zero byte) of an
+/// object that may not be relocated yet. Omits functions that a resolver chooses.
+pub fn each_code(map: &LinkMap, name: &[u8], mut visit: impl FnMut(u64, usize)) {
+    let Some(tables) = Tables::of(map) else { return };
+    tables.each_definition(name, |index| {
+        // SAFETY: an index of the object's table.
+        let symbol = unsafe { tables.symbol(index) };
+        if symbol.info & 15 != STT_GNU_IFUNC {
+            visit(tables.base().wrapping_add(symbol.value), symbol.size as usize);
+        }
+    });
+}
+
 /// Returns address and size of the definition of a name (ended by a zero byte) in an object that
 /// the program's references take.
 pub fn look_up_as_imported(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
@@ -194,7 +261,6 @@ pub fn look_up_for(
     // SAFETY: an index of the object's table.
     let symbol = unsafe { tables.symbol(index) };
     let address = tables.base().wrapping_add(symbol.value) as usize;
-    const STT_GNU_IFUNC: u8 = 10;
     if symbol.info & 15 == STT_GNU_IFUNC {
         // SAFETY: a resolver of a loaded and relocated object, of this type.
         let resolver: extern "C" fn() -> usize = unsafe { core::mem::transmute(address) };
