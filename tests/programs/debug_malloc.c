@@ -4,7 +4,7 @@
 // With the argument `overrun`, the program frees a block behind which it has written.
 //
 // expect recording lost_events=0
-// expect function:traced allocations=5 reallocations=1 frees=2 requested_bytes=743 live_blocks=3
+// expect function:traced allocations=6 reallocations=1 frees=3 requested_bytes=843 live_blocks=3
 #include "guest.h"
 #include <mcheck.h>
 

@@ -196,7 +196,7 @@ pub unsafe fn seventh_argument(sp: u64) -> usize {
     unsafe { *((sp + 8) as *const usize) }
 }
 
-/// Defines a hook with two arguments that calls `before` and jumps to the address that it returns,
+/// Defines a hook with up to three arguments that calls `before` and jumps to the address that it returns,
 /// because the loader identifies the caller by the return address.
 macro_rules! jump_after {
     ($before:ident) => {
@@ -204,9 +204,9 @@ macro_rules! jump_after {
             ".cfi_startproc",
             "push rdi", ".cfi_adjust_cfa_offset 8",
             "push rsi", ".cfi_adjust_cfa_offset 8",
-            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+            "push rdx", ".cfi_adjust_cfa_offset 8",
             "call {before}",
-            "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+            "pop rdx", ".cfi_adjust_cfa_offset -8",
             "pop rsi", ".cfi_adjust_cfa_offset -8",
             "pop rdi", ".cfi_adjust_cfa_offset -8",
             "jmp rax",

@@ -1,11 +1,13 @@
 //! Finds allocators other than the one that the program uses in executables and libraries, and
 //! intercepts them.
 
-use super::{is_libc, kept, patch, search};
+use super::outcome::{self, Note};
+use super::{deep, is_libc, kept, patch, search};
 use crate::next_symbol;
 use crate::statistics;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::confined;
@@ -118,12 +120,18 @@ fn look_at_all(is_safe: bool) {
 fn look_at_others(is_safe: bool) {
     let loads = modules().loads.load(Relaxed);
     let mut is_new = false;
+    let mut scope = None;
     let ours = objects().map(|map| (map, true));
     let others = namespaces().flat_map(|namespace| namespace.objects()).map(|map| (map, false));
     for (map, is_ours) in ours.chain(others) {
         if note_object(map.dynamic_address()) {
             is_new = true;
             look_at(map, is_ours, is_safe);
+            if is_ours && is_safe && deep::is_used() {
+                // The first new object is the library that was opened.
+                let scope = scope.get_or_insert_with(|| deep::Scope::of(map));
+                scope.iter().for_each(|scope| deep::bind(map, scope));
+            }
         }
     }
     if is_new {
@@ -138,6 +146,20 @@ fn note_object(dynamic: usize) -> bool {
     }
     let free = LOOKED.iter().find(|looked| looked.load(Relaxed) == 0);
     free.inspect(|looked| looked.store(dynamic, Relaxed)).is_some()
+}
+
+/// Returns whether the loader lists its namespaces (glibc 2.35, which has this function, too).
+pub fn sees_namespaces() -> bool {
+    objects().any(|map| defines(map, b"_dl_find_object\0"))
+}
+
+/// Notes that the program loads libraries with a C library that cannot be found.
+#[cold]
+pub fn note_unseen_namespace() {
+    if IS_ON.load(Relaxed) && process().state() == State::Active {
+        let note = || outcome::note_family(Err(NotIntercepted::Namespace), Note::new(0));
+        alone(note);
+    }
 }
 
 /// Checks one object of the program's namespace, or of another one.

@@ -9,6 +9,7 @@
 //! If a command attached, the C library's allocator is intercepted as well, and its function that
 //! starts programs.
 
+pub mod deep;
 pub mod families;
 mod instance;
 mod island;

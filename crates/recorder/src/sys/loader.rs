@@ -4,8 +4,9 @@
 //! before that is initialised, and also finds libraries that were opened with RTLD_LOCAL.
 
 use crate::sys::arch::{R_GLOB_DAT, R_JUMP_SLOT, debug_symbols};
-use crate::sys::object::Tables;
+use crate::sys::object::{Symbol, Tables};
 use crate::sys::versions;
+use core::ffi::CStr;
 
 pub use crate::sys::object::{Dynamic, LinkMap, file_name};
 pub use crate::sys::versions::Reference;
@@ -147,6 +148,69 @@ pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
         let name = unsafe { tables.name(relocation.symbol()) };
         visit(Import { slot, is_lazy: kind == R_JUMP_SLOT, name });
     });
+}
+
+/// An import of an object that the loader has mapped and not bound yet.
+pub struct UnboundImport {
+    name: &'static CStr,
+    symbol: *mut Symbol,
+    base: u64,
+}
+
+impl UnboundImport {
+    /// Returns whether the function has this name, which ends with a zero byte.
+    pub fn is_of(&self, name: &[u8]) -> bool {
+        self.name.to_bytes_with_nul() == name
+    }
+
+    /// Returns start and end of the entry in the object's table of symbols.
+    pub fn symbol(&self) -> (u64, u64) {
+        let start = self.symbol as u64;
+        (start, start + size_of::<Symbol>() as u64)
+    }
+
+    /// Makes the loader bind the import to an address: a hidden symbol is that of its object.
+    ///
+    /// # Safety
+    /// The entry is writable, and an address of a function of this type.
+    pub unsafe fn bind(&self, address: u64) {
+        const STV_HIDDEN: u8 = 2;
+        // SAFETY: the caller's contract.
+        unsafe {
+            (*self.symbol).value = address.wrapping_sub(self.base);
+            (*self.symbol).other = STV_HIDDEN;
+        }
+    }
+}
+
+/// Calls `visit` with the imports of an object, some of them more than once.
+pub fn each_unbound_import(map: &LinkMap, mut visit: impl FnMut(UnboundImport)) {
+    each_relocation(map, |tables, relocation| {
+        let index = relocation.symbol();
+        // SAFETY: relocations contain indices of the object's symbols.
+        let (symbol, name) = unsafe { (tables.symbol(index), tables.name(index)) };
+        if index != 0 && symbol.section == 0 && symbol.other == 0 {
+            let symbol = core::ptr::from_ref(symbol).cast_mut();
+            visit(UnboundImport { name, symbol, base: tables.base() });
+        }
+    });
+}
+
+/// Returns whether an object depends on another one directly.
+pub fn needs(map: &LinkMap, other: &LinkMap) -> bool {
+    const DT_NEEDED: i64 = 1;
+    const DT_SONAME: i64 = 14;
+    // SAFETY: these entries of dynamic sections are offsets of strings.
+    let text = |map: &LinkMap, offset| unsafe { map.string(offset) }.unwrap_or(c"").to_bytes();
+    let own_name = other.entry(DT_SONAME).map_or(&b""[..], |offset| text(other, offset));
+    let mut is_needed = false;
+    map.each_entry(|tag, value| {
+        if tag == DT_NEEDED {
+            let name = text(map, value);
+            is_needed |= name == own_name || name == file_name(other) || name == other.path();
+        }
+    });
+    is_needed
 }
 
 fn each_relocation(map: &LinkMap, mut visit: impl FnMut(&Tables, &Relocation)) {

@@ -23,11 +23,14 @@ pub struct Dynamic {
 pub struct Symbol {
     name: u32,
     pub info: u8,
-    other: u8,
+    pub other: u8,
     pub section: u16,
     pub value: u64,
     pub size: u64,
 }
+
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
 
 impl LinkMap {
     /// Returns the difference between addresses in memory and in its file.
@@ -47,6 +50,21 @@ impl LinkMap {
         }
         // SAFETY: the loader's name is a C string.
         unsafe { CStr::from_ptr(self.name) }.to_bytes()
+    }
+
+    /// Returns the address of its table of symbols; 0 without one.
+    pub fn symbols_address(&self) -> u64 {
+        self.address_entry(DT_SYMTAB).unwrap_or(0)
+    }
+
+    /// Returns the string at this offset of its table of strings.
+    ///
+    /// # Safety
+    /// The object's dynamic section contains the offset.
+    pub unsafe fn string(&self, offset: u64) -> Option<&'static CStr> {
+        let strings = self.address_entry(DT_STRTAB)?;
+        // SAFETY: the caller's contract.
+        Some(unsafe { CStr::from_ptr((strings + offset) as *const c_char) })
     }
 
     /// Returns whether its dynamic section is `dynamic`.
@@ -75,7 +93,8 @@ impl LinkMap {
         if value < self.address { value + self.address } else { value }
     }
 
-    fn each_entry(&self, mut visit: impl FnMut(i64, u64)) {
+    /// Calls `visit` with tag and value of each entry of its dynamic section.
+    pub fn each_entry(&self, mut visit: impl FnMut(i64, u64)) {
         let mut entry = self.dynamic;
         // SAFETY: the dynamic section ends with tag 0.
         while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
@@ -106,8 +125,6 @@ impl Tables {
     /// Returns the tables of an object, which may have just been mapped.
     pub fn of(map: &LinkMap) -> Option<Tables> {
         const DT_HASH: i64 = 4;
-        const DT_STRTAB: i64 = 5;
-        const DT_SYMTAB: i64 = 6;
         const DT_GNU_HASH: i64 = 0x6fff_fef5;
         const DT_VERSYM: i64 = 0x6fff_fff0;
         let mut t = Tables {
