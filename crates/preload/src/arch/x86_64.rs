@@ -196,8 +196,8 @@ pub unsafe fn seventh_argument(sp: u64) -> usize {
     unsafe { *((sp + 8) as *const usize) }
 }
 
-/// Defines a hook with up to three arguments that calls `before` and jumps to the address that it returns,
-/// because the loader identifies the caller by the return address.
+/// Defines a hook with up to three arguments that calls `before` and jumps to the address that it
+/// returns, because the loader identifies the caller by the return address.
 macro_rules! jump_after {
     ($before:ident) => {
         core::arch::naked_asm!(

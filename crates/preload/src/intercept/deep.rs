@@ -7,11 +7,10 @@
 
 use super::outcome::{self, Note};
 use crate::attachment;
-use crate::hooks::NAMES;
 use crate::next_symbol::{self, object_before};
 use core::ptr;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::NotIntercepted;
 use heaptide_recorder::sys::kernel;
 use heaptide_recorder::sys::loader::{
@@ -27,6 +26,17 @@ const RTLD_DEEPBIND: i32 = 8;
 /// Whether the program has used the flag. A library that is opened without it at the same time
 /// is bound to the same hooks by the loader.
 static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// The names of interposed functions, each followed by a zero byte.
+type Names = &'static [&'static [u8]];
+
+/// The names, once the library is loaded.
+static NAMES: AtomicPtr<Names> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the names of interposed functions.
+pub fn set_names(names: &'static Names) {
+    NAMES.store(ptr::from_ref(names).cast_mut(), Release);
+}
 
 /// Notes how the program is about to open a library.
 pub fn note_mode(mode: i32) {
@@ -79,11 +89,13 @@ impl Scope {
 /// Lets the imports of a new object refer to our hooks, where the loader would bind them to the
 /// functions that the hooks call. `scope` is that of the library that was opened.
 pub fn bind(map: &'static LinkMap, scope: &Scope) {
-    let Some(own) = next_symbol::own_object() else { return };
+    // SAFETY: null, or a static.
+    let names = unsafe { NAMES.load(Acquire).as_ref() };
+    let (Some(own), Some(names)) = (next_symbol::own_object(), names) else { return };
     let mut pages = Pages::of(map);
     let mut is_left = false;
     each_unbound_import(map, |import| {
-        let Some(name) = NAMES.iter().find(|name| import.is_of(name)) else { return };
+        let Some(name) = names.iter().find(|name| import.is_of(name)) else { return };
         let Some(definer) = scope.all().find(|object| defines(object, name)) else { return };
         let real = next_symbol::find(name).map_or(ptr::null(), |found| found.object);
         let Some((hook, _)) = look_up(own, name) else { return };

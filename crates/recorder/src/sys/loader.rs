@@ -268,7 +268,8 @@ fn default_reference(map: &LinkMap, name: &[u8]) -> Option<Reference> {
     versions::reference_to_definition(map, &tables, index)
 }
 
-/// Returns the number of definitions of a name (ended by a zero byte) in an object, one per version.
+/// Returns the number of definitions of a name (ended by a zero byte) in an object: one for each
+/// version.
 pub fn count_definitions(map: &LinkMap, name: &[u8]) -> usize {
     let mut count = 0;
     if let Some(tables) = Tables::of(map) {
