@@ -71,13 +71,20 @@ pub enum NotIntercepted {
     /// The recorder could not move instructions of this processor: set by older versions on
     /// aarch64.
     Processor = 6,
+    /// A library that was opened with `RTLD_DEEPBIND` uses the C library beside another allocator,
+    /// or its imports could not be changed.
+    DeepBound = 7,
+    /// It is in a namespace (`dlmopen`) that the loader does not list: glibc before 2.35.
+    Namespace = 8,
 }
 
 impl NotIntercepted {
     /// Returns the reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
-        use NotIntercepted::{NoUsableSize, Processor, Refused, Threads, TurnedOff, Unmovable};
-        let all = [TurnedOff, NoUsableSize, Refused, Unmovable, Threads, Processor];
+        use NotIntercepted::{DeepBound, Namespace, NoUsableSize, Processor};
+        use NotIntercepted::{Refused, Threads, TurnedOff, Unmovable};
+        let all =
+            [TurnedOff, NoUsableSize, Refused, Unmovable, Threads, Processor, DeepBound, Namespace];
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 

@@ -4,7 +4,7 @@
 use crate::Preload;
 use crate::allocator::{Address, NULL};
 use crate::arch;
-use crate::intercept::{families, notice};
+use crate::intercept::{deep, families, notice};
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, imports, mappings, mlock};
 use core::sync::atomic::Ordering::Relaxed;
@@ -25,11 +25,37 @@ pub unsafe extern "C" fn dlopen() {
     arch::jump_after!(before_dlopen)
 }
 
-extern "C" fn before_dlopen() -> usize {
+extern "C" fn before_dlopen(_: *const u8, mode: i32) -> usize {
     real! {
         static REAL = "dlopen", ();
     }
     notice::before_loading();
+    deep::note_mode(mode);
+    modules::modules().loads.fetch_add(1, Relaxed);
+    match REAL.get() {
+        0 => nothing_opened as *const () as usize,
+        address => address,
+    }
+}
+
+/// The library is loaded in the namespace of the caller, or another one.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlmopen() {
+    arch::jump_after!(before_dlmopen)
+}
+
+extern "C" fn before_dlmopen(namespace: isize, _: *const u8, mode: i32) -> usize {
+    real! {
+        static REAL = "dlmopen", ();
+    }
+    const LM_ID_BASE: isize = 0;
+    notice::before_loading();
+    if namespace == LM_ID_BASE {
+        deep::note_mode(mode);
+    } else if !families::sees_namespaces() {
+        families::note_unseen_namespace();
+    }
     modules::modules().loads.fetch_add(1, Relaxed);
     match REAL.get() {
         0 => nothing_opened as *const () as usize,

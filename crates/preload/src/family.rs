@@ -74,7 +74,7 @@ impl Shape {
             Call::Realloc
         } else if self == Shape::AllocateFlags {
             Call::Other
-        } else if name.starts_with("new") {
+        } else if name.starts_with("new") || name.starts_with("_Zn") {
             Call::New
         } else if is(&["calloc", "zalloc", "zeroed"]) {
             Call::Calloc
@@ -97,7 +97,12 @@ pub enum Sizes {
 
 /// An allocator.
 pub struct Family {
+    /// The prefixes of its functions' names that are known.
     pub prefixes: &'static [&'static str],
+    /// Names after the prefix, which together occur only in this allocator: with all of them, any
+    /// prefix is one of the family. A library that only wraps an allocator has `malloc` and `free`,
+    /// too, but not these.
+    pub proof: &'static [&'static str],
     /// The name, after the prefix, of a function that returns statistics.
     pub statistics: Option<(&'static str, Statistics)>,
     /// Names, after the prefix, of functions that return the size of a block.
@@ -108,16 +113,65 @@ pub struct Family {
     pub functions: &'static [(&'static str, Shape)],
 }
 
+impl Family {
+    /// Returns the names of its functions after the prefix, and those of operators.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let rows = self.functions.iter().chain(OPERATORS).map(|(name, _)| *name);
+        rows.chain(self.usable.iter().copied())
+    }
+
+    /// Returns the arguments and effect of a function by its name after the prefix.
+    pub fn shape(&self, name: &[u8]) -> Option<(&'static str, Shape)> {
+        let mut rows = self.functions.iter().chain(OPERATORS);
+        rows.find(|(known, _)| known.as_bytes() == name).copied()
+    }
+}
+
 macro_rules! functions {
     ($($shape:ident: $($name:literal)*;)*) => {
         &[$($(($name, Shape::$shape),)*)*]
     };
 }
 
-/// All known families.
-pub static FAMILIES: [Family; 5] = [
+/// The operators of C++, which have no prefix.
+const OPERATORS: &[(&str, Shape)] = functions! {
+    Allocate: "_Znwm" "_Znam" "_ZnwmRKSt9nothrow_t" "_ZnamRKSt9nothrow_t";
+    Allocate: "_ZnwmSt11align_val_t" "_ZnamSt11align_val_t";
+    Allocate: "_ZnwmSt11align_val_tRKSt9nothrow_t" "_ZnamSt11align_val_tRKSt9nothrow_t";
+    Free: "_ZdlPv" "_ZdaPv" "_ZdlPvm" "_ZdaPvm" "_ZdlPvRKSt9nothrow_t" "_ZdaPvRKSt9nothrow_t";
+    Free: "_ZdlPvSt11align_val_t" "_ZdaPvSt11align_val_t" "_ZdlPvmSt11align_val_t";
+    Free: "_ZdaPvmSt11align_val_t" "_ZdlPvSt11align_val_tRKSt9nothrow_t";
+    Free: "_ZdaPvSt11align_val_tRKSt9nothrow_t";
+};
+
+/// An allocator with the names of the C library's, in an object whose functions the program does
+/// not use: a second C library (`dlmopen`, `LD_AUDIT`), or a library that uses its own `malloc`
+/// (`RTLD_DEEPBIND`, `-Bsymbolic`).
+pub static STANDARD: Family = Family {
+    prefixes: &[""],
+    proof: &[],
+    statistics: None,
+    usable: &["malloc_usable_size"],
+    sizes: Sizes::Requested,
+    functions: functions! {
+        Allocate: "malloc" "valloc" "pvalloc";
+        AllocateSecond: "memalign" "aligned_alloc";
+        AllocateProduct: "calloc";
+        AllocateFlags: "mallocx";
+        AllocateOut: "posix_memalign";
+        Reallocate: "realloc";
+        ReallocateFlags: "rallocx";
+        ReallocateProduct: "reallocarray";
+        Resize: "xallocx";
+        Free: "free" "cfree" "dallocx" "sdallocx" "free_sized" "free_aligned_sized";
+    },
+};
+
+/// All known families with names of their own.
+pub static FAMILIES: [Family; 8] = [
     Family {
         prefixes: &["_rjem_", "je_"],
+        proof: &["mallocx", "sdallocx", "nallocx", "mallctl"],
         statistics: Some(("mallctl", Statistics::Jemalloc)),
         usable: &["malloc_usable_size", "sallocx"],
         sizes: Sizes::Jemalloc,
@@ -135,6 +189,7 @@ pub static FAMILIES: [Family; 5] = [
     },
     Family {
         prefixes: &["mi_"],
+        proof: &["heap_malloc", "heap_zalloc", "usable_size", "process_info"],
         statistics: Some(("process_info", Statistics::Mimalloc)),
         usable: &["usable_size", "malloc_usable_size"],
         sizes: Sizes::Requested,
@@ -157,6 +212,7 @@ pub static FAMILIES: [Family; 5] = [
     },
     Family {
         prefixes: &["tc_"],
+        proof: &["newarray_nothrow", "deletearray_nothrow", "malloc_skip_new_handler"],
         statistics: None,
         usable: &["malloc_size"],
         sizes: Sizes::Requested,
@@ -174,6 +230,7 @@ pub static FAMILIES: [Family; 5] = [
     },
     Family {
         prefixes: &["rp"],
+        proof: &["malloc_thread_initialize", "malloc_finalize", "aligned_realloc"],
         statistics: None,
         usable: &["malloc_usable_size"],
         sizes: Sizes::Requested,
@@ -190,6 +247,7 @@ pub static FAMILIES: [Family; 5] = [
     },
     Family {
         prefixes: &["sn_rust_"],
+        proof: &[],
         statistics: None,
         usable: &["usable_size"],
         sizes: Sizes::Requested,
@@ -197,6 +255,53 @@ pub static FAMILIES: [Family; 5] = [
             AllocateSecond: "alloc" "alloc_zeroed";
             ReallocateFourth: "realloc";
             Free: "dealloc";
+        },
+    },
+    // The scalable allocator of oneTBB.
+    Family {
+        prefixes: &["scalable_"],
+        proof: &["allocation_mode", "allocation_command", "msize"],
+        statistics: None,
+        usable: &["msize"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "aligned_malloc";
+            AllocateProduct: "calloc";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc" "aligned_realloc";
+            Free: "free" "aligned_free";
+        },
+    },
+    // dlmalloc with `USE_DL_PREFIX`.
+    Family {
+        prefixes: &[],
+        proof: &["malloc_footprint", "malloc_max_footprint", "malloc_trim", "malloc_usable_size"],
+        statistics: None,
+        usable: &["malloc_usable_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "valloc" "pvalloc";
+            AllocateSecond: "memalign";
+            AllocateProduct: "calloc";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc" "realloc_in_place";
+            Free: "free";
+        },
+    },
+    // GrapheneOS' hardened_malloc.
+    Family {
+        prefixes: &[],
+        proof: &["malloc_object_size", "malloc_object_size_fast", "malloc_usable_size"],
+        statistics: None,
+        usable: &["malloc_usable_size"],
+        sizes: Sizes::Requested,
+        functions: functions! {
+            Allocate: "malloc" "valloc" "pvalloc";
+            AllocateSecond: "memalign" "aligned_alloc";
+            AllocateProduct: "calloc";
+            AllocateOut: "posix_memalign";
+            Reallocate: "realloc";
+            Free: "free" "cfree" "free_sized";
         },
     },
 ];

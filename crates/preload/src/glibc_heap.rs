@@ -15,7 +15,8 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heaptide_recorder::sys::front::{HeapSource, HeapState};
 use heaptide_recorder::sys::kernel;
-use heaptide_recorder::sys::loader::{LinkMap, writable_data};
+use heaptide_recorder::sys::loader::LinkMap;
+use heaptide_recorder::sys::program_headers::writable_data;
 use heaptide_recorder::sys::range::Range;
 
 /// Number of bins of an arena.

@@ -115,6 +115,7 @@ hooks! {
     allocate dallocx = jemalloc::dallocx_body;
     allocate sdallocx = jemalloc::dallocx_body;
     plain dlclose = auxiliary::dlclose;
+    plain dlmopen = auxiliary::dlmopen;
     plain dlopen = auxiliary::dlopen;
     plain dlsym = auxiliary::dlsym;
     mapping mmap = mappings::mmap_body;

@@ -25,6 +25,7 @@ mod imports;
 mod intercept;
 mod jemalloc;
 mod limits;
+mod loading;
 mod malloc;
 mod mappings;
 mod mlock;
@@ -34,21 +35,8 @@ mod own_allocator;
 mod route;
 mod statistics;
 
-use heaptide_recorder::event::{exit, start};
-
 /// The library's implementation of the recorder's interface.
 struct Preload;
-
-/// Runs once the library is loaded, so that a program that never allocates has a profile, too.
-extern "C" fn loaded() {
-    next_symbol::note_loading();
-    start::start_early::<Preload>();
-    exit::register();
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOADED: extern "C" fn() = loaded;
 
 // core refers to it without LTO; hidden, so that it does not interpose another definition.
 #[cfg(panic = "abort")]

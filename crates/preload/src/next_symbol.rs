@@ -1,5 +1,9 @@
 //! Finds the real functions behind the hooks: the next definition of a symbol after this library,
 //! in load order, or that of an allocator that is intercepted in place.
+//!
+//! A library may have several versions of a function, or one that `dlsym` does not find (those of
+//! glibc's `libc_malloc_debug.so.0`). A hook takes the one that the loader would have given to the
+//! first object that imports the function.
 
 use crate::{attachment, own_allocator};
 use core::marker::PhantomData;
@@ -9,7 +13,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use heaptide_format::attachment::LINK_IDLE;
 use heaptide_recorder::address_of_symbol;
 use heaptide_recorder::sys::kernel;
-use heaptide_recorder::sys::loader::{Dynamic, LinkMap, file_name, look_up, objects};
+use heaptide_recorder::sys::loader::{
+    Dynamic, LinkMap, Reference, count_definitions, file_name, look_up_for, objects, reference_to,
+};
 use heaptide_recorder::sys::range::Range;
 
 core::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start", ".hidden _end");
@@ -42,18 +48,44 @@ pub fn find(name: &[u8]) -> Option<Found> {
 
 /// Looks up `name` (zero-terminated) after this library.
 pub fn find_behind(name: &[u8]) -> Option<Found> {
-    let me = own_dynamic();
-    let found = |map: &'static LinkMap| {
-        let (address, size) = look_up(map, name)?;
-        Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
-    };
-    if attachment::is_attached() {
-        // Loaded late, this library does not precede others, so the first definition is the real
-        // one.
-        return objects().filter(|map| !map.has_dynamic(me)).find_map(found);
+    let mut wanted = Wanted::new(name);
+    // Most names have a single definition, which every reference takes.
+    if behind().map(|map| count_definitions(map, name)).sum::<usize>() <= 1 {
+        wanted.reference = Some(Reference::Newest);
     }
-    let behind = objects().skip_while(|map| !map.has_dynamic(me)).skip(1);
-    behind.into_iter().find_map(found)
+    behind().find_map(|map| {
+        let (address, size) = wanted.look_up(map)?;
+        Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
+    })
+}
+
+/// Returns the objects after this library. If it was loaded late, it does not precede others, so
+/// these are all others.
+fn behind() -> impl Iterator<Item = &'static LinkMap> {
+    let me = own_dynamic();
+    let mut is_behind = attachment::is_attached();
+    objects().filter(move |map| {
+        let is_own = map.has_dynamic(me);
+        is_behind |= is_own;
+        is_behind && !is_own
+    })
+}
+
+/// A name, and how the program refers to it, once that is needed.
+struct Wanted<'a> {
+    name: &'a [u8],
+    reference: Option<Reference>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(name: &'a [u8]) -> Wanted<'a> {
+        Wanted { name, reference: None }
+    }
+
+    fn look_up(&mut self, map: &LinkMap) -> Option<(usize, usize)> {
+        let (name, reference) = (self.name, &mut self.reference);
+        look_up_for(map, name, &mut || *reference.get_or_insert_with(|| reference_to(name)))
+    }
 }
 
 /// Stores whether the program is already running; must be called before anything else in this
@@ -77,7 +109,8 @@ fn is_late() -> bool {
 /// Returns the address of the definition of `name` that the loader uses for all objects, including
 /// this library's and the executable's.
 pub fn find_first(name: &[u8]) -> Option<usize> {
-    objects().find_map(|map| look_up(map, name)).map(|(address, _)| address)
+    let mut wanted = Wanted::new(name);
+    objects().find_map(|map| wanted.look_up(map)).map(|(address, _)| address)
 }
 
 /// Returns the object whose definition of `name` the loader finds before ours, so that calls go
@@ -85,7 +118,8 @@ pub fn find_first(name: &[u8]) -> Option<usize> {
 pub fn object_before(name: &[u8]) -> Option<&'static LinkMap> {
     let me = own_dynamic();
     let mut before = objects().take_while(|map| !map.has_dynamic(me));
-    before.find(|map| look_up(map, name).is_some())
+    let mut wanted = Wanted::new(name);
+    before.find(|map| wanted.look_up(map).is_some())
 }
 
 /// Returns this library.

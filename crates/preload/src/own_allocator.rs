@@ -3,7 +3,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
-use heaptide_recorder::sys::loader::{LinkMap, look_up};
+use heaptide_recorder::sys::loader::{LinkMap, look_up_as_imported};
 
 /// A function of the allocator that one of our hooks interposes.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ pub fn object() -> Option<&'static LinkMap> {
 pub fn find(name: &[u8]) -> Option<(Place, &'static LinkMap)> {
     let object = object()?;
     if QUERIES.contains(&name) {
-        let (address, size) = look_up(object, name)?;
+        let (address, size) = look_up_as_imported(object, name)?;
         return Some((Place { call: address, address, size }, object));
     }
     let index = NAMES.iter().position(|known| known.symbol == name)?;

@@ -145,6 +145,10 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
         NotIntercepted::Refused => ", and the system does not allow its code to be changed",
         NotIntercepted::Unmovable => ", whose code cannot be intercepted safely",
         NotIntercepted::Threads => ", whose code other threads could execute when it was found",
+        NotIntercepted::DeepBound => ", which a library opened with RTLD_DEEPBIND uses",
+        NotIntercepted::Namespace => {
+            " in another namespace of the loader (dlmopen), which this C library does not list"
+        }
         NotIntercepted::Processor => ", which cannot be intercepted on this kind of processor",
     }
 }

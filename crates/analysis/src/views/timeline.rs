@@ -207,7 +207,7 @@ mod tests {
         (process.totals.peak_bytes, process.totals.live_bytes) = (800, 200);
         process.totals.allocations = 50;
         let timeline = Timeline::of(&process);
-        assert_eq!([0, 20, 40, 70, 100].map(|t| timeline.live.at(t)), [0., 400., 800., 500., 200.]);
+        assert_eq!([0, 20, 40, 70, 100].map(|t| timeline.live.at(t)), [0., 0., 800., 800., 200.]);
         assert!(timeline.resident.is_empty());
         assert_eq!(timeline.rate((0, 50)), 0.5e9);
         assert_eq!(timeline.live.top(), (40, 800));

@@ -40,6 +40,10 @@ dangers! {
     an_allocator_of_the_executable_in_constructors "intercepted_early.c"
     an_allocator_of_a_library "family.c"
     functions_that_resize "family_resizes.c"
+    a_second_c_library "namespaces.c"
+    deeply_bound_libraries "deepbind.c"
+    allocators_under_any_prefix "prefixed.c"
+    older_versions_of_functions "old_versions.c"
     libraries_that_come_and_go_among_threads "family_reload.c"
     signals_in_an_intercepted_allocator "family_signals.c"
     thread_local_destructors "thread_end.cpp"
@@ -117,7 +121,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 64] = [
+const ELSEWHERE: [&str; 68] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -130,6 +134,8 @@ const ELSEWHERE: [&str; 64] = [
     "checked.c",
     "churning.c",
     "clock_plugin.c",
+    "debug_malloc.c",
+    "deepbind_plugin.c",
     "early_plugin.c",
     "endless.c",
     "exported.c",
@@ -157,6 +163,7 @@ const ELSEWHERE: [&str; 64] = [
     "map_signals.c",
     "map_threads.c",
     "moves_away.c",
+    "namespaces_plugin.c",
     "new_plugin.cpp",
     "no_processes.c",
     "outlives.c",
@@ -182,6 +189,7 @@ const ELSEWHERE: [&str; 64] = [
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",
+    "wrapper_plugin.c",
 ];
 
 #[test]

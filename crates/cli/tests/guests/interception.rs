@@ -164,3 +164,35 @@ fn polars_sorts_a_column() {
     let most = list(&report, "processes").iter().map(requested).max();
     assert!(most > Some(8_000_000), "{most:?}");
 }
+
+/// `libc_malloc_debug.so.0` of glibc.
+const DEBUG_MALLOC: (&str, &str) = ("LD_PRELOAD", "libc_malloc_debug.so.0");
+
+/// Its functions have versions that only references to them take.
+#[test]
+fn a_debugging_malloc_sees_the_calls_of_the_program() {
+    check_with("debug_malloc.c", "debug-malloc", &[], &[DEBUG_MALLOC]);
+}
+
+#[test]
+fn a_debugging_malloc_still_aborts_the_program() {
+    let place = scratch("interception-malloc-check");
+    let program = program("debug_malloc.c");
+    let environment = [DEBUG_MALLOC, ("MALLOC_CHECK_", "3")];
+    let status =
+        |mut command: Command| run(command.envs(environment).arg("overrun"), &place).status;
+    const SIGABRT: i32 = 6;
+    assert_eq!(status(clean(Command::new(&program))), 128 + SIGABRT, "bare");
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    command.arg(&program);
+    assert_eq!(status(command), 128 + SIGABRT, "recorded");
+    let library = crate::harness::library();
+    let mut before = clean(Command::new(&program));
+    before.env("HEAPTIDE_OUTPUT", place.join("b.heaptide")).args(["overrun"]);
+    before.env("LD_PRELOAD", format!("{}:{}", DEBUG_MALLOC.1, library.display()));
+    let outcome = run(before.env("MALLOC_CHECK_", "3"), &place);
+    assert_eq!(outcome.status, 128 + SIGABRT, "preloaded before the recorder");
+    let report = report(&place.join("b.heaptide"), &place);
+    let found = &list(&list(&report, "processes")[0], "interceptions")[0];
+    assert_eq!(found["is_intercepted"], true, "{found}");
+}

@@ -196,17 +196,17 @@ pub unsafe fn seventh_argument(sp: u64) -> usize {
     unsafe { *((sp + 8) as *const usize) }
 }
 
-/// Defines a hook with two arguments that calls `before` and jumps to the address that it returns,
-/// because the loader identifies the caller by the return address.
+/// Defines a hook with up to three arguments that calls `before` and jumps to the address that it
+/// returns, because the loader identifies the caller by the return address.
 macro_rules! jump_after {
     ($before:ident) => {
         core::arch::naked_asm!(
             ".cfi_startproc",
             "push rdi", ".cfi_adjust_cfa_offset 8",
             "push rsi", ".cfi_adjust_cfa_offset 8",
-            "sub rsp, 8", ".cfi_adjust_cfa_offset 8",
+            "push rdx", ".cfi_adjust_cfa_offset 8",
             "call {before}",
-            "add rsp, 8", ".cfi_adjust_cfa_offset -8",
+            "pop rdx", ".cfi_adjust_cfa_offset -8",
             "pop rsi", ".cfi_adjust_cfa_offset -8",
             "pop rdi", ".cfi_adjust_cfa_offset -8",
             "jmp rax",

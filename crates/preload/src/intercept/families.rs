@@ -1,33 +1,23 @@
-//! Finds allocators with their own function names in executables and libraries, and intercepts
-//! them.
+//! Finds allocators other than the one that the program uses in executables and libraries, and
+//! intercepts them.
 
-use super::island::Island;
-use super::kept;
 use super::outcome::{self, Note};
-use super::patch::{self, Patch, Refusal, write_all};
-use super::symbol_table::each_function;
-use crate::family::{self, FAMILIES, Family, Function, Moved, Shape};
+use super::{deep, is_libc, kept, patch, search};
 use crate::next_symbol;
-use crate::statistics::{self, Statistics};
-use core::mem::transmute;
+use crate::statistics;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::confined;
-use heaptide_recorder::sys::kernel::Path;
-use heaptide_recorder::sys::loader::{LinkMap, defines, objects};
-use heaptide_recorder::sys::maps::each_mapping;
-use heaptide_recorder::sys::options::Options;
+use heaptide_recorder::sys::loader::{
+    LinkMap, defines, namespaces, objects, objects_of_all_namespaces,
+};
 use heaptide_recorder::sys::own_stack;
 
 /// The most objects to remember as checked; later ones are not checked.
 const OBJECTS_MAX: usize = 1024;
-/// The most families in an object.
-const FAMILIES_MAX: usize = 4;
-/// The most functions of one family in an object.
-const FUNCTIONS_MAX: usize = 48;
 
 /// Checked objects, by address of their dynamic section; 0 is none.
 static LOOKED: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECTS_MAX];
@@ -40,8 +30,7 @@ static LOADS: AtomicU32 = AtomicU32::new(0);
 /// Whether loaded objects could not be checked in time, so that they may be in use.
 static HAS_MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Which functions of an [`Instance`] are intercepted.
-type Which = [bool; FUNCTIONS_MAX];
+const MALLOC: &[u8] = b"malloc\0";
 
 /// Returns whether families are intercepted in this process, or in the one from which it was
 /// forked.
@@ -97,12 +86,20 @@ pub fn forget_unloaded() {
     alone(|| {
         for looked in &LOOKED {
             let dynamic = looked.load(Relaxed);
-            if dynamic != 0 && !objects().any(|map| map.dynamic_address() == dynamic) {
+            if dynamic != 0 && !is_loaded(dynamic) {
                 looked.store(0, Relaxed);
                 kept::forget(dynamic);
             }
         }
     });
+}
+
+/// Returns whether an object is loaded. Those of a namespace that the loader changes count as
+/// loaded.
+fn is_loaded(dynamic: usize) -> bool {
+    let is_complete = namespaces().all(|namespace| namespace.is_consistent());
+    let is_it = |map: &LinkMap| map.dynamic_address() == dynamic;
+    !is_complete || objects_of_all_namespaces().any(is_it)
 }
 
 /// Runs `work` unless another thread is doing so.
@@ -123,10 +120,18 @@ fn look_at_all(is_safe: bool) {
 fn look_at_others(is_safe: bool) {
     let loads = modules().loads.load(Relaxed);
     let mut is_new = false;
-    for map in objects() {
+    let mut scope = None;
+    let ours = objects().map(|map| (map, true));
+    let others = namespaces().flat_map(|namespace| namespace.objects()).map(|map| (map, false));
+    for (map, is_ours) in ours.chain(others) {
         if note_object(map.dynamic_address()) {
             is_new = true;
-            look_at(map, is_safe);
+            look_at(map, is_ours, is_safe);
+            if is_ours && is_safe && deep::is_used() {
+                // The first new object is the library that was opened.
+                let scope = scope.get_or_insert_with(|| deep::Scope::of(map));
+                scope.iter().for_each(|scope| deep::bind(map, scope));
+            }
         }
     }
     if is_new {
@@ -143,48 +148,36 @@ fn note_object(dynamic: usize) -> bool {
     free.inspect(|looked| looked.store(dynamic, Relaxed)).is_some()
 }
 
-/// A function that was found.
-#[derive(Clone, Copy)]
-struct Found {
-    /// The name after the prefix.
-    name: &'static str,
-    code: patch::Function,
-    shape: Shape,
+/// Returns whether the loader lists its namespaces (glibc 2.35, which has this function, too).
+pub fn sees_namespaces() -> bool {
+    objects().any(|map| defines(map, b"_dl_find_object\0"))
 }
 
-/// A family in an object.
-struct Instance {
-    family: &'static Family,
-    prefix: &'static str,
-    functions: [Option<Found>; FUNCTIONS_MAX],
-    usable: u64,
-    statistics: Option<(Statistics, u64)>,
+/// Notes that the program loads libraries with a C library that cannot be found.
+#[cold]
+pub fn note_unseen_namespace() {
+    if IS_ON.load(Relaxed) && process().state() == State::Active {
+        let note = || outcome::note_family(Err(NotIntercepted::Namespace), Note::new(0));
+        alone(note);
+    }
 }
 
-/// Checks one object. An object that exports `malloc` is intercepted through that.
-fn look_at(map: &'static LinkMap, is_safe: bool) {
+/// Checks one object of the program's namespace, or of another one.
+fn look_at(map: &'static LinkMap, is_ours: bool, is_safe: bool) {
     let own = next_symbol::own_object();
-    if own.is_some_and(|own| core::ptr::eq(own, map)) || defines(map, b"malloc\0") {
+    if own.is_some_and(|own| core::ptr::eq(own, map)) {
         return;
     }
-    let mut found: [Option<Instance>; FAMILIES_MAX] = [const { None }; FAMILIES_MAX];
-    let mut name = [0u8; 4096];
-    let path = map.path();
-    let path: &[u8] = if path.is_empty() { b"/proc/self/exe" } else { path };
-    if !path.contains(&b'/') {
-        return; // the kernel's vDSO
-    }
-    let Some(room) = name.get_mut(..path.len()) else { return };
-    room.copy_from_slice(path);
-    let Some(path) = Path::new(&name) else { return };
-    let inode = each_function(path, |name, address, size| {
-        let code = patch::Function { address: map.address().wrapping_add(address), size };
-        note_function(&mut found, name, code);
-    });
-    for instance in found.iter().flatten() {
-        let is_whole = instance.has(|shape| shape == Shape::Free)
-            && instance.has(|shape| shape != Shape::Free);
-        if is_whole && inode.is_some_and(|inode| instance.is_code_of(inode)) {
+    let search = if !defines(map, MALLOC) {
+        search::named(map)
+    } else if !is_ours || is_apart(map) {
+        search::standard(map)
+    } else {
+        return;
+    };
+    for instance in search.found.iter().flatten() {
+        let is_current = search.inode.is_none_or(|inode| instance.is_code_of(inode));
+        if instance.is_whole() && is_current {
             let outcome = instance.intercept(map.dynamic_address(), is_safe);
             // A library may be unloaded while its function runs.
             if let (true, true, Some((which, at))) =
@@ -197,139 +190,11 @@ fn look_at(map: &'static LinkMap, is_safe: bool) {
     }
 }
 
-/// Stores a function if it belongs to a known family.
-fn note_function(found: &mut [Option<Instance>], name: &[u8], code: patch::Function) {
-    let known = FAMILIES.iter().flat_map(|family| {
-        family.prefixes.iter().filter_map(move |&prefix| {
-            Some((family, prefix, name.strip_prefix(prefix.as_bytes())?))
-        })
-    });
-    for (family, prefix, rest) in known {
-        let row = family.functions.iter().find(|(name, _)| name.as_bytes() == rest);
-        let is_usable = family.usable.iter().any(|name| name.as_bytes() == rest);
-        let statistics = family.statistics.filter(|(name, _)| name.as_bytes() == rest);
-        if row.is_none() && !is_usable && statistics.is_none() {
-            continue;
-        }
-        let is_it = |slot: &&mut Option<Instance>| {
-            slot.as_ref().is_none_or(|instance| instance.prefix == prefix)
-        };
-        let Some(slot) = found.iter_mut().find(is_it) else { return };
-        let instance = slot.get_or_insert(Instance {
-            family,
-            prefix,
-            functions: [None; FUNCTIONS_MAX],
-            usable: 0,
-            statistics: None,
-        });
-        match (row, statistics) {
-            (Some(&(name, shape)), _) => instance.add(Found { name, code, shape }),
-            (None, Some((_, which))) => instance.statistics = Some((which, code.address)),
-            (None, None) => instance.usable = code.address,
-        }
-    }
-}
-
-impl Instance {
-    fn has(&self, is_it: impl Fn(Shape) -> bool) -> bool {
-        self.functions.iter().flatten().any(|found| is_it(found.shape))
-    }
-
-    /// Returns whether all functions are in code of this file; its path may refer to another file
-    /// by now.
-    fn is_code_of(&self, inode: u64) -> bool {
-        let functions = || self.functions.iter().flatten();
-        let mut buffer = [0u8; 16 << 10];
-        let mut found = 0;
-        each_mapping(&mut buffer, |mapping| {
-            if mapping.executable && mapping.inode == inode {
-                let end = |code: patch::Function| code.address + code.size as u64;
-                let within = functions().filter(|found| {
-                    mapping.range.holds(found.code.address) && end(found.code) <= mapping.range.high
-                });
-                found += within.count();
-            }
-            true
-        });
-        found == functions().count()
-    }
-
-    /// Two names of one function share a jump, to the body of the first.
-    fn add(&mut self, found: Found) {
-        let same = |other: &Found| other.code.address == found.code.address;
-        if self.functions.iter().flatten().any(same) {
-            return;
-        }
-        if let Some(free) = self.functions.iter_mut().find(|place| place.is_none()) {
-            *free = Some(found);
-        }
-    }
-
-    /// Writes jumps to all entries, or none.
-    ///
-    /// Returns which of the functions are intercepted.
-    fn intercept(&self, object: usize, is_safe: bool) -> Result<Which, NotIntercepted> {
-        if Options::known().is_none_or(|options| !options.intercept) {
-            return Err(NotIntercepted::TurnedOff);
-        }
-        let entry = family::entry();
-        if !is_safe {
-            return Err(NotIntercepted::Threads);
-        }
-        let first = self.functions.iter().flatten().next().ok_or(NotIntercepted::Unmovable)?;
-        let p = process();
-        if !p.sizes.is_made() {
-            p.sizes.create(p.scarce.load(Relaxed)).ok_or(NotIntercepted::Refused)?;
-        }
-        let mut island = Island::near(first.code.address).ok_or(NotIntercepted::Refused)?;
-        let mut patches = [None; FUNCTIONS_MAX];
-        let outcome = match self.plan(entry, &mut island, &mut patches) {
-            None => Err(NotIntercepted::Unmovable),
-            Some(()) if !kept::keep_island(&island, object) => Err(NotIntercepted::Refused),
-            Some(()) if island.seal() && write_all(patches.iter().flatten()) => {
-                Ok(patches.map(|patch| patch.is_some()))
-            }
-            Some(()) => Err(NotIntercepted::Refused),
-        };
-        if outcome.is_err() {
-            // SAFETY: no jump to it was written.
-            unsafe { kept::release(island) };
-        }
-        outcome
-    }
-
-    /// Records the outcome for the profile.
-    fn note(&self, outcome: Result<Which, NotIntercepted>) {
-        let mut note = Note::new(self.functions[0].map_or(0, |first| first.code.address));
-        note.add(self.prefix);
-        if let Ok(which) = outcome {
-            let all = self.functions.iter().flatten().zip(which);
-            all.filter(|(_, is_done)| *is_done).for_each(|(found, _)| note.add(found.name));
-        }
-        outcome::note_family(outcome.map(|_| ()), note);
-    }
-
-    /// Plans the jumps; `None` if a function that frees or resizes cannot be moved.
-    fn plan(&self, entry: u64, island: &mut Island, patches: &mut [Option<Patch>]) -> Option<()> {
-        // SAFETY: a function of this type, by its name.
-        let usable = (self.usable != 0).then(|| unsafe {
-            transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
-        });
-        for (found, place) in self.functions.iter().flatten().zip(patches) {
-            let patch = match Patch::plan(found.code, 0, island) {
-                Ok(patch) => patch,
-                Err(Refusal::Unmovable) if found.shape.only_allocates() => continue,
-                Err(_) => return None,
-            };
-            // SAFETY: as above; additional arguments are ignored.
-            let moved = unsafe { transmute::<u64, Moved>(patch.moved) };
-            let sizes = self.family.sizes;
-            let function = Function::new(found.name, moved, usable, sizes, found.shape);
-            let function = kept::keep(function, island)?;
-            let record = core::ptr::from_ref(function) as u64;
-            patch.pass(record, entry);
-            *place = Some(patch);
-        }
-        Some(())
-    }
+/// Returns whether an object of the program's namespace that defines `malloc` is not the allocator
+/// of the process: only code that does not use our hooks, if any, calls it.
+fn is_apart(map: &LinkMap) -> bool {
+    let is = |object: *const LinkMap| core::ptr::eq(object, map);
+    let real = next_symbol::find(MALLOC).is_some_and(|found| is(found.object));
+    let before = next_symbol::object_before(MALLOC).is_some_and(|object| is(object));
+    !real && !before && !is_libc(map)
 }

@@ -9,12 +9,15 @@
 //! If a command attached, the C library's allocator is intercepted as well, and its function that
 //! starts programs.
 
+pub mod deep;
 pub mod families;
+mod instance;
 mod island;
 mod kept;
 pub mod notice;
 pub mod outcome;
 mod patch;
+mod search;
 mod spawn;
 mod symbol_table;
 
@@ -24,7 +27,7 @@ use crate::own_allocator::{self, Duty, NAMES, Place};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
-use heaptide_recorder::sys::loader::{LinkMap, file_name, look_up};
+use heaptide_recorder::sys::loader::{LinkMap, file_name, look_up, look_up_as_imported};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
 use outcome::Note;
@@ -58,9 +61,14 @@ fn is_libc(object: &LinkMap) -> bool {
     file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-") || file.starts_with(b"libc.musl-")
 }
 
+/// Looks up a function of an allocator. The program refers to the C library's default versions.
+fn look_up_in(object: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
+    if is_libc(object) { look_up(object, name) } else { look_up_as_imported(object, name) }
+}
+
 /// Intercepts the allocator of an object, and returns its functions for the profile.
 fn intercept(object: &'static LinkMap) -> (Result<(), NotIntercepted>, Note) {
-    let malloc = look_up(object, b"malloc\0").map_or(0, |(address, _)| address as u64);
+    let malloc = look_up_in(object, b"malloc\0").map_or(0, |(address, _)| address as u64);
     let mut note = Note::new(malloc);
     let done = intercept_all(object, &mut note);
     (done, note)
@@ -70,14 +78,14 @@ fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotInt
     if Options::known().is_some_and(|options| !options.intercept) {
         return Err(NotIntercepted::TurnedOff);
     }
-    if look_up(object, b"malloc_usable_size\0").is_none() {
+    if look_up_in(object, b"malloc_usable_size\0").is_none() {
         return Err(NotIntercepted::NoUsableSize);
     }
     if !patch::may_change_code() {
         return Err(NotIntercepted::Threads);
     }
     let own = next_symbol::own_object().ok_or(NotIntercepted::Unmovable)?;
-    let malloc = look_up(object, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
+    let malloc = look_up_in(object, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
     let ours = look_up(own, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
     let near = |address: usize| Island::near(address as u64).ok_or(NotIntercepted::Refused);
     let mut plan = Plan { near: near(malloc)?, own: near(ours)?, entries: [None; NAMES.len()] };
@@ -125,7 +133,7 @@ struct Plan {
 impl Plan {
     fn make(&mut self, object: &LinkMap, own: &LinkMap) -> Result<(), NotIntercepted> {
         for (index, name) in NAMES.iter().enumerate() {
-            let theirs = look_up(object, name.symbol).map(function);
+            let theirs = look_up_in(object, name.symbol).map(function);
             let Some(hook) = look_up(own, name.symbol).map(function) else { continue };
             // If this library was loaded late, nothing finds its functions.
             let is_late = attachment::is_attached();

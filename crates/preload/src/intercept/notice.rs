@@ -59,6 +59,7 @@ fn watch() {
     }
 }
 
+/// Called for all namespaces, whose lists the loader does not change at the same time.
 extern "C" fn look() {
     if is_consistent() {
         families::look_at_mapped();

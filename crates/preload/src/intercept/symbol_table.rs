@@ -1,4 +1,5 @@
-//! Reads functions from the symbol table of a file (`.symtab`), which the loader does not map.
+//! Reads functions from the symbol table of a file (`.symtab`), which the loader does not map, or
+//! from the table of its exported symbols (`.dynsym`) if it has no other.
 
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 
@@ -67,18 +68,11 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
         }
         let name = names.get(word(symbol, 0, 4) as usize..).unwrap_or(&[]);
         // Longer names are not relevant.
-        const NAME_MAX: usize = 40;
+        const NAME_MAX: usize = 64;
         let window = &name[..name.len().min(NAME_MAX)];
-        // Of two million names, very few start like those of allocators.
-        if !matches!(
-            window,
-            [b'_', b'r', b'j', b'e', ..]
-                | [b'j', b'e', b'_', ..]
-                | [b'm', b'i', b'_', ..]
-                | [b't', b'c', b'_', ..]
-                | [b'r', b'p', ..]
-                | [b's', b'n', b'_', ..]
-        ) {
+        // Of two million names, most are those of C++ and Rust; only operators are relevant.
+        let is_mangled = matches!(window, [b'_', b'Z' | b'R', ..]);
+        if is_mangled && !matches!(window, [b'_', b'Z', b'n' | b'd', b'w' | b'a' | b'l', ..]) {
             continue;
         }
         if let Some(end) = window.iter().position(|&byte| byte == 0) {
@@ -90,6 +84,7 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
 /// Returns the symbols and their names.
 fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
     const SHT_SYMTAB: u64 = 2;
+    const SHT_DYNSYM: u64 = 11;
     let mut header = [0u8; HEADER_BYTES];
     let read = kernel::read_at(fd, &mut header, 0).ok()?;
     if read < HEADER_BYTES || !header.starts_with(b"\x7fELF\x02\x01") {
@@ -104,8 +99,11 @@ fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
     let wanted = sections.get_mut(..count * SECTION_BYTES)?;
     let read = kernel::read_at(fd, wanted, offset).ok()?;
     let sections = wanted.get(..read)?;
-    let mut all = sections.chunks_exact(SECTION_BYTES);
-    let table = all.find(|section| word(section, 4, 4) == SHT_SYMTAB)?;
+    let of_kind = |kind| {
+        let mut all = sections.chunks_exact(SECTION_BYTES);
+        all.find(|section| word(section, 4, 4) == kind)
+    };
+    let table = of_kind(SHT_SYMTAB).or_else(|| of_kind(SHT_DYNSYM))?;
     let names = sections.chunks_exact(SECTION_BYTES).nth(word(table, 40, 4) as usize)?;
     let map = |section: &[u8]| Mapped::new(fd, word(section, 24, 8), word(section, 32, 8));
     Some((map(table)?, map(names)?))

@@ -1,66 +1,27 @@
-//! The loader's list of objects, and lookups in their hash tables.
+//! The loader's list of objects, and lookups of their symbols.
 //!
 //! This replaces dlsym: nothing here allocates, locks or fails half-way. It works with every libc,
 //! before that is initialised, and also finds libraries that were opened with RTLD_LOCAL.
 
 use crate::sys::arch::{R_GLOB_DAT, R_JUMP_SLOT, debug_symbols};
-use crate::sys::range::Range;
-use core::ffi::c_char;
+use crate::sys::object::{Symbol, Tables};
+use crate::sys::versions;
+use core::ffi::CStr;
 
-/// An entry of the list (`struct link_map` in link.h; equal in glibc and musl).
-#[repr(C)]
-pub struct LinkMap {
-    address: u64,
-    name: *const c_char,
-    dynamic: *const Dynamic,
-    next: *const LinkMap,
-}
+pub use crate::sys::object::{Dynamic, LinkMap, file_name};
+pub use crate::sys::versions::Reference;
 
-#[repr(C)]
-pub struct Dynamic {
-    tag: i64,
-    value: u64,
-}
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-impl LinkMap {
-    /// Returns the difference between addresses in memory and in its file.
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// Returns the address of its dynamic section, which identifies the loaded object.
-    pub fn dynamic_address(&self) -> usize {
-        self.dynamic as usize
-    }
-
-    /// Returns the path of its file; empty for the executable.
-    pub fn path(&self) -> &[u8] {
-        if self.name.is_null() {
-            return b"";
-        }
-        // SAFETY: the loader's name is a C string.
-        unsafe { core::ffi::CStr::from_ptr(self.name) }.to_bytes()
-    }
-
-    /// Returns whether its dynamic section is `dynamic`.
-    pub fn has_dynamic(&self, dynamic: *const Dynamic) -> bool {
-        self.dynamic == dynamic
-    }
-}
-
-/// Returns the loaded objects, in load order; none in a static program.
+/// Returns the loaded objects of the program's namespace, in load order; none in a static program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
-    let mut object = first_object();
+    objects_from(first_object())
+}
+
+/// Returns the loaded objects of all namespaces.
+pub fn objects_of_all_namespaces() -> impl Iterator<Item = &'static LinkMap> {
+    objects().chain(namespaces().flat_map(|namespace| namespace.objects()))
+}
+
+fn objects_from(mut object: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> {
     core::iter::from_fn(move || {
         // SAFETY: the list is the loader's; entries live as long as their objects. A program that
         // unloads an object while its functions are being resolved is broken anyway.
@@ -70,20 +31,68 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     })
 }
 
-/// Returns whether the loader's list is complete now: it is not while objects are loaded or
-/// unloaded.
+/// A namespace of the loader other than the program's (`struct r_debug_extended` in link.h):
+/// libraries of `dlmopen` and `LD_AUDIT`, with a C library of their own.
+#[repr(C)]
+pub struct Namespace {
+    version: i32,
+    first: *const LinkMap,
+    _notify: usize,
+    state: u32,
+    _loader: usize,
+    /// If the version of the program's namespace is at least [`WITH_NAMESPACES`].
+    next: *const Namespace,
+}
+
+/// The version from which on the loader lists its namespaces, which it sets as soon as there are
+/// several: glibc 2.35.
+const WITH_NAMESPACES: i32 = 2;
+
+impl Namespace {
+    /// Returns its objects; none while the loader changes the list.
+    pub fn objects(&self) -> impl Iterator<Item = &'static LinkMap> + use<> {
+        objects_from(if self.is_consistent() { self.first } else { core::ptr::null() })
+    }
+
+    /// Returns whether its list is complete now: it is not while objects are loaded or unloaded.
+    pub fn is_consistent(&self) -> bool {
+        const RT_CONSISTENT: u32 = 0;
+        self.state == RT_CONSISTENT
+    }
+}
+
+/// Returns the program's namespace; none in a static program.
+fn base() -> Option<&'static Namespace> {
+    // SAFETY: the loader's structure, whose last field is read only if it exists.
+    unsafe { debug().cast::<Namespace>().as_ref() }
+}
+
+/// Returns the other namespaces that the loader lists.
+pub fn namespaces() -> impl Iterator<Item = &'static Namespace> {
+    let listed = base().filter(|base| base.version >= WITH_NAMESPACES);
+    // SAFETY: the loader's list, from which it removes nothing.
+    let mut next = listed.and_then(|base| unsafe { base.next.as_ref() });
+    core::iter::from_fn(move || {
+        let namespace = next?;
+        // SAFETY: as above.
+        next = unsafe { namespace.next.as_ref() };
+        Some(namespace)
+    })
+}
+
+/// Returns whether the list of the program's objects is complete now: it is not while objects are
+/// loaded or unloaded.
 pub fn is_consistent() -> bool {
-    const RT_CONSISTENT: u32 = 0;
-    // SAFETY: `r_state`, a number of 4 bytes, follows three words.
-    !debug().is_null() && unsafe { *debug().wrapping_add(3).cast::<u32>() } == RT_CONSISTENT
+    base().is_some_and(Namespace::is_consistent)
 }
 
 fn first_object() -> *const LinkMap {
-    if debug().is_null() {
-        return core::ptr::null();
-    }
-    // SAFETY: the second word of `struct r_debug` is the list's head.
-    unsafe { *debug().wrapping_add(1) as *const LinkMap }
+    base().map_or(core::ptr::null(), |base| base.first)
+}
+
+fn is_musl() -> bool {
+    let (glibc, musl) = debug_symbols();
+    glibc.is_null() && !musl.is_null()
 }
 
 /// Returns the loader's `struct r_debug`; null in a static program.
@@ -104,6 +113,13 @@ struct Relocation {
     _addend: i64,
 }
 
+impl Relocation {
+    /// Returns the index of its symbol; 0: none.
+    fn symbol(&self) -> usize {
+        (self.info >> 32) as usize
+    }
+}
+
 /// A word of an object that holds the address of a function of another object.
 pub struct Import<'a> {
     /// The word's address.
@@ -122,248 +138,200 @@ impl Import<'_> {
 
 /// Calls `visit` with the imports of a loaded object. None of them is bound by that.
 pub fn each_import(map: &LinkMap, mut visit: impl FnMut(Import<'_>)) {
+    each_relocation(map, |tables, relocation| {
+        let kind = relocation.info as u32;
+        let slot = map.address().wrapping_add(relocation.offset);
+        if ![R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) || !slot.is_multiple_of(8) {
+            return;
+        }
+        // SAFETY: relocations contain indices of the object's symbols.
+        let name = unsafe { tables.name(relocation.symbol()) };
+        visit(Import { slot, is_lazy: kind == R_JUMP_SLOT, name });
+    });
+}
+
+/// An import of an object that the loader has mapped and not bound yet.
+pub struct UnboundImport {
+    name: &'static CStr,
+    symbol: *mut Symbol,
+    base: u64,
+}
+
+impl UnboundImport {
+    /// Returns whether the function has this name, which ends with a zero byte.
+    pub fn is_of(&self, name: &[u8]) -> bool {
+        self.name.to_bytes_with_nul() == name
+    }
+
+    /// Returns start and end of the entry in the object's table of symbols.
+    pub fn symbol(&self) -> (u64, u64) {
+        let start = self.symbol as u64;
+        (start, start + size_of::<Symbol>() as u64)
+    }
+
+    /// Makes the loader bind the import to an address: a hidden symbol is that of its object.
+    ///
+    /// # Safety
+    /// The entry is writable, and an address of a function of this type.
+    pub unsafe fn bind(&self, address: u64) {
+        const STV_HIDDEN: u8 = 2;
+        // SAFETY: the caller's contract.
+        unsafe {
+            (*self.symbol).value = address.wrapping_sub(self.base);
+            (*self.symbol).other = STV_HIDDEN;
+        }
+    }
+}
+
+/// Calls `visit` with the imports of an object, some of them more than once.
+pub fn each_unbound_import(map: &LinkMap, mut visit: impl FnMut(UnboundImport)) {
+    each_relocation(map, |tables, relocation| {
+        let index = relocation.symbol();
+        // SAFETY: relocations contain indices of the object's symbols.
+        let (symbol, name) = unsafe { (tables.symbol(index), tables.name(index)) };
+        if index != 0 && symbol.section == 0 && symbol.other == 0 {
+            let symbol = core::ptr::from_ref(symbol).cast_mut();
+            visit(UnboundImport { name, symbol, base: tables.base() });
+        }
+    });
+}
+
+/// Returns whether an object depends on another one directly.
+pub fn needs(map: &LinkMap, other: &LinkMap) -> bool {
+    const DT_NEEDED: i64 = 1;
+    const DT_SONAME: i64 = 14;
+    // SAFETY: these entries of dynamic sections are offsets of strings.
+    let text = |map: &LinkMap, offset| unsafe { map.string(offset) }.unwrap_or(c"").to_bytes();
+    let own_name = other.entry(DT_SONAME).map_or(&b""[..], |offset| text(other, offset));
+    let mut is_needed = false;
+    map.each_entry(|tag, value| {
+        if tag == DT_NEEDED {
+            let name = text(map, value);
+            is_needed |= name == own_name || name == file_name(other) || name == other.path();
+        }
+    });
+    is_needed
+}
+
+fn each_relocation(map: &LinkMap, mut visit: impl FnMut(&Tables, &Relocation)) {
     const DT_PLTRELSZ: i64 = 2;
     const DT_RELA: i64 = 7;
     const DT_RELASZ: i64 = 8;
     const DT_JMPREL: i64 = 23;
-    let Some(tables) = tables(map) else { return };
-    for (start, bytes) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
-        let (Some(start), Some(bytes)) = (dynamic(map, start), dynamic(map, bytes)) else {
+    let Some(tables) = Tables::of(map) else { return };
+    for (start, bytes) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+        let (Some(start), Some(bytes)) = (map.address_entry(start), map.entry(bytes)) else {
             continue;
         };
-        let start = if start < map.address { start + map.address } else { start };
         let count = bytes as usize / size_of::<Relocation>();
         // SAFETY: the table of a loaded object, as described by its dynamic section.
         let relocations = unsafe { core::slice::from_raw_parts(start as *const Relocation, count) };
-        for relocation in relocations {
-            let kind = relocation.info as u32;
-            let slot = map.address.wrapping_add(relocation.offset);
-            if ![R_GLOB_DAT, R_JUMP_SLOT].contains(&kind) || !slot.is_multiple_of(8) {
-                continue;
+        relocations.iter().for_each(|relocation| visit(&tables, relocation));
+    }
+}
+
+/// Returns how the program refers to a name (ended by a zero byte): the reference of the first
+/// object that imports it, or else of one that would be linked now: with the default version.
+pub fn reference_to(name: &[u8]) -> Reference {
+    if is_musl() {
+        return Reference::Newest;
+    }
+    let linked = || objects().find_map(|map| default_reference(map, name));
+    let imported = objects().find_map(|map| reference_of(map, name));
+    imported.or_else(linked).unwrap_or(Reference::Newest)
+}
+
+/// Returns how an object refers to a name (ended by a zero byte); `None` if it does not import it.
+fn reference_of(map: &LinkMap, name: &[u8]) -> Option<Reference> {
+    let mut found = None;
+    each_relocation(map, |tables, relocation| {
+        let index = relocation.symbol();
+        if index == 0 || found.is_some() {
+            return;
+        }
+        // SAFETY: relocations contain indices of the object's symbols.
+        unsafe {
+            let is_import = tables.symbol(index).section == 0;
+            if is_import && tables.name(index).to_bytes_with_nul() == name {
+                found = Some(versions::reference(map, tables, index));
             }
-            // SAFETY: relocations contain indices of the object's symbols, whose names are strings.
-            let name = unsafe {
-                let symbol = &*tables.symbols.add((relocation.info >> 32) as usize);
-                core::ffi::CStr::from_ptr(tables.strings.add(symbol.name as usize))
-            };
-            visit(Import { slot, is_lazy: kind == R_JUMP_SLOT, name });
         }
+    });
+    found
+}
+
+/// Returns the reference of objects that are linked with this one's default version of a name;
+/// `None` if it has no version.
+fn default_reference(map: &LinkMap, name: &[u8]) -> Option<Reference> {
+    let tables = Tables::of(map)?;
+    let index = versions::definition(map, &tables, name, &mut || Reference::Newest)?;
+    versions::reference_to_definition(map, &tables, index)
+}
+
+/// Returns the number of definitions of a name (ended by a zero byte) in an object: one for each
+/// version.
+pub fn count_definitions(map: &LinkMap, name: &[u8]) -> usize {
+    let mut count = 0;
+    if let Some(tables) = Tables::of(map) {
+        tables.each_definition(name, |_| count += 1);
     }
-}
-
-/// A program header (`Elf64_Phdr`).
-#[repr(C)]
-pub struct ProgramHeader {
-    pub kind: u32,
-    pub flags: u32,
-    pub offset: u64,
-    pub vaddr: u64,
-    pub paddr: u64,
-    pub filesz: u64,
-    pub memsz: u64,
-    pub align: u64,
-}
-
-/// The kind of a loaded segment, and its flag for writable memory.
-pub const PT_LOAD: u32 = 1;
-const PF_W: u32 = 2;
-
-/// Returns the initialised writable data of a loaded library whose file begins with its first
-/// segment, as linkers write it.
-pub fn writable_data(map: &LinkMap) -> Option<Range> {
-    let base = map.address as *const u8;
-    // SAFETY: the beginning of a loaded library is its ELF64 header: e_phoff at 32, e_phnum at 56.
-    let headers = unsafe {
-        if base.is_null() || *base.cast::<[u8; 4]>() != *b"\x7fELF" {
-            return None;
-        }
-        let offset = *base.add(32).cast::<u64>() as usize;
-        let count = *base.add(56).cast::<u16>() as usize;
-        core::slice::from_raw_parts(base.add(offset).cast::<ProgramHeader>(), count)
-    };
-    let data = headers.iter().find(|h| h.kind == PT_LOAD && h.flags & PF_W != 0)?;
-    let low = map.address + data.vaddr;
-    Some(Range { low, high: low + data.filesz })
-}
-
-/// Returns an entry of an object's dynamic section.
-fn dynamic(map: &LinkMap, tag: i64) -> Option<u64> {
-    let mut entry = map.dynamic;
-    // SAFETY: the dynamic section ends with tag 0.
-    while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
-        if d.tag == tag {
-            return Some(d.value);
-        }
-        // SAFETY: not the last entry.
-        entry = unsafe { entry.add(1) };
-    }
-    None
-}
-
-/// Returns the file name of an object, without its directory.
-pub fn file_name(map: &LinkMap) -> &[u8] {
-    let name = map.path();
-    name.rsplit(|&b| b == b'/').next().unwrap_or(name)
-}
-
-/// The tables of one object that a lookup needs.
-struct Tables {
-    symbols: *const Symbol,
-    strings: *const c_char,
-    versions: *const u16,
-    gnu_hash: *const u32,
-    hash: *const u32,
-    base: u64,
+    count
 }
 
 /// Returns whether an object, which may have just been mapped, defines a name (ended by a zero
-/// byte).
+/// byte), as a default version if it has versions.
 pub fn defines(map: &LinkMap, name: &[u8]) -> bool {
-    tables(map).is_some_and(|tables| find(&tables, name).is_some())
+    Tables::of(map).is_some_and(|tables| {
+        versions::definition(map, &tables, name, &mut || Reference::Newest).is_some()
+    })
 }
 
-fn find(tables: &Tables, name: &[u8]) -> Option<&'static Symbol> {
-    // SAFETY: the tables are those of a loaded object, with the layout in the ELF and GNU hash
-    // specifications.
-    unsafe {
-        let index = if !tables.gnu_hash.is_null() {
-            gnu_hash_find(tables, name)?
-        } else {
-            sysv_hash_find(tables, name)?
-        };
-        Some(&*tables.symbols.add(index))
-    }
-}
-
-/// Returns address and size of the definition of a name (ended by a zero byte) in an object.
+/// Returns address and size of the definition of a name (ended by a zero byte) in an object that
+/// `dlsym` finds.
 pub fn look_up(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
-    let tables = tables(map)?;
-    let symbol = find(&tables, name)?;
-    // SAFETY: a resolver of a loaded and relocated object, of this type.
-    unsafe {
-        let address = tables.base.wrapping_add(symbol.value) as usize;
-        const STT_GNU_IFUNC: u8 = 10;
-        if symbol.info & 15 == STT_GNU_IFUNC {
-            let resolver: extern "C" fn() -> usize = core::mem::transmute(address);
-            return Some((resolver(), 0));
-        }
-        Some((address, symbol.size as usize))
-    }
+    look_up_for(map, name, &mut || Reference::Newest)
 }
 
-fn tables(map: &LinkMap) -> Option<Tables> {
-    const DT_HASH: i64 = 4;
-    const DT_STRTAB: i64 = 5;
-    const DT_SYMTAB: i64 = 6;
-    const DT_GNU_HASH: i64 = 0x6fff_fef5;
-    const DT_VERSYM: i64 = 0x6fff_fff0;
-    let mut t = Tables {
-        symbols: core::ptr::null(),
-        strings: core::ptr::null(),
-        versions: core::ptr::null(),
-        gnu_hash: core::ptr::null(),
-        hash: core::ptr::null(),
-        base: map.address,
-    };
-    let mut entry = map.dynamic;
-    // SAFETY: the dynamic section ends with tag 0.
-    while let Some(d) = unsafe { entry.as_ref() }.filter(|d| d.tag != 0) {
-        // glibc relocates these pointers, musl and the vDSO leave them relative.
-        let at = if d.value < map.address { d.value + map.address } else { d.value };
-        match d.tag {
-            DT_HASH => t.hash = at as *const u32,
-            DT_STRTAB => t.strings = at as *const c_char,
-            DT_SYMTAB => t.symbols = at as *const Symbol,
-            DT_GNU_HASH => t.gnu_hash = at as *const u32,
-            DT_VERSYM => t.versions = at as *const u16,
-            _ => {}
-        }
-        // SAFETY: not the last entry.
-        entry = unsafe { entry.add(1) };
-    }
-    let usable = !t.symbols.is_null()
-        && !t.strings.is_null()
-        && (!t.gnu_hash.is_null() || !t.hash.is_null());
-    usable.then_some(t)
-}
+/// A function that a resolver chooses.
+const STT_GNU_IFUNC: u8 = 10;
 
-/// Finds a name in the GNU hash table.
-///
-/// # Safety
-/// `t` is of a loaded object that has a GNU hash table.
-unsafe fn gnu_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
-    let text = &name[..name.len() - 1];
-    let hash = text.iter().fold(5381u32, |h, &b| h.wrapping_mul(33).wrapping_add(b as u32));
-    // SAFETY: header (buckets, first symbol, bloom words, shift), bloom words, buckets, chains.
-    unsafe {
-        let [buckets, first, words, _] = *(t.gnu_hash as *const [u32; 4]);
-        if buckets == 0 {
-            return None;
+/// Returns address and size of each version of a function (its name is ended by a zero byte) of an
+/// object that may not be relocated yet. Omits functions that a resolver chooses.
+pub fn each_code(map: &LinkMap, name: &[u8], mut visit: impl FnMut(u64, usize)) {
+    let Some(tables) = Tables::of(map) else { return };
+    tables.each_definition(name, |index| {
+        // SAFETY: an index of the object's table.
+        let symbol = unsafe { tables.symbol(index) };
+        if symbol.info & 15 != STT_GNU_IFUNC {
+            visit(tables.base().wrapping_add(symbol.value), symbol.size as usize);
         }
-        let bucket_table = t.gnu_hash.add(4 + 2 * words as usize);
-        let chains = bucket_table.add(buckets as usize);
-        let mut i = *bucket_table.add((hash % buckets) as usize);
-        if i < first {
-            return None;
-        }
-        loop {
-            let chained = *chains.add((i - first) as usize);
-            if (chained ^ hash) < 2 && matches(t, i as usize, name) {
-                return Some(i as usize);
-            }
-            if chained & 1 != 0 {
-                return None;
-            }
-            i += 1;
-        }
-    }
-}
-
-/// Finds a name in the System V hash table.
-///
-/// # Safety
-/// `t` is of a loaded object that has a System V hash table.
-unsafe fn sysv_hash_find(t: &Tables, name: &[u8]) -> Option<usize> {
-    let hash = name[..name.len() - 1].iter().fold(0u32, |h, &b| {
-        let h = (h << 4).wrapping_add(b as u32);
-        let high = h & 0xf000_0000;
-        (h ^ (high >> 24)) & !high
     });
-    // SAFETY: two counts, buckets, chains.
-    unsafe {
-        let [buckets, _] = *(t.hash as *const [u32; 2]);
-        if buckets == 0 {
-            return None;
-        }
-        let mut i = *t.hash.add(2 + (hash % buckets) as usize);
-        while i != 0 {
-            if matches(t, i as usize, name) {
-                return Some(i as usize);
-            }
-            i = *t.hash.add(2 + (buckets + i) as usize);
-        }
-    }
-    None
 }
 
-/// Returns whether symbol `i` is a defined, default-version function with this name.
-///
-/// # Safety
-/// `i` is within the symbol table of `t`.
-unsafe fn matches(t: &Tables, i: usize, name: &[u8]) -> bool {
-    const VERSION_HIDDEN: u16 = 0x8000;
-    // SAFETY: promised by the caller; strings end with a zero byte, as `name` does.
-    unsafe {
-        let symbol = &*t.symbols.add(i);
-        if symbol.section == 0 || symbol.value == 0 {
-            return false;
-        }
-        if !t.versions.is_null() && *t.versions.add(i) & VERSION_HIDDEN != 0 {
-            return false;
-        }
-        let text = t.strings.add(symbol.name as usize);
-        name.iter().enumerate().all(|(k, &b)| *text.add(k) as u8 == b)
+/// Returns address and size of the definition of a name (ended by a zero byte) in an object that
+/// the program's references take.
+pub fn look_up_as_imported(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
+    look_up_for(map, name, &mut || reference_to(name))
+}
+
+/// Returns address and size of the definition of a name (ended by a zero byte) in an object that a
+/// reference takes. `reference` is called only if the object has several versions.
+pub fn look_up_for(
+    map: &LinkMap,
+    name: &[u8],
+    reference: &mut dyn FnMut() -> Reference,
+) -> Option<(usize, usize)> {
+    let tables = Tables::of(map)?;
+    let index = versions::definition(map, &tables, name, reference)?;
+    // SAFETY: an index of the object's table.
+    let symbol = unsafe { tables.symbol(index) };
+    let address = tables.base().wrapping_add(symbol.value) as usize;
+    if symbol.info & 15 == STT_GNU_IFUNC {
+        // SAFETY: a resolver of a loaded and relocated object, of this type.
+        let resolver: extern "C" fn() -> usize = unsafe { core::mem::transmute(address) };
+        return Some((resolver(), 0));
     }
+    Some((address, symbol.size as usize))
 }
 
 #[cfg(test)]
@@ -396,21 +364,19 @@ mod tests {
         assert!(look_up(this, b"getauxval\0").is_none());
     }
 
+    /// The C library of x86-64 has two versions of `quick_exit`.
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
-    fn both_kinds_of_tables_find_the_same() {
-        let has_both = |map: &&LinkMap| {
-            let tables = tables(map);
-            tables.is_some_and(|t| !t.hash.is_null() && !t.gnu_hash.is_null())
-        };
-        for map in objects().filter(has_both) {
-            let tables = tables(map).expect("as filtered");
-            for name in [&b"__vdso_clock_gettime\0"[..], b"malloc\0", b"no_such_function\0"] {
-                // SAFETY: the object has both tables.
-                let found =
-                    unsafe { [gnu_hash_find(&tables, name), sysv_hash_find(&tables, name)] };
-                assert_eq!(found[0], found[1]);
-            }
+    fn a_reference_takes_its_own_version() {
+        let find = |reference| look_up_for(libc(), b"quick_exit\0", &mut || reference);
+        let newest = find(Reference::Newest).expect("a default version");
+        let version = |name| find(Reference::Version(name));
+        if let Some(old) = version(c"GLIBC_2.10") {
+            assert_ne!(old, newest);
+            assert_eq!(version(c"GLIBC_2.24"), Some(newest));
         }
+        assert_eq!(version(c"GLIBC_9.99"), None);
+        assert!(matches!(reference_to(b"getauxval\0"), Reference::Version(_)));
+        assert_eq!(reference_to(b"no_such_function\0"), Reference::Newest);
     }
 }
