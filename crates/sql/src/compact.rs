@@ -49,6 +49,7 @@ pub fn compact(options: &CompactOptions) -> Outcome {
         repair(dataset, source).map_err(failed)?;
     }
     let session = Session::from_dataset(&Dataset::local(dataset))?;
+    session.check_files()?;
     while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
     for source in Source::all() {
         let table = dataset.join(source.name);

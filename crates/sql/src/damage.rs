@@ -34,18 +34,28 @@ pub fn check_ends(path: &Path) -> Result<(), String> {
     Err("is damaged: expected a Parquet file, which begins and ends with PAR1".to_owned())
 }
 
+/// Checks the metadata of a file.
+///
+/// Errors: they cannot be decoded, or the file cannot be read.
+pub fn check_metadata(path: &Path) -> Result<(), String> {
+    metadata(path).map(drop)
+}
+
 /// Checks that all columns of a file can be decoded.
 ///
 /// Errors: they cannot, or the file cannot be read.
 pub fn check_content(path: &Path) -> Result<(), String> {
-    check_ends(path)?;
-    let damaged = |error: &dyn std::fmt::Display| format!("is damaged: {error}");
-    let builder = ParquetRecordBatchReaderBuilder::try_new(opened(path)?);
-    let reader = builder.and_then(ParquetRecordBatchReaderBuilder::build);
-    for batch in reader.map_err(|error| damaged(&error))? {
-        batch.map_err(|error| damaged(&error))?;
+    let reader = metadata(path)?.build().map_err(|error| format!("is damaged: {error}"))?;
+    for batch in reader {
+        batch.map_err(|error| format!("is damaged: {error}"))?;
     }
     Ok(())
+}
+
+fn metadata(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
+    check_ends(path)?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(opened(path)?);
+    reader.map_err(|error| format!("is damaged: {error}"))
 }
 
 fn opened(path: &Path) -> Result<File, String> {

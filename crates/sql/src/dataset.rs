@@ -24,7 +24,8 @@ use heaptide_query::tables::Source;
 
 use crate::catalog::{Damage, DataFile, Listing};
 use crate::columns;
-use crate::damage::{check_content, check_ends};
+use crate::damage::{check_content, check_ends, check_metadata};
+use crate::explain::explain;
 use crate::layout::IN_PATHS;
 
 /// What happens to damaged and missing files.
@@ -122,8 +123,19 @@ impl DatasetTable {
         Ok(files)
     }
 
-    /// Returns the error for the first file that cannot be decoded, after a query has failed; `None`
-    /// if no query has read the table, or all files can be decoded.
+    /// Checks the metadata of all files.
+    ///
+    /// Errors: a file is damaged or missing.
+    pub fn check_metadata(&self) -> Result<(), Error> {
+        for file in self.checked().map_err(|error| explain("", &error))? {
+            let path = &file.path;
+            check_metadata(path).map_err(|what| refusal(&Damage { path: path.clone(), what }))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the error for the first file that cannot be decoded, after a query has failed.
+    /// `None` if no query has read the table, or all files can be decoded.
     pub fn find_damage(&self) -> Option<Error> {
         let files = self.checked.get()?.as_ref().ok()?;
         files.iter().find_map(|file| {

@@ -88,6 +88,7 @@ impl Place {
     }
 
     /// Returns the place of a file with this path below a table's directory.
+    #[cfg(any(test, feature = "cluster"))]
     pub fn of_path(path: &str) -> Place {
         let mut place = Place::default();
         path.split('/').for_each(|part| place.learn(part));

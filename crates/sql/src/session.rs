@@ -23,8 +23,8 @@ use crate::explain::{explain, is_about_content, lost_executor, lost_file};
 use crate::functions::FUNCTIONS;
 use crate::recordings::{Part, RecordedTable};
 
-/// How often a statement is run again, before its first records, if an executor was lost with results
-/// that had not been fetched, or a file was removed by an export that replaces a run.
+/// How often a statement is run again, before its first records, if an executor was lost with
+/// results that had not been fetched, or a file was removed by an export that replaces a run.
 const RETRIES_MAX: usize = 3;
 
 /// The dataset of an engine.
@@ -141,6 +141,14 @@ impl Session {
         Ok(())
     }
 
+    /// Checks the metadata of all files of the dataset.
+    ///
+    /// Errors: a file is damaged or missing.
+    pub fn check_files(&self) -> Result<(), Error> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().try_for_each(|table| table.check_metadata())
+    }
+
     /// Lists the dataset again.
     fn list_again(&self) -> Result<(), Error> {
         self.dataset.as_ref().map_or(Ok(()), |dataset| self.register(tables(dataset)?))
@@ -172,8 +180,8 @@ impl Session {
         Ok(Answer { session: self, sql: sql.to_owned(), stream, retries })
     }
 
-    /// Checks that a statement names no file. Scheduler and executors refuse to read such files, but
-    /// a statement that only names them would succeed.
+    /// Checks that a statement names no file. Scheduler and executors refuse to read such files,
+    /// but a statement that only names them would succeed.
     fn check_names_no_file(&self, sql: &str) -> Result<(), Error> {
         let plan = self.runtime.block_on(self.context.state().create_logical_plan(sql));
         if let Ok(LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_))) = plan {

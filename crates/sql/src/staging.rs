@@ -314,7 +314,7 @@ mod tests {
                 }
                 let is_whole = move_until(staged(&place, &TABLES, 2), kind, steps);
                 assert_eq!(is_whole, steps == steps_of_all);
-                // The run is not there, or the reader says why it cannot read the dataset.
+                // The run is not there, or an error names it.
                 match kind {
                     Kind::New => assert_eq!(sizes(&place), Ok(Vec::new()), "{steps}"),
                     Kind::Replacement => {

@@ -1,5 +1,5 @@
-//! Datasets with damaged and missing files: a query fails in one line, or omits the files and counts
-//! them. Paths that are URLs are rejected.
+//! Datasets with damaged and missing files: a query fails in one line, or omits the files and
+//! counts them. Paths that are URLs are rejected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn file_of_steps(dataset: &Path, table: &str) -> PathBuf {
     files.into_iter().find(|path| path.extension().is_some_and(|of| of == "parquet")).expect("one")
 }
 
-/// A function that damages a file, and what the message says of it.
+/// A function that damages a file, and the beginning of the message about it.
 type Damage = (fn(&Path), &'static str);
 
 const DAMAGES: [Damage; 4] = [
@@ -78,7 +78,7 @@ fn check_damage(dataset: &Path, (damage, what): Damage, table: &str, whole: &str
     let before = files(dataset);
     assert!(refused(heaptide().args(["dataset", "compact"]).arg(dataset)).contains(what));
     assert_eq!(files(dataset), before);
-    // Without the file, the rows of its run are missing, and a message says so.
+    // Without the file, the rows of its run are missing, and a message counts it.
     let Output { status, stdout, stderr } =
         ask(dataset, &rows(table), &["--skip-damaged"]).output().expect("heaptide");
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

@@ -61,7 +61,8 @@ fn a_killed_compaction_loses_nothing() {
     assert!(killed > 1, "none was killed in the middle");
     output(&mut compact(&dataset));
     assert_eq!(sums(&dataset), expected);
-    // One file per table with a list, and that of the dataset; nothing remains of the killed commands.
+    // One file per table with a list, and that of the dataset; nothing remains of the killed
+    // commands.
     let after = files(&dataset);
     assert!(before > 60 && after.len() == 31, "{before}: {after:?}");
     let names = fs::read_dir(&dataset).expect("a directory").flatten();
