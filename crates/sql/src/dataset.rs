@@ -1,7 +1,7 @@
 //! Datasets as tables of the engine, which reads only the files, columns and row groups that a
 //! query needs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -44,7 +44,7 @@ pub struct DatasetTable {
     source: &'static Source,
     /// The absolute path of the dataset.
     #[cfg(feature = "cluster")]
-    directory: PathBuf,
+    directory: std::path::PathBuf,
     schema: SchemaRef,
     listing: Listing,
     damaged: Damaged,
