@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import pathlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def dataset(heaptide, place, ranks, rows):
                     to = all_ranks / table / f"run=job/host=node{rank // 16}/rank={rank}" / process / name
                     to.parent.mkdir(parents=True, exist_ok=True)
                     os.link(file, to)
+    (all_ranks / "heaptide-dataset").write_text("schema 1\n")  # clusters read nothing else
     return all_ranks, of_one * times * ranks
 
 
@@ -103,6 +105,7 @@ def main():
     options.add_argument("--rounds", type=int, default=3)
     options = options.parse_args()
     heaptide, engine = options.bin.resolve() / "heaptide", options.bin.resolve() / "heaptide-sql"
+    os.environ["HEAPTIDE_CLUSTER_TOKEN"] = secrets.token_hex(24)
     with tempfile.TemporaryDirectory() as directory:
         place = pathlib.Path(directory)
         data, rows = dataset(heaptide, place, options.ranks, options.rows)

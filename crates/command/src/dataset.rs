@@ -4,6 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+/// How queries read a dataset.
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReadingOptions {
+    /// Omit files of the dataset that are missing or damaged, and print how many; each file of a
+    /// table is first read completely
+    #[arg(long, requires = "dataset")]
+    pub skip_damaged: bool,
+    /// File with the token of the cluster, which `heaptide-sql scheduler` creates [default:
+    /// $HEAPTIDE_CLUSTER_TOKEN, else heaptide/cluster-token in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub token_file: Option<PathBuf>,
+}
+
 /// `heaptide dataset`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]

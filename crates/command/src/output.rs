@@ -11,6 +11,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use crate::error::Error;
 use crate::progress::{Goes, Progress};
 use crate::terminal::{self, Pager};
+use crate::values;
 
 /// The buffer size for files, in bytes.
 const FILE_BUFFER_BYTES: usize = 1 << 18;
@@ -34,9 +35,18 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns an error if the file exists and must not be replaced, to report that before the work is
-/// done.
+/// Returns an error if a path to read or write is a URL.
+pub fn check_path(path: &Path) -> Result<(), Error> {
+    match values::url_refusal(path) {
+        Some(refusal) => Err(Error::new(format!("{}: {refusal}", path.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Returns an error if the path is a URL, or the file exists and must not be replaced, to report
+/// that before the work is done.
 pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
+    check_path(path)?;
     if !(path.exists() && !force && !is_stdout(path)) {
         Ok(())
     } else {
@@ -53,6 +63,7 @@ pub fn write(
     force: bool,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
+    check_path(path)?;
     let mut options = OpenOptions::new();
     if force {
         options.write(true).create(true).truncate(true)

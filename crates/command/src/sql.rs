@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::recording::snapshot::Reference;
 
+use crate::dataset::ReadingOptions;
 use crate::error::Error;
 use crate::output;
 use crate::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
@@ -30,6 +31,9 @@ pub struct SqlOptions {
     /// them; `heaptide-sql scheduler` and `heaptide-sql executor` start them
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     pub cluster: Option<String>,
+    /// How the dataset is read.
+    #[command(flatten)]
+    pub reading: ReadingOptions,
     /// Output format [default: by the extension of the output file, or table]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<SqlFormat>,

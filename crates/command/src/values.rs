@@ -22,10 +22,32 @@ const KEPT_TRACE_MIN: u64 = 1 << 20;
 pub const NO_DIRECTORY: &str =
     "the output is a directory, not standard output; use `./-` for a directory named -";
 
-/// Parses a directory to write; `-` is an error.
+/// Parses a directory to write; `-` and URLs are errors.
 pub fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new()
-        .try_map(|path| if path == Path::new("-") { Err(NO_DIRECTORY) } else { Ok(path) })
+    PathBufValueParser::new().try_map(|path| match url_refusal(&path) {
+        _ if path == Path::new("-") => Err(NO_DIRECTORY.to_owned()),
+        Some(refusal) => Err(refusal),
+        None => Ok(path),
+    })
+}
+
+/// Returns why a URL is rejected where a path is expected; `None` for a path.
+///
+/// ```
+/// use heaptide_command::values::url_refusal;
+/// assert!(url_refusal("s3://bucket/heap".as_ref()).is_some_and(|text| text.contains("`s3://`")));
+/// assert_eq!(url_refusal("./s3://heap".as_ref()), None);
+/// ```
+pub fn url_refusal(path: &Path) -> Option<String> {
+    let (scheme, _) = path.to_str()?.split_once("://")?;
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    (is_scheme && scheme.chars().all(is_letter)).then(|| {
+        format!(
+            "found a URL with `{scheme}://`, expected a local path; mount the storage, or write \
+             ./ before the name of a local file"
+        )
+    })
 }
 
 /// Parses the address of a scheduler: `HOST:PORT`.

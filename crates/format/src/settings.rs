@@ -169,6 +169,10 @@ settings! {
     Pager = "PAGER", [], "the command",
         "the pager that shows [pages on a terminal](views.md#on-a-terminal); empty for none",
         "`PAGER`, else `less`";
+    /// The token of a cluster of SQL engines.
+    ClusterToken = "CLUSTER_TOKEN", [], "the command",
+        "the token of a [cluster](sql.md#clusters), at least 16 characters, if no `--token-file` is given",
+        "the file `heaptide/cluster-token` in `$XDG_STATE_HOME` or `~/.local/state`";
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use heaptide_command::dataset::ReadingOptions;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
@@ -27,7 +28,7 @@ use rustc_hash::FxHashMap;
 
 use crate::columns::{RUN, SCOPES};
 use crate::explain::in_query;
-use crate::session::Session;
+use crate::session::{Dataset, Session};
 
 /// `heaptide query --dataset`.
 #[derive(Args, Debug)]
@@ -41,6 +42,8 @@ pub struct QueryOptions {
     /// Scheduler whose executors read the dataset
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     cluster: Option<String>,
+    #[command(flatten)]
+    reading: ReadingOptions,
     /// Output format, overriding the query
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
@@ -66,7 +69,9 @@ pub fn query(options: &QueryOptions) -> Outcome {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let session = Session::from_dataset(&options.dataset, options.cluster.as_deref())?;
+    let cluster = options.cluster.as_deref();
+    let session =
+        Session::from_dataset(&Dataset::new(&options.dataset, cluster, &options.reading))?;
     let answer = answer(&session, &query, &format)?;
     let write = |out: &mut dyn Write| format::write(out, &query, &format, &answer);
     let content = match format.layout {

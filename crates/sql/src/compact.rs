@@ -2,10 +2,11 @@
 //! directory that replaces the old one when it is complete.
 //!
 //! If the command is killed, either the old directory or the new one is in place, and the next
-//! command removes the other one.
+//! command removes the other one. A damaged file stops the command before it replaces anything.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +18,16 @@ use heaptide_analysis::files::draft::exchange;
 use heaptide_command::dataset::CompactOptions;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::output::check_path;
 use heaptide_query::tables::Source;
 
 use crate::columns::{self, RUN};
-use crate::dataset_file::{Purpose, lock};
-use crate::layout::{self, RUN_KEY};
+use crate::dataset_file::{self, Purpose, lock};
+use crate::layout::{self, Place, RUN_KEY};
+use crate::manifest::Manifest;
 use crate::parquet;
-use crate::session::Session;
+use crate::session::{Dataset, Session, no_dataset};
+use crate::staging;
 
 /// The size at which a file is complete: readers split files, but have to open each.
 const FILE_BYTES: usize = 256 << 20;
@@ -31,15 +35,29 @@ const FILE_BYTES: usize = 256 << 20;
 /// Compacts all tables of a dataset.
 pub fn compact(options: &CompactOptions) -> Outcome {
     let dataset = &options.dataset;
+    check_path(dataset)?;
     // Reports what is wrong with the directory before creating files in it.
-    Session::from_dataset(dataset, None)?;
+    dataset_file::check(dataset)?;
+    if Source::all().iter().all(|source| layout::table(dataset, source).is_none()) {
+        return Err(no_dataset(dataset).into());
+    }
     let _lock = lock(dataset, Purpose::Compact)?;
+    staging::recover(dataset)?;
+    let compaction = format!("{:016x}", RandomState::new().build_hasher().finish());
+    for source in Source::all() {
+        let failed = |error| Error::file(&dataset.join(source.name), "compact it", error);
+        repair(dataset, source).map_err(failed)?;
+    }
+    let session = Session::from_dataset(&Dataset::local(dataset))?;
+    session.check_files()?;
+    while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
     for source in Source::all() {
         let table = dataset.join(source.name);
         let failed = |error| Error::file(&table, "compact it", error);
-        repair(dataset, source).map_err(failed)?;
         if table.is_dir() && !is_compact(&table).map_err(failed)? {
-            write(dataset, source)?;
+            write(&session, dataset, source, &compaction).inspect_err(|_| {
+                let _ = fs::remove_dir_all(layout::new(dataset, source)); // else the next one does it
+            })?;
             replace(dataset, source).map_err(failed)?;
         }
     }
@@ -62,7 +80,7 @@ fn repair(dataset: &Path, source: &Source) -> io::Result<()> {
 
 /// Returns whether there is nothing to merge.
 fn is_compact(table: &Path) -> io::Result<bool> {
-    let files = layout::files(table)?;
+    let files = layout::files(table, &Place::default())?;
     let mut bytes = 0;
     for (path, place) in &files {
         if !place.is_in_file() {
@@ -73,18 +91,43 @@ fn is_compact(table: &Path) -> io::Result<bool> {
     Ok(files.len() as u64 <= 1 + bytes / FILE_BYTES as u64)
 }
 
-/// Writes all records of a table, in the order of their files.
-fn write(dataset: &Path, source: &'static Source) -> Result<(), Error> {
-    let session = Session::from_dataset(dataset, None)?;
-    while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
+/// Writes all records of a table, in the order of their files, to a new directory.
+fn write(
+    session: &Session,
+    dataset: &Path,
+    source: &'static Source,
+    compaction: &str,
+) -> Result<(), Error> {
+    let table = dataset.join(source.name);
+    let failed = |error| Error::file(&table, "read it", error);
+    let runs = runs(&table).map_err(failed)?;
     let mut answer = session.ask(&format!("SELECT * FROM \"{}\"", source.name))?;
     let directory = layout::new(dataset, source);
     fs::create_dir(&directory).map_err(|error| Error::file(&directory, "write it", error))?;
-    let mut files = Files::new(directory, source);
+    // Queries that read files of an earlier compaction must not find others under their names.
+    let first = table.join(Files::name(0, ""));
+    let version = if first.exists() { format!("-{compaction}") } else { String::new() };
+    let mut files = Files::new(directory.clone(), source, version);
     while let Some(batch) = answer.next()? {
         files.write(&batch)?;
     }
-    files.close()
+    files.close()?;
+    let mut manifest = Manifest { id: compaction.to_owned(), runs, ..Manifest::default() };
+    let listed = manifest.add_files(&directory).and_then(|()| manifest.write(&directory));
+    listed.map_err(|error| Error::file(&directory, "list its files", error))
+}
+
+/// Returns the names of the directories of all runs of a table, compacted or not.
+fn runs(table: &Path) -> io::Result<Vec<String>> {
+    let compacted = layout::compacted_runs(table)?;
+    let mut runs: BTreeSet<String> = compacted.iter().map(|run| layout::part(RUN, run)).collect();
+    for entry in table.read_dir()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            runs.insert(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(runs.into_iter().collect())
 }
 
 /// Renames the new directory to the name of the table, and removes the old one.
@@ -105,6 +148,8 @@ fn replace(dataset: &Path, source: &Source) -> io::Result<()> {
 /// Writes the files of a table one after the other.
 struct Files {
     directory: PathBuf,
+    /// Distinguishes the names of the files from those of other compactions.
+    version: String,
     schema: SchemaRef,
     count: usize,
     writer: Option<ArrowWriter<File>>,
@@ -113,9 +158,14 @@ struct Files {
 }
 
 impl Files {
-    fn new(directory: PathBuf, source: &Source) -> Files {
+    fn new(directory: PathBuf, source: &Source, version: String) -> Files {
         let schema = parquet::plain(&columns::schema(source));
-        Files { directory, schema, count: 0, writer: None, runs: BTreeSet::new() }
+        Files { directory, version, schema, count: 0, writer: None, runs: BTreeSet::new() }
+    }
+
+    /// Returns the name of a file.
+    fn name(number: usize, version: &str) -> String {
+        format!("part-{number:05}{version}{}", layout::SUFFIX)
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
@@ -137,7 +187,7 @@ impl Files {
         if let Some(writer) = self.writer.take() {
             return Ok(writer);
         }
-        let path = self.directory.join(format!("part-{:05}.parquet", self.count));
+        let path = self.directory.join(Files::name(self.count, &self.version));
         self.count += 1;
         let file = File::create(&path).map_err(|error| Error::file(&path, "write it", error))?;
         let properties = Some(parquet::properties());

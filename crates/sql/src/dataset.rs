@@ -1,8 +1,8 @@
 //! Datasets as tables of the engine, which reads only the files, columns and row groups that a
 //! query needs.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -19,51 +19,60 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::Expr;
 use heaptide_command::error::Error;
+use heaptide_command::message::message;
 use heaptide_query::tables::Source;
 
+use crate::catalog::{Damage, DataFile, Listing};
 use crate::columns;
-use crate::layout::{self, IN_PATHS, Place};
+use crate::damage::{check_content, check_ends, check_metadata};
+use crate::explain::explain;
+use crate::layout::IN_PATHS;
 
-/// A table of a dataset.
+/// What happens to damaged and missing files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Damaged {
+    /// A query of their table fails.
+    #[default]
+    Refuse,
+    /// They are counted in a message and omitted.
+    Skip,
+}
+
+/// A table of a dataset. Its files are checked when the first query reads the table.
 #[derive(Debug)]
 pub struct DatasetTable {
-    #[cfg(feature = "cluster")]
-    directory: PathBuf,
-    #[cfg(feature = "cluster")]
     source: &'static Source,
+    /// The absolute path of the dataset.
+    #[cfg(feature = "cluster")]
+    directory: std::path::PathBuf,
     schema: SchemaRef,
-    /// The files with some columns in their paths.
-    files: Vec<PartitionedFile>,
-    /// The files that contain all columns.
-    compacted: Vec<PartitionedFile>,
+    listing: Listing,
+    damaged: Damaged,
+    /// The files that queries read, after the check.
+    checked: OnceLock<Result<Vec<DataFile>, String>>,
 }
 
 impl DatasetTable {
-    /// Opens the table with this name in a dataset; `None` if it does not exist.
+    /// Creates the table with these files of a dataset.
     ///
-    /// Errors: it cannot be read.
-    pub fn open(dataset: &Path, source: &'static Source) -> Result<Option<DatasetTable>, Error> {
-        let Some(directory) = layout::table(dataset, source) else {
-            return Ok(None);
-        };
-        let failed = |error| Error::file(&directory, "read it", error);
-        let files = layout::files(&directory).map_err(failed)?;
-        let (compacted, files): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|(_, place)| place.is_in_file());
-        let [files, compacted] = [files, compacted].map(|files| {
-            files.iter().map(|(path, place)| file(path, place)).collect::<Result<Vec<_>, _>>()
-        });
-        let (files, compacted) = (files?, compacted?);
-        Ok(Some(DatasetTable {
+    /// Errors: the path of the dataset cannot be resolved.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "for clusters"))]
+    pub fn new(
+        dataset: &Path,
+        source: &'static Source,
+        listing: Listing,
+        damaged: Damaged,
+    ) -> Result<DatasetTable, Error> {
+        Ok(DatasetTable {
+            source,
             #[cfg(feature = "cluster")]
             directory: std::path::absolute(dataset)
                 .map_err(|error| Error::file(dataset, "read it", error))?,
-            #[cfg(feature = "cluster")]
-            source,
             schema: columns::schema(source),
-            files,
-            compacted,
-        }))
+            listing,
+            damaged,
+            checked: OnceLock::new(),
+        })
     }
 
     /// Returns the absolute path of its dataset.
@@ -73,26 +82,101 @@ impl DatasetTable {
     }
 
     /// Returns which table it is.
-    #[cfg(feature = "cluster")]
     pub fn source(&self) -> &'static Source {
         self.source
     }
+
+    /// Returns the files to read, after a check.
+    ///
+    /// Errors: one is damaged or missing.
+    pub fn checked(&self) -> Result<&[DataFile], DataFusionError> {
+        let checked = self.checked.get_or_init(|| self.check().map_err(|error| error.to_string()));
+        match checked {
+            Ok(files) => Ok(files),
+            Err(error) => Err(DataFusionError::External(Error::new(error.clone()).into())),
+        }
+    }
+
+    fn check(&self) -> Result<Vec<DataFile>, Error> {
+        let mut damages = self.listing.damages.clone();
+        let mut files = Vec::new();
+        for file in &self.listing.files {
+            let checked = match self.damaged {
+                Damaged::Refuse if file.is_listed => Ok(()), // its size is right
+                Damaged::Refuse => check_ends(&file.path),
+                Damaged::Skip => check_content(&file.path),
+            };
+            match checked {
+                Ok(()) => files.push(file.clone()),
+                Err(what) => damages.push(Damage { path: file.path.clone(), what }),
+            }
+        }
+        match (damages.first(), self.damaged) {
+            (None, _) => {}
+            (Some(damage), Damaged::Refuse) => return Err(refusal(damage)),
+            (Some(damage), Damaged::Skip) => message(format_args!(
+                "{}: skipped {}; {damage}",
+                self.source.name,
+                Counted(damages.len())
+            )),
+        }
+        Ok(files)
+    }
+
+    /// Checks the metadata of all files.
+    ///
+    /// Errors: a file is damaged or missing.
+    pub fn check_metadata(&self) -> Result<(), Error> {
+        for file in self.checked().map_err(|error| explain("", &error))? {
+            let path = &file.path;
+            check_metadata(path).map_err(|what| refusal(&Damage { path: path.clone(), what }))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the error for the first file that cannot be decoded, after a query has failed.
+    /// `None` if no query has read the table, or all files can be decoded.
+    pub fn find_damage(&self) -> Option<Error> {
+        let files = self.checked.get()?.as_ref().ok()?;
+        files.iter().find_map(|file| {
+            let what = check_content(&file.path).err()?;
+            Some(refusal(&Damage { path: file.path.clone(), what }))
+        })
+    }
 }
 
-/// Returns a file with the values in its path.
-fn file(path: &PathBuf, place: &Place) -> Result<PartitionedFile, Error> {
-    let failed = |error| Error::file(path, "read it", error);
-    let metadata = path.metadata().map_err(failed)?;
-    let refused =
-        |error: &dyn std::error::Error| Error::new(format!("{}: {error}", path.display()));
-    let absolute = std::path::absolute(path).map_err(failed)?;
+/// Returns the error for a damaged file.
+fn refusal(damage: &Damage) -> Error {
+    Error::new(format!(
+        "{damage}; export the recording again with --force, or omit such files with --skip-damaged"
+    ))
+}
+
+/// A number of files, in words.
+struct Counted(usize);
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            1 => f.write_str("a damaged or missing file"),
+            number => write!(f, "{number} damaged or missing files, the first of them"),
+        }
+    }
+}
+
+/// Returns a file for the engine, with the values in its path.
+fn partitioned(file: &DataFile) -> Result<PartitionedFile, DataFusionError> {
+    let absolute = std::path::absolute(&file.path)?;
+    let location = ObjectPath::from_absolute_path(absolute)
+        .map_err(|error| DataFusionError::External(Box::new(error)))?;
     let meta = ObjectMeta {
-        location: ObjectPath::from_absolute_path(absolute).map_err(|error| refused(&error))?,
-        last_modified: metadata.modified().map_err(failed)?.into(),
-        size: metadata.len(),
+        location,
+        last_modified: file.modified.into(),
+        size: file.bytes,
         e_tag: None,
         version: None,
     };
+    let place = &file.place;
     let text = |value: &String| ScalarValue::Utf8View(Some(value.clone()));
     let values = vec![text(&place.run), text(&place.host), ScalarValue::Int64(place.rank)];
     let file = PartitionedFile::new_from_meta(meta);
@@ -154,9 +238,12 @@ impl TableProvider for DatasetTable {
             None => (0..self.schema.fields().len()).collect(),
         };
         let mut scans = Vec::new();
-        for (files, in_paths) in [(&self.compacted, &[][..]), (&self.files, &IN_PATHS[..])] {
+        let files = self.checked()?;
+        for (is_compacted, in_paths) in [(true, &[][..]), (false, &IN_PATHS[..])] {
+            let files = files.iter().filter(|file| file.place.is_in_file() == is_compacted);
+            let files = files.map(partitioned).collect::<Result<Vec<_>, _>>()?;
             if !files.is_empty() {
-                scans.push(self.scan_files(state, files, in_paths, &projection, limit)?);
+                scans.push(self.scan_files(state, &files, in_paths, &projection, limit)?);
             }
         }
         match scans.pop() {

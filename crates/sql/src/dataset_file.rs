@@ -27,6 +27,12 @@ pub enum Purpose {
     Compact,
 }
 
+/// Returns whether a directory is a dataset.
+#[cfg(feature = "cluster")]
+pub fn is_one(directory: &Path) -> bool {
+    directory.join(NAME).symlink_metadata().is_ok_and(|found| found.is_file())
+}
+
 /// Checks that this program supports the tables of a dataset.
 ///
 /// Errors: they have a later version.
@@ -72,6 +78,17 @@ pub fn lock(dataset: &Path, purpose: Purpose) -> Result<File, Error> {
         file.write_all(format!("{SCHEMA}{VERSION}\n").as_bytes()).map_err(failed)?;
     }
     Ok(file)
+}
+
+/// Locks a dataset if no other command writes to it and the file system supports locks.
+///
+/// Errors: its tables have a later version, or its file cannot be written.
+pub fn try_lock_alone(dataset: &Path) -> Result<Option<File>, Error> {
+    check(dataset)?;
+    let path = dataset.join(NAME);
+    let file = File::options().append(true).create(true).open(&path);
+    let file = file.map_err(|error| Error::file(&path, "write it", error))?;
+    Ok(file.try_lock().is_ok().then_some(file))
 }
 
 /// Returns whether the file has a version.

@@ -5,8 +5,20 @@ use datafusion::common::{DataFusionError, SchemaError};
 use heaptide_command::error::Error;
 use heaptide_query::QueryError;
 
+/// The beginning and the end of the error for a file that queries of a cluster cannot read. The
+/// error arrives within other texts.
+pub const REFUSED_FILE: &str = "cannot read ";
+/// The end.
+pub const REFUSED_FILE_END: &str = ": it is neither part of a dataset nor below a directory that \
+    the scheduler and the executors allow with --allow-files";
+
 /// Converts the error of a statement.
 pub fn explain(sql: &str, error: &DataFusionError) -> Error {
+    if let DataFusionError::External(own) = error.find_root()
+        && let Some(own) = own.downcast_ref::<Error>()
+    {
+        return Error::new(own.to_string());
+    }
     let (message, place) = said(error);
     match place {
         Some((line, column)) => {
@@ -21,6 +33,20 @@ pub fn explain(sql: &str, error: &DataFusionError) -> Error {
 pub fn lost_executor(error: &DataFusionError) -> bool {
     let text = error.to_string();
     ["GrpcConnectionError", "FetchFailed", "transport error"].iter().any(|of| text.contains(of))
+}
+
+/// Returns whether a file does not exist any more.
+pub fn lost_file(error: &DataFusionError) -> bool {
+    let text = error.to_string();
+    text.contains("Object at location") && text.contains(" not found")
+}
+
+/// Returns whether the content of a file cannot be read.
+pub fn is_about_content(error: &DataFusionError) -> bool {
+    let text = error.to_string();
+    ["Parquet error", "ParquetError", "Arrow error", "ArrowError", "Object Store error", "External"]
+        .iter()
+        .any(|of| text.contains(of))
 }
 
 /// Converts the error of a query or a part of it.
@@ -63,9 +89,19 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
     }
 }
 
+/// Returns the text about a file that queries of a cluster cannot read.
+fn refused_file(text: &str) -> Option<String> {
+    let end = text.find(REFUSED_FILE_END)?;
+    let start = text[..end].rfind(REFUSED_FILE)?;
+    Some(text[start..end + REFUSED_FILE_END.len()].to_owned())
+}
+
 /// Returns the first line of a message, without the engine's prefixes.
 fn plain(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
+    if let Some(refused) = refused_file(&text) {
+        return refused;
+    }
     let text = of_executor(&text).unwrap_or(text);
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     let prefixes = ["Error during planning: ", "Execution error: ", "External error: "];
@@ -115,6 +151,9 @@ mod tests {
         let said = "stack_contains: regex `(\"`: unclosed";
         assert_eq!(of_executor(passed).as_deref(), Some(said));
         assert_eq!(of_executor("no function matches"), None);
+        let refused = format!("{REFUSED_FILE}/a \\\"b{REFUSED_FILE_END}");
+        let passed = format!("Job 7 failed: cannot read it: (\"{refused}\") at 3");
+        assert_eq!(refused_file(&passed), Some(refused));
     }
 
     #[test]

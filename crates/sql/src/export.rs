@@ -12,16 +12,19 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
+use heaptide_command::output::check_path;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source;
 use heaptide_query::tables::Source as Table;
 
 use crate::columns;
-use crate::dataset_file::{Purpose, lock};
+use crate::dataset_file::{Purpose, lock, try_lock_alone};
 use crate::explain::explain;
 use crate::layout::{self, Place};
+use crate::moves;
 use crate::parquet;
 use crate::recordings::{self, Go, Part};
+use crate::staging::{self, Existing, Staging};
 
 /// The table that has records for every run.
 const PROCESSES: &str = "processes";
@@ -46,30 +49,40 @@ pub struct ExportOptions {
 
 /// Adds the recording to the dataset. If it fails, nothing of the recording remains there.
 pub fn export(options: &ExportOptions) -> Outcome {
+    let directory = &options.output;
+    check_path(directory)?;
     let sources = std::slice::from_ref(&options.source);
     let parts = recordings::parts(source::open_all(sources, &options.selection)?);
     let runs: BTreeSet<&str> = parts.iter().map(|part| &*part.run).collect();
-    let directory = &options.output;
     fs::create_dir_all(directory).map_err(|error| Error::file(directory, "write it", error))?;
-    let _lock = lock(directory, Purpose::Export)?;
+    let existing = if options.force { Existing::Replace } else { Existing::Keep };
+    let _lock = lock_for_export(directory)?;
     refuse_compacted(directory, &runs)?;
-    let there: Vec<PathBuf> = runs.iter().flat_map(|run| directories(directory, run)).collect();
-    let there: Vec<&PathBuf> = there.iter().filter(|path| path.exists()).collect();
-    if let Some(path) = there.first().filter(|_| !options.force) {
-        let path = path.display();
-        let what = "exists; replace it with --force, or choose another directory with -o";
-        return Err(Error::new(format!("{path}: {what}")).into());
-    }
-    for path in there {
-        fs::remove_dir_all(path).map_err(|error| Error::file(path, "replace it", error))?;
-    }
-    write(directory, &parts).inspect_err(|_| {
-        let written = runs.iter().flat_map(|run| directories(directory, run));
-        for path in written {
-            let _ = fs::remove_dir_all(path); // report the error of writing
+    let runs: Vec<String> = runs.iter().map(|run| layout::part(layout::RUN, run)).collect();
+    if existing == Existing::Keep {
+        // Report it before the work is done, unless another export is just adding the run.
+        let mut moved = runs.iter().filter(|run| !moves::mark(directory, run).exists());
+        if let Some(place) = moved.find_map(|run| staging::place_of(directory, run)) {
+            return Err(staging::exists(&place).into());
         }
-    })?;
+    }
+    let staging = Staging::new(directory)?;
+    write(&staging, &parts, existing)?;
+    for run in &runs {
+        staging.list(run)?;
+    }
+    runs.iter().try_for_each(|run| staging.publish(run, existing))?;
     Ok(())
+}
+
+/// Locks a dataset for an export. If no other command writes to it, removes what killed exports
+/// have left.
+fn lock_for_export(dataset: &Path) -> Result<File, Error> {
+    if let Some(lock) = try_lock_alone(dataset)? {
+        staging::recover(dataset)?;
+        drop(lock);
+    }
+    lock(dataset, Purpose::Export)
 }
 
 /// Rejects a run that is already in the dataset, in files that also contain other runs.
@@ -87,13 +100,11 @@ fn refuse_compacted(dataset: &Path, runs: &BTreeSet<&str>) -> Result<(), Error> 
     }
 }
 
-/// Returns the directories of a recording in a dataset, one per table.
-fn directories(dataset: &Path, run: &str) -> Vec<PathBuf> {
-    let inside = layout::part(layout::RUN, run);
-    Table::all().iter().map(|table| dataset.join(table.name).join(&inside)).collect()
-}
-
-fn write(directory: &Path, parts: &[Part]) -> Result<(), Error> {
+fn write(staging: &Staging, parts: &[Part], existing: Existing) -> Result<(), Error> {
+    let version = match existing {
+        Existing::Keep => String::new(),
+        Existing::Replace => format!("-{}", staging.id),
+    };
     for table in Table::all() {
         // A table without records gets an empty file, so that it exists.
         let mut written = false;
@@ -102,7 +113,7 @@ fn write(directory: &Path, parts: &[Part]) -> Result<(), Error> {
                 continue;
             }
             let is_last = at + 1 == parts.len();
-            let mut file = TableFile::new(directory, table, part);
+            let mut file = TableFile::new(staging, table, part, &version);
             if is_last && !written {
                 file.open()?;
             }
@@ -122,13 +133,17 @@ struct TableFile<'a> {
 }
 
 impl<'a> TableFile<'a> {
-    fn new(directory: &Path, table: &'static Table, part: &'a Part) -> TableFile<'a> {
+    fn new(
+        staging: &Staging,
+        table: &'static Table,
+        part: &'a Part,
+        version: &str,
+    ) -> TableFile<'a> {
         let all = columns::schema(table);
         let inside =
             all.fields().iter().filter(|field| !layout::IN_PATHS.contains(&&**field.name()));
         let schema = Arc::new(Schema::new(inside.cloned().collect::<Vec<_>>()));
-        let place = Place::new(part);
-        let path = directory.join(table.name).join(place.path());
+        let path = staging.table(table).join(Place::new(part).path(version));
         TableFile { table, path, schema, writer: None, part }
     }
 

@@ -1,7 +1,7 @@
 //! Paths of files in a dataset: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, like in Hive, so
 //! that readers of such directories know run, host, rank and pid of every record, and read only the
 //! files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank among their
-//! columns.
+//! columns. Both directories, `run=…` and `TABLE`, have a list of their files (see `manifest`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
-use heaptide_analysis::files::input;
 use heaptide_query::tables::Source;
 
 use crate::recordings::Part;
@@ -24,6 +23,9 @@ pub const RANK: &str = "rank";
 const PID: &str = "pid";
 /// Columns that are in paths instead of files.
 pub const IN_PATHS: [&str; 3] = [RUN, HOST, RANK];
+
+/// The end of the names of data files.
+pub const SUFFIX: &str = ".parquet";
 
 /// The key under which a compacted file lists its runs, one per value.
 pub const RUN_KEY: &str = "heaptide.run";
@@ -65,8 +67,9 @@ impl Place {
         }
     }
 
-    /// Returns the path below the table's directory.
-    pub fn path(&self) -> PathBuf {
+    /// Returns the path below the table's directory; `version` distinguishes files that replace
+    /// others, so that a query that reads the old ones fails instead of reading a mixture.
+    pub fn path(&self, version: &str) -> PathBuf {
         let rank = self.rank.unwrap_or(NO_RANK).to_string();
         let parts = [
             part(RUN, &self.run),
@@ -74,7 +77,22 @@ impl Place {
             part(RANK, &rank),
             part(PID, &self.pid.to_string()),
         ];
-        parts.iter().collect::<PathBuf>().join(format!("image-{}.parquet", self.image))
+        parts.iter().collect::<PathBuf>().join(format!("image-{}{version}{SUFFIX}", self.image))
+    }
+
+    /// Returns the place of files in a directory of this name.
+    pub fn of_directory(name: &str) -> Place {
+        let mut place = Place::default();
+        place.learn(name);
+        place
+    }
+
+    /// Returns the place of a file with this path below a table's directory.
+    #[cfg(any(test, feature = "cluster"))]
+    pub fn of_path(path: &str) -> Place {
+        let mut place = Place::default();
+        path.split('/').for_each(|part| place.learn(part));
+        place
     }
 
     /// Returns whether the path contains no values: a compacted file, whose records have all
@@ -150,7 +168,7 @@ pub fn table(dataset: &Path, source: &Source) -> Option<PathBuf> {
 /// Errors: one of them cannot be read.
 pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
     let mut runs = BTreeSet::new();
-    let files = if table.is_dir() { files(table)? } else { Vec::new() };
+    let files = if table.is_dir() { files(table, &Place::default())? } else { Vec::new() };
     for (path, _) in files.into_iter().filter(|(_, place)| place.is_in_file()) {
         let reader = SerializedFileReader::new(File::open(&path)?).map_err(io::Error::other)?;
         let pairs = reader.metadata().file_metadata().key_value_metadata();
@@ -160,12 +178,12 @@ pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
     Ok(runs)
 }
 
-/// Returns the files of a table with their partitions, sorted by path.
+/// Returns the data files in and below a directory with their partitions, sorted by path.
 ///
-/// Errors: the directory cannot be read, or contains something other than regular files.
-pub fn files(table: &Path) -> io::Result<Vec<(PathBuf, Place)>> {
+/// Errors: the directory cannot be read.
+pub fn files(directory: &Path, place: &Place) -> io::Result<Vec<(PathBuf, Place)>> {
     let mut files = Vec::new();
-    collect(table, &Place::default(), &mut files)?;
+    collect(directory, place, &mut files)?;
     files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(files)
 }
@@ -174,13 +192,12 @@ fn collect(directory: &Path, place: &Place, files: &mut Vec<(PathBuf, Place)>) -
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
         if entry.file_type()?.is_dir() {
             let mut inside = place.clone();
-            inside.learn(&name.to_string_lossy());
+            inside.learn(&name);
             collect(&path, &inside, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "parquet") {
-            input::open(&path)
-                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+        } else if name.ends_with(SUFFIX) {
             files.push((path, place.clone()));
         }
     }
@@ -195,12 +212,13 @@ mod tests {
     fn partitions_are_parsed_from_paths() {
         let run = "a b/%ü=".to_owned();
         let place = Place { run, host: "n1".to_owned(), rank: None, pid: 17, image: 0 };
-        let path = place.path();
+        let path = place.path("");
         let text = "run=a%20b%2F%25%C3%BC%3D/host=n1/rank=-1/pid=17";
         assert_eq!(path, Path::new(text).join("image-0.parquet"));
         let mut read = Place::default();
         path.iter().for_each(|part| read.learn(&part.to_string_lossy()));
         assert_eq!(read, place);
+        assert_eq!(Place::of_path(path.to_str().expect("UTF-8")), place);
         assert_eq!(unescaped("%zz%4"), "%zz%4");
     }
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod arrays;
 mod calql;
+mod catalog;
 #[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(not(feature = "cluster"))]
@@ -14,18 +15,22 @@ mod cluster;
 mod cluster;
 mod columns;
 mod compact;
+mod damage;
 mod dataset;
 mod dataset_file;
 mod explain;
 mod export;
 mod functions;
 mod layout;
+mod manifest;
+mod moves;
 mod parquet;
 mod prompt;
 mod recordings;
 mod session;
 mod shown;
 mod sql_command;
+mod staging;
 mod statements;
 
 use std::process::ExitCode;

@@ -1,11 +1,20 @@
 //! Replaces the cluster in builds without the feature `cluster`.
 
+use std::path::Path;
+
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
 use heaptide_command::error::Error;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Whether statements can name files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StatementFiles {
+    /// They cannot.
+    Refused,
+}
 
 /// A cluster, which cannot exist in this build.
 #[derive(Debug)]
@@ -15,7 +24,7 @@ impl Cluster {
     /// Fails to connect to a cluster.
     ///
     /// Errors: always.
-    pub async fn connect(address: &str, _version: &str) -> Result<Cluster, Error> {
+    pub async fn connect_with(address: &str, _token_file: Option<&Path>) -> Result<Cluster, Error> {
         Err(Error::new(format!(
             "{address}: this heaptide-sql was built without clusters; install it with \
              `cargo install --path crates/sql --features cluster` in a checkout of heaptide"
@@ -28,7 +37,7 @@ impl Cluster {
     }
 
     /// Waits until the cluster can run queries.
-    pub async fn ready(&self) -> Result<(), Error> {
+    pub async fn ready(&self) -> Result<StatementFiles, Error> {
         match *self {}
     }
 }

@@ -1,33 +1,68 @@
 //! The SQL engine with the tables and functions of this project.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use heaptide_command::dataset::ReadingOptions;
 use heaptide_command::error::Error;
+use heaptide_command::output::check_path;
 use heaptide_query::tables::Source;
 use tokio::runtime::Runtime;
 
-use crate::cluster::{Cluster, VERSION};
-use crate::dataset::DatasetTable;
+use crate::catalog;
+use crate::cluster::{Cluster, StatementFiles, VERSION};
+use crate::dataset::{Damaged, DatasetTable};
 use crate::dataset_file;
-use crate::explain::{explain, lost_executor};
+use crate::explain::{explain, is_about_content, lost_executor, lost_file};
 use crate::functions::FUNCTIONS;
 use crate::recordings::{Part, RecordedTable};
 
-/// How often a statement is sent to a cluster again if an executor was lost with results that had
-/// not been fetched.
+/// How often a statement is run again, before its first records, if an executor was lost with
+/// results that had not been fetched, or a file was removed by an export that replaces a run.
 const RETRIES_MAX: usize = 3;
+
+/// The dataset of an engine.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    pub directory: PathBuf,
+    /// The address of the scheduler of the cluster that reads it; `None` for this process.
+    pub cluster: Option<String>,
+    /// The file with the token of the cluster, if it is not the default one.
+    pub token_file: Option<PathBuf>,
+    pub damaged: Damaged,
+}
+
+impl Dataset {
+    /// Returns the dataset in a directory, which this process reads; damaged files are errors.
+    pub fn local(directory: &Path) -> Dataset {
+        Dataset::new(directory, None, &ReadingOptions::default())
+    }
+
+    /// Returns the dataset that the options select.
+    pub fn new(directory: &Path, cluster: Option<&str>, options: &ReadingOptions) -> Dataset {
+        Dataset {
+            directory: directory.to_owned(),
+            cluster: cluster.map(str::to_owned),
+            token_file: options.token_file.clone(),
+            damaged: if options.skip_damaged { Damaged::Skip } else { Damaged::Refuse },
+        }
+    }
+}
 
 /// The engine.
 pub struct Session {
     runtime: Runtime,
     context: SessionContext,
+    /// The dataset with the tables; `None` for recordings.
+    dataset: Option<Dataset>,
+    /// The tables of the dataset.
+    tables: Mutex<Vec<Arc<DatasetTable>>>,
     /// The cluster that runs queries; `None` for this process.
     cluster: Option<Cluster>,
 }
@@ -41,27 +76,31 @@ impl Session {
         let mut config = SessionConfig::new().with_information_schema(true);
         config.options_mut().sql_parser.collect_spans = true;
         let context = SessionContext::new_with_config(config);
-        Ok(Session { runtime, context, cluster: None }.with_functions())
+        Ok(Session::with_context(runtime, context, None))
     }
 
     /// Creates an engine without tables, which runs queries on the cluster of this scheduler.
     ///
     /// Errors: the scheduler cannot be reached, or has another version.
-    fn on_cluster(address: &str) -> Result<Session, Error> {
+    fn on_cluster(address: &str, token_file: Option<&Path>) -> Result<Session, Error> {
         let runtime = runtime()?;
         let (cluster, context) = runtime.block_on(async {
-            let cluster = Cluster::connect(address, VERSION).await?;
+            let cluster = Cluster::connect_with(address, token_file).await?;
             let context = cluster.context(VERSION).await.map_err(|error| explain("", &error))?;
             Ok::<_, Error>((cluster, context))
         })?;
-        Ok(Session { runtime, context, cluster: Some(cluster) }.with_functions())
+        Ok(Session::with_context(runtime, context, Some(cluster)))
     }
 
-    fn with_functions(self) -> Session {
+    fn with_context(
+        runtime: Runtime,
+        context: SessionContext,
+        cluster: Option<Cluster>,
+    ) -> Session {
         for function in FUNCTIONS {
-            self.context.register_udf(function.udf());
+            context.register_udf(function.udf());
         }
-        self
+        Session { runtime, context, dataset: None, tables: Mutex::default(), cluster }
     }
 
     /// Creates an engine with the tables of process images.
@@ -76,27 +115,54 @@ impl Session {
     }
 
     /// Creates an engine with the tables of a dataset, which this process reads, or the cluster of
-    /// this scheduler.
+    /// a scheduler.
     ///
     /// Errors: it is no dataset, or cannot be read; the cluster cannot be used.
-    pub fn from_dataset(directory: &Path, cluster: Option<&str>) -> Result<Session, Error> {
-        dataset_file::check(directory)?;
-        let mut tables = Vec::new();
-        for source in Source::all() {
-            tables.extend(DatasetTable::open(directory, source)?.map(|table| (source, table)));
-        }
-        if tables.is_empty() {
-            let path = directory.display();
-            return Err(Error::new(format!(
-                "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
-            )));
-        }
-        let session = cluster.map_or_else(Session::new, Session::on_cluster)?;
-        for (source, table) in tables {
-            let added = session.context.register_table(source.name, Arc::new(table));
+    pub fn from_dataset(dataset: &Dataset) -> Result<Session, Error> {
+        let tables = tables(dataset)?;
+        let mut session = match &dataset.cluster {
+            Some(address) => Session::on_cluster(address, dataset.token_file.as_deref())?,
+            None => Session::new()?,
+        };
+        session.dataset = Some(dataset.clone());
+        session.register(tables)?;
+        Ok(session)
+    }
+
+    /// Replaces the tables.
+    fn register(&self, tables: Vec<Arc<DatasetTable>>) -> Result<(), Error> {
+        for table in &tables {
+            let name = table.source().name;
+            let replaced = self.context.deregister_table(name);
+            let added = replaced.and_then(|_| self.context.register_table(name, table.clone()));
             added.map_err(|error| explain("", &error))?;
         }
-        Ok(session)
+        *self.tables.lock().unwrap_or_else(PoisonError::into_inner) = tables;
+        Ok(())
+    }
+
+    /// Checks the metadata of all files of the dataset.
+    ///
+    /// Errors: a file is damaged or missing.
+    pub fn check_files(&self) -> Result<(), Error> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().try_for_each(|table| table.check_metadata())
+    }
+
+    /// Lists the dataset again.
+    fn list_again(&self) -> Result<(), Error> {
+        self.dataset.as_ref().map_or(Ok(()), |dataset| self.register(tables(dataset)?))
+    }
+
+    /// Returns the error of a statement. If a file of the dataset is damaged, it names the file.
+    fn failure(&self, sql: &str, error: &DataFusionError) -> Error {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let damage = if is_about_content(error) {
+            tables.iter().find_map(|table| table.find_damage())
+        } else {
+            None
+        };
+        damage.unwrap_or_else(|| explain(sql, error))
     }
 
     /// Starts to run a statement. Statements that modify data are rejected.
@@ -104,11 +170,27 @@ impl Session {
     /// Errors: those of the statement, with their location in it.
     pub fn ask(&self, sql: &str) -> Result<Answer<'_>, Error> {
         if let Some(cluster) = &self.cluster {
-            self.runtime.block_on(cluster.ready())?;
+            let files = self.runtime.block_on(cluster.ready())?;
+            if files == StatementFiles::Refused {
+                self.check_names_no_file(sql)?;
+            }
         }
-        let stream = self.stream(sql).map_err(|error| explain(sql, &error))?;
-        let retries = if self.cluster.is_some() { RETRIES_MAX } else { 0 };
+        let stream = self.stream(sql).map_err(|error| self.failure(sql, &error))?;
+        let retries = if self.dataset.is_some() { RETRIES_MAX } else { 0 };
         Ok(Answer { session: self, sql: sql.to_owned(), stream, retries })
+    }
+
+    /// Checks that a statement names no file. Scheduler and executors refuse to read such files,
+    /// but a statement that only names them would succeed.
+    fn check_names_no_file(&self, sql: &str) -> Result<(), Error> {
+        let plan = self.runtime.block_on(self.context.state().create_logical_plan(sql));
+        if let Ok(LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_))) = plan {
+            return Err(Error::new(
+                "query: statements that name files are off in this cluster; start its scheduler and \
+                 executors with --allow-files DIR, or run the statement without --cluster",
+            ));
+        }
+        Ok(()) // errors of the statement are reported when it runs
     }
 
     fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream, DataFusionError> {
@@ -122,6 +204,30 @@ impl Session {
             frame.execute_stream().await
         })
     }
+}
+
+/// Lists the tables of a dataset.
+fn tables(dataset: &Dataset) -> Result<Vec<Arc<DatasetTable>>, Error> {
+    let directory = &dataset.directory;
+    check_path(directory)?;
+    dataset_file::check(directory)?;
+    let mut listings = catalog::tables(directory)?;
+    if listings.is_empty() {
+        return Err(no_dataset(directory));
+    }
+    let table = |source: &'static Source| {
+        let listing = listings.remove(source.name)?;
+        Some(DatasetTable::new(directory, source, listing, dataset.damaged).map(Arc::new))
+    };
+    Source::all().iter().filter_map(table).collect()
+}
+
+/// Returns the error for a directory that is no dataset.
+pub fn no_dataset(directory: &Path) -> Error {
+    let path = directory.display();
+    Error::new(format!(
+        "{path}: no dataset; `heaptide export --format parquet -o {path}` writes one"
+    ))
 }
 
 /// Returns whether a plan has a union: in Ballista 55 the stages of a union deadlock.
@@ -167,6 +273,12 @@ impl Answer<'_> {
                     self.retries -= 1;
                     self.session.stream(&self.sql).map(|again| self.stream = again).err()
                 }
+                // The run was replaced, or the dataset compacted.
+                Err(error) if self.retries > 0 && lost_file(&error) => {
+                    self.retries -= 1;
+                    self.session.list_again()?;
+                    self.session.stream(&self.sql).map(|again| self.stream = again).err()
+                }
                 Err(error) => Some(error),
                 Ok(batch) => {
                     self.retries = 0;
@@ -174,7 +286,7 @@ impl Answer<'_> {
                 }
             };
             if let Some(error) = failed {
-                return Err(explain(&self.sql, &error));
+                return Err(self.session.failure(&self.sql, &error));
             }
         }
     }

@@ -12,7 +12,7 @@ use heaptide_command::sql::{SqlFormat, SqlOptions, no_dataset};
 use crate::answer::{print, written};
 use crate::prompt;
 use crate::recordings;
-use crate::session::Session;
+use crate::session::{Dataset, Session};
 use crate::statements;
 
 /// Upper bound of the bytes of statements read from standard input.
@@ -25,7 +25,10 @@ pub fn sql(options: &SqlOptions) -> Outcome {
         output::may_write(path, options.force)?;
     }
     let session = match &options.dataset {
-        Some(directory) => Session::from_dataset(directory, options.cluster.as_deref())?,
+        Some(directory) => {
+            let cluster = options.cluster.as_deref();
+            Session::from_dataset(&Dataset::new(directory, cluster, &options.reading))?
+        }
         None if options.cluster.is_some() => return Err(no_dataset().into()),
         None => {
             let recordings = source::open_all(&options.sources(), &options.selection)?;

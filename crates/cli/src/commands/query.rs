@@ -7,6 +7,7 @@ use clap::Args;
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::snapshot::Reference;
+use heaptide_command::dataset::ReadingOptions;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
@@ -41,6 +42,9 @@ pub struct QueryOptions {
     /// them; `heaptide-sql scheduler` and `heaptide-sql executor` start them
     #[arg(long, value_name = "HOST:PORT", value_parser = values::address)]
     pub cluster: Option<String>,
+    /// How the dataset is read.
+    #[command(flatten)]
+    pub reading: ReadingOptions,
     /// List the tables
     #[arg(long, conflicts_with = "query")]
     pub tables: bool,

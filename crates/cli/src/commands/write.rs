@@ -131,6 +131,7 @@ fn print_to(file: &File, path: &Path, print: impl FnOnce() -> Outcome) -> Outcom
 
 /// Writes a file under another name, and renames it when it is complete.
 fn replace(path: &Path, write: impl FnOnce(&File, &Path) -> Outcome) -> Outcome {
+    output::check_path(path)?;
     // A symbolic link is kept, and its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let failed = |error: io::Error| Stop::from(Error::file(path, "write it", error));

@@ -222,7 +222,8 @@ impl Options {
             | Setting::Run
             | Setting::Library
             | Setting::Command
-            | Setting::Pager => {}
+            | Setting::Pager
+            | Setting::ClusterToken => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The client: checks that a cluster can run queries, and sends them.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,15 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use heaptide_command::error::Error;
-use tonic::Request;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
 
-use super::server::MESSAGE_BYTES_MAX;
+use super::server::{ALLOWED, FILES_HEADER, MESSAGE_BYTES_MAX, READY_PATH};
 use super::tables::Tables;
-use super::version::{self, Client, KEY};
+use super::token::Token;
+use super::version::{self, Client, KEY, VERSION};
 
 /// The time limit for connecting to the scheduler.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -33,21 +35,40 @@ const LOOK: Duration = Duration::from_millis(100);
 /// for some machines, and few enough for small queries.
 const PARTS: usize = 16;
 
+/// Whether statements can name files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StatementFiles {
+    /// They can, below the directories of `--allow-files`.
+    Allowed,
+    /// They cannot.
+    Refused,
+}
+
 /// A cluster that runs queries.
 #[derive(Debug)]
 pub struct Cluster {
     /// The address of the scheduler.
     address: String,
     channel: Channel,
+    token: Token,
 }
 
 impl Cluster {
+    /// Connects to the scheduler at `HOST:PORT` with the token in this file, or that of the default
+    /// file.
+    ///
+    /// Errors: there is no token; those of [`Cluster::connect`].
+    pub async fn connect_with(address: &str, token_file: Option<&Path>) -> Result<Cluster, Error> {
+        Cluster::connect(address, &Token::find(token_file)?, VERSION).await
+    }
+
     /// Connects to the scheduler at `HOST:PORT`, as a client of this version.
     ///
-    /// Errors: it does not respond, or has another version.
-    pub async fn connect(address: &str, version: &str) -> Result<Cluster, Error> {
+    /// Errors: it does not respond, or has another token or version.
+    pub async fn connect(address: &str, token: &Token, version: &str) -> Result<Cluster, Error> {
         let refused = |what: &dyn std::fmt::Display| Error::new(format!("{address}: {what}"));
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
+        let endpoint = endpoint.and_then(|endpoint| token.add_to(endpoint));
         let endpoint = endpoint.map_err(|error| refused(&cause(&error)))?;
         let channel = endpoint.connect_timeout(CONNECT).connect().await.map_err(|error| {
             let what = "cannot connect to a scheduler";
@@ -66,7 +87,11 @@ impl Cluster {
         insert_version_header(query.metadata_mut());
         let mut scheduler = SchedulerGrpcClient::new(channel.clone());
         match scheduler.execute_query(query).await {
-            Ok(_) => Ok(Cluster { address: address.to_owned(), channel }),
+            Ok(_) => Ok(Cluster { address: address.to_owned(), channel, token: token.clone() }),
+            Err(status) if status.code() == Code::Unauthenticated => Err(refused(&format!(
+                "the scheduler has another token than {}; copy its token to this machine",
+                token.origin()
+            ))),
             Err(status) => Err(match version::refusing(status.message()) {
                 Some(theirs) => refused(&format!(
                     "the scheduler is heaptide {theirs}, this is {version}; \
@@ -86,6 +111,7 @@ impl Cluster {
             .with_target_partitions(PARTS)
             .with_ballista_logical_extension_codec(Arc::new(Tables::default()))
             .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES_MAX as usize)
+            .with_ballista_override_create_grpc_client_endpoint(self.token.to_endpoints())
             .with_option_extension(Client::new(version));
         config.options_mut().sql_parser.collect_spans = true;
         let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
@@ -95,7 +121,7 @@ impl Cluster {
     /// Waits until an executor has registered.
     ///
     /// Errors: none registers, or the scheduler no longer responds.
-    pub async fn ready(&self) -> Result<(), Error> {
+    pub async fn ready(&self) -> Result<StatementFiles, Error> {
         let (address, deadline) = (&self.address, Instant::now() + REGISTER);
         loop {
             let failed = |error: tonic::transport::Error| {
@@ -107,10 +133,17 @@ impl Cluster {
             let mut channel = self.channel.clone();
             poll_fn(|context| channel.poll_ready(context)).await.map_err(failed)?;
             let mut request = http::Request::new(Body::empty());
-            *request.uri_mut() = http::Uri::from_static("/readyz");
+            *request.uri_mut() = http::Uri::from_static(READY_PATH);
             *request.version_mut() = http::Version::HTTP_2;
-            if channel.call(request).await.map_err(failed)?.status().is_success() {
-                return Ok(());
+            let response = channel.call(request).await.map_err(failed)?;
+            if response.status().is_success() {
+                let files = response.headers().get(FILES_HEADER);
+                let is_allowed = files.is_some_and(|value| value == ALLOWED);
+                return Ok(if is_allowed {
+                    StatementFiles::Allowed
+                } else {
+                    StatementFiles::Refused
+                });
             }
             if Instant::now() > deadline {
                 let seconds = REGISTER.as_secs();
@@ -136,29 +169,100 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::scheduler::serve;
+    use crate::cluster::files::Files;
+    use crate::cluster::scheduler::SchedulerService;
+    use crate::explain::explain;
+    use ballista_core::serde::protobuf::PollWorkParams;
+    use heaptide_fixtures::Scratch;
+    use std::net::SocketAddr;
     use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
+
+    fn token(place: &Scratch, name: &str) -> Token {
+        Token::find_or_create(Some(&place.join(name))).expect("a token")
+    }
+
+    /// Starts a scheduler of version 0.0.1.
+    async fn scheduler(token: Token) -> (SocketAddr, JoinHandle<Result<(), Error>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let files = Files::new(&[]).expect("no directories");
+        let service = SchedulerService { token, files, timeout_seconds: 20, version: "0.0.1" };
+        (address, tokio::spawn(service.serve(listener, address)))
+    }
 
     #[tokio::test]
     async fn a_scheduler_of_another_version_is_rejected() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let server = tokio::spawn(serve(listener, address, 20, "0.0.1"));
+        let place = Scratch::new("other version");
+        let token = token(&place, "token");
+        let (address, server) = scheduler(token.clone()).await;
         let address = address.to_string();
-        let refused = Cluster::connect(&address, "0.2.0").await.expect_err("another version");
+        let refused = Cluster::connect(&address, &token, "0.2.0").await;
         assert_eq!(
-            refused.to_string(),
+            refused.expect_err("another version").to_string(),
             format!(
                 "{address}: the scheduler is heaptide 0.0.1, this is 0.2.0; \
                  use the same version on all machines"
             )
         );
         // A query without a prior check is rejected, too.
-        let same = Cluster::connect(&address, "0.0.1").await.expect("the same version");
+        let same = Cluster::connect(&address, &token, "0.0.1").await.expect("the same version");
         let context = same.context("0.2.0").await.expect("an engine");
         let query = async { context.sql("SELECT 1 + random()").await?.collect().await };
         let refused = query.await.expect_err("another version").to_string();
         assert_eq!(version::refusing(&refused), Some("0.0.1"), "{refused}");
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_answers_no_call_without_its_token() {
+        let place = Scratch::new("other token");
+        let (address, server) = scheduler(token(&place, "own")).await;
+        let other = token(&place, "other");
+        let refused = Cluster::connect(&address.to_string(), &other, "0.0.1").await;
+        assert_eq!(
+            refused.expect_err("another token").to_string(),
+            format!(
+                "{address}: the scheduler has another token than {}; copy its token to this machine",
+                place.join("other").display()
+            )
+        );
+        let plain = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let mut scheduler = SchedulerGrpcClient::connect(plain.clone()).await.expect("a server");
+        let status = scheduler.poll_work(PollWorkParams::default()).await.expect_err("no token");
+        assert_eq!(status.code(), Code::Unauthenticated);
+        for path in [READY_PATH, "/healthz", "/api/executors", "/none"] {
+            let mut channel = plain.connect().await.expect("a server");
+            poll_fn(|context| channel.poll_ready(context)).await.expect("a server");
+            let request = http::Request::builder().uri(path).body(Body::empty()).expect("a path");
+            let response = channel.call(request).await.expect("an answer");
+            let status = response.headers().get("grpc-status").map(|value| value.as_bytes());
+            assert_eq!(status, Some(&b"16"[..]), "{path}: {response:?}");
+        }
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_lists_no_files_that_statements_name() {
+        let place = Scratch::new("statement files");
+        let path = place.write("secret.csv", b"a,b\n1,2\n");
+        let token = token(&place, "token");
+        let (address, server) = scheduler(token.clone()).await;
+        let cluster = Cluster::connect(&address.to_string(), &token, "0.0.1").await;
+        let context = cluster.expect("a cluster").context("0.0.1").await.expect("an engine");
+        let create = format!(
+            "CREATE EXTERNAL TABLE t (a INT, b INT) STORED AS CSV LOCATION '{}'",
+            path.display()
+        );
+        context.sql(&create).await.expect("a table of this process");
+        let query = async { context.sql("SELECT * FROM t").await?.collect().await };
+        let error = query.await.expect_err("a file outside of datasets");
+        let refused = format!(
+            "cannot read {}: it is neither part of a dataset nor below a directory that the scheduler \
+             and the executors allow with --allow-files",
+            path.display()
+        );
+        assert_eq!(explain("", &error).to_string(), format!("query: {refused}"));
         server.abort();
     }
 }

@@ -17,21 +17,21 @@ use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_
 use ballista_executor::flight_service::BallistaFlightService;
 use ballista_executor::shutdown::Shutdown;
 use clap::Args;
-use datafusion::common::DataFusionError;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::prelude::SessionConfig;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tonic::service::InterceptorLayer;
 use tonic::transport::server::TcpIncoming;
 
 use super::client::Cluster;
+use super::files::{self, Files};
 use super::logging;
 use super::server::{self, MESSAGE_BYTES_MAX, ServerOptions};
 use super::tables::Tables;
+use super::token::Token;
 use super::version::{self, VERSION};
 
 /// Prefix of the directory for intermediate results; random letters follow.
@@ -64,12 +64,15 @@ pub struct ExecutorOptions {
 /// Runs until SIGINT or SIGTERM, and then finishes the running parts.
 pub fn executor(options: &ExecutorOptions) -> Outcome {
     logging::start(options.server.log);
+    let token = Token::find(options.server.token_file.as_deref())?;
+    let files = Arc::new(Files::new(&options.server.allow_files)?);
     let directory = work_directory(options.work_dir.as_deref())?;
     let runtime = server::runtime()?;
     runtime.block_on(async {
-        Cluster::connect(&options.scheduler, VERSION).await?;
+        Cluster::connect(&options.scheduler, &token, VERSION).await?;
         let (listener, address) = options.server.listen(options.port).await?;
-        let config = config(options, &directory, listener, address)?;
+        let place = Place { directory: &directory, listener, address };
+        let config = config(options, place, token, files)?;
         let scheduler = &options.scheduler;
         message(format_args!("the executor listens on {address} and works for {scheduler}"));
         let ended = start_executor_process(Arc::new(config)).await;
@@ -87,21 +90,31 @@ fn work_directory(parent: Option<&Path>) -> Result<TempDir, Error> {
     directory.map_err(|error| Error::file(&parent, "write intermediate results there", error))
 }
 
-fn config(
-    options: &ExecutorOptions,
-    directory: &TempDir,
+/// Where an executor works.
+struct Place<'a> {
+    /// The directory for intermediate results.
+    directory: &'a TempDir,
     listener: TcpListener,
     address: SocketAddr,
+}
+
+fn config(
+    options: &ExecutorOptions,
+    place: Place<'_>,
+    token: Token,
+    files: Arc<Files>,
 ) -> Result<ExecutorProcessConfig, Error> {
+    let Place { directory, listener, address } = place;
     let (host, port) = options.scheduler.rsplit_once(':').unwrap_or((&options.scheduler, ""));
     let processors = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
-    let functions = server::state(server::config()).map_err(Error::library)?;
+    let functions = server::state(server::config(&token), files.clone()).map_err(Error::library)?;
     let work_dir = directory.path().to_owned();
     let path = work_dir.to_str().ok_or_else(|| {
         Error::new(format!("{}: the name of --work-dir is not UTF-8", work_dir.display()))
     })?;
     let (path, temporary) = (path.to_owned(), path.to_owned());
+    let of_settings = token.clone();
     Ok(ExecutorProcessConfig {
         bind_host: address.ip().to_string(),
         external_host: options.host.clone().or(own),
@@ -114,25 +127,21 @@ fn config(
         grpc_max_decoding_message_size: MESSAGE_BYTES_MAX,
         grpc_max_encoding_message_size: MESSAGE_BYTES_MAX,
         override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&functions))),
-        override_config_producer: Some(Arc::new(server::config)),
-        override_runtime_producer: Some(Arc::new(move |config| task(config, &temporary))),
+        override_config_producer: Some(Arc::new(move || server::config(&of_settings))),
+        override_runtime_producer: Some(Arc::new(move |config| {
+            version::check(config, VERSION)?; // the client has another version
+            files::environment(files.clone(), &temporary)
+        })),
         override_logical_codec: Some(Arc::new(Tables::default())),
-        override_arrow_flight_service: Some(flight(listener)),
+        override_create_grpc_client_endpoint: Some(token.to_endpoints()),
+        override_arrow_flight_service: Some(flight(listener, token)),
         ..ExecutorProcessConfig::default()
     })
 }
 
-/// Returns the environment of a part of a query.
-///
-/// Errors: the client has another version.
-fn task(config: &SessionConfig, temporary: &str) -> Result<Arc<RuntimeEnv>, DataFusionError> {
-    version::check(config, VERSION)?;
-    let runtime = RuntimeEnvBuilder::new().with_temp_file_path(temporary).build()?;
-    Ok(Arc::new(runtime))
-}
-
-/// Serves intermediate results on an open listener, whose port is already known.
-fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
+/// Serves intermediate results, to calls with the token, on an open listener, whose port is already
+/// known.
+fn flight(listener: TcpListener, token: Token) -> Arc<ArrowFlightServerProvider> {
     let listener = Mutex::new(Some(listener));
     Arc::new(
         move |directory: String,
@@ -140,6 +149,7 @@ fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
               mut shutdown: Shutdown,
               config: GrpcServerConfig| {
             let listener = listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let token = token.clone();
             tokio::spawn(async move {
                 let Some(listener) = listener else {
                     return Err(BallistaError::General("started twice".to_owned()));
@@ -150,6 +160,7 @@ fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
                     .max_encoding_message_size(size);
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
                 create_grpc_server(&config)
+                    .layer(InterceptorLayer::new(move |request| token.check(request)))
                     .add_service(service)
                     .serve_with_incoming_shutdown(incoming, shutdown.recv())
                     .await
@@ -157,4 +168,48 @@ fn flight(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
             })
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::flight_service_client::FlightServiceClient;
+    use arrow_flight::{Action, Criteria, Empty, Ticket};
+    use heaptide_fixtures::Scratch;
+    use tokio::sync::broadcast;
+    use tonic::Code;
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_executor_answers_no_call_without_its_token() {
+        let place = Scratch::new("executor token");
+        let token = Token::find_or_create(Some(&place.join("token"))).expect("a token");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (_stop, stopped) = broadcast::channel(1);
+        let server = flight(listener, token.clone());
+        let directory = place.to_str().expect("UTF-8").to_owned();
+        let server = server(directory, address, Shutdown::new(stopped), Default::default());
+        let plain = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let other = Token::find_or_create(Some(&place.join("other"))).expect("a token");
+        let other = other.add_to(plain.clone()).expect("a header");
+        for endpoint in [plain.clone(), other] {
+            let channel = endpoint.connect().await.expect("a server");
+            let mut client = FlightServiceClient::new(channel);
+            let codes = [
+                client.do_get(Ticket::default()).await.map(drop),
+                client.do_action(Action::default()).await.map(drop),
+                client.list_actions(Empty::default()).await.map(drop),
+                client.list_flights(Criteria::default()).await.map(drop),
+            ];
+            for code in codes.map(|answer| answer.expect_err("no token").code()) {
+                assert_eq!(code, Code::Unauthenticated);
+            }
+        }
+        let with_token = token.add_to(plain).expect("a header");
+        let mut client = FlightServiceClient::new(with_token.connect().await.expect("a server"));
+        assert!(client.list_actions(Empty::default()).await.is_ok());
+        server.abort();
+    }
 }

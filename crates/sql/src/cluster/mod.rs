@@ -3,13 +3,15 @@
 
 mod client;
 mod executor;
+mod files;
 mod logging;
 mod scheduler;
 mod server;
 mod tables;
+mod token;
 mod version;
 
-pub use client::Cluster;
+pub use client::{Cluster, StatementFiles};
 pub use executor::{ExecutorOptions, executor};
 pub use scheduler::{SchedulerOptions, scheduler};
 pub use version::VERSION;

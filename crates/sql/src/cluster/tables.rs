@@ -1,10 +1,11 @@
-//! Tables of a dataset in a query sent to the scheduler: the directory, and the table's name. The
-//! scheduler lists the files itself.
+//! Tables of a dataset in a query sent to the scheduler: the table's name, the directory, and the
+//! files, so that all tables of a query have the same runs while exports add others.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ballista_core::serde::BallistaLogicalExtensionCodec;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -16,7 +17,9 @@ use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use heaptide_query::tables::Source;
 
-use crate::dataset::DatasetTable;
+use crate::catalog::{DataFile, Listing};
+use crate::dataset::{Damaged, DatasetTable};
+use crate::layout::Place;
 
 /// Encodes tables of datasets, and everything that Ballista encodes itself.
 #[derive(Debug, Default)]
@@ -45,22 +48,9 @@ impl LogicalExtensionCodec for Tables {
         _schema: SchemaRef,
         _context: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-        let unknown =
-            || DataFusionError::Plan("this table does not belong to a dataset".to_owned());
-        let end = bytes.iter().position(|&byte| byte == 0).ok_or_else(unknown)?;
-        let (name, directory) = (&bytes[..end], &bytes[end + 1..]);
-        let source = str::from_utf8(name).ok().and_then(Source::named).ok_or_else(unknown)?;
-        let directory = Path::new(OsStr::from_bytes(directory));
-        let failed = |error: &dyn std::fmt::Display| {
-            DataFusionError::Plan(format!(
-                "{error}; the scheduler must also be able to read the dataset"
-            ))
-        };
-        match DatasetTable::open(directory, source) {
-            Ok(Some(table)) => Ok(Arc::new(table)),
-            Ok(None) => Err(failed(&format!("{}: no such dataset", directory.display()))),
-            Err(error) => Err(failed(&error)),
-        }
+        decode(bytes).map(|table| Arc::new(table) as Arc<dyn TableProvider>).ok_or_else(|| {
+            DataFusionError::Plan("this table does not belong to a dataset".to_owned())
+        })
     }
 
     fn try_encode_table_provider(
@@ -72,10 +62,7 @@ impl LogicalExtensionCodec for Tables {
         let Some(table) = node.downcast_ref::<DatasetTable>() else {
             return self.others.try_encode_table_provider(name, node, bytes);
         };
-        bytes.extend(table.source().name.as_bytes());
-        bytes.push(0);
-        bytes.extend(table.directory().as_os_str().as_bytes());
-        Ok(())
+        encode(table, bytes)
     }
 
     fn try_decode_file_format(
@@ -92,5 +79,79 @@ impl LogicalExtensionCodec for Tables {
         node: Arc<dyn FileFormatFactory>,
     ) -> Result<(), DataFusionError> {
         self.others.try_encode_file_format(bytes, node)
+    }
+}
+
+/// Encodes a table: its name, its directory, and a record for each file, each of which ends with 0.
+fn encode(table: &DatasetTable, bytes: &mut Vec<u8>) -> Result<(), DataFusionError> {
+    let mut add = |text: &[u8]| {
+        bytes.extend(text);
+        bytes.push(0);
+    };
+    add(table.source().name.as_bytes());
+    add(table.directory().as_os_str().as_bytes());
+    let place = table.directory().join(table.source().name);
+    for file in table.checked()? {
+        let path = std::path::absolute(&file.path)?;
+        let path = path.strip_prefix(&place).unwrap_or(&path);
+        let modified = file.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        add(format!("{} {modified} ", file.bytes).as_bytes());
+        add(path.as_os_str().as_bytes());
+    }
+    Ok(())
+}
+
+/// Decodes a table; `None` for other bytes.
+fn decode(bytes: &[u8]) -> Option<DatasetTable> {
+    let mut texts = bytes.strip_suffix(&[0])?.split(|&byte| byte == 0);
+    let source = Source::named(str::from_utf8(texts.next()?).ok()?)?;
+    let directory = Path::new(OsStr::from_bytes(texts.next()?));
+    let place = directory.join(source.name);
+    let mut listing = Listing::default();
+    while let Some(numbers) = texts.next() {
+        let path = Path::new(OsStr::from_bytes(texts.next()?));
+        let mut numbers = str::from_utf8(numbers).ok()?.split(' ');
+        let bytes = numbers.next()?.parse().ok()?;
+        let modified = UNIX_EPOCH + Duration::from_nanos(numbers.next()?.parse().ok()?);
+        listing.files.push(DataFile {
+            path: place.join(path),
+            place: Place::of_path(path.to_str()?),
+            bytes,
+            modified,
+            is_listed: true, // the client has checked it
+        });
+    }
+    DatasetTable::new(directory, source, listing, Damaged::Refuse).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_decoded_as_it_was_encoded() {
+        let path = Path::new("run=a%20b/host=n/rank=3/pid=1/image-0.parquet");
+        let file = |path: &Path, bytes| DataFile {
+            path: Path::new("/heap/sites").join(path),
+            place: Place::of_path(path.to_str().expect("UTF-8")),
+            bytes,
+            modified: UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789),
+            is_listed: true,
+        };
+        let files = vec![file(path, 99), file(Path::new("part-00000.parquet"), 0)];
+        let listing = Listing { files: files.clone(), damages: Vec::new() };
+        let sites = Source::named("sites").expect("a table");
+        let table = DatasetTable::new(Path::new("/heap"), sites, listing, Damaged::Refuse);
+        let mut bytes = Vec::new();
+        encode(&table.expect("a table"), &mut bytes).expect("bytes");
+        let decoded = decode(&bytes).expect("a table");
+        assert_eq!(decoded.directory(), Path::new("/heap"));
+        assert_eq!(decoded.checked().expect("files"), files);
+        for length in 0..bytes.len() - 1 {
+            let part = decode(&bytes[..length]);
+            let files = part.map(|table| table.checked().expect("files").len());
+            assert!(files.is_none_or(|count| count < 2), "{length}");
+        }
+        assert!(decode(b"nothing\0/heap\0").is_none());
     }
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
@@ -25,9 +26,26 @@ struct Server {
     said: String,
 }
 
+/// The token of all clusters here.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Returns `heaptide` with the token.
+fn client() -> Command {
+    let mut command = heaptide();
+    command.env("HEAPTIDE_CLUSTER_TOKEN", TOKEN);
+    command
+}
+
+/// Returns `heaptide-sql` with the token.
+fn engine() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
+    command.env("HEAPTIDE_CLUSTER_TOKEN", TOKEN);
+    command
+}
+
 impl Server {
     fn start(arguments: &[&str]) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
+        let mut command = engine();
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("heaptide-sql");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
@@ -55,7 +73,7 @@ impl Server {
     /// Returns the address that it listens on.
     fn address(&self) -> &str {
         let rest = self.said.split_once("listens on ").unwrap_or_else(|| panic!("{}", self.said)).1;
-        rest.split(' ').next().expect("a word")
+        rest.split([' ', ';']).next().expect("a word")
     }
 
     /// Stops it with a signal.
@@ -164,7 +182,7 @@ const QUERIES: [&str; 21] = [
 ];
 
 fn ask(how: &[&str], query: &str) -> String {
-    let mut command = heaptide();
+    let mut command = client();
     command.args(["sql", "--format", "json", "--dataset"]).arg(dataset()).args(how).arg(query);
     output(&mut command)
 }
@@ -189,7 +207,7 @@ fn two_executors_return_the_results_of_one_process() {
     }
     let calql = "SELECT rank,label,count(),sum(live_bytes) GROUP BY rank,label ORDER BY rank,label";
     let of = |how: &[&str]| {
-        output(heaptide().args(["query", calql, "--dataset"]).arg(dataset()).args(how))
+        output(client().args(["query", calql, "--dataset"]).arg(dataset()).args(how))
     };
     assert_eq!(of(&[]), of(&cluster));
     // Errors of queries have the usual messages.
@@ -197,14 +215,14 @@ fn two_executors_return_the_results_of_one_process() {
         ["SELECT nothing FROM sites", "SELECT", "SELECT stack_contains(stack, '(') FROM sites"]
     {
         let of = |how: &[&str]| {
-            refused(heaptide().args(["sql", query, "--dataset"]).arg(dataset()).args(how))
+            refused(client().args(["sql", query, "--dataset"]).arg(dataset()).args(how))
         };
         assert_eq!(of(&[]), of(&cluster));
     }
     // A query on which Ballista would hang.
     let union =
         "SELECT 'a' AS t, count(*) AS n FROM sites UNION ALL SELECT 'b', count(*) FROM stacks";
-    let mut asked = heaptide();
+    let mut asked = client();
     let said = refused(asked.args(["sql", union, "--dataset"]).arg(dataset()).args(cluster));
     assert!(said.contains("do not support UNION") && said.lines().count() == 1, "{said}");
     for server in executors.into_iter().chain([scheduler]) {
@@ -261,7 +279,7 @@ fn problems_of_a_cluster_are_one_line() {
     let place = scratch("no cluster");
     let dataset = dataset().to_str().expect("UTF-8");
     let asked = |arguments: &[&str]| {
-        let said = refused(heaptide().args(["sql", "SELECT count(*) FROM sites"]).args(arguments));
+        let said = refused(client().args(["sql", "SELECT count(*) FROM sites"]).args(arguments));
         assert_eq!(said.lines().count(), 1, "{said}");
         said
     };
@@ -302,16 +320,153 @@ fn problems_of_a_cluster_are_one_line() {
         )
     );
     // An executor without a scheduler fails, and so does a second scheduler on the same port.
-    let heaptide_sql = || Command::new(env!("CARGO_BIN_EXE_heaptide-sql"));
-    let said = refused(heaptide_sql().args(["executor", "--scheduler", "127.0.0.1:1"]));
+    let said = refused(engine().args(["executor", "--scheduler", "127.0.0.1:1"]));
     assert!(said.starts_with("heaptide: 127.0.0.1:1: cannot connect"), "{said}");
     let port = address.rsplit_once(':').expect("a port").1;
-    let said = refused(heaptide_sql().args(["scheduler", "--port", port]));
+    let said = refused(engine().args(["scheduler", "--port", port]));
     let in_use = format!("heaptide: cannot listen on {address}: Address already in use");
     assert!(said.starts_with(&in_use) && said.lines().count() == 1, "{said}");
     let nowhere = place.join("nowhere");
-    let mut executor = heaptide_sql();
+    let mut executor = engine();
     executor.args(["executor", "--scheduler", address, "--work-dir"]).arg(&nowhere);
     let said = refused(&mut executor);
     assert!(said.contains("nowhere") && said.lines().count() == 1, "{said}");
+}
+
+/// Returns the number of TCP ports that a process listens on.
+fn ports(server: &Server) -> usize {
+    let process = PathBuf::from(format!("/proc/{}", server.child.id()));
+    let open = fs::read_dir(process.join("fd")).expect("descriptors").flatten();
+    let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let sockets: Vec<String> = links
+        .filter_map(|link| {
+            Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let of_file = |name: &str| {
+        let text = fs::read_to_string(process.join(name)).unwrap_or_default();
+        let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let is_listening = |words: &Vec<&str>| words.get(3) == Some(&"0A");
+        let is_own = |words: &Vec<&str>| sockets.iter().any(|own| words.get(9) == Some(&&**own));
+        words.filter(|words| is_listening(words) && is_own(words)).count()
+    };
+    of_file("net/tcp") + of_file("net/tcp6")
+}
+
+#[test]
+fn a_cluster_refuses_everyone_without_its_token() {
+    let place = scratch("tokens");
+    let scheduler = Server::scheduler(&[]);
+    let how = ["--dataset", dataset().to_str().expect("UTF-8"), "--cluster", scheduler.address()];
+    let executor = Server::executor(scheduler.address(), &place, &["--threads", "1"]);
+    let count = ["sql", "--format", "csv", "SELECT count(DISTINCT rank) FROM sites"];
+    assert!(output(client().args(count).args(how)).ends_with(&format!("\n{RANKS}\n")));
+    // The only ports are those that check the token.
+    assert_eq!((ports(&scheduler), ports(&executor)), (1, 1));
+    let home = |command: &mut Command| {
+        command.env_remove("HEAPTIDE_CLUSTER_TOKEN").env("XDG_STATE_HOME", &place);
+    };
+    let file = place.join("heaptide/cluster-token");
+    let asked = |arguments: &[&str]| {
+        let mut command = heaptide();
+        home(command.args(count).args(how).args(arguments));
+        refused(&mut command)
+    };
+    let said = asked(&[]);
+    let none =
+        format!("heaptide: {}: no such file, expected the token of the cluster", file.display());
+    assert!(said.starts_with(&none) && said.lines().count() == 1, "{said}");
+    let mut command = engine();
+    home(command.args(["executor", "--scheduler", scheduler.address()]));
+    assert_eq!(refused(&mut command), said);
+    // A scheduler of the same user creates the file; it is another token than that of this cluster.
+    let mut command = engine();
+    home(command.args(["scheduler", "--port", "0"]).stderr(Stdio::piped()));
+    let mut other = command.spawn().expect("heaptide-sql");
+    let line = BufReader::new(other.stderr.take().expect("a pipe")).lines().next();
+    other.kill().expect("a scheduler");
+    other.wait().expect("a scheduler");
+    let line = line.expect("a line").expect("UTF-8");
+    assert!(line.ends_with(&format!("; token: {}", file.display())), "{line}");
+    let said = asked(&[]);
+    assert_eq!(
+        said,
+        format!(
+            "heaptide: {}: the scheduler has another token than {}; copy its token to this machine\n",
+            scheduler.address(),
+            file.display()
+        )
+    );
+    let own = place.join("token");
+    fs::write(&own, TOKEN).expect("a file");
+    let own_name = own.to_str().expect("UTF-8");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o644)).expect("a mode");
+    let said = asked(&["--token-file", own_name]);
+    assert!(said.contains("mode 0644, expected 0600") && said.lines().count() == 1, "{said}");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let mut command = heaptide();
+    home(command.args(count).args(how).args(["--token-file", own_name]));
+    assert!(output(&mut command).ends_with(&format!("\n{RANKS}\n")));
+}
+
+#[test]
+fn statements_read_only_files_that_the_cluster_allows() {
+    let place = scratch("statement files");
+    let [open, secret] = ["open", "secret"].map(|name| place.join(name));
+    for directory in [&open, &secret] {
+        fs::create_dir(directory).expect("a directory");
+    }
+    let [good, hidden, link] = [open.join("a.csv"), secret.join("a.csv"), open.join("link.csv")];
+    fs::write(&good, "a,b\n1,20\n2,22\n").expect("a file");
+    fs::write(&hidden, "a,b\n7,77\n").expect("a file");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600)).expect("a mode");
+    symlink(&hidden, &link).expect("a link");
+    let back = open.join("../secret/a.csv");
+    let read = |path: &Path| {
+        format!(
+            "CREATE EXTERNAL TABLE t (a INT, b INT) STORED AS CSV LOCATION '{}' \
+             OPTIONS ('format.has_header' 'true'); SELECT sum(b) AS s FROM t",
+            path.display()
+        )
+    };
+    let dataset = dataset().to_str().expect("UTF-8");
+    let asked = |scheduler: &Server, sql: &str| {
+        let mut command = client();
+        command.args(["sql", "--format", "csv", sql, "--dataset", dataset, "--cluster"]);
+        command.arg(scheduler.address());
+        command
+    };
+    let allowed = ["--allow-files", open.to_str().expect("UTF-8")];
+    // Neither is started with --allow-files.
+    let scheduler = Server::scheduler(&[]);
+    let executor = Server::executor(scheduler.address(), &place, &[]);
+    let said = refused(&mut asked(&scheduler, &read(&good)));
+    let off =
+        "heaptide: query: statements that name files are off in this cluster; start its scheduler";
+    assert!(said.starts_with(off) && said.lines().count() == 1, "{said}");
+    for other in [
+        format!("COPY sites TO '{}'", open.join("out.csv").display()),
+        format!("SELECT * FROM '{}'", good.display()),
+        "INSERT INTO sites SELECT * FROM sites".to_owned(),
+    ] {
+        let said = refused(&mut asked(&scheduler, &other));
+        assert!(said.starts_with("heaptide: query: "), "{other}: {said}");
+    }
+    assert!(!open.join("out.csv").exists());
+    drop((scheduler, executor));
+    // Only the scheduler is: the executor still refuses.
+    let scheduler = Server::scheduler(&allowed);
+    let executor = Server::executor(scheduler.address(), &place, &[]);
+    let said = refused(&mut asked(&scheduler, &read(&good)));
+    let neither = "it is neither part of a dataset nor below a directory that the scheduler and the \
+                   executors allow with --allow-files";
+    assert!(said.contains(neither) && said.lines().count() == 1, "{said}");
+    drop(executor);
+    // Both are.
+    let _executor = Server::executor(scheduler.address(), &place, &allowed);
+    assert_eq!(output(&mut asked(&scheduler, &read(&good))), "s\n42\n");
+    for path in [&hidden, &link, &back] {
+        let said = refused(&mut asked(&scheduler, &read(path)));
+        assert!(said.contains(neither) && said.lines().count() == 1, "{}: {said}", path.display());
+    }
 }

@@ -83,3 +83,14 @@ pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     command.args(["run", "--quiet", "-o"]).arg(recording).args(options).arg("--");
     command
 }
+
+/// Returns all files in and below a directory, sorted.
+pub fn files(place: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place).expect("a directory") {
+        let path = entry.expect("a name").path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}

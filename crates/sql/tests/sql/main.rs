@@ -3,7 +3,9 @@
 mod answers;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod damaged;
 mod datasets;
+mod exports;
 mod harness;
 mod judge;
 mod ranks;

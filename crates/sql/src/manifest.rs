@@ -1,0 +1,124 @@
+//! `_heaptide-files`, the list of the files beside it with their sizes: a reader detects files that
+//! are missing or were truncated. Other readers ignore names that begin with `_`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use heaptide_analysis::files::input;
+
+/// The name of the list.
+pub const NAME: &str = "_heaptide-files";
+/// The first line.
+const FIRST: &str = "heaptide-files 1";
+/// The last line, so that a truncated list is detected.
+const LAST: &str = "end\n";
+/// An upper bound of the size of a list: some 300 bytes for each of 200,000 processes.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The files of a run in a table, or those of a compacted table.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Manifest {
+    /// The export that wrote the files.
+    pub id: String,
+    /// For a run: the tables that have files of it.
+    pub tables: Vec<String>,
+    /// For a compacted table: the directories of the runs that it contains.
+    pub runs: Vec<String>,
+    /// Sizes in bytes by path, relative to the directory of the list.
+    pub files: BTreeMap<String, u64>,
+}
+
+impl Manifest {
+    /// Reads the list of a directory; `None` if there is none.
+    ///
+    /// Errors: it cannot be read, or is incomplete.
+    pub fn read(directory: &Path) -> io::Result<Option<Manifest>> {
+        let text = match input::read(&directory.join(NAME), BYTES_MAX) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => String::from_utf8(read?).unwrap_or_default(),
+        };
+        let parsed = Manifest::parse(&text);
+        let wrong = || io::Error::new(ErrorKind::InvalidData, "is truncated or no list of files");
+        parsed.map(Some).ok_or_else(wrong)
+    }
+
+    /// Writes the list of a directory.
+    ///
+    /// Errors: it cannot be written.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        fs::write(directory.join(NAME), self.text())
+    }
+
+    /// Lists the Parquet files of a directory.
+    ///
+    /// Errors: it cannot be read, or a name is not UTF-8.
+    pub fn add_files(&mut self, directory: &Path) -> io::Result<()> {
+        self.add_below(directory, "")
+    }
+
+    fn add_below(&mut self, directory: &Path, before: &str) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_str().ok_or(ErrorKind::InvalidFilename)?;
+            let path = format!("{before}{name}");
+            if entry.file_type()?.is_dir() {
+                self.add_below(&entry.path(), &format!("{path}/"))?;
+            } else if name.ends_with(".parquet") {
+                self.files.insert(path, entry.metadata()?.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{FIRST}\nid {}\n", self.id);
+        self.tables.iter().for_each(|table| text.push_str(&format!("table {table}\n")));
+        self.runs.iter().for_each(|run| text.push_str(&format!("run {run}\n")));
+        self.files
+            .iter()
+            .for_each(|(path, bytes)| text.push_str(&format!("file {bytes} {path}\n")));
+        text + LAST
+    }
+
+    fn parse(text: &str) -> Option<Manifest> {
+        let lines = text.strip_prefix(FIRST)?.strip_prefix('\n')?;
+        let lines = lines.strip_suffix(LAST)?;
+        let mut manifest = Manifest::default();
+        for line in lines.lines() {
+            match line.split_once(' ')? {
+                ("id", id) => id.clone_into(&mut manifest.id),
+                ("table", table) => manifest.tables.push(table.to_owned()),
+                ("run", run) => manifest.runs.push(run.to_owned()),
+                ("file", file) => {
+                    let (bytes, path) = file.split_once(' ')?;
+                    manifest.files.insert(path.to_owned(), bytes.parse().ok()?);
+                }
+                _ => {} // of a later version
+            }
+        }
+        Some(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_it_was_written_and_a_truncated_one_is_rejected() {
+        let manifest = Manifest {
+            id: "0a".to_owned(),
+            tables: vec!["sites".to_owned(), "stacks".to_owned()],
+            runs: vec!["run=a%20b".to_owned()],
+            files: [("host=n/image-0.parquet".to_owned(), 17)].into(),
+        };
+        let text = manifest.text();
+        assert_eq!(Manifest::parse(&text), Some(manifest));
+        for length in 0..text.len() {
+            assert_eq!(Manifest::parse(&text[..length]), None, "{length}");
+        }
+    }
+}
