@@ -79,9 +79,8 @@ impl State {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let all: Vec<String> =
             tasks.filter_map(|task| status(&task.path().display().to_string()).ok()).collect();
-        let is_over = |status: &str| {
-            field(status, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
-        };
+        let is_over =
+            |status: &str| field(status, "State").is_none_or(|state| state.starts_with(['Z', 'X']));
         let tracer = all.iter().filter_map(|status| field(status, "TracerPid"));
         // This command traces by one of its own threads.
         let is_other =

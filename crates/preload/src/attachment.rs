@@ -12,8 +12,8 @@ use heaptide_format::attachment::{
 };
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::sys::{clock, kernel};
 use heaptide_recorder::sys::tls::Tls;
+use heaptide_recorder::sys::{clock, kernel};
 use heaptide_relocate::JUMP_BYTES;
 
 /// Read and written by the command, and by the thread in which it calls this library.
