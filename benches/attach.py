@@ -3,9 +3,9 @@
 
     benches/attach.py --heaptide FILE [--threads N] [--libraries N] [--rounds N]
 
-The program has threads that allocate in libraries. Prints, for the first attachment of a process and
-for the second one, the median and the largest of: the total time for which the command reports that
-threads were stopped, and the longest time for which the program's own clock stood still, which
+The program has threads that allocate in libraries. Prints, for the first attachment of a process
+and for the second one, the median and the largest of: the total time for which the command reports
+that threads were stopped, and the longest time for which the program's own clock stood still, which
 includes the time for which other processes took its processor. Exit status 2: something could not
 be run.
 """
@@ -23,7 +23,7 @@ LIBRARY = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-void *make(size_t bytes) { void *block = malloc(bytes); return block ? memset(block, 1, bytes) : 0; }
+void *make(size_t bytes) { void *block = malloc(bytes); return memset(block, 1, bytes); }
 void give(void *block) { free(block); }
 void *more(void *block, size_t bytes) { return realloc(block, bytes); }
 char *copy(const char *text) { return strdup(text); }

@@ -1,8 +1,8 @@
 //! The program that `attach.py` attaches to: threads that allocate in many libraries, and a thread
 //! that prints the longest time, in microseconds, that passed between two readings of its clock.
 //
-// Arguments: a directory with lib1.so, lib2.so and so on, their number, the number of threads. Prints
-// "ready", and a number for each line that it reads: the longest time since the line before.
+// Arguments: a directory with lib1.so, lib2.so and so on, their number, the number of threads.
+// Prints "ready", and a number for each line that it reads: the longest time since the line before.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <poll.h>

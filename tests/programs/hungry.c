@@ -1,5 +1,5 @@
-//! Allocates on 65 536 distinct stacks: far more than a small disk can hold. With the path of a file,
-//! fills the disk with it first.
+//! Allocates on 65 536 distinct stacks: far more than a small disk can hold. With the path of a
+//! file, fills the disk with it first.
 
 #include "guest.h"
 #include <fcntl.h>

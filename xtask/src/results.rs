@@ -1,8 +1,8 @@
 //! Checks that published numbers are not much older than the code that they measure.
 //!
 //! A file of `benches/results` has the commit at which it was measured. A table that no command
-//! writes has it in a comment of its page: `<!-- measured COMMIT: PATH … -->`, with the paths of the
-//! code that determines the numbers.
+//! writes has it in a comment of its page: `<!-- measured COMMIT: PATH … -->`, with the paths of
+//! the code that determines the numbers.
 
 use std::path::Path;
 use std::process::Command;

@@ -92,8 +92,8 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Calls a function that makes many system calls. Stopping at each of them takes far longer than
-    /// the calls, so the thread is stopped only when `is_done` returns true; then the function
+    /// Calls a function that makes many system calls. Stopping at each of them takes far longer
+    /// than the calls, so the thread is stopped only when `is_done` returns true; then the function
     /// waits until `go_on` was called.
     ///
     /// Errors: as for [`Caller::call`].

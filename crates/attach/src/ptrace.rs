@@ -130,8 +130,9 @@ pub fn event(tid: Pid) -> io::Result<Event> {
     })
 }
 
-/// Waits until a traced thread may have an event, for at most a short time. The kernel reports events
-/// by SIGCHLD, which [`block_reports`] blocks; if another thread takes the signal, the time passes.
+/// Waits until a traced thread may have an event, for at most a short time. The kernel reports
+/// events by SIGCHLD, which [`block_reports`] blocks; if another thread takes the signal, the time
+/// passes.
 pub fn await_event() {
     /// The interval at which threads are polled without the signal.
     const POLL_NS: libc::c_long = 100_000;

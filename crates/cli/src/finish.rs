@@ -86,8 +86,8 @@ fn find_again(recorded: &Recorded) -> Option<PathBuf> {
     }
 }
 
-/// Stores the end of a member, and seals the recording while it is the last one. If something cannot
-/// be stored, prints that, and prints the summary nevertheless.
+/// Stores the end of a member, and seals the recording while it is the last one. If something
+/// cannot be stored, prints that, and prints the summary nevertheless.
 ///
 /// Errors: the recording cannot be read.
 fn leave(
@@ -128,8 +128,8 @@ fn leave(
     Ok(())
 }
 
-/// Stores how the program ended, and what was not recorded; prints if that cannot be stored. Returns
-/// whether there are profiles to seal.
+/// Stores how the program ended, and what was not recorded; prints if that cannot be stored.
+/// Returns whether there are profiles to seal.
 ///
 /// Errors: the recording cannot be read.
 fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool, Error> {

@@ -1,5 +1,5 @@
 //! Connections: a limited number of requests is answered at the same time. A client takes part in
-//! that only once its request is complete, so idle and slow clients delay nobody.
+//! that only once its request is complete, so idle and slow clients do not delay others.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -203,7 +203,7 @@ impl Server {
                 response
             }
         };
-        Ok(response.map(|body| Sent::new(body, progress)))
+        Ok(response.map(|body| Sent::wrap(body, progress)))
     }
 }
 

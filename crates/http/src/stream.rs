@@ -94,7 +94,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// Wraps the body of a response, which is being sent from now on.
-    pub(crate) fn new(body: Body, progress: Arc<Progress>) -> Body {
+    pub(crate) fn wrap(body: Body, progress: Arc<Progress>) -> Body {
         let bytes = body.size_hint().exact().unwrap_or_default(); // events are small
         progress.client.send(usize::try_from(bytes).unwrap_or(usize::MAX));
         Body::new(Sent { body, progress })

@@ -123,9 +123,9 @@ pub fn collect_changes(on: bool) {
     IS_COLLECTING.store(on, Relaxed);
 }
 
-/// Collects an import to rebind: the command can write to pages that are read-only here. Each system
-/// call that is saved saves two stops of the thread, during which the whole program waits. Returns
-/// false if nothing is collected now, or if there is no space.
+/// Collects an import to rebind: the command can write to pages that are read-only here. Each
+/// system call that is saved saves two stops of the thread, during which the whole program waits.
+/// Returns false if nothing is collected now, or if there is no space.
 pub fn collect_import(slot: u64, hook: u64) -> bool {
     if !is_collecting() {
         return false;

@@ -2,8 +2,8 @@
 number of clients.
 
 Connects all of them, sends the beginnings of their requests and prints "connected". Then each sends
-or reads a byte now and then. At the end of standard input, it prints how many connections the server
-has not closed.
+or reads a byte now and then. At the end of standard input, it prints how many connections the
+server has not closed.
 """
 
 import resource

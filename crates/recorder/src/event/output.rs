@@ -193,8 +193,8 @@ fn is_kept(entry: &[u8]) -> bool {
     !entry.starts_with(PREFIX.as_bytes()) && !entry.starts_with(LOADER)
 }
 
-/// Finds the command: the one in `HEAPTIDE_COMMAND`, or one beside the library (of the same name, or
-/// installed) or in `../bin` of its directory, or one in `PATH`.
+/// Finds the command: the one in `HEAPTIDE_COMMAND`, or one beside the library (of the same name,
+/// or installed) or in `../bin` of its directory, or one in `PATH`.
 fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> {
     const NAME: &[u8] = b"heaptide";
     const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
