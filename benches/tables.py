@@ -67,7 +67,9 @@ def slowdown():
         if name == "pairs":
             ratio = 1 + others["added_ns"][BYTEHOUND][name] / others["bare_pair_ns"]
         lines.append(line([title, *row, factor(ratio)]))
-    return lines
+    kinds = sorted({kind for _, kind, _, _ in SLOWDOWNS})
+    measured = sorted({"commit {commit}, {date}".format(**results.load(kind)) for kind in kinds})
+    return [*lines, "", f"Measured at {' and '.join(measured)}."]
 
 
 def others():

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::commands::{cargo_program, command, heaptide, output, run, shown, target};
-use crate::{benches, commits, library, needs, options, stack, text, tidy};
+use crate::{benches, commits, library, needs, options, results, stack, text, tidy};
 
 /// The preloaded library: it has no tests, so it is linted separately.
 const PRELOAD: &str = "heaptide-preload";
@@ -114,7 +114,9 @@ pub fn tidy(root: &Path) -> Result<(), String> {
 }
 
 fn tidy_with(root: &Path, heaptide: &Path) -> Result<(), String> {
-    let mut problems = tidy::check(&text::all(root)?);
+    let texts = text::all(root)?;
+    let mut problems = tidy::check(&texts);
+    problems.extend(results::check(root, &texts));
     let library = built_library(heaptide)?;
     problems.extend(library::check(root, &library)?);
     problems.extend(stack::check(&library)?);

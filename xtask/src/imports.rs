@@ -127,7 +127,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
-    ("crates/http", &["refusal", "access", "cache", "connections"]),
+    ("crates/http", &["refusal", "access", "cache", "clients", "stream", "connections"]),
     (
         "crates/serve",
         &[

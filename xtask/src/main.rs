@@ -21,6 +21,7 @@ mod package;
 mod problem;
 mod publish;
 mod readers;
+mod results;
 mod rust_paths;
 mod sanitizers;
 mod settings;

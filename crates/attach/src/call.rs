@@ -4,7 +4,6 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -23,8 +22,6 @@ const ARGUMENTS: u64 = 64 << 10;
 const OWN_STACK: u64 = 16 << 10;
 /// All signals.
 const ALL_SIGNALS: u64 = u64::MAX;
-/// The interval at which a running thread is polled.
-const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
 /// A thread that makes calls. When this is dropped, it continues at its previous state.
 #[derive(Debug)]
@@ -93,6 +90,54 @@ impl<'a> Caller<'a> {
         let call = Call { function, number: 0, arguments, is_asked: false };
         self.make(self.room + ROOM, call, within)?;
         Ok(())
+    }
+
+    /// Calls a function that makes many system calls. Stopping at each of them takes far longer
+    /// than the calls, so the thread is stopped only when `is_done` returns true; then the function
+    /// waits until `go_on` was called.
+    ///
+    /// Errors: as for [`Caller::call`].
+    pub fn call_long(
+        &mut self,
+        function: u64,
+        arguments: [u64; 2],
+        within: Duration,
+        (is_done, go_on): (impl Fn() -> io::Result<bool>, impl Fn() -> io::Result<()>),
+    ) -> io::Result<()> {
+        let [first, second] = arguments;
+        let arguments = [first, second, 0, 0, 0, 0];
+        let call = Call { function, number: 0, arguments, is_asked: false };
+        let until = Instant::now() + within;
+        self.begin(self.room + ROOM, call)?;
+        ptrace::resume(self.thread.tid, 0)?;
+        self.stop_when(is_done, until)?;
+        go_on()?;
+        ptrace::resume_to_call(self.thread.tid, 0)?;
+        self.follow(call, until)?;
+        Ok(())
+    }
+
+    /// Stops the running thread when a condition holds.
+    fn stop_when(
+        &mut self,
+        is_done: impl Fn() -> io::Result<bool>,
+        until: Instant,
+    ) -> io::Result<()> {
+        let tid = self.thread.tid;
+        let mut is_interrupted = false;
+        loop {
+            if !is_interrupted && is_done()? {
+                nix::sys::ptrace::interrupt(tid)?;
+                is_interrupted = true;
+            }
+            match ptrace::event(tid)? {
+                Event::Stopped if is_interrupted => return Ok(()),
+                Event::Stopped | Event::Call => ptrace::resume(tid, 0)?,
+                Event::Signal(signal) => ptrace::resume(tid, signal)?,
+                Event::Nothing => self.await_event(until)?,
+                Event::Gone => return Err(self.gone()),
+            }
+        }
     }
 
     /// Calls a function that returns an address.
@@ -168,6 +213,14 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
+    /// Frees memory of the process.
+    ///
+    /// Errors: the thread ended.
+    pub fn unmap(&mut self, address: u64, bytes: u64) -> io::Result<()> {
+        self.kernel(machine::MUNMAP, [address, bytes, 0, 0, 0, 0])?;
+        Ok(())
+    }
+
     /// Makes a system call.
     fn kernel(&mut self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
         self.system_call(self.room + ROOM, number, arguments, WITHIN)
@@ -187,15 +240,25 @@ impl<'a> Caller<'a> {
     }
 
     fn make(&mut self, top: u64, call: Call, within: Duration) -> io::Result<Returned> {
+        let until = Instant::now() + within;
+        self.begin(top, call)?;
+        ptrace::resume_to_call(self.thread.tid, 0)?;
+        self.follow(call, until)
+    }
+
+    /// Lets the thread begin a call when it is resumed.
+    fn begin(&mut self, top: u64, call: Call) -> io::Result<()> {
         let tid = self.thread.tid;
-        let places = self.places;
-        let registers = machine::prepare(self.memory, &self.before, top, places, call)?;
+        let registers = machine::prepare(self.memory, &self.before, top, self.places, call)?;
         machine::set_registers(tid, registers)?;
         // From here on the thread restores itself.
         self.is_returning = false;
-        ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
-        ptrace::resume_to_call(tid, 0)?;
-        let until = Instant::now() + within;
+        ptrace::set_signal_mask(tid, ALL_SIGNALS)
+    }
+
+    /// Follows the thread from one system call to the next, until it is about to restore itself.
+    fn follow(&mut self, call: Call, until: Instant) -> io::Result<Returned> {
+        let (tid, places) = (self.thread.tid, self.places);
         let mut returned = Returned { value: 0 };
         loop {
             match ptrace::event(tid)? {
@@ -212,17 +275,28 @@ impl<'a> Caller<'a> {
                 }
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
                 Event::Stopped => ptrace::resume_to_call(tid, 0)?,
-                Event::Gone => {
-                    self.thread.note_end();
-                    return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
-                }
-                Event::Nothing if Instant::now() > until => {
-                    self.thread.note_end(); // it runs, and restores itself
-                    return Err(io::Error::from(io::ErrorKind::TimedOut));
-                }
-                Event::Nothing => thread::sleep(LOOKS_EVERY),
+                Event::Gone => return Err(self.gone()),
+                Event::Nothing => self.await_event(until)?,
             }
         }
+    }
+
+    /// The thread has ended.
+    fn gone(&mut self) -> io::Error {
+        self.thread.note_end();
+        io::Error::from_raw_os_error(nix::libc::ESRCH)
+    }
+
+    /// Waits for an event of the running thread.
+    ///
+    /// Errors: the time is up. The thread runs, and restores itself.
+    fn await_event(&mut self, until: Instant) -> io::Result<()> {
+        if Instant::now() > until {
+            self.thread.note_end();
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        ptrace::await_event();
+        Ok(())
     }
 
     /// Frees the memory for calls.

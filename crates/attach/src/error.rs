@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, Uid};
@@ -18,18 +19,22 @@ impl Error {
         Error(text.into())
     }
 
-    /// The kernel denied access to a process.
+    /// A request concerning a process failed: it ended, has another tracer, or the kernel denied
+    /// access.
     pub fn refused(pid: Pid, error: &io::Error) -> Error {
-        const EIO: i32 = 5;
-        if !std::path::Path::new(&format!("/proc/{pid}")).exists()
-            || matches!(error.raw_os_error(), Some(nix::libc::ESRCH | EIO))
-        {
-            return Error(format!("process {pid} has ended"));
+        if let Some(text) = State::of(pid).why_not(pid) {
+            return Error(text);
         }
-        if !matches!(error.kind(), io::ErrorKind::PermissionDenied) {
-            return Error(format!("cannot attach to process {pid}: {error}"));
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Error(format!("cannot attach to process {pid}: {}", why(pid)))
+            }
+            // A thread that is ending frees its stack.
+            io::ErrorKind::UnexpectedEof => {
+                Error(format!("cannot attach to process {pid}: its memory is gone; try again"))
+            }
+            _ => Error(format!("cannot attach to process {pid}: {error}")),
         }
-        Error(format!("cannot attach to process {pid}: {}", why(pid)))
     }
 
     /// The process could not create the file of its recording; `errno` is 0 if unknown.
@@ -51,6 +56,64 @@ impl Error {
         };
         Error(format!("process {pid} could not create its profile: {found}; {next}"))
     }
+}
+
+/// What `/proc` states about a process.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Whether it has ended, although its parent may not have noticed yet.
+    has_ended: bool,
+    /// Whether its first thread has ended, but others run.
+    is_headless: bool,
+    /// Another process that traces one of its threads.
+    tracer: Option<String>,
+}
+
+impl State {
+    /// Reads the current state of a process.
+    pub(crate) fn of(pid: Pid) -> State {
+        let status = |directory: &str| fs::read_to_string(format!("{directory}/status"));
+        let Ok(first) = status(&format!("/proc/{pid}")) else {
+            return State { has_ended: true, ..State::default() };
+        };
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let all: Vec<String> =
+            tasks.filter_map(|task| status(&task.path().display().to_string()).ok()).collect();
+        let is_over =
+            |status: &str| field(status, "State").is_none_or(|state| state.starts_with(['Z', 'X']));
+        let tracer = all.iter().filter_map(|status| field(status, "TracerPid"));
+        // This command traces by one of its own threads.
+        let is_other =
+            |tracer: &&str| *tracer != "0" && !Path::new("/proc/self/task").join(tracer).exists();
+        State {
+            has_ended: all.iter().all(|status| is_over(status)),
+            is_headless: is_over(&first),
+            tracer: tracer.filter(|tracer| is_other(tracer)).map(str::to_owned).next(),
+        }
+    }
+
+    /// Returns the reason why a process in this state cannot be attached to.
+    pub(crate) fn why_not(&self, pid: Pid) -> Option<String> {
+        if self.has_ended {
+            return Some(format!("process {pid} has ended"));
+        }
+        if self.is_headless {
+            return Some(format!(
+                "the first thread of process {pid} has ended, and the kernel shows the memory of \
+                 the process only through it; start the program with `heaptide run`"
+            ));
+        }
+        let tracer = self.tracer.as_ref()?;
+        Some(format!(
+            "process {pid} is traced by process {tracer}; a process can have only one tracer"
+        ))
+    }
+}
+
+/// Returns the value of a line of `/proc/PID/status`.
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim())
 }
 
 /// Explains why a process may not be traced.
@@ -104,6 +167,11 @@ impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use nix::sys::wait::WaitPidFlag;
+
     use super::*;
 
     #[test]
@@ -118,10 +186,69 @@ mod tests {
         assert!(reason(false, Some(101), Some(1)).starts_with("it belongs to user 101"));
     }
 
+    /// Errors of requests concerning a process that cannot be traced any more.
+    fn errors() -> [io::Error; 4] {
+        let number = io::Error::from_raw_os_error;
+        let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+        [number(nix::libc::EPERM), number(nix::libc::ESRCH), number(nix::libc::EIO), end]
+    }
+
     #[test]
     fn a_missing_process_has_ended() {
         let pid = Pid::from_raw(i32::MAX);
-        let error = Error::refused(pid, &io::Error::from(io::ErrorKind::PermissionDenied));
-        assert_eq!(error.to_string(), format!("process {pid} has ended"));
+        for error in errors() {
+            let error = Error::refused(pid, &error);
+            assert_eq!(error.to_string(), format!("process {pid} has ended"));
+        }
+    }
+
+    #[test]
+    fn a_process_that_nothing_has_waited_for_has_ended() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let pid = Pid::from_raw(child.id() as i32);
+        drop(child.stdin.take());
+        // Returns when it has ended, and leaves it a zombie.
+        let id = nix::sys::wait::Id::Pid(pid);
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        nix::sys::wait::waitid(id, flags).expect("its end");
+        for error in errors() {
+            let error = Error::refused(pid, &error);
+            assert_eq!(error.to_string(), format!("process {pid} has ended"));
+        }
+        child.wait().expect("its status");
+    }
+
+    #[test]
+    fn the_tracer_of_a_process_is_named() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let pid = Pid::from_raw(child.id() as i32);
+        // Seizes the process, prints a line, and waits.
+        let script = format!(
+            "import ctypes, sys\n\
+             trace = ctypes.CDLL(None).ptrace\n\
+             print(trace(0x4206, {pid}, None, None), flush=True)\n\
+             sys.stdin.read()"
+        );
+        let mut tracer = Command::new("python3");
+        tracer.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut tracer = tracer.spawn().expect("python3");
+        let mut line = String::new();
+        let mut output = BufReader::new(tracer.stdout.take().expect("its output"));
+        output.read_line(&mut line).expect("a line");
+        let expected = match line.trim() {
+            "0" => Some(format!(
+                "process {pid} is traced by process {}; a process can have only one tracer",
+                tracer.id()
+            )),
+            _ => None, // only its parent may trace it here
+        };
+        for error in errors() {
+            let found = Error::refused(pid, &error).to_string();
+            assert!(expected.as_ref().is_none_or(|expected| *expected == found), "{found}");
+        }
+        tracer.kill().expect("python3 ends");
+        tracer.wait().expect("its status");
+        child.kill().expect("cat ends");
+        child.wait().expect("its status");
     }
 }

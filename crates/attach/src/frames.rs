@@ -54,11 +54,11 @@ fn step(memory: &Memory, modules: &Modules, known: Known, within: u64) -> Option
 }
 
 fn step_by(memory: &Memory, contents: &Contents, known: Known, within: u64) -> Option<Known> {
-    let [header, table] = contents.frames?;
+    let [header, table] = contents.frames.as_ref()?;
     let bases =
         BaseAddresses::default().set_eh_frame_hdr(header.address).set_eh_frame(table.address);
-    let hints = EhFrameHdr::new(contents.section(header), NativeEndian).parse(&bases, 8).ok()?;
-    let mut section = EhFrame::new(contents.section(table), NativeEndian);
+    let hints = EhFrameHdr::new(&header.bytes, NativeEndian).parse(&bases, 8).ok()?;
+    let mut section = EhFrame::new(&table.bytes, NativeEndian);
     section.set_vendor(machine::VENDOR);
     let at = within.wrapping_sub(contents.bias);
     let entry =

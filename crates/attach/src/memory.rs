@@ -71,9 +71,19 @@ pub struct Mapping {
 ///
 /// Errors: the process has ended, or it may not be traced.
 pub fn mappings(pid: Pid) -> io::Result<Vec<Mapping>> {
-    let text = fs::read(format!("/proc/{pid}/maps"))?;
-    let text = String::from_utf8_lossy(&text);
-    Ok(text.lines().filter_map(parse).collect())
+    Ok(parse_all(&maps(pid)?))
+}
+
+/// Returns the mappings of a process as the kernel's text.
+///
+/// Errors: the process has ended, or it may not be traced.
+pub fn maps(pid: Pid) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/maps"))
+}
+
+/// Parses the kernel's text.
+pub fn parse_all(text: &[u8]) -> Vec<Mapping> {
+    String::from_utf8_lossy(text).lines().filter_map(parse).collect()
 }
 
 fn parse(line: &str) -> Option<Mapping> {

@@ -1,13 +1,14 @@
 //! The modules of a process: the locations of their code, and the names of their functions.
 
 use std::cell::OnceCell;
-use std::fs;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{Endianness, ReadRef};
+use object::{Endianness, ReadCache, ReadRef};
 
 use crate::machine::{self, Places};
 use crate::memory::{Mapping, Memory, file_of, mappings};
@@ -26,11 +27,10 @@ pub struct Module {
     contents: OnceCell<Option<Contents>>,
 }
 
-/// The parsed contents of its file.
+/// The parsed contents of its file. Code and debug information, which may be large, are not kept.
 #[derive(Debug)]
 pub struct Contents {
-    /// The file.
-    pub bytes: Vec<u8>,
+    file: File,
     /// The difference between addresses in memory and in the file.
     pub bias: u64,
     /// Exported functions and data: name, address, size.
@@ -39,15 +39,13 @@ pub struct Contents {
     pub frames: Option<[Section; 2]>,
 }
 
-/// A part of a file.
-#[derive(Clone, Copy, Debug)]
+/// A section of a file.
+#[derive(Clone, Debug)]
 pub struct Section {
     /// Its address in the file, without the bias.
     pub address: u64,
-    /// Its offset in the file.
-    pub offset: usize,
-    /// Its length.
-    pub bytes: usize,
+    /// Its contents.
+    pub bytes: Vec<u8>,
 }
 
 /// All modules of a process.
@@ -65,9 +63,14 @@ impl Modules {
     ///
     /// Errors: the process has ended, or it may not be traced.
     pub fn new(pid: Pid) -> io::Result<Modules> {
+        Ok(Modules::of(pid, &mappings(pid)?))
+    }
+
+    /// Returns the modules of a process with these mappings.
+    pub fn of(pid: Pid, mappings: &[Mapping]) -> Modules {
         let mut modules: Vec<Module> = Vec::new();
         let mut vdso = None;
-        for mapping in mappings(pid)? {
+        for mapping in mappings.iter().cloned() {
             if mapping.path == "[vdso]" {
                 vdso = Some(mapping);
                 continue;
@@ -95,25 +98,31 @@ impl Modules {
             }
         }
         modules.retain(|module| module.mappings.iter().any(|mapping| mapping.is_code));
-        Ok(Modules { modules, pid, vdso, signal_return: OnceCell::new() })
+        Modules { modules, pid, vdso, signal_return: OnceCell::new() }
     }
 
     /// Updates the list of modules. Files that are still mapped at the same addresses are not read
     /// again.
-    ///
-    /// Errors: the process has ended, or it may not be traced.
-    pub fn renew(&mut self, pid: Pid) -> io::Result<()> {
-        let mut new = Modules::new(pid)?;
+    pub fn renew(&mut self, mappings: &[Mapping]) {
+        let mut new = Modules::of(self.pid, mappings);
+        // Both lists are in the order of addresses.
+        let mut old = std::mem::take(&mut self.modules).into_iter().peekable();
         for module in &mut new.modules {
-            let is_same = |old: &&mut Module| {
-                (&old.path, old.low, old.high) == (&module.path, module.low, module.high)
-            };
-            if let Some(old) = self.modules.iter_mut().find(is_same) {
-                module.contents = std::mem::take(&mut old.contents);
-            }
+            while old.next_if(|old| old.low < module.low).is_some() {}
+            let same = old.next_if(|old| {
+                (old.low, old.high, &old.path) == (module.low, module.high, &module.path)
+            });
+            module.contents = same.map(|same| same.contents).unwrap_or_default();
         }
+        new.signal_return = std::mem::take(&mut self.signal_return);
         *self = new;
-        Ok(())
+    }
+
+    /// Reads the contents of all modules, so that none has to be read while the process is stopped.
+    pub fn read_all(&self) {
+        for module in self.iter() {
+            let _ = module.contents(); // some cannot be read
+        }
     }
 
     /// Iterates over the modules by address.
@@ -185,8 +194,8 @@ impl Module {
 
     fn read(&self) -> Option<Contents> {
         let first = self.mappings.first()?;
-        let bytes = file_of(self.pid, first).into_iter().find_map(|path| fs::read(path).ok())?;
-        Contents::new(bytes, first)
+        let file = file_of(self.pid, first).into_iter().find_map(|path| File::open(path).ok())?;
+        Contents::new(file, first)
     }
 
     /// Returns the address of an exported symbol.
@@ -208,10 +217,10 @@ impl Module {
     pub fn find_code(&self, wanted: &[u8]) -> Option<u64> {
         let contents = self.contents()?;
         self.mappings.iter().filter(|mapping| mapping.is_code).find_map(|mapping| {
-            let from = usize::try_from(mapping.offset).ok()?;
-            let length = usize::try_from(mapping.high - mapping.low).ok()?;
-            let code = contents.bytes.get(from..contents.bytes.len().min(from + length))?;
-            let at = position(code, wanted)?;
+            let mut code = vec![0; usize::try_from(mapping.high - mapping.low).ok()?];
+            // The last page of a mapping may be longer than the file.
+            let length = contents.file.read_at(&mut code, mapping.offset).ok()?;
+            let at = position(&code[..length], wanted)?;
             Some(mapping.low + at as u64)
         })
     }
@@ -222,8 +231,9 @@ fn position(code: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 impl Contents {
-    fn new(bytes: Vec<u8>, first: &Mapping) -> Option<Contents> {
-        let data = bytes.as_slice();
+    fn new(file: File, first: &Mapping) -> Option<Contents> {
+        let cache = ReadCache::new(&file);
+        let data = &cache;
         let header = FileHeader64::<Endianness>::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, data).ok()?;
@@ -248,18 +258,13 @@ impl Contents {
         let section = |name: &[u8]| {
             let (_, section) = sections.section_by_name(endian, name)?;
             let (offset, bytes) = section.file_range(endian)?;
-            let _ = data.read_bytes_at(offset, bytes).ok()?;
-            let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
-            Some(Section { address: section.sh_addr(endian), offset, bytes })
+            let bytes = data.read_bytes_at(offset, bytes).ok()?.to_vec();
+            Some(Section { address: section.sh_addr(endian), bytes })
         };
         let frames = section(b".eh_frame_hdr").zip(section(b".eh_frame"));
         let frames = frames.map(|(header, table)| [header, table]);
-        Some(Contents { bytes, bias, symbols, frames })
-    }
-
-    /// Returns the bytes of a section.
-    pub fn section(&self, section: Section) -> &[u8] {
-        &self.bytes[section.offset..section.offset + section.bytes]
+        drop(cache);
+        Some(Contents { file, bias, symbols, frames })
     }
 }
 

@@ -1,17 +1,16 @@
 //! A process to attach to, and the state that determines when it is safe.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use heaptide_format::attachment::{ATTACHMENT_SYMBOL, ATTACHMENT_VERSION, Attachment};
 use nix::unistd::Pid;
 use zerocopy::FromBytes;
 
-use crate::error::Error;
+use crate::error::{Error, State, field};
 use crate::frames::Frame;
 use crate::machine;
-use crate::memory::{Mapping, Memory, mappings};
+use crate::memory::{Mapping, Memory, maps, parse_all};
 use crate::modules::{Module, Modules};
 use crate::threads::Stopped;
 
@@ -25,6 +24,8 @@ pub struct Process {
     /// Its modules.
     pub modules: Modules,
     mappings: Vec<Mapping>,
+    /// The text of which these are.
+    maps: Vec<u8>,
 }
 
 /// The recorder's library in a process.
@@ -107,23 +108,15 @@ impl Process {
     pub fn open(pid: Pid) -> Result<Process, Error> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))
             .map_err(|_| Error::new(format!("there is no process {pid}")))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.trim_start_matches(':').trim())
-        };
+        let field = |name: &str| field(&status, name);
         if let Some(group) = field("Tgid").filter(|group| *group != pid.to_string()) {
             return Err(Error::new(format!("{pid} is a thread of process {group}")));
         }
-        if field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
-            return Err(Error::new(format!("process {pid} has ended")));
+        if let Some(reason) = State::of(pid).why_not(pid) {
+            return Err(Error::new(reason));
         }
         if field("VmSize").is_none() {
             return Err(Error::new(format!("{pid} is a kernel thread")));
-        }
-        if let Some(tracer) = field("TracerPid").filter(|tracer| *tracer != "0") {
-            return Err(Error::new(format!(
-                "process {pid} is traced by process {tracer}; a process can have only one tracer"
-            )));
         }
         if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
             return Err(Error::new(format!(
@@ -133,13 +126,12 @@ impl Process {
         }
         let refused = |error| Error::refused(pid, &error);
         let memory = Memory::open(pid).map_err(refused)?;
-        let process = Process {
-            pid,
-            memory,
-            modules: Modules::new(pid).map_err(refused)?,
-            mappings: mappings(pid).map_err(refused)?,
-        };
+        let maps = maps(pid).map_err(refused)?;
+        let mappings = parse_all(&maps);
+        let modules = Modules::of(pid, &mappings);
+        let process = Process { pid, memory, modules, mappings, maps };
         process.check()?;
+        process.modules.read_all();
         Ok(process)
     }
 
@@ -190,9 +182,12 @@ impl Process {
     ///
     /// Errors: the process has ended.
     pub fn look_again(&mut self) -> Result<(), Error> {
-        let gone = |error: io::Error| Error::refused(self.pid, &error);
-        self.modules.renew(self.pid).map_err(gone)?;
-        self.mappings = mappings(self.pid).map_err(gone)?;
+        let maps = maps(self.pid).map_err(|error| Error::refused(self.pid, &error))?;
+        if maps != self.maps {
+            self.mappings = parse_all(&maps);
+            self.modules.renew(&self.mappings);
+            self.maps = maps;
+        }
         Ok(())
     }
 

@@ -5,7 +5,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::Pid;
+
+use crate::error::field;
 
 /// The most bytes of a register set: AVX-512 and AMX take about 11 KiB.
 const STATE_BYTES_MAX: usize = 16 << 10;
@@ -15,20 +18,22 @@ const MASK_BYTES: usize = 8;
 /// Starts to trace a thread without stopping it, unless this thread already traces it. Stops at
 /// system calls are marked as such.
 ///
-/// Errors: the kernel's.
+/// Errors: the kernel's; ESRCH if the thread has ended.
 pub fn seize(tid: Pid) -> io::Result<()> {
     match nix::sys::ptrace::seize(tid, nix::sys::ptrace::Options::PTRACE_O_TRACESYSGOOD) {
-        // It did not stop in time earlier. Only a stopped thread can be detached.
-        Err(nix::errno::Errno::EPERM) if tracer(tid) == Some(nix::unistd::gettid()) => Ok(()),
+        Err(nix::errno::Errno::EPERM) => {
+            let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+            let tracer = field(&status, "TracerPid").and_then(|tracer| tracer.parse().ok());
+            let state = field(&status, "State");
+            if tracer == Some(nix::unistd::gettid().as_raw()) {
+                return Ok(()); // it did not stop in time earlier
+            }
+            // The kernel refuses to trace a thread that has ended.
+            let is_over = state.is_none_or(|state| state.starts_with(['Z', 'X']));
+            Err(io::Error::from_raw_os_error(if is_over { libc::ESRCH } else { libc::EPERM }))
+        }
         other => Ok(other?),
     }
-}
-
-/// Returns the thread that traces another one.
-fn tracer(tid: Pid) -> Option<Pid> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let number = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    number.trim().parse().ok().map(Pid::from_raw)
 }
 
 /// Returns a register set of a stopped thread.
@@ -123,6 +128,32 @@ pub fn event(tid: Pid) -> io::Result<Event> {
         (CALL, _) => Event::Call,
         (signal, _) => Event::Signal(signal),
     })
+}
+
+/// Waits until a traced thread may have an event, for at most a short time. The kernel reports
+/// events by SIGCHLD, which [`block_reports`] blocks; if another thread takes the signal, the time
+/// passes.
+pub fn await_event() {
+    /// The interval at which threads are polled without the signal.
+    const POLL_NS: libc::c_long = 100_000;
+    let time = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };
+    // SAFETY: the kernel reads a set of signals and a time.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const time);
+    }
+}
+
+/// Blocks the signal that reports events in this thread and in those that it starts. Returns the
+/// previous set of blocked signals.
+///
+/// Errors: none are known.
+pub fn block_reports() -> io::Result<SigSet> {
+    let mut reports = SigSet::empty();
+    reports.add(Signal::SIGCHLD);
+    Ok(reports.thread_swap_mask(SigmaskHow::SIG_BLOCK)?)
 }
 
 /// Resumes a stopped thread, with a signal or 0.

@@ -9,19 +9,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_format::attachment::{
-    ATTACH_SYMBOL, Attachment, Change, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
-    OUTCOME_NO_PROFILE, OUTCOME_PREPARED, RELEASE_SYMBOL, STATE_ACTIVE, STATE_OFF,
+    ATTACH_SYMBOL, Attachment, Change, IMPORTS_MAX, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
+    OUTCOME_NO_PROFILE, OUTCOME_PREPARED, PROGRESS_AWAITED, PROGRESS_DONE, PROGRESS_SEEN,
+    RELEASE_SYMBOL, Rebinding, STATE_ACTIVE, STATE_OFF,
 };
 use heaptide_format::settings::Setting;
 use heaptide_format::{End, FileHeader};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use zerocopy::FromBytes;
 
 use crate::call::Caller;
 use crate::error::Error;
 use crate::frames::Frame;
 use crate::machine::{self, JUMP_BYTES, Places};
 use crate::process::{Loaded, Process};
+use crate::ptrace;
 use crate::threads::{Stopped, stop_others, threads};
 use crate::view;
 
@@ -105,7 +108,11 @@ pub fn detach(pid: Pid, patience: Duration) -> Result<Detached, Error> {
 fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
+    let blocked = ptrace::block_reports();
     let done = thread::spawn(work).join();
+    if let Ok(blocked) = blocked {
+        let _ = blocked.thread_set_mask(); // it was set before
+    }
     done.unwrap_or_else(|_| Err(Error::new("attaching failed; this is a bug in heaptide")))
 }
 
@@ -115,13 +122,16 @@ struct Session {
     patience: Duration,
     until: Instant,
     pause: Pause,
+    /// Found before threads are stopped.
+    places: Option<Places>,
 }
 
 impl Session {
     fn new(pid: Pid, patience: Duration) -> Result<Session, Error> {
         let process = Process::open(pid)?;
+        let places = process.modules.places();
         let until = Instant::now() + patience;
-        Ok(Session { process, pid, patience, until, pause: Pause::default() })
+        Ok(Session { process, pid, patience, until, pause: Pause::default(), places })
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
@@ -222,9 +232,7 @@ impl Session {
     }
 
     fn places(&self) -> Result<Places, Error> {
-        self.process
-            .modules
-            .places()
+        self.places
             .ok_or_else(|| Error::new(format!("the C library of process {} is unknown", self.pid)))
     }
 
@@ -424,9 +432,42 @@ impl Session {
         }
         caller.put(&settings).map_err(failed)?;
         let arguments = [caller.arguments(), settings.len() as u64];
-        caller.call(entry, arguments, PREPARES_WITHIN).map_err(failed)?;
+        let progress = loaded.at + std::mem::offset_of!(Attachment, progress) as u64;
+        let memory = &self.process.memory;
+        let set = |value: u32| memory.write(progress, &value.to_ne_bytes());
+        let is_done = || {
+            let mut word = [0; 4];
+            memory.read(progress, &mut word)?;
+            Ok(u32::from_ne_bytes(word) == PROGRESS_DONE)
+        };
+        set(PROGRESS_AWAITED).map_err(failed)?;
+        let go_on = || set(PROGRESS_SEEN);
+        let called = caller.call_long(entry, arguments, PREPARES_WITHIN, (is_done, go_on));
+        called.map_err(failed)?;
+        let Some(prepared) = self.process.loaded()? else { return Ok(None) };
+        self.rebind(&prepared, &mut caller)?;
         drop(caller);
-        Ok(self.process.loaded()?.map(|loaded| (loaded.state.outcome, loaded.state.errno)))
+        Ok(Some((prepared.state.outcome, prepared.state.errno)))
+    }
+
+    /// Rebinds imports of the process, and frees their list.
+    fn rebind(&self, loaded: &Loaded, caller: &mut Caller<'_>) -> Result<(), Error> {
+        let Attachment { imports_at, imports_count, .. } = loaded.state;
+        if imports_at == 0 {
+            return Ok(());
+        }
+        let count = IMPORTS_MAX.min(imports_count as usize);
+        let mut bytes = vec![0; count * size_of::<Rebinding>()];
+        self.read(imports_at, &mut bytes)?;
+        for entry in bytes.chunks_exact(size_of::<Rebinding>()) {
+            let Ok(Rebinding { slot, hook }) = Rebinding::read_from_bytes(entry) else { continue };
+            // The calls of a module whose imports cannot be written are not recorded.
+            let _ = self.process.memory.write(slot, &hook.to_ne_bytes());
+        }
+        let field = loaded.at + std::mem::offset_of!(Attachment, imports_at) as u64;
+        self.write(field, &0u64.to_ne_bytes())?; // first, because this command may be killed
+        let all = (IMPORTS_MAX * size_of::<Rebinding>()) as u64;
+        caller.unmap(imports_at, all).map_err(|error| Error::refused(self.pid, &error))
     }
 
     /// Returns a thread that can make calls: one that runs on its own stack.

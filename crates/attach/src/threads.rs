@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -15,8 +14,6 @@ use crate::ptrace::{self, Event};
 
 /// How long a thread may take to stop. A thread that waits for a vfork child takes longer.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
-/// The interval at which a stopping thread is polled.
-const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
 /// A stopped thread. It resumes when this is dropped.
 #[derive(Debug)]
@@ -86,7 +83,7 @@ impl Stopped {
                 Event::Nothing if Instant::now() > until => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut));
                 }
-                Event::Nothing => thread::sleep(LOOKS_EVERY),
+                Event::Nothing => ptrace::await_event(),
             }
         }
     }

@@ -86,9 +86,10 @@ fn find_again(recorded: &Recorded) -> Option<PathBuf> {
     }
 }
 
-/// Stores the end of a member, and seals the recording while it is the last one.
+/// Stores the end of a member, and seals the recording while it is the last one. If something
+/// cannot be stored, prints that, and prints the summary nevertheless.
 ///
-/// Errors: the end cannot be stored, or nothing was recorded.
+/// Errors: the recording cannot be read.
 fn leave(
     recorded: &Recorded,
     recording: &Path,
@@ -100,9 +101,19 @@ fn leave(
     member.unrecorded = unrecorded(&profiles, member.root_pid, end);
     member.status = Some(status(end));
     member.ends = ends(end);
-    members::replace(recording, number, &member)?;
+    let stored = members::replace(recording, number, &member);
+    stored.unwrap_or_else(message);
     warn(recording, profiles.is_empty(), &member.unrecorded, end);
-    while recorded.is_last() && metadata::join_members(recording)? {
+    while recorded.is_last() {
+        match metadata::join_members(recording) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                message(error);
+                seal_apart(recording, How::new(options, end));
+                break;
+            }
+        }
         // Adds the member file again: this command keeps the lead while it seals, and commands that
         // join and end meanwhile leave the sealing to it.
         number = members::add(recording, &member)?;
@@ -117,16 +128,16 @@ fn leave(
     Ok(())
 }
 
-/// Stores how the program ended, and what was not recorded. Returns whether there are profiles to
-/// seal.
+/// Stores how the program ended, and what was not recorded; prints if that cannot be stored.
+/// Returns whether there are profiles to seal.
 ///
-/// Errors: it cannot be stored.
+/// Errors: the recording cannot be read.
 fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool, Error> {
     let profiles = profiles(recording)?;
     metadata.unrecorded = unrecorded(&profiles, metadata.root_pid, end);
     metadata.status = Some(status(end));
     metadata.ends = ends(end);
-    metadata.write(recording)?;
+    metadata.write(recording).unwrap_or_else(message);
     warn(recording, profiles.is_empty(), &metadata.unrecorded, end);
     Ok(!profiles.is_empty())
 }
@@ -214,7 +225,9 @@ fn from_here(path: &Path) -> PathBuf {
     below.filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Seals the recording and prints the summary.
+/// Seals the recording and prints the summary, also if sealing fails, as on a full disk.
+///
+/// Errors: the recording cannot be sealed or read.
 fn seal(recording: &Path, how: How) -> Result<(), Error> {
     let progress = (!how.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
     let sources = how.names.sources(progress.clone())?;
@@ -223,15 +236,24 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
         if let Some(progress) = &progress {
             progress.at("looking up symbols", done, total);
         }
-    })?;
+    });
     drop((sources, progress));
     if how.quiet {
+        sealed?;
         return Ok(());
     }
     let progress = Progress::start(format!("reading {}", recording.display()));
     let read = Recording::open(recording);
     drop(progress);
-    let (mut read, shown) = (read?, from_here(recording));
+    let mut read = match (read, sealed) {
+        (Ok(read), Ok(_)) => read,
+        (Ok(read), Err(error)) => {
+            message(format_args!("{error}; symbols can be looked up on this machine only"));
+            read
+        }
+        (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
+    };
+    let shown = from_here(recording);
     for process in &mut read.processes {
         process.select_python(PythonFrames::Mixed);
     }

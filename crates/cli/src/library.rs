@@ -60,12 +60,16 @@ fn installed() -> Option<PathBuf> {
 fn write_out() -> Result<PathBuf, Error> {
     // The name depends on the content: versions do not overwrite each other, nor a library that is
     // loaded.
-    let name = format!("libheaptide-{:016x}.so", fingerprint(CARRIED));
+    let command = format!("heaptide-{:016x}", fingerprint(CARRIED));
+    let name = format!("lib{command}.so");
     let mut refused = String::new();
     for (directory, made) in directories() {
         let open = PrivateDir::open(&directory, made);
-        match open.and_then(|open| open.provide(&name, CARRIED)) {
-            Ok(path) => return Ok(path),
+        match open.and_then(|open| Ok((open.provide(&name, CARRIED)?, open))) {
+            Ok((path, open)) => {
+                link_to_command(&open, &command);
+                return Ok(path);
+            }
             Err(e) => refused += &format!(" {}: {e};", directory.display()),
         }
     }
@@ -74,6 +78,16 @@ fn write_out() -> Result<PathBuf, Error> {
          to, or {VARIABLE} to an installed library"
     )
     .into())
+}
+
+/// Links this command next to the library, which finds it there although the program has no `PATH`.
+/// Without the link, it looks in `PATH`.
+fn link_to_command(directory: &PrivateDir, name: &str) {
+    if let Ok(own) = std::env::current_exe()
+        && own.is_file()
+    {
+        let _ = directory.link(name, &own);
+    }
 }
 
 /// Returns the candidates: the user's cache directories, then one for this user in the temporary

@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, symlinkat, unlinkat};
 
 /// Characters that end a name in `LD_PRELOAD` in glibc or musl, or begin a variable there.
 const SEPARATORS: &[u8] = b" :$\t\n\r\x0b\x0c";
@@ -80,6 +80,23 @@ impl PrivateDir {
             self.store(name, content)?;
         }
         Ok(self.path.join(name))
+    }
+
+    /// Creates a symbolic link there, in place of any other file with this name.
+    ///
+    /// Errors: the link cannot be created.
+    pub fn link(&self, name: &str, target: &Path) -> io::Result<()> {
+        if readlinkat(&self.directory, name).is_ok_and(|found| Path::new(&found) == target) {
+            return Ok(());
+        }
+        let draft = format!(".{name}-{}.new", std::process::id());
+        // A link with this name is from a killed process that had the same pid.
+        let _ = unlinkat(&self.directory, &*draft, UnlinkatFlags::NoRemoveDir);
+        symlinkat(target, &self.directory, &*draft)?;
+        let renamed = renameat(&self.directory, &*draft, &self.directory, name);
+        Ok(renamed.inspect_err(|_| {
+            let _ = unlinkat(&self.directory, &*draft, UnlinkatFlags::NoRemoveDir);
+        })?)
     }
 
     /// Returns whether the name is a regular file of this user that no other user can write to,

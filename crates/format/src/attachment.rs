@@ -3,7 +3,7 @@
 //! the program's threads.
 
 /// The layout of [`Attachment`]; a command rejects any other.
-pub const ATTACHMENT_VERSION: u32 = 2;
+pub const ATTACHMENT_VERSION: u32 = 3;
 /// The library's symbol of the [`Attachment`].
 pub const ATTACHMENT_SYMBOL: &str = "heaptide_attachment";
 /// The library's function that prepares a recording:
@@ -29,6 +29,17 @@ pub const OUTCOME_NO_PROFILE: u32 = 2;
 /// [`Attachment::outcome`]: the profile contains the reason.
 pub const OUTCOME_NOTED: u32 = 3;
 
+/// [`Attachment::progress`]: the command does not wait for the end of the preparation.
+pub const PROGRESS_NONE: u32 = 0;
+/// [`Attachment::progress`]: the command waits for the end of the preparation. Until then, it does
+/// not stop the thread at system calls.
+pub const PROGRESS_AWAITED: u32 = 1;
+/// [`Attachment::progress`]: all is prepared. The thread waits for a moment for the command to stop
+/// it.
+pub const PROGRESS_DONE: u32 = 2;
+/// [`Attachment::progress`]: the command has stopped the thread, which need not wait any longer.
+pub const PROGRESS_SEEN: u32 = 3;
+
 /// The state of the recorder while it does not record.
 pub const STATE_OFF: u32 = 3;
 /// The state of the recorder while it records.
@@ -40,6 +51,8 @@ pub const WIPED_MAX: usize = 40;
 pub const RELEASED_MAX: usize = 4;
 /// The most code changes of one attachment.
 pub const CHANGES_MAX: usize = 192;
+/// The most imports that the command rebinds; the library rebinds the others itself.
+pub const IMPORTS_MAX: usize = 1 << 20;
 
 /// A range of memory.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +78,18 @@ pub struct Change {
     pub before: [u8; 8],
     /// The bytes to write.
     pub after: [u8; 8],
+}
+
+/// A word of a module that holds the address of an interposed function.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "views", derive(zerocopy::FromBytes, zerocopy::Immutable))]
+#[cfg_attr(feature = "views", derive(zerocopy::KnownLayout, zerocopy::IntoBytes))]
+#[repr(C)]
+pub struct Rebinding {
+    /// The address of the word.
+    pub slot: u64,
+    /// The address to write.
+    pub hook: u64,
 }
 
 /// See the description of this module.
@@ -106,6 +131,15 @@ pub struct Attachment {
     pub wiped: [Memory; WIPED_MAX],
     /// Memory to free after that.
     pub released: [Memory; RELEASED_MAX],
+    /// A `PROGRESS_` constant.
+    pub progress: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Address of memory for [`IMPORTS_MAX`] entries of type [`Rebinding`]; 0 for none. The command
+    /// frees it.
+    pub imports_at: u64,
+    /// Entries there in use.
+    pub imports_count: u64,
     /// Changes of code, which stay when a recording ends.
     pub changes: [Change; CHANGES_MAX],
 }

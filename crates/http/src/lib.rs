@@ -7,7 +7,9 @@
 
 pub mod access;
 pub mod cache;
+mod clients;
 pub mod connections;
 mod refusal;
+mod stream;
 
 pub use refusal::{PLAIN, Refusal};

@@ -45,6 +45,7 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
         Prepared::Noted => (OUTCOME_NOTED, 0),
     };
     describe(outcome, errno);
+    attachment::report_end();
 }
 
 /// Frees the memory of a recording whose state the command has cleared.

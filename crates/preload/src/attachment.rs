@@ -3,15 +3,17 @@
 
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heaptide_format::attachment::{
-    ATTACHMENT_VERSION, Attachment, CHANGES_MAX, Change, LINK_ATTACHED, LINK_PRELOADED, Memory,
-    OUTCOME_NONE, RELEASED_MAX, WIPED_MAX,
+    ATTACHMENT_VERSION, Attachment, CHANGES_MAX, Change, IMPORTS_MAX, LINK_ATTACHED,
+    LINK_PRELOADED, Memory, OUTCOME_NONE, PROGRESS_AWAITED, PROGRESS_DONE, PROGRESS_NONE,
+    PROGRESS_SEEN, RELEASED_MAX, Rebinding, WIPED_MAX,
 };
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::sys::tls::Tls;
+use heaptide_recorder::sys::{clock, kernel};
 use heaptide_relocate::JUMP_BYTES;
 
 /// Read and written by the command, and by the thread in which it calls this library.
@@ -59,6 +61,10 @@ pub static heaptide_attachment: Shared = Shared(UnsafeCell::new(Attachment {
     changes_count: 0,
     wiped: [NOWHERE; WIPED_MAX],
     released: [NOWHERE; RELEASED_MAX],
+    progress: PROGRESS_NONE,
+    reserved: 0,
+    imports_at: 0,
+    imports_count: 0,
     changes: [Change { address: 0, before: [0; 8], after: [0; 8] }; CHANGES_MAX],
 }));
 
@@ -69,6 +75,23 @@ static IS_COLLECTING: AtomicBool = AtomicBool::new(false);
 pub fn link() -> &'static AtomicU32 {
     // SAFETY: a word of a static, read atomically.
     unsafe { AtomicU32::from_ptr(&raw mut (*heaptide_attachment.0.get()).link) }
+}
+
+/// Reports the end of the preparation to a command that waits for it, and waits until the command
+/// has stopped this thread. Not for long, because the command may have been killed. Makes no system
+/// call: all other threads are stopped, and a filter may forbid it.
+pub fn report_end() {
+    const WAITS_NS: u64 = 100_000_000;
+    // SAFETY: a word of a static, accessed atomically.
+    let progress = unsafe { AtomicU32::from_ptr(&raw mut (*heaptide_attachment.0.get()).progress) };
+    if progress.compare_exchange(PROGRESS_AWAITED, PROGRESS_DONE, AcqRel, Relaxed).is_ok() {
+        let start = clock::monotonic_ns();
+        let is_over = || clock::monotonic_ns().wrapping_sub(start) > WAITS_NS;
+        while progress.load(Acquire) != PROGRESS_SEEN && !is_over() {
+            core::hint::spin_loop();
+        }
+        progress.store(PROGRESS_NONE, Relaxed);
+    }
 }
 
 /// Returns whether the library was loaded into a running program.
@@ -91,9 +114,36 @@ pub fn is_collecting() -> bool {
     IS_COLLECTING.load(Relaxed)
 }
 
-/// Starts or stops to collect code changes.
+/// Starts or stops to collect code changes and imports.
 pub fn collect_changes(on: bool) {
+    if on {
+        // SAFETY: this is the thread in which the command makes calls.
+        unsafe { heaptide_attachment.get() }.imports_count = 0;
+    }
     IS_COLLECTING.store(on, Relaxed);
+}
+
+/// Collects an import to rebind: the command can write to pages that are read-only here. Each
+/// system call that is saved saves two stops of the thread, during which the whole program waits.
+/// Returns false if nothing is collected now, or if there is no space.
+pub fn collect_import(slot: u64, hook: u64) -> bool {
+    if !is_collecting() {
+        return false;
+    }
+    // SAFETY: this is the thread in which the command makes calls.
+    let shared = unsafe { heaptide_attachment.get() };
+    if shared.imports_at == 0 {
+        shared.imports_count = 0;
+        shared.imports_at = kernel::map_private(IMPORTS_MAX * size_of::<Rebinding>()) as u64;
+    }
+    let at = shared.imports_count as usize;
+    if shared.imports_at == 0 || at == IMPORTS_MAX {
+        return false;
+    }
+    // SAFETY: within the memory above.
+    unsafe { (shared.imports_at as *mut Rebinding).add(at).write(Rebinding { slot, hook }) };
+    shared.imports_count += 1;
+    true
 }
 
 /// Collects a code change: address, current bytes, new bytes. Returns false if there is no space.

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::loader::{Import, LinkMap, each_import, look_up, objects};
 use heaptide_recorder::sys::maps::each_mapping;
+use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::{confined, kernel, own_stack};
 
 /// `mprotect`: readable.
@@ -72,40 +73,120 @@ fn take_over_all(names: Names) {
         let body = find(name).map_or(0, |found| found.body as u64);
         *place = Taken { body, hook };
     }
+    let mut mapped = None;
     for map in objects().filter(|map| !core::ptr::eq(*map, own)) {
-        take_over_imports(map, names, &taken);
+        take_over_imports(map, names, &taken, &mut mapped);
     }
 }
 
-fn take_over_imports(map: &'static LinkMap, names: Names, taken: &[Taken]) {
-    let mut page = Page { start: 0, is_protected: false };
+fn take_over_imports(
+    map: &'static LinkMap,
+    names: Names,
+    taken: &[Taken],
+    mapped: &mut Option<Mapped>,
+) {
+    let mut page = Page { start: 0, is_protected: false, mapped };
     each_import(map, |import: Import<'_>| {
         let position = names.iter().position(|name| import.is_of(name));
         let Some(Taken { body, hook }) = position.and_then(|at| taken.get(at)).copied() else {
             return;
         };
-        if body == 0 || hook == 0 || !page.prepare(import.slot) {
+        if body == 0 || hook == 0 {
             return;
         }
-        // SAFETY: a word of a loaded module's import table, aligned and writable.
+        // SAFETY: an aligned word of a loaded module's import table.
         let slot = unsafe { AtomicU64::from_ptr(import.slot as *mut u64) };
         let bound = slot.load(Relaxed);
         // A lazy import that was not used yet refers to code in its own module.
         let is_unbound = import.is_lazy && is_near(map, bound, import.slot);
-        if bound == body || is_unbound {
+        let is_ours = bound == body || is_unbound;
+        if is_ours && !attachment::collect_import(import.slot, hook) && page.prepare(import.slot) {
             slot.store(hook, Release);
         }
     });
     page.finish();
 }
 
-/// The page to write. Most import tables are made read-only once they are complete.
-struct Page {
-    start: u64,
-    is_protected: bool,
+/// The mappings of the process at one time, by address. Reading them once for all modules matters:
+/// a program with 100 libraries has 500 mappings and 200 pages with imports.
+struct Mapped {
+    /// Memory for [`MAPPINGS_MAX`] mappings, of which only the used pages exist; null without it.
+    all: *mut Protected,
+    count: usize,
 }
 
-impl Page {
+/// A mapping.
+#[derive(Clone, Copy)]
+struct Protected {
+    range: Range,
+    is_writable: bool,
+}
+
+/// The most mappings that are listed: the kernel's default for a process.
+const MAPPINGS_MAX: usize = 65536;
+
+impl Mapped {
+    /// Lists the mappings.
+    fn read() -> Mapped {
+        let all = kernel::map_private(MAPPINGS_MAX * size_of::<Protected>()).cast::<Protected>();
+        let mut mapped = Mapped { all, count: 0 };
+        if !all.is_null() {
+            each_mapping(&mut [0u8; 8192], |mapping| {
+                let entry = Protected { range: mapping.range, is_writable: mapping.writable };
+                // SAFETY: within the memory above, since the count is below the maximum.
+                unsafe { all.add(mapped.count).write(entry) };
+                mapped.count += 1;
+                mapped.count < MAPPINGS_MAX
+            });
+        }
+        mapped
+    }
+
+    /// Returns whether the page at an address is writable; `None` if nothing is mapped there. A
+    /// module that was loaded after the list was read is looked for in the current mappings.
+    fn is_writable(&self, start: u64) -> Option<bool> {
+        self.listed(start).or_else(|| {
+            let mut writable = None;
+            each_mapping(&mut [0u8; 8192], |mapping| {
+                if mapping.range.holds(start) {
+                    writable = Some(mapping.writable);
+                }
+                mapping.range.low <= start
+            });
+            writable
+        })
+    }
+
+    fn listed(&self, start: u64) -> Option<bool> {
+        if self.all.is_null() {
+            return None;
+        }
+        // SAFETY: the entries below the count are written.
+        let all = unsafe { core::slice::from_raw_parts(self.all, self.count) };
+        let above = all.partition_point(|entry| entry.range.low <= start);
+        let entry = all.get(above.checked_sub(1)?)?;
+        entry.range.holds(start).then_some(entry.is_writable)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if !self.all.is_null() {
+            // SAFETY: mapped above, and nothing refers to it any more.
+            unsafe { kernel::unmap(self.all.cast(), MAPPINGS_MAX * size_of::<Protected>()) };
+        }
+    }
+}
+
+/// The page to write. Most import tables are made read-only once they are complete.
+struct Page<'a> {
+    start: u64,
+    is_protected: bool,
+    /// Read when it is needed.
+    mapped: &'a mut Option<Mapped>,
+}
+
+impl Page<'_> {
     /// Makes the page of a word writable. Returns false if that fails.
     fn prepare(&mut self, at: u64) -> bool {
         let start = at & !(kernel::page_bytes() - 1);
@@ -113,15 +194,7 @@ impl Page {
             return true;
         }
         self.finish();
-        let mut buffer = [0u8; 8192];
-        let mut writable = None;
-        each_mapping(&mut buffer, |mapping| {
-            if mapping.range.holds(start) {
-                writable = Some(mapping.writable);
-            }
-            mapping.range.low <= start
-        });
-        match writable {
+        match self.mapped.get_or_insert_with(Mapped::read).is_writable(start) {
             None => return false,
             Some(true) => {}
             // SAFETY: a page of data, which stays readable.

@@ -21,7 +21,9 @@ use crate::target::Target;
 
 /// Limits for clients. Requests of differences take longest.
 const LIMITS: Limits = Limits {
-    connections: 64,
+    requests: 64,
+    connections: 4096,
+    unsent: 64 << 20,
     head: Duration::from_secs(20),
     life: Some(Duration::from_secs(SECONDS_MAX + 60)),
     grace: Duration::from_secs(2),

@@ -1,4 +1,4 @@
-//! The connections: a bounded number, each with a time limit for its requests.
+//! The server: its options, start and end.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,8 +17,14 @@ use crate::routes;
 use crate::store::{Store, Words};
 
 /// Limits for clients. Requests that wait for changes never end by themselves.
-const LIMITS: Limits =
-    Limits { connections: 512, head: Duration::from_secs(10), life: None, grace: Duration::ZERO };
+const LIMITS: Limits = Limits {
+    requests: 512,
+    connections: 4096,
+    unsent: 1 << 30,
+    head: Duration::from_secs(10),
+    life: None,
+    grace: Duration::ZERO,
+};
 /// The number of threads that read recordings.
 const READERS: usize = 4;
 

@@ -244,6 +244,35 @@ fn what_cannot_be_attached_to_is_refused_in_one_line() {
     let mut none = heaptide();
     none.current_dir(&target.place).args(["attach", "2000000000"]);
     refused(run(&mut none, &target.place), "there is no process 2000000000");
+
+    let mut ended = Command::new("true").spawn().expect("true");
+    let id = nix::sys::wait::Id::Pid(Pid::from_raw(ended.id() as i32));
+    let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+    nix::sys::wait::waitid(id, flags).expect("its end");
+    let ended_pid = ended.id().to_string();
+    let outcome = target.command_on(&ended_pid, &["attach"]);
+    refused(outcome, &format!("process {ended_pid} has ended"));
+    ended.wait().expect("its status");
+}
+
+/// Returns how often the first thread of a program has waited; a stop by a tracer counts.
+fn waits(target: &Target) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", target.pid())).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.expect("its waits").trim().parse().expect("a number")
+}
+
+/// The preparation makes hundreds of system calls. A stop at each of them made it take 40 times as
+/// long.
+#[test]
+fn a_thread_is_not_stopped_at_the_system_calls_of_the_preparation() {
+    let target = Target::waiting("attach_waits");
+    let before = waits(&target);
+    target.attach("a.heaptide", &[]);
+    let attached = waits(&target);
+    target.detach();
+    assert!(attached - before < 500, "stopped {} times", attached - before);
+    assert_eq!(target.end(), None);
 }
 
 /// Starts `attached_starts.c` with a command to run.

@@ -1,11 +1,14 @@
 //! An HTTP client with full control over requests.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::harness::clean;
 
 /// The maximum wait for a reply, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,4 +82,46 @@ pub fn encoded(value: &str) -> String {
         b => format!("%{b:02X}"),
     };
     value.bytes().map(one).collect()
+}
+
+/// Clients that send nothing, send or read slowly, or stay idle after a request. They are in a
+/// process of their own, which needs many descriptors.
+pub struct SlowClients {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl SlowClients {
+    /// Connects `count` clients to a server, and returns when all are connected and have sent the
+    /// beginning of their requests. Those that read slowly request `path`.
+    pub fn connect(address: &str, path: &str, count: u32) -> SlowClients {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/slow_clients.py");
+        let mut command = clean(Command::new("python3"));
+        command.arg(script).args([address, path, &count.to_string()]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut clients = SlowClients { child, output };
+        assert_eq!(clients.line(), "connected");
+        clients
+    }
+
+    /// Returns how many connections the server has not closed yet.
+    pub fn open(&mut self) -> u32 {
+        drop(self.child.stdin.take());
+        self.line().parse().expect("a number")
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for SlowClients {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // may have ended
+        let _ = self.child.wait();
+    }
 }

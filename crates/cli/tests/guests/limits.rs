@@ -87,6 +87,26 @@ fn full_disk_under_run() {
 }
 
 #[test]
+fn a_summary_is_printed_although_nothing_more_can_be_stored() {
+    if !may_make_namespaces("limits::a_summary_is_printed_although_nothing_more_can_be_stored") {
+        return;
+    }
+    let place = scratch("full-disk-at-end");
+    let mount = Mount::new(&place.join("disk"), "size=4m");
+    let (program, bare) = hungry(&place);
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(mount.0.join("a.heaptide")).arg("--").arg(&program);
+    command.arg(mount.0.join("filler"));
+    let outcome = run(clean(command).current_dir(&place), &place);
+    assert_eq!((bare.status, &bare.stdout), (outcome.status, &outcome.stdout));
+    let lines = |text: &str| outcome.stderr.lines().filter(|line| line.contains(text)).count();
+    let unstored = lines("recording.json") + lines("symbols.json");
+    assert!(unstored >= 1 && lines("No space left on device") == unstored, "{}", outcome.stderr);
+    assert_eq!(lines("heaptide:   allocated  100,000 blocks"), 1, "{}", outcome.stderr);
+    assert_eq!(lines("allocations recorded without their stack"), 1, "{}", outcome.stderr);
+}
+
+#[test]
 fn read_only_place() {
     let place = scratch("read-only-place");
     let (program, bare) = hungry(&place);

@@ -91,6 +91,26 @@ fn output_without_a_command() {
     assert!(info.stdout.contains("no_snapshot"), "{}", info.stdout);
 }
 
+/// Programs without any variable of their own: `env -i` removes `PATH`, too.
+#[test]
+fn reports_of_programs_with_an_empty_environment() {
+    let place = scratch("output-empty-environment");
+    let program = Guest::read("api_output.cpp").build("api_output.cpp", &[]);
+    let preloaded = |command: &mut Command| {
+        command.env("LD_PRELOAD", library()).env("HEAPTIDE_OUTPUT", place.join("a.heaptide"));
+    };
+    let mut inside = clean(Command::new("env"));
+    preloaded(inside.arg("-i").arg(&program));
+    let mut outside = clean(Command::new(&program));
+    preloaded(outside.env_clear());
+    let mut under_run = recorded(&place.join("b.heaptide"), &[]);
+    under_run.args(["env", "-i"]).arg(&program);
+    for mut command in [inside, outside, under_run] {
+        let outcome = run(command.current_dir(&place), &place);
+        assert_eq!(outcome.status, 0, "{command:?}: {}", outcome.stderr);
+    }
+}
+
 /// With the variable alone, reports are written at exit and no recording is kept.
 #[test]
 fn report_at_exit_by_a_variable() {

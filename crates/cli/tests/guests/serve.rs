@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
 use crate::harness::{NOBODY, Outcome, clean, heaptide, profiles, recorded, run, scratch, until};
-use crate::http_client::{self, Answer, PATIENCE};
+use crate::http_client::{self, Answer, PATIENCE, SlowClients};
 use crate::real::is_installed;
 use crate::steps::{Steps, program};
 
@@ -286,6 +286,47 @@ fn innermost(raw: &str) -> Vec<&str> {
             line.split_whitespace().nth(3).expect("a function")
         })
         .collect()
+}
+
+#[test]
+fn idle_and_slow_clients_without_a_token_do_not_delay_a_scrape() {
+    let place = scratch("serve-slow");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("ab");
+    fs::write(place.join("token"), "s3cret\n").expect("a file");
+    let served = Served::start(&place, &["a.heaptide", "--token-file", "token"]);
+    let mut clients = SlowClients::connect(&served.address, "/metrics", 2000);
+    let token = ["Authorization: Bearer s3cret"];
+    let answer = http_client::get(&served.address, "/metrics", &token);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let open = clients.open();
+    assert!(open > 1000, "answered after the server had closed all but {open} of 2000");
+}
+
+#[test]
+fn clients_that_do_not_read_responses_do_not_delay_a_scrape() {
+    let place = scratch("serve-unread");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("ab");
+    let served = Served::start(&place, &["a.heaptide"]);
+    let mut clients = SlowClients::connect(&served.address, "/metrics", 500);
+    assert!(served.metrics().value("heaptide_processes", &[]) == Some(1.0));
+    assert!(clients.open() > 250, "answered after the server had closed the others");
+    assert_eq!(served.end("-TERM"), Some(0));
+}
+
+#[test]
+fn more_clients_than_the_server_has_descriptors_do_not_delay_a_scrape() {
+    let place = scratch("serve-descriptors");
+    let mut guest = Steps::start(&place, &[]);
+    guest.steps("ab");
+    let mut limited = clean(Command::new("sh"));
+    let script = "ulimit -n 256 && exec \"$0\" \"$@\"";
+    limited.args(["-c", script]).arg(heaptide().get_program());
+    let served = Served::of(limited, &place, &["a.heaptide"]);
+    let mut clients = SlowClients::connect(&served.address, "/metrics", 1000);
+    assert!(served.metrics().value("heaptide_processes", &[]) == Some(1.0));
+    assert!(clients.open() <= 128, "half of the descriptors");
 }
 
 #[test]

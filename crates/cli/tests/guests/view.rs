@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{Guest, Outcome, heaptide, profiles, recorded, run, scratch, until};
-use crate::http_client::{self, Answer, PATIENCE, encoded};
+use crate::http_client::{self, Answer, PATIENCE, SlowClients, encoded};
 use crate::steps::Steps;
 
 /// A running server.
@@ -436,6 +436,35 @@ fn slow_huge_and_many_requests_hinder_nobody() {
         thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(viewer.interrupt(), Some(0));
+}
+
+#[test]
+fn idle_and_slow_clients_do_not_delay_the_page() {
+    let place = scratch("view-slow");
+    finished(&place, "ab");
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    let path = viewer.target("/api/data", &[("process", "0")]);
+    let mut clients = SlowClients::connect(&viewer.address, &path, 2000);
+    assert_eq!(viewer.get("/", &[]).status, 200);
+    assert_eq!(viewer.get("/api/data", &[("process", "0")]).status, 200);
+    let open = clients.open();
+    assert!(open > 1000, "answered after the server had closed all but {open} of 2000");
+}
+
+#[test]
+fn a_request_with_a_large_or_slow_body_is_refused() {
+    let place = scratch("view-bodies");
+    finished(&place, "ab");
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    let line = format!("POST {} HTTP/1.1", viewer.target("/api/control", &[]));
+    let host = format!("Host: {}", viewer.address);
+    let length = |bytes: usize| format!("Content-Length: {bytes}");
+    let answer = viewer.ask_raw(&line, &[&host, &length(70_000)], "{");
+    assert_eq!(answer.status, 413);
+    assert_eq!(answer.text(), "the body of the request has more than 65536 bytes\n");
+    let answer = viewer.ask_raw(&line, &[&host, &length(70)], "{");
+    assert_eq!(answer.status, 408);
+    assert_eq!(answer.text(), "the body of the request did not arrive within 10s\n");
 }
 
 /// A stream of events.

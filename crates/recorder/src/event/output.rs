@@ -193,8 +193,8 @@ fn is_kept(entry: &[u8]) -> bool {
     !entry.starts_with(PREFIX.as_bytes()) && !entry.starts_with(LOADER)
 }
 
-/// Finds the command: the one in `HEAPTIDE_COMMAND`, or one that is installed beside the library or
-/// in `../bin` of its directory, or one in `PATH`.
+/// Finds the command: the one in `HEAPTIDE_COMMAND`, or one beside the library (of the same name,
+/// or installed) or in `../bin` of its directory, or one in `PATH`.
 fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> {
     const NAME: &[u8] = b"heaptide";
     const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
@@ -206,8 +206,10 @@ fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> 
     let mut library = Text::<PATH_MAX>::new();
     own_file(&mut library);
     if let Some(end) = library.bytes().iter().rposition(|&b| b == b'/') {
-        let directory = &library.bytes()[..=end];
-        if is_program(program, &[directory, NAME])
+        let (directory, file) = library.bytes().split_at(end + 1);
+        let same = file.strip_prefix(b"lib").and_then(|name| name.strip_suffix(b".so"));
+        if same.is_some_and(|same| is_program(program, &[directory, same]))
+            || is_program(program, &[directory, NAME])
             || is_program(program, &[directory, b"../bin/", NAME])
         {
             return Some(());
