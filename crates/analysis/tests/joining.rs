@@ -176,7 +176,7 @@ fn times_are_on_one_clock() {
     assert_eq!(p.time.samples.last().map(|s| s.peak_bytes), Some(p.totals.peak_bytes));
     assert_eq!(p.peak_time_ns, 7 * SECOND);
     let part = p.completeness.part.as_deref().unwrap_or_default();
-    assert!(part.contains("at most 1040 bytes were live at once"), "{part}");
+    assert!(part.contains("the most at one time is 1.02 KiB"), "{part}");
     let windows: Vec<_> =
         p.time.windows.iter().map(|w| (&*w.name, w.begin_time_ns / SECOND)).collect();
     assert_eq!(windows, [("phase [pid 11 app]", 1), ("phase [pid 12 app]", 4)]);

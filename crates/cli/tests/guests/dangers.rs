@@ -121,7 +121,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 68] = [
+const ELSEWHERE: [&str; 70] = [
     "sampled.c",
     "agree.c",
     "allocator_inside.c",
@@ -186,9 +186,11 @@ const ELSEWHERE: [&str; 68] = [
     "starts_confined.c",
     "starts_refused.c",
     "thread_groups.c",
+    "timeline_steps.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",
+    "turns.c",
     "wrapper_plugin.c",
 ];
 

@@ -79,6 +79,7 @@ mod services;
 mod stacks;
 mod steps;
 mod test_limits;
+mod timeline;
 mod top;
 mod trace;
 mod trace_files;

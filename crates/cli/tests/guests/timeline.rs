@@ -1,0 +1,51 @@
+//! Live bytes over time: right at every moment, up and down, also while a program sleeps.
+
+use crate::harness::{Trial, heaptide, run};
+use std::path::Path;
+
+/// Records a program, and returns the recording.
+macro_rules! recording {
+    ($trial:ident) => {
+        $trial.recording(&[]).expect("a recording")
+    };
+}
+
+/// Returns the samples of a recording as milliseconds and MiB, rounded.
+fn samples(recording: &Path, scratch: &Path) -> Vec<(f64, u64)> {
+    let csv = run(heaptide().args(["timeline", "--format", "csv"]).arg(recording), scratch).stdout;
+    let number = |text: &str| text.parse::<f64>().expect("a number");
+    let fields = csv.lines().skip(1).map(|line| line.split(',').map(number).collect::<Vec<_>>());
+    fields.map(|f| (f[0] * 1e3, (f[1] / f64::from(1 << 20)).round() as u64)).collect()
+}
+
+/// A value counts if it held for most of the time for which the program slept. The program may be
+/// slower, never faster.
+#[test]
+fn live_bytes_are_steps() {
+    let trial = Trial::new("timeline_steps.c", "timeline-steps", &[], &[]);
+    let samples = samples(&recording!(trial), &trial.scratch);
+    let after = samples.iter().skip(1).map(|sample| sample.0).chain([f64::INFINITY]);
+    let held = samples.iter().zip(after).filter(|((from, _), to)| to - from >= 50.0);
+    let mut held: Vec<u64> = held.map(|((_, live), _)| *live).collect();
+    held.dedup();
+    held.retain({
+        let mut is_first = true;
+        move |&live| !std::mem::take(&mut is_first) || live > 0
+    });
+    assert_eq!(held, [8, 0, 6, 3, 0], "{samples:?}");
+}
+
+/// Four ranks that hold 8 MiB in turns hold 8 MiB together, to two percent.
+#[test]
+fn memory_in_turns_is_counted_once() {
+    let trial = Trial::new("turns.c", "timeline-turns", &[], &[]);
+    let recording = recording!(trial);
+    let mut command = heaptide();
+    let text = run(command.args(["report", "--process", "all"]).arg(&recording), &trial.scratch);
+    let most = text.stdout.lines().find_map(|line| line.split("the most at one time is ").nth(1));
+    let most = most.expect("the highest moment");
+    let (bytes, holders) = most.split_once(" MiB: ").expect("MiB, and who held them");
+    let bytes: f64 = bytes.parse().expect("a number");
+    assert!((8.0..8.17).contains(&bytes), "{most}");
+    assert!(holders.ends_with("8.00 MiB"), "{holders}");
+}
