@@ -96,8 +96,8 @@ impl Joining {
         joined.lifetime.duration_ns = self.end_ns.saturating_sub(self.start_ns);
         self.windows.sort_by_key(|window| window.begin_time_ns);
         self.marks.sort_by_key(|mark| mark.time_ns);
-        joined.time.windows = self.windows;
-        joined.time.marks = self.marks;
+        joined.time.windows = std::mem::take(&mut self.windows);
+        joined.time.marks = std::mem::take(&mut self.marks);
         self.steps.sort_by_key(|(_, sample)| sample.time_ns);
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {

@@ -121,8 +121,9 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 70] = [
+const ELSEWHERE: [&str; 71] = [
     "sampled.c",
+    "sampled_labels.c",
     "agree.c",
     "allocator_inside.c",
     "attached.c",

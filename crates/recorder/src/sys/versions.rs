@@ -65,7 +65,12 @@ fn fit(map: &LinkMap, tables: &Tables, version: u16, reference: Reference) -> Fi
         Reference::Unversioned if index <= OLDEST => Fit::Taken,
         Reference::Unversioned if is_default => Fit::IfAlone,
         Reference::Unversioned => Fit::Other,
-        Reference::Version(wanted) => takes(defined_name(map, tables, index) == Some(wanted)),
+        Reference::Version(wanted) => {
+            // A copy of another object's variable has the version that was needed (`environ` in an
+            // executable).
+            let name = defined_name(map, tables, index);
+            takes(name.or_else(|| needed_name(map, tables, index)) == Some(wanted))
+        }
     }
 }
 
