@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_format::attachment::{
-    ATTACH_SYMBOL, Attachment, Change, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
+    ATTACH_SYMBOL, Attachment, Change, GATE_OPEN, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
     OUTCOME_NO_PROFILE, OUTCOME_PREPARED, RELEASE_SYMBOL, STATE_ACTIVE, STATE_OFF,
 };
 use heaptide_format::settings::Setting;
@@ -370,10 +370,10 @@ impl Session {
         };
         let lane = u64::from(number(0)) | u64::from(number(4)) << 32;
         let (busy, locks) = (number(8), number(state.thread_locks as usize));
-        let mut gate = [0; 4];
+        let mut gate = [0; 8];
         let is_inside = lane != 0
             && self.process.memory.read(lane + state.lane_gate, &mut gate).is_ok()
-            && u32::from_ne_bytes(gate) == 1;
+            && u64::from_ne_bytes(gate) > GATE_OPEN;
         busy != 0 || locks != 0 || is_inside
     }
 
