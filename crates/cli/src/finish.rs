@@ -245,11 +245,11 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
     let progress = Progress::start(format!("reading {}", recording.display()));
     let read = Recording::open(recording);
     drop(progress);
-    let mut read = match (read, sealed) {
-        (Ok(read), Ok(_)) => read,
+    let (mut read, notes) = match (read, sealed) {
+        (Ok(read), Ok(sealed)) => (read, sealed.notes),
         (Ok(read), Err(error)) => {
             message(format_args!("{error}; symbols can be looked up on this machine only"));
-            read
+            (read, Vec::new())
         }
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
@@ -264,7 +264,7 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
     if let Some(line) = missing_names::line(&read, &shown) {
         message(format_args!("  {line}"));
     }
-    for note in sealed.notes.iter().filter(|note| is_about_split(note)) {
+    for note in notes.iter().filter(|note| is_about_split(note)) {
         message(format_args!("  {note}"));
     }
     if how.python_objects {
