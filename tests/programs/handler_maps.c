@@ -1,5 +1,6 @@
-//! A handler that only maps and unmaps memory interrupts threads that allocate all the time. glibc's
-//! arenas are locked while it runs, so a recorder that waits for one of them waits for ever.
+//! A handler that only maps and unmaps memory interrupts threads that allocate all the time.
+//! glibc's arenas are locked while it runs, so a recorder that waits for one of them waits for
+//! ever.
 //
 // build: -pthread
 // order: varies

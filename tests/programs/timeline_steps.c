@@ -1,5 +1,5 @@
-//! Large blocks are allocated, shrunk and freed, also by another thread, and the program sleeps after
-//! each step: live bytes over time are 0, 8, 0, 6, 3 and 0 MiB, each for at least 60 ms.
+//! Large blocks are allocated, shrunk and freed, also by another thread, and the program sleeps
+//! after each step: live bytes over time are 0, 8, 0, 6, 3 and 0 MiB, each for at least 60 ms.
 //
 // build: -pthread
 // expect totals allocations>=3

@@ -1,14 +1,15 @@
 //! The free memory of glibc's malloc, read from its own structures.
 //!
-//! `mallinfo2` returns the same numbers, but waits for the lock of each arena. A signal handler that
-//! interrupted malloc would wait for its own thread, and with blocked signals no other thread could
-//! continue either. Here the lock of an arena is tried for a bounded time; without it, the numbers
-//! are unknown.
+//! `mallinfo2` returns the same numbers, but waits for the lock of each arena. A signal handler
+//! that interrupted malloc would wait for its own thread, and with blocked signals no other thread
+//! could continue either. Here the lock of an arena is tried for a bounded time; without it, the
+//! numbers are unknown.
 //!
 //! The structures have no symbols. They are found by their contents, and every address that is
 //! followed is checked before it is read: a program may have damaged its heap, and a handler may
 //! have interrupted a thread that changes it without a lock, as glibc does while there is only one
-//! thread. Layout: `struct malloc_state`, `struct malloc_par` and `heap_info` of glibc 2.26 to 2.42.
+//! thread. Layout: `struct malloc_state`, `struct malloc_par` and `heap_info` of glibc 2.26 to
+//! 2.42.
 
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::AtomicUsize;
@@ -19,8 +20,9 @@ use heaptide_recorder::sys::loader::LinkMap;
 use heaptide_recorder::sys::program_headers::writable_data;
 use heaptide_recorder::sys::range::Range;
 
-/// Number of bins of an arena.
+/// Number of bins of an arena, and of those for small chunks that are not merged.
 const BINS: usize = 127;
+const FAST_BINS: usize = 10;
 
 /// The part of `struct malloc_state` from `top` on, which is equal in all versions.
 #[repr(C)]
@@ -81,8 +83,9 @@ const LOCK_TRIES: usize = 2000;
 const HEAP_BYTES: u64 = 64 << 20;
 /// In the flags of an arena: its memory is not contiguous.
 const NOT_CONTIGUOUS: i32 = 2;
-/// Size of the smallest chunk.
+/// Size of the smallest chunk, and the difference between sizes.
 const CHUNK_MIN: u64 = 32;
+const CHUNK_ALIGN: u64 = 16;
 /// The part of a chunk's `size` that is no flag.
 const SIZE_MASK: u64 = !7;
 
@@ -274,8 +277,42 @@ impl LockedArena {
                 (previous, at) = (at, chunk.next);
             }
         }
-        Some(Usage { bytes: arena.system_bytes, free })
+        let fast = self.fast_bins(&mut area)?;
+        Some(Usage { bytes: arena.system_bytes, free: free.checked_add(fast)? })
     }
+
+    /// Adds up the chunks in the bins for small ones, which are linked in one direction.
+    fn fast_bins(&self, area: &mut Area) -> Option<u64> {
+        let first = (self.place.top as *const u64).wrapping_sub(FAST_BINS);
+        let (mut free, mut count) = (0, 0);
+        for bin in 0..FAST_BINS {
+            // SAFETY: the bins are the words before `top`; volatile because threads that free push
+            // onto them without the lock.
+            let mut at = unsafe { first.wrapping_add(bin).read_volatile() };
+            let bytes = CHUNK_MIN + bin as u64 * CHUNK_ALIGN;
+            while at != 0 {
+                let chunk = area.chunk(at)?;
+                count += 1;
+                if chunk.size & SIZE_MASK != bytes || count > CHUNKS_MAX {
+                    return None;
+                }
+                free += bytes;
+                at = next_fast(area, at, chunk, bytes)?;
+            }
+        }
+        Some(free)
+    }
+}
+
+/// Returns the chunk after one in a bin for small chunks; 0: none. Since glibc 2.32 the link is
+/// combined with its own address.
+fn next_fast(area: &mut Area, at: u64, chunk: &Chunk, bytes: u64) -> Option<u64> {
+    const LINK_AT: u64 = core::mem::offset_of!(Chunk, next) as u64;
+    let link = chunk.next;
+    let combined = link ^ ((at + LINK_AT) >> 12);
+    let mut fits =
+        |at| at == 0 || area.chunk(at).is_some_and(|next| next.size & SIZE_MASK == bytes);
+    [combined, link].into_iter().find(|&next| fits(next))
 }
 
 impl Drop for LockedArena {

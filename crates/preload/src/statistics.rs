@@ -1,5 +1,5 @@
-//! The allocators' statistics about their memory: the arenas of glibc, `mi_process_info` of mimalloc.
-//! Nothing here waits for a lock of the allocator; see DESIGN.md.
+//! The allocators' statistics about their memory: the arenas of glibc, `mi_process_info` of
+//! mimalloc. Nothing here waits for a lock of the allocator; see DESIGN.md.
 
 use crate::allocator::is_glibc;
 use crate::{glibc_heap, next_symbol};

@@ -56,7 +56,8 @@ pub fn compact(options: &CompactOptions) -> Outcome {
         let failed = |error| Error::file(&table, "compact it", error);
         if table.is_dir() && !is_compact(&table).map_err(failed)? {
             write(&session, dataset, source, &compaction).inspect_err(|_| {
-                let _ = fs::remove_dir_all(layout::new(dataset, source)); // else the next one does it
+                // else the next one does it
+                let _ = fs::remove_dir_all(layout::new(dataset, source));
             })?;
             replace(dataset, source).map_err(failed)?;
         }

@@ -13,8 +13,8 @@ use crate::quantity::bytes;
 /// are kept.
 const SAMPLES_MAX: usize = 1 << 15;
 
-/// Maximum number of processes that are named with what they held at the highest moment: they fit on
-/// a line.
+/// Maximum number of processes that are named with what they held at the highest moment: they fit
+/// on a line.
 const HOLDERS_MAX: usize = 3;
 
 /// The joined timeline while processes are added.

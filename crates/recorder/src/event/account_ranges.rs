@@ -131,7 +131,8 @@ impl<'a> Ranges<'a> {
             let at = self.range_for(mapping, part, site, first);
             if let Some(range) = self.room.get_mut(at) {
                 range.length += length(part);
-                range.resident_kib = range.resident_kib.saturating_add(pages); // a weight until `share`
+                // a weight until `share`
+                range.resident_kib = range.resident_kib.saturating_add(pages);
             }
             low = part.high;
         }

@@ -1,9 +1,10 @@
 //! Accounts of resident memory: when they are due, and what they contain.
 //!
 //! An account is due at a sample of the timeline, when a thread that is in no other event maps
-//! memory, and at the end. Nothing here waits for a lock that the program or its C library can hold. The next one waits [`WAIT`] times as long as an
-//! account took, so that all accounts together take less than half a percent of the run. While
-//! memory grows fast, they may take one part in [`GROWN_PART`].
+//! memory, and at the end. Nothing here waits for a lock that the program or its C library can
+//! hold. The next one waits [`WAIT`] times as long as an account took, so that all accounts
+//! together take less than half a percent of the run. While memory grows fast, they may take one
+//! part in [`GROWN_PART`].
 
 use crate::event::account_ranges::{Ranges, Scratch};
 use crate::event::process::Process;

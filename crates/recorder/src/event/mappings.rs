@@ -484,7 +484,9 @@ impl Mappings {
         true
     }
 
-    /// Takes a sample if mapped bytes have changed much since the last one.
+    /// Takes a sample if mapped bytes have changed much since the last one. Not inlined, so that
+    /// its record is not on the stack of the unwinder.
+    #[inline(never)]
     fn sample(&mut self, p: &Process, caller: &Caller) {
         let header = p.header();
         let (live_bytes, peak_bytes) = (header.mapped_bytes.get(), header.mapped_peak_bytes.get());
