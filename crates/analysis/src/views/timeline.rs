@@ -31,7 +31,8 @@ impl Series {
     /// ```
     /// use heaptide_analysis::views::timeline::Series;
     /// let steps = Series::steps(vec![(0, 0), (20, 100), (10, 80)]);
-    /// assert_eq!([steps.at(9), steps.at(10), steps.at(19), steps.at(20)], [0.0, 80.0, 80.0, 100.0]);
+    /// let values = [9, 10, 19, 20].map(|time| steps.at(time));
+    /// assert_eq!(values, [0.0, 80.0, 80.0, 100.0]);
     /// ```
     pub fn steps(points: Vec<(u64, u64)>) -> Series {
         let Series { points } = Series::of(points);

@@ -282,6 +282,7 @@ pub fn changed_memory() {
     }
 }
 
+#[inline(never)]
 fn acquire() -> Option<locked::Held<'static, Mappings>> {
     let mappings = live_mappings::acquire();
     if mappings.is_none() {
@@ -449,6 +450,7 @@ impl Mappings {
     }
 
     /// Puts back a part whose unmapping failed.
+    #[inline(never)]
     fn put_back(&mut self, caller: &Caller, taken: Taken) {
         let p = process();
         let Some(part) = self.table.put_back(taken) else {
