@@ -80,21 +80,25 @@ impl<T> Locked<T> {
 enum Signals {
     /// The lock is not counted.
     Arrive,
-    /// This mask is restored; none where the program has forbidden itself system calls.
-    Blocked(Option<u64>),
+    /// They arrive, because the program has forbidden itself system calls.
+    Confined,
+    /// This mask is restored.
+    Blocked(u64),
 }
 
 impl Signals {
     fn block() -> Signals {
         let before = confined::may_call().then(kernel::block_signals);
         count_locks(1);
-        Signals::Blocked(before)
+        before.map_or(Signals::Confined, Signals::Blocked)
     }
 
     fn restore(self) {
-        let Signals::Blocked(before) = self else { return };
+        if matches!(self, Signals::Arrive) {
+            return;
+        }
         count_locks(-1);
-        if let Some(before) = before {
+        if let Signals::Blocked(before) = self {
             kernel::restore_signals(before);
         }
     }
