@@ -87,12 +87,14 @@ enum Signals {
 }
 
 impl Signals {
+    #[inline(never)]
     fn block() -> Signals {
         let before = confined::may_call().then(kernel::block_signals);
         count_locks(1);
         before.map_or(Signals::Confined, Signals::Blocked)
     }
 
+    #[inline(never)]
     fn restore(self) {
         if matches!(self, Signals::Arrive) {
             return;
