@@ -311,7 +311,10 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         charge_free(lane, block, site, usable, temporary);
     }
     count_free(lane, usable);
-    sample_if_due(lane);
+    // A thread that has only freed is below any limit of allocated bytes.
+    if lane.live.is_sample_due(lane.allocated()) {
+        timeline::sample(lane);
+    }
     true
 }
 
