@@ -61,7 +61,22 @@ fn moment(process: &Process, limit: u64) -> Option<Moment> {
     let highest = outside.map(|sample| sample.live_bytes).max()?;
     let is_known = before + 1 + samples.len() - after >= SAMPLES_MIN;
     let lasts_ns = samples[after].time_ns.saturating_sub(samples[before].time_ns);
-    (is_known && highest <= limit).then_some(Moment { lasts_ns, limit, outside: highest })
+    let is_moment = is_known && highest <= limit && !is_cleanup(process, after, lasts_ns);
+    is_moment.then_some(Moment { lasts_ns, limit, outside: highest })
+}
+
+/// Returns whether the samples from this one on may be those of the final cleanup: live bytes never
+/// rise again, nor stay at a level for as long as the peak lasted. Then memory was needed until the
+/// end of the program's work.
+fn is_cleanup(process: &Process, first: usize, lasts_ns: u64) -> bool {
+    let samples = &process.time.samples[first..];
+    let rise_min = process.totals.peak_bytes / 200;
+    let ends = samples.iter().skip(1).map(|next| next.time_ns);
+    let holds = samples.iter().zip(ends.chain([process.lifetime.duration_ns]));
+    let is_level = { holds }.any(|(sample, end)| end.saturating_sub(sample.time_ns) >= lasts_ns);
+    let mut pairs = samples.windows(2);
+    let rises = pairs.any(|pair| pair[1].live_bytes > pair[0].live_bytes + rise_min);
+    !is_level && !rises
 }
 
 fn finding(material: &Material) -> Option<Finding> {
