@@ -138,9 +138,11 @@ static void trace(pid_t pid, int ready)
             // The vDSO reads the clock again if that was set meanwhile: at this speed, always.
             int is_wanted = !is_in(shared->clock, at.rip)
                 && (!shared->is_confined || is_in(shared->recorder, at.rip));
+            // While the recorder blocks signals, no handler can run: on to where it can.
+            int request = is_sent ? PTRACE_CONT : PTRACE_SINGLESTEP;
             if (!is_sent && is_wanted && syscall(SYS_tgkill, pid, pid, SIGUSR1) == 0)
                 is_sent = 1;
-            signal = resume(pid, PTRACE_SINGLESTEP, signal == SIGTRAP ? 0 : signal);
+            signal = resume(pid, request, signal == SIGTRAP ? 0 : signal);
         }
     }
 }

@@ -81,6 +81,8 @@ const CHUNKS_MAX: usize = 1 << 24;
 const LOCK_TRIES: usize = 2000;
 /// Alignment and maximum size of heaps.
 const HEAP_BYTES: u64 = 64 << 20;
+/// Upper bound of the offset of an arena in its first heap, behind the heap's own data.
+const HEAP_HEAD_MAX: u64 = 4096;
 /// In the flags of an arena: its memory is not contiguous.
 const NOT_CONTIGUOUS: i32 = 2;
 /// Size of the smallest chunk, and the difference between sizes.
@@ -142,9 +144,13 @@ impl Place {
         }
         let last = (data.high as usize).checked_sub(size_of::<Arena>())?;
         let first = (data.low as usize).next_multiple_of(8) + TOP_OFFSETS[0];
-        let candidates = (first..=last).step_by(8).filter(|&top| has_empty_bins(top));
-        let mut places = candidates.flat_map(|top| TOP_OFFSETS.map(|offset| Place { top, offset }));
-        let found = places.find(|place| place.is_in_its_list())?;
+        let mut places = (first..=last)
+            .step_by(8)
+            .flat_map(|top| TOP_OFFSETS.map(|offset| Place { top, offset }));
+        // The cheapest condition comes first: most words of the data fail it.
+        let found = places.find(|place| {
+            place.may_be_followed() && has_empty_bins(place.top) && place.is_in_its_list()
+        })?;
         TOP_OFFSET.store(found.offset, Relaxed);
         MAIN_TOP.store(found.top, Release);
         Some(found)
@@ -153,6 +159,16 @@ impl Place {
     /// The address of the `struct malloc_state`.
     fn start(self) -> usize {
         self.top - self.offset
+    }
+
+    /// Returns whether the word for the next arena refers to this one or, as all others do, to the
+    /// beginning of a heap.
+    fn may_be_followed(self) -> bool {
+        let arena = self.top as *const Arena;
+        // SAFETY: the caller has checked that the structure is within readable data; volatile
+        // because other threads may change it.
+        let next = unsafe { core::ptr::read_volatile(&raw const (*arena).next) };
+        next == self.start() as u64 || next != 0 && next % HEAP_BYTES < HEAP_HEAD_MAX
     }
 
     /// Returns whether following the arenas from this one returns to it.
