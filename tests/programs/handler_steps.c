@@ -8,7 +8,7 @@
 // plugin: handler_steps_plugin.so plugin.c -DWORK=stepped_work
 // args: %/handler_steps_plugin.so
 // order: varies
-// expect leaf:allocates live_blocks=0
+// expect leaf:allocates allocations=6 live_blocks=0
 // expect function:handler live_blocks=0
 // mapped leaf:maps allocations=2 live_bytes=0
 // mapped leaf:maps_in_handler allocations>=1000 live_bytes=0

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use heaptide_format::attachment::{
-    ATTACH_SYMBOL, Attachment, Change, IMPORTS_MAX, LINK_ATTACHED, LINK_IDLE, LINK_PRELOADED,
-    OUTCOME_NO_PROFILE, OUTCOME_PREPARED, PROGRESS_AWAITED, PROGRESS_DONE, PROGRESS_SEEN,
-    RELEASE_SYMBOL, Rebinding, STATE_ACTIVE, STATE_OFF,
+    ATTACH_SYMBOL, Attachment, Change, GATE_OPEN, IMPORTS_MAX, LINK_ATTACHED, LINK_IDLE,
+    LINK_PRELOADED, OUTCOME_NO_PROFILE, OUTCOME_PREPARED, PROGRESS_AWAITED, PROGRESS_DONE,
+    PROGRESS_SEEN, RELEASE_SYMBOL, Rebinding, STATE_ACTIVE, STATE_OFF,
 };
 use heaptide_format::settings::Setting;
 use heaptide_format::{End, FileHeader};
@@ -378,10 +378,10 @@ impl Session {
         };
         let lane = u64::from(number(0)) | u64::from(number(4)) << 32;
         let (busy, locks) = (number(8), number(state.thread_locks as usize));
-        let mut gate = [0; 4];
+        let mut gate = [0; 8];
         let is_inside = lane != 0
             && self.process.memory.read(lane + state.lane_gate, &mut gate).is_ok()
-            && u32::from_ne_bytes(gate) == 1;
+            && u64::from_ne_bytes(gate) > GATE_OPEN;
         busy != 0 || locks != 0 || is_inside
     }
 

@@ -4,6 +4,9 @@
 
 /// The layout of [`Attachment`]; a command rejects any other.
 pub const ATTACHMENT_VERSION: u32 = 3;
+/// Value of a lane's gate while its thread is outside of the recorder. It is greater while the
+/// thread is inside, and less if the lane is not in use.
+pub const GATE_OPEN: u64 = 1;
 /// The library's symbol of the [`Attachment`].
 pub const ATTACHMENT_SYMBOL: &str = "heaptide_attachment";
 /// The library's function that prepares a recording:
@@ -117,7 +120,8 @@ pub struct Attachment {
     pub thread_bytes: u64,
     /// Offset in that block of a 4-byte count of locks that the thread holds.
     pub thread_locks: u64,
-    /// Offset in a lane of 4 bytes that are 1 while its thread is inside the recorder.
+    /// Offset in a lane of its gate: 8 bytes, greater than [`GATE_OPEN`] while its thread is inside
+    /// the recorder.
     pub lane_gate: u64,
     /// The library's memory range.
     pub code: Memory,

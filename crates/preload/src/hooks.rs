@@ -40,7 +40,6 @@ pub(crate) use entry;
 /// Offsets of the lane's fields that entries need.
 const GATE: usize = LaneState::GATE_AT + Gate::STATE_AT;
 const CALL: usize = LaneState::GATE_AT + Gate::CALL_AT;
-const GATE_SP: usize = LaneState::GATE_AT + Gate::SP_AT;
 const GATE_BP: usize = LaneState::GATE_AT + Gate::BP_AT;
 const ALLOCATED: usize = LaneState::ROUTE_AT + Route::ALLOCATED_AT;
 const FREE: usize = LaneState::ROUTE_AT + Route::FREE_AT;

@@ -58,10 +58,10 @@ macro_rules! find_open_lane {
             ", ",
             $slow,
             "\n",
-            "ldr w11, [",
+            "ldr x11, [",
             $lane,
             ", #{gate}]\n",
-            "cmp w11, #{open}\n",
+            "cmp x11, #{open}\n",
             "b.ne ",
             $slow,
             "\n",
@@ -77,10 +77,8 @@ macro_rules! enter_and_allocate {
         concat!(
             $crate::arch::find_open_lane!("x10", $slow),
             heaptide_recorder::push_record!(),
-            "mov w11, #{inside}\n",
-            "str w11, [x10, #{gate}]\n",
             "mov x11, sp\n",
-            "str x11, [x10, #{gate_sp}]\n",
+            "str x11, [x10, #{gate}]\n",
             "str x29, [x10, #{gate_bp}]\n",
             "mov x29, sp\n",
             "str x0, [sp, #-16]!\n",
@@ -211,9 +209,8 @@ macro_rules! hook {
             ".cfi_def_cfa sp, 0", ".cfi_restore x29", ".cfi_restore x30",
             "2:", $crate::arch::body!(),
         ] [
-            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
+            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_bp = const GATE_BP,
+            open = const Gate::OPEN, allocated = const ALLOCATED
         ] }
     };
     (throwing $symbol:ident $body:path) => {
@@ -236,9 +233,8 @@ macro_rules! hook {
         ] [
             body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
             call = const CALL, new = const Call::New as u8,
-            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
+            malloc = sym REAL_MALLOC, gate = const GATE, gate_bp = const GATE_BP,
+            open = const Gate::OPEN, allocated = const ALLOCATED
         ] }
     };
     (free $symbol:ident $body:path) => {

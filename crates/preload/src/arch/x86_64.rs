@@ -32,7 +32,7 @@ macro_rules! find_open_lane {
             "je ",
             $slow,
             "\n",
-            "cmp dword ptr [",
+            "cmp qword ptr [",
             $lane,
             " + {gate}], {open}\n",
             "jne ",
@@ -49,8 +49,7 @@ macro_rules! enter_and_allocate {
     ($slow:literal) => {
         concat!(
             $crate::arch::find_open_lane!("rdx", $slow),
-            "mov dword ptr [rdx + {gate}], {inside}\n",
-            "mov qword ptr [rdx + {gate_sp}], rsp\n",
+            "mov qword ptr [rdx + {gate}], rsp\n",
             "mov qword ptr [rdx + {gate_bp}], rbp\n",
             "push rdi\n",
             ".cfi_adjust_cfa_offset 8\n",
@@ -121,9 +120,8 @@ macro_rules! hook {
             "mov rdi, rax", "jmp qword ptr [rdx + {allocated}]",
             "2:", "mov rcx, rsp", "mov r8, rbp", "lea r9, [rip + {real}]", "jmp {body}",
         ] [
-            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
+            body = sym $body, malloc = sym REAL_MALLOC, gate = const GATE, gate_bp = const GATE_BP,
+            open = const Gate::OPEN, allocated = const ALLOCATED
         ] }
     };
     (throwing $symbol:ident $body:path) => {
@@ -145,9 +143,8 @@ macro_rules! hook {
         ] [
             body = sym $body, failed = sym $failed, runtime = const Real::<()>::RUNTIME_AT,
             call = const CALL, new = const Call::New as u8,
-            malloc = sym REAL_MALLOC, gate = const GATE, gate_sp = const GATE_SP,
-            gate_bp = const GATE_BP, open = const Gate::OPEN, inside = const Gate::INSIDE,
-            allocated = const ALLOCATED
+            malloc = sym REAL_MALLOC, gate = const GATE, gate_bp = const GATE_BP,
+            open = const Gate::OPEN, allocated = const ALLOCATED
         ] }
     };
     (free $symbol:ident $body:path) => {

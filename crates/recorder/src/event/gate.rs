@@ -10,26 +10,24 @@ use heaptide_format::Call;
 /// read it at any time.
 #[repr(C)]
 pub struct Gate {
-    /// 0, as wiped memory reads, if the lane belongs to the process from which this one was forked.
-    state: Cell<u32>,
+    /// 0, as wiped memory reads, if the lane belongs to the process from which this one was forked;
+    /// [`Gate::OPEN`] if the thread is outside; otherwise the stack pointer at the entry of the hook
+    /// that it is in. One store closes the gate and sets the stack pointer: between two, a signal
+    /// handler would find one that belongs to an earlier event.
+    state: Cell<u64>,
+    /// The frame pointer at that entry.
+    bp: Cell<u64>,
     /// The [`Call`] by which the thread entered, noted once it is inside; 0 for malloc, whose entry
     /// notes nothing. Read only while sites are recorded by call.
     call: Cell<u8>,
-    /// The stack pointer at the entry of the hook that the thread is in.
-    sp: Cell<u64>,
-    /// The frame pointer there.
-    bp: Cell<u64>,
 }
 
 impl Gate {
-    /// Value of `state` while the thread is inside.
-    pub const INSIDE: u32 = 1;
-    /// Value of `state` while it is not.
-    pub const OPEN: u32 = 2;
+    /// Value of `state` while the thread is outside.
+    pub const OPEN: u64 = heaptide_format::attachment::GATE_OPEN;
     /// Byte offsets of the fields, for entries whose first instructions are not Rust.
     pub const STATE_AT: usize = offset_of!(Gate, state);
     pub const CALL_AT: usize = offset_of!(Gate, call);
-    pub const SP_AT: usize = offset_of!(Gate, sp);
     pub const BP_AT: usize = offset_of!(Gate, bp);
 
     /// Returns whether the thread may enter.
@@ -47,8 +45,7 @@ impl Gate {
     /// Notes that the thread enters a hook with these registers.
     #[inline(always)]
     pub fn enter(&self, sp: u64, bp: u64) {
-        self.state.set(Gate::INSIDE);
-        self.sp.set(sp);
+        self.state.set(sp);
         self.bp.set(bp);
         compiler_fence(SeqCst);
     }
@@ -75,6 +72,12 @@ impl Gate {
     /// Returns stack pointer and frame pointer at the entry of the hook that the thread is in.
     #[inline(always)]
     pub fn registers(&self) -> (u64, u64) {
-        (self.sp.get(), self.bp.get())
+        (self.state.get(), self.bp.get())
+    }
+
+    /// Returns the stack pointer at the entry of the hook that the thread is in; none if it is
+    /// outside.
+    pub fn entered_at(&self) -> Option<u64> {
+        Some(self.state.get()).filter(|&sp| sp > Gate::OPEN)
     }
 }

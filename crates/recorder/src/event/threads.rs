@@ -85,9 +85,11 @@ fn enter_slow(entry: Entry) -> Option<Inside> {
         // this stack.
         Some(lane) => {
             // SAFETY: the thread's own lane, which is only read.
-            let (stack, (inside_sp, _)) =
-                unsafe { ((*lane.as_ptr()).stack, (*lane.as_ptr()).gate.registers()) };
-            if sp <= inside_sp || !stack.holds(sp) || !stack.holds(inside_sp) {
+            let (stack, gate) = unsafe { ((*lane.as_ptr()).stack, &(*lane.as_ptr()).gate) };
+            // Outside if a signal handler has entered and left after such a jump.
+            let is_on_stack =
+                |inside_sp| sp <= inside_sp || !stack.holds(sp) || !stack.holds(inside_sp);
+            if gate.entered_at().is_some_and(is_on_stack) {
                 return None;
             }
             lane
