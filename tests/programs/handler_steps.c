@@ -9,7 +9,9 @@
 // args: %/handler_steps_plugin.so
 // order: varies
 // expect leaf:allocates allocations=6 live_blocks=0
+// expect leaf:renames allocations=400 live_blocks=0
 // expect function:handler live_blocks=0
+// expect recording lanes=3
 // mapped leaf:maps allocations=2 live_bytes=0
 // mapped leaf:maps_in_handler allocations>=1000 live_bytes=0
 #include "guest.h"
@@ -26,12 +28,16 @@
 
 #define PAGE 4096
 #define ROUNDS 2
+#define ALLOCATES 3 // what the handler does then
+#define TAKING 400  // steps
 
 // What both processes know.
 static struct shared {
     volatile long markers; // breakpoints of the program's own so far
     volatile int is_stepping, is_confined, in_handler, in_libc;
     volatile long fired;
+    // Steps in the recorder, and the only one of them at which the handler runs; 0: at each.
+    volatile long seen, chosen;
     volatile unsigned long recorder[2], libc[2], loader[2], clock[2];
 } *shared;
 
@@ -65,7 +71,7 @@ static NOINLINE void handler(int number)
     case 2:
         CHECK(raise(SIGUSR2) == 0);
         break;
-    case 3:
+    case ALLOCATES:
         free(keep(malloc(50)));
         break;
     default:
@@ -79,6 +85,17 @@ static NOINLINE void handler(int number)
 static int is_in(volatile unsigned long range[2], unsigned long pc)
 {
     return pc >= range[0] && pc < range[1];
+}
+
+// Returns whether the handler runs at this instruction.
+static int is_wanted(unsigned long pc)
+{
+    int is_recorder = is_in(shared->recorder, pc);
+    shared->seen += is_recorder;
+    if (shared->chosen)
+        return is_recorder && shared->seen == shared->chosen;
+    // The vDSO reads the clock again if that was set meanwhile: at this speed, always.
+    return !is_in(shared->clock, pc) && (!shared->is_confined || is_recorder);
 }
 
 // Resumes the traced process by a request and returns the signal at which it stops next.
@@ -133,14 +150,11 @@ static void trace(pid_t pid, int ready)
         } else if (signal == SIGUSR1) {
             fire(pid, at);
             is_sent = 0;
-            signal = resume(pid, PTRACE_SINGLESTEP, 0);
+            signal = resume(pid, shared->chosen ? PTRACE_CONT : PTRACE_SINGLESTEP, 0);
         } else {
-            // The vDSO reads the clock again if that was set meanwhile: at this speed, always.
-            int is_wanted = !is_in(shared->clock, at.rip)
-                && (!shared->is_confined || is_in(shared->recorder, at.rip));
             // While the recorder blocks signals, no handler can run: on to where it can.
             int request = is_sent ? PTRACE_CONT : PTRACE_SINGLESTEP;
-            if (!is_sent && is_wanted && syscall(SYS_tgkill, pid, pid, SIGUSR1) == 0)
+            if (!is_sent && is_wanted(at.rip) && syscall(SYS_tgkill, pid, pid, SIGUSR1) == 0)
                 is_sent = 1;
             signal = resume(pid, request, signal == SIGTRAP ? 0 : signal);
         }
@@ -191,6 +205,19 @@ static NOINLINE void forks(void)
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
 }
 
+// Takes another lane, as each renamed thread does, while the handler takes it at one of the first
+// instructions of that.
+static NOINLINE void renames(void)
+{
+    for (shared->chosen = 1; shared->chosen <= TAKING; shared->chosen++) {
+        CHECK(prctl(PR_SET_NAME, shared->chosen % 2 ? "odd" : "even") == 0);
+        shared->seen = 0;
+        shared->fired = ALLOCATES;
+        STEPS(free(keep(malloc(60))));
+    }
+    shared->chosen = 0;
+}
+
 static const char *plugin;
 
 static NOINLINE void loads(void)
@@ -207,6 +234,7 @@ static NOINLINE void steps(void)
     }
     STEPS(starts_thread());
     STEPS(forks());
+    renames();
     if (getenv("STEPS_WITHOUT_DLOPEN"))
         return;
     shared->is_confined = 1;

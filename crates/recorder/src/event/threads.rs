@@ -16,12 +16,12 @@ use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
-use crate::sys::tls::{thread_pointer, tls};
+use crate::sys::tls::{Tls, thread_pointer, tls};
 use crate::sys::{confined, kernel, maps, own_stack};
 use core::ptr::NonNull;
 use core::slice;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, compiler_fence};
 use heaptide_format::shared::{Lane, Word};
 use heaptide_format::{FORMER_THREADS_MAX, FormerThread, Kind, Loss, Mode};
 use heaptide_unwind::kept::{Extent, Frame, Kept, words_of};
@@ -65,51 +65,72 @@ fn enter_first<F: Front>(entry: Entry) -> Option<Inside> {
 
 /// Enters a thread that has no lane, or is inside already.
 fn enter_slow(entry: Entry) -> Option<Inside> {
-    let sp = entry.sp;
     let t = tls();
     if t.busy.get() != 0 {
         return None;
     }
-    let mut lane = NonNull::new(t.lane.get() as *mut LaneState);
-    if lane.is_some_and(is_stale) {
-        // A forked child: lane and scope path were the parent's. Pauses and measurements continue.
-        t.lane.set(core::ptr::null_mut());
-        t.released.set(0);
-        t.retry_sp.set(0);
-        t.carried.set(0);
-        t.locks.set(0); // of the parent, if a signal handler forked
-        lane = None;
-    }
-    let lane = match lane {
-        // Either inside already, or that call was left by a jump, and its frame is no longer on
-        // this stack.
-        Some(lane) => {
-            // SAFETY: the thread's own lane, which is only read.
-            let (stack, gate) = unsafe { ((*lane.as_ptr()).stack, &(*lane.as_ptr()).gate) };
-            // Outside if a signal handler has entered and left after such a jump.
-            let is_on_stack =
-                |inside_sp| sp <= inside_sp || !stack.holds(sp) || !stack.holds(inside_sp);
-            if gate.entered_at().is_some_and(is_on_stack) {
-                return None;
-            }
-            lane
-        }
-        None => {
-            let p = process();
-            if p.state() == State::Off {
-                return None;
-            }
-            t.busy.set(1);
-            let started = p.state() == State::Active || own_stack::call(start) == Some(true);
-            let lane = if started { acquire(p, sp) } else { core::ptr::null_mut() };
-            t.busy.set(0);
-            t.lane.set(lane as *mut u8);
-            NonNull::new(lane)?
-        }
+    let lane = match current_lane(t) {
+        Some(lane) => lane,
+        None => return take_lane(t, entry),
     };
-    // SAFETY: the thread's own lane.
-    unsafe { &(*lane.as_ptr()).gate }.enter(entry.sp, entry.bp);
+    // SAFETY: the thread's own lane, which is only read.
+    let (stack, gate) = unsafe { ((*lane.as_ptr()).stack, &(*lane.as_ptr()).gate) };
+    // Either inside already, or that call was left by a jump, and its frame is no longer on this
+    // stack. Outside if a signal handler has entered and left after such a jump.
+    let is_on_stack =
+        |inside_sp| entry.sp <= inside_sp || !stack.holds(entry.sp) || !stack.holds(inside_sp);
+    if gate.entered_at().is_some_and(is_on_stack) {
+        return None;
+    }
+    gate.enter(entry.sp, entry.bp);
     Some(Inside { lane })
+}
+
+/// Returns the thread's lane, unless it belongs to the process from which this one was forked.
+fn current_lane(t: &Tls) -> Option<NonNull<LaneState>> {
+    NonNull::new(t.lane.get() as *mut LaneState).filter(|&lane| !is_stale(lane))
+}
+
+/// Acquires a lane for the calling thread and enters it. Meanwhile `busy` keeps signal handlers of
+/// the thread outside, so that it takes only one lane.
+fn take_lane(t: &Tls, entry: Entry) -> Option<Inside> {
+    t.busy.set(1);
+    compiler_fence(SeqCst);
+    // A handler may have taken one just before.
+    let lane = current_lane(t).or_else(|| {
+        if !t.lane.get().is_null() {
+            forget_parent(t);
+        }
+        first_lane(entry.sp)
+    });
+    if let Some(lane) = lane {
+        // SAFETY: the thread's own lane.
+        unsafe { &(*lane.as_ptr()).gate }.enter(entry.sp, entry.bp);
+        t.lane.set(lane.as_ptr() as *mut u8);
+    }
+    compiler_fence(SeqCst);
+    t.busy.set(0);
+    lane.map(|lane| Inside { lane })
+}
+
+/// Clears the state of a forked child: lane and scope path were the parent's. Pauses and
+/// measurements continue.
+fn forget_parent(t: &Tls) {
+    t.lane.set(core::ptr::null_mut());
+    t.released.set(0);
+    t.retry_sp.set(0);
+    t.carried.set(0);
+    t.locks.set(0); // of the parent, if a signal handler forked
+}
+
+/// Acquires a lane for a thread without one, in a process that may not have started to record.
+fn first_lane(sp: u64) -> Option<NonNull<LaneState>> {
+    let p = process();
+    if p.state() == State::Off {
+        return None;
+    }
+    let started = p.state() == State::Active || own_stack::call(start) == Some(true);
+    NonNull::new(if started { acquire(p, sp) } else { core::ptr::null_mut() })
 }
 
 /// Returns whether a lane belongs to the process from which this one was forked: its memory was

@@ -9,7 +9,7 @@ use core::cell::Cell;
 /// |---|---|---|
 /// | lane | 0 | has a lane, whose gate shows whether it is inside the recorder |
 /// | null | 0 | is new, or has released its lane |
-/// | null | 1 | is acquiring a lane, or could not get one and must not try now |
+/// | any | 1 | is acquiring a lane, or must not acquire one now |
 #[repr(C)]
 pub struct Tls {
     /// The state of the lane (of the type in `event::lane`), as long as the thread has one.
