@@ -7,11 +7,9 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
-use crate::arch;
 use crate::statistics::Statistics;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
-use heaptide_format::{Call, IMAGE_FAMILY_INLINED};
+use crate::{arch, inlined};
+use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
@@ -559,23 +557,6 @@ extern "C" fn allocate(&[a, b, c, ..]: &Registers, sp: u64, bp: u64, function: &
 /// 64 KiB.
 const ALWAYS_SLOW_BYTES: usize = 256 << 10;
 
-/// Whether a function was inlined: its slow path was entered without it.
-static IS_INLINED: AtomicBool = AtomicBool::new(false);
-
-/// Returns the flags of the image about functions that were inlined.
-pub fn image_flags() -> u32 {
-    if IS_INLINED.load(Relaxed) { IMAGE_FAMILY_INLINED } else { 0 }
-}
-
-/// Notes that a function was inlined, in the profile of this process and of forked children.
-fn note_inlined() {
-    IS_INLINED.store(true, Relaxed);
-    let flags = &process().header().image_flags;
-    if flags.load(Relaxed) & IMAGE_FAMILY_INLINED == 0 {
-        flags.fetch_or(IMAGE_FAMILY_INLINED, Relaxed);
-    }
-}
-
 /// The slow path of an allocation. If no function of the allocator was entered before, the compiler
 /// inlined one: the allocations and frees of its fast path are unknown, so a recorded block could
 /// seem to stay live. Only blocks that never take the fast path are recorded.
@@ -589,7 +570,7 @@ extern "C" fn allocate_slow(
     let Some(mut inside) = Inside::enter::<Preload>(entry) else {
         return function.call(size, b, c);
     };
-    note_inlined();
+    inlined::note();
     let block = function.call(size, b, c);
     if size >= ALWAYS_SLOW_BYTES {
         record_new(&mut inside, function, block as Address, (size, 0));
@@ -689,7 +670,7 @@ extern "C" fn free(
     // A block that was not recorded, or that an outer call has freed, counts nothing.
     if let Some(usable) = take_size(block) {
         if function.shape == Shape::FreeSlow {
-            note_inlined();
+            inlined::note();
         }
         match Inside::enter::<Preload>(entry) {
             Some(mut inside) => dispatch::freed(&mut inside, block, usable),

@@ -116,7 +116,7 @@ fn intercepted_allocations(recording: &Path, place: &Path, program: &str, functi
 fn inlined_functions_are_reported() {
     let place = scratch("interception-inlined");
     let missing = |name: &str, arguments: &[String]| {
-        let mut command = recorded(&place.join("a.heaptide"), &[]);
+        let mut command = recorded(&place.join("a.heaptide"), &["--force"]);
         command.arg(program(name)).args(arguments);
         let outcome = run(&mut command, &place);
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);

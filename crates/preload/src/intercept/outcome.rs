@@ -1,6 +1,6 @@
 //! The outcome of interceptions, for the profile. Children inherit it, like the code.
 
-use crate::family;
+use crate::inlined;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
@@ -65,7 +65,7 @@ impl Note {
 
 /// Writes the outcome to the header of a profile.
 pub fn describe(header: &shared::FileHeader) {
-    header.image_flags.store(FLAGS.load(Relaxed) | family::image_flags(), Relaxed);
+    header.image_flags.store(FLAGS.load(Relaxed) | inlined::image_flags(), Relaxed);
     let noted = NOTED.load(Acquire);
     // SAFETY: counted notes do not change.
     let notes = (0..noted).map(|index| unsafe { *NOTES.0.get().cast::<Note>().add(index) });
