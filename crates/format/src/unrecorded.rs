@@ -47,6 +47,15 @@ pub const IMAGE_ATTACHED: u32 = 1 << 16;
 /// place, so only calls through the imports of modules are recorded.
 pub const IMAGE_IMPORTS_ONLY: u32 = 1 << 17;
 
+/// [`crate::FileHeader::image_flags`]: the compiler inlined functions of an intercepted allocator
+/// into their callers: their slow path was entered without them. What their fast path allocates and
+/// frees is not recorded.
+pub const IMAGE_FAMILY_INLINED: u32 = 1 << 18;
+
+/// [`crate::FileHeader::image_flags`]: functions of an intercepted allocator may be inlined, which
+/// the recorder could not detect.
+pub const IMAGE_FAMILY_UNCERTAIN: u32 = 1 << 19;
+
 /// Entries of [`crate::FileHeader::interceptions`].
 pub const INTERCEPTIONS: usize = 6;
 /// Bytes of names in a [`crate::Interception`].

@@ -7,8 +7,8 @@
 
 use crate::Preload;
 use crate::allocator::{Address, NULL};
-use crate::arch;
 use crate::statistics::Statistics;
+use crate::{arch, inlined};
 use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
@@ -48,13 +48,21 @@ pub enum Shape {
     ReallocateFourth,
     /// `(block, size, extra, flags)`: jemalloc's. In place; returns the size.
     Resize,
+    /// `(allocator, block)`
+    FreeSecond,
+    /// `(allocator, old, old size, size)`
+    ReallocateSecondFourth,
+    /// `(size)`: see [`Inlining::slow_paths`].
+    AllocateSlow,
+    /// `(block)`: see [`Inlining::slow_paths`].
+    FreeSlow,
 }
 
 impl Shape {
     /// Returns whether it only creates blocks. If such a function is not intercepted, its blocks
     /// are not recorded, and all others are still correct.
     pub fn only_allocates(self) -> bool {
-        use Shape::{Allocate, AllocateFlags, AllocateOut};
+        use Shape::{Allocate, AllocateFlags, AllocateOut, AllocateSlow};
         use Shape::{AllocateProduct, AllocateProductSecond, AllocateSecond};
         let all = [
             Allocate,
@@ -63,8 +71,14 @@ impl Shape {
             AllocateFlags,
             AllocateOut,
             AllocateProductSecond,
+            AllocateSlow,
         ];
         all.contains(&self)
+    }
+
+    /// Returns whether other functions of the allocator continue in it.
+    pub fn is_slow_path(self) -> bool {
+        matches!(self, Shape::AllocateSlow | Shape::FreeSlow)
     }
 
     /// Returns the kind of a function with this name after the prefix.
@@ -86,6 +100,12 @@ impl Shape {
     }
 }
 
+macro_rules! functions {
+    ($($shape:ident: $($name:literal)*;)*) => {
+        &[$($(($name, Shape::$shape),)*)*]
+    };
+}
+
 /// The usable size of a requested block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
@@ -94,6 +114,47 @@ pub enum Sizes {
     /// The requested size.
     Requested,
 }
+
+/// How callers of an allocator's functions may do without the call, because the compiler inlined
+/// the function.
+pub struct Inlining {
+    /// The functions in which inlined functions continue if their fast path fails, which includes
+    /// the first call of each thread. Names after the prefix, or after the prefix and `je_`.
+    pub slow_paths: &'static [(&'static str, Shape)],
+    /// Callers of known libraries, which are recorded in place of what they inline: the prefix of
+    /// the library's allocator, the symbol, and its shape.
+    pub callers: &'static [(&'static str, &'static str, Shape)],
+}
+
+/// The common start of the symbols of [`Inlining::callers`].
+pub const CALLERS: &[u8] = b"_ZN6duckdb9Allocator";
+
+static JEMALLOC_INLINING: Inlining = Inlining {
+    slow_paths: functions! {
+        AllocateSlow: "malloc_default";
+        FreeSlow: "free_default" "sdallocx_default";
+    },
+    callers: &[
+        (
+            "duckdb_je_",
+            "_ZN6duckdb9Allocator15DefaultAllocateEPNS_20PrivateAllocatorDataEm",
+            Shape::AllocateSecond,
+        ),
+        (
+            "duckdb_je_",
+            "_ZN6duckdb9Allocator11DefaultFreeEPNS_20PrivateAllocatorDataEPhm",
+            Shape::FreeSecond,
+        ),
+        (
+            "duckdb_je_",
+            "_ZN6duckdb9Allocator17DefaultReallocateEPNS_20PrivateAllocatorDataEPhmm",
+            Shape::ReallocateSecondFourth,
+        ),
+    ],
+};
+
+/// An allocator whose slow paths have no known names.
+static ANY_INLINING: Inlining = Inlining { slow_paths: &[], callers: &[] };
 
 /// An allocator.
 pub struct Family {
@@ -111,6 +172,8 @@ pub struct Family {
     pub sizes: Sizes,
     /// Names after the prefix.
     pub functions: &'static [(&'static str, Shape)],
+    /// Whether its functions have fast paths that are short enough to be inlined.
+    pub inlining: Option<&'static Inlining>,
 }
 
 impl Family {
@@ -125,12 +188,27 @@ impl Family {
         let mut rows = self.functions.iter().chain(OPERATORS);
         rows.find(|(known, _)| known.as_bytes() == name).copied()
     }
+
+    /// Returns whether a prefix is known without proof.
+    pub fn is_known(&self, prefix: &str) -> bool {
+        self.prefixes.contains(&prefix)
+    }
 }
 
-macro_rules! functions {
-    ($($shape:ident: $($name:literal)*;)*) => {
-        &[$($(($name, Shape::$shape),)*)*]
-    };
+impl Inlining {
+    /// Returns the slow path with this name after the allocator's prefix. Internal functions have
+    /// an additional `je_`, if public ones do not.
+    pub fn slow_path(&self, name: &[u8]) -> Option<(&'static str, Shape)> {
+        let name = name.strip_prefix(b"je_").unwrap_or(name);
+        self.slow_paths.iter().find(|(known, _)| known.as_bytes() == name).copied()
+    }
+
+    /// Returns the caller with this symbol, if its library has an allocator of this prefix.
+    pub fn caller(&self, prefix: &str, symbol: &[u8]) -> Option<(&'static str, Shape)> {
+        let is_it =
+            |(of, known, _): &&(&str, &str, Shape)| *of == prefix && known.as_bytes() == symbol;
+        self.callers.iter().find(is_it).map(|&(_, known, shape)| (known, shape))
+    }
 }
 
 /// The operators of C++, which have no prefix.
@@ -165,6 +243,7 @@ pub static STANDARD: Family = Family {
         Resize: "xallocx";
         Free: "free" "cfree" "dallocx" "sdallocx" "free_sized" "free_aligned_sized";
     },
+    inlining: None,
 };
 
 /// All known families with names of their own.
@@ -185,7 +264,9 @@ pub static FAMILIES: [Family; 8] = [
             ReallocateFlags: "rallocx";
             Resize: "xallocx";
             Free: "free" "cfree" "dallocx" "sdallocx" "free_sized" "free_aligned_sized";
+            Free: "je_free_sized" "je_free_aligned_sized";
         },
+        inlining: Some(&JEMALLOC_INLINING),
     },
     Family {
         prefixes: &["mi_"],
@@ -209,6 +290,7 @@ pub static FAMILIES: [Family; 8] = [
             ReallocateProductSecond: "heap_reallocn" "heap_recalloc";
             Free: "free" "cfree" "free_size" "free_size_aligned" "free_aligned";
         },
+        inlining: Some(&ANY_INLINING),
     },
     Family {
         prefixes: &["tc_"],
@@ -227,6 +309,7 @@ pub static FAMILIES: [Family; 8] = [
             Free: "deletearray" "deletearray_sized" "deletearray_nothrow" "delete_aligned";
             Free: "deletearray_aligned" "delete_sized_aligned" "deletearray_sized_aligned";
         },
+        inlining: Some(&ANY_INLINING),
     },
     Family {
         prefixes: &["rp"],
@@ -244,6 +327,7 @@ pub static FAMILIES: [Family; 8] = [
             ReallocateThird: "aligned_realloc";
             Free: "free";
         },
+        inlining: Some(&ANY_INLINING),
     },
     Family {
         prefixes: &["sn_rust_"],
@@ -256,6 +340,7 @@ pub static FAMILIES: [Family; 8] = [
             ReallocateFourth: "realloc";
             Free: "dealloc";
         },
+        inlining: None,
     },
     // The scalable allocator of oneTBB.
     Family {
@@ -271,6 +356,7 @@ pub static FAMILIES: [Family; 8] = [
             Reallocate: "realloc" "aligned_realloc";
             Free: "free" "aligned_free";
         },
+        inlining: None,
     },
     // dlmalloc with `USE_DL_PREFIX`.
     Family {
@@ -287,6 +373,7 @@ pub static FAMILIES: [Family; 8] = [
             Reallocate: "realloc" "realloc_in_place";
             Free: "free";
         },
+        inlining: None,
     },
     // GrapheneOS' hardened_malloc.
     Family {
@@ -303,6 +390,7 @@ pub static FAMILIES: [Family; 8] = [
             Reallocate: "realloc";
             Free: "free" "cfree" "free_sized";
         },
+        inlining: None,
     },
 ];
 
@@ -345,10 +433,12 @@ impl Function {
             | Shape::ReallocateProduct
             | Shape::ReallocateSecond => reallocate,
             Shape::ReallocateProductSecond
+            | Shape::ReallocateSecondFourth
             | Shape::ReallocateThird
             | Shape::ReallocateFourth
             | Shape::Resize => long,
-            Shape::Free => free,
+            Shape::Free | Shape::FreeSecond | Shape::FreeSlow => free,
+            Shape::AllocateSlow => allocate_slow,
             _ => allocate,
         };
         Function { body, moved, usable, sizes, shape, kind: shape.kind(name) }
@@ -363,8 +453,8 @@ impl Function {
         /// The logarithm of the alignment in jemalloc's flags.
         const LG_ALIGN: usize = 63;
         match self.shape {
-            Shape::Allocate | Shape::Free => (a, 0),
-            Shape::AllocateSecond | Shape::Reallocate => (b, 0),
+            Shape::Allocate | Shape::AllocateSlow | Shape::Free | Shape::FreeSlow => (a, 0),
+            Shape::AllocateSecond | Shape::FreeSecond | Shape::Reallocate => (b, 0),
             Shape::AllocateProduct => (a.saturating_mul(b), 0),
             Shape::AllocateFlags => (a, (b & LG_ALIGN) as u32),
             Shape::AllocateOut => (c, 0),
@@ -373,6 +463,7 @@ impl Function {
             Shape::ReallocateSecond => (c, 0),
             // These need all arguments: see `long`.
             Shape::ReallocateProductSecond
+            | Shape::ReallocateSecondFourth
             | Shape::ReallocateThird
             | Shape::ReallocateFourth
             | Shape::Resize => (0, 0),
@@ -458,6 +549,32 @@ extern "C" fn allocate(&[a, b, c, ..]: &Registers, sp: u64, bp: u64, function: &
     };
     let block = function.call(a, b, c);
     record_new(&mut inside, function, block as Address, function.request(a, b, c));
+    block
+}
+
+/// Blocks of at least this size never take an inlined fast path, to be allocated or freed: those of
+/// jemalloc take blocks that share pages, which have at most 14 KiB, and 224 KiB with pages of
+/// 64 KiB.
+const ALWAYS_SLOW_BYTES: usize = 256 << 10;
+
+/// The slow path of an allocation. If no function of the allocator was entered before, the compiler
+/// inlined one: the allocations and frees of its fast path are unknown, so a recorded block could
+/// seem to stay live. Only blocks that never take the fast path are recorded.
+extern "C" fn allocate_slow(
+    &[size, b, c, ..]: &Registers,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let entry = Entry { sp, bp };
+    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
+        return function.call(size, b, c);
+    };
+    inlined::note();
+    let block = function.call(size, b, c);
+    if size >= ALWAYS_SLOW_BYTES {
+        record_new(&mut inside, function, block as Address, (size, 0));
+    }
     block
 }
 
@@ -549,9 +666,12 @@ extern "C" fn free(
     function: &Function,
 ) -> usize {
     let entry = Entry { sp, bp };
-    let block = a as Address;
+    let block = if function.shape == Shape::FreeSecond { b } else { a } as Address;
     // A block that was not recorded, or that an outer call has freed, counts nothing.
     if let Some(usable) = take_size(block) {
+        if function.shape == Shape::FreeSlow {
+            inlined::note();
+        }
         match Inside::enter::<Preload>(entry) {
             Some(mut inside) => dispatch::freed(&mut inside, block, usable),
             None => record::freed_nested(block, || usable),
@@ -578,6 +698,7 @@ extern "C" fn long(
     let (old, size) = match function.shape {
         Shape::Resize => return resize(a as Address, b, entry, call),
         Shape::ReallocateProductSecond => (b, c.saturating_mul(d)),
+        Shape::ReallocateSecondFourth => (b, d),
         Shape::ReallocateFourth => (a, d),
         _ => (a, c),
     };

@@ -22,6 +22,7 @@ mod front;
 mod glibc_heap;
 mod hooks;
 mod imports;
+mod inlined;
 mod intercept;
 mod jemalloc;
 mod limits;

@@ -19,9 +19,9 @@ pub struct Completeness {
     /// Whether the executable exports a `malloc` of its own. Its allocations are recorded only as
     /// far as it forwards them to the C library.
     pub has_own_malloc: bool,
-    /// Whether the executable or a library contains an allocator with function names of its own
-    /// that are not intercepted: its allocations are not recorded.
-    pub has_other_allocator: bool,
+    /// Why allocations are missing, if the executable or a library contains an allocator with
+    /// function names of its own that is not intercepted, or not everywhere.
+    pub other_allocator: Option<&'static str>,
     /// Allocators that the program contains, and whether they are intercepted.
     pub interceptions: Vec<Interception>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.

@@ -390,7 +390,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             interceptions: interceptions(processes),
             starts_in_middle: processes.iter().any(|p| p.completeness.starts_in_middle),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
-            has_other_allocator: processes.iter().any(|p| p.completeness.has_other_allocator),
+            other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()

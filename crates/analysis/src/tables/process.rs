@@ -174,7 +174,7 @@ fn completeness(
         unrecorded: unrecorded::reason(header),
         in_part: ending.in_part.take(),
         has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
-        has_other_allocator: header.image_flags & format::IMAGE_FAMILY_LEFT != 0,
+        other_allocator: unrecorded::other_allocator(header.image_flags),
         interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),

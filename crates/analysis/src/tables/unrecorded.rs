@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use heaptide_format as format;
 use heaptide_format::{
-    FileHeader, IMAGE_ATTACHED, IMAGE_FAMILY_LEFT, IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC,
-    NotIntercepted, Python, Unrecorded,
+    FileHeader, IMAGE_ATTACHED, IMAGE_FAMILY_INLINED, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_UNCERTAIN,
+    IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC, NotIntercepted, Python, Unrecorded,
 };
 
 use crate::model::{Interception, Loss, ProfileLimit, UnrecordedProgram};
@@ -46,6 +46,24 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     }
 }
 
+/// Returns why allocations with an allocator of the program's own are missing, if they are.
+pub(crate) fn other_allocator(image_flags: u32) -> Option<&'static str> {
+    let reasons = [
+        (IMAGE_FAMILY_LEFT, "the program has its own allocator, which is not intercepted"),
+        (
+            IMAGE_FAMILY_INLINED,
+            "the compiler inlined functions of the program's own allocator into their callers: \
+             small blocks that these allocate are not recorded",
+        ),
+        (
+            IMAGE_FAMILY_UNCERTAIN,
+            "the program has its own allocator: if the compiler inlined its functions into their \
+             callers, what these allocate is not recorded",
+        ),
+    ];
+    reasons.into_iter().find(|(flag, _)| image_flags & flag != 0).map(|(_, why)| why)
+}
+
 /// Returns a line for each part of an image that is not recorded.
 pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     let nothing = reason(header).map(|reason| format!("nothing was recorded: {reason}"));
@@ -60,6 +78,9 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
         format!("the program has its own allocator{why}: its allocations are not recorded")
     });
+    // Another allocator may be intercepted in part.
+    let inlined_flags = header.image_flags & !IMAGE_FAMILY_LEFT;
+    let inlined = other_allocator(inlined_flags).map(str::to_owned);
     let python = python(header);
     let limit = profile_limit(header).map(|ProfileLimit { bytes, reached_ns }| {
         format!(
@@ -80,6 +101,7 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         .chain(imports)
         .chain(own_malloc)
         .chain(family)
+        .chain(inlined)
         .chain(python)
         .chain(limit)
         .collect()

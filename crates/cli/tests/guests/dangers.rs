@@ -43,6 +43,7 @@ dangers! {
     a_second_c_library "namespaces.c"
     deeply_bound_libraries "deepbind.c"
     allocators_under_any_prefix "prefixed.c"
+    inlined_functions_of_an_allocator "inlined.c"
     older_versions_of_functions "old_versions.c"
     libraries_that_come_and_go_among_threads "family_reload.c"
     signals_in_an_intercepted_allocator "family_signals.c"

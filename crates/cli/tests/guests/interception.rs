@@ -110,6 +110,29 @@ fn intercepted_allocations(recording: &Path, place: &Path, program: &str, functi
     list(&report, "processes").iter().filter(is_it).map(allocations).max().unwrap_or(0)
 }
 
+/// An inlined fast path is detected when its slow path is entered. Without a symbol of the slow
+/// path, it is not excluded.
+#[test]
+fn inlined_functions_are_reported() {
+    let place = scratch("interception-inlined");
+    let missing = |name: &str, arguments: &[String]| {
+        let mut command = recorded(&place.join("a.heaptide"), &["--force"]);
+        command.arg(program(name)).args(arguments);
+        let outcome = run(&mut command, &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        let process = &list(&report(&place.join("a.heaptide"), &place), "processes")[0].clone();
+        let notes = list(process, "notes").iter().filter_map(|note| note.as_str());
+        notes.filter(|note| note.contains("inlined")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let inlined = Guest::read("inlined.c").arguments();
+    let called = inlined[0].replace("inlined_plugin", "called_plugin");
+    let found = missing("inlined.c", &inlined);
+    assert!(found.len() == 1 && found[0].contains("the compiler inlined functions"), "{found:?}");
+    assert_eq!(missing("inlined.c", &[called]), Vec::<String>::new());
+    let found = missing("prefixed.c", &Guest::read("prefixed.c").arguments());
+    assert!(found.len() == 1 && found[0].contains("if the compiler inlined"), "{found:?}");
+}
+
 /// Records a shell script, without stacks.
 fn recorded_script(place: &Path, script: &str) -> Outcome {
     let mut command = recorded(&place.join("a.heaptide"), &["--mode", "scopes"]);

@@ -72,7 +72,8 @@ impl Instance {
 
     /// Returns whether blocks can be allocated and freed.
     pub fn is_whole(&self) -> bool {
-        self.has(|shape| shape == Shape::Free) && self.has(|shape| shape != Shape::Free)
+        let allocates = |shape: Shape| shape != Shape::Free && !shape.is_slow_path();
+        self.has(|shape| shape == Shape::Free) && self.has(allocates)
     }
 
     fn has(&self, is_it: impl Fn(Shape) -> bool) -> bool {
@@ -147,10 +148,21 @@ impl Instance {
         let mut note = Note::new(self.functions[0].map_or(0, |first| first.code.address));
         note.add(self.prefix.text());
         if let Ok(which) = outcome {
-            let all = self.functions.iter().flatten().zip(which);
-            all.filter(|(_, is_done)| *is_done).for_each(|(found, _)| note.add(found.name));
+            let all = || self.functions.iter().flatten().zip(which).filter(|(_, is_done)| *is_done);
+            all().for_each(|(found, _)| note.add(found.name));
+            if !self.is_complete(all().any(|(found, _)| found.shape == Shape::AllocateSlow)) {
+                outcome::note_uncertain();
+            }
         }
         outcome::note_family(outcome.map(|_| ()), note);
+    }
+
+    /// Returns whether no function can be inlined unnoticed. With a known prefix, the allocator is
+    /// usually compiled for itself; another one belongs to its library, and may be compiled with
+    /// it.
+    fn is_complete(&self, sees_slow_path: bool) -> bool {
+        let is_known = self.family.is_known(self.prefix.text());
+        is_known || sees_slow_path || self.family.inlining.is_none()
     }
 
     /// Plans the jumps; `None` if a function that frees or resizes cannot be moved.
@@ -162,7 +174,11 @@ impl Instance {
         for (found, place) in self.functions.iter().flatten().zip(patches) {
             let patch = match Patch::plan(found.code, 0, island) {
                 Ok(patch) => patch,
-                Err(Refusal::Unmovable) if found.shape.only_allocates() => continue,
+                Err(Refusal::Unmovable)
+                    if found.shape.only_allocates() || found.shape.is_slow_path() =>
+                {
+                    continue;
+                }
                 Err(_) => return None,
             };
             // SAFETY: as above; additional arguments are ignored.

@@ -1,13 +1,14 @@
 //! The outcome of interceptions, for the profile. Children inherit it, like the code.
 
+use crate::inlined;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 use heaptide_format::shared::{self, Word};
 use heaptide_format::{
-    IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT, IMAGE_IMPORTS_ONLY,
-    IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES,
-    INTERCEPTIONS, NotIntercepted,
+    IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT,
+    IMAGE_FAMILY_UNCERTAIN, IMAGE_IMPORTS_ONLY, IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC,
+    IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS, NotIntercepted,
 };
 use heaptide_recorder::event::process::process;
 
@@ -64,7 +65,7 @@ impl Note {
 
 /// Writes the outcome to the header of a profile.
 pub fn describe(header: &shared::FileHeader) {
-    header.image_flags.store(FLAGS.load(Relaxed), Relaxed);
+    header.image_flags.store(FLAGS.load(Relaxed) | inlined::image_flags(), Relaxed);
     let noted = NOTED.load(Acquire);
     // SAFETY: counted notes do not change.
     let notes = (0..noted).map(|index| unsafe { *NOTES.0.get().cast::<Note>().add(index) });
@@ -91,6 +92,11 @@ pub fn note_libc(outcome: Result<(), NotIntercepted>) {
 /// Records that a command attached.
 pub fn note_attached() {
     FLAGS.fetch_or(IMAGE_ATTACHED, Relaxed);
+}
+
+/// Records that functions of an intercepted allocator may be inlined unnoticed.
+pub fn note_uncertain() {
+    FLAGS.fetch_or(IMAGE_FAMILY_UNCERTAIN, Relaxed);
 }
 
 /// Records the interception of an allocator with its own function names. The process has a profile.

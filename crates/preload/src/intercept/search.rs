@@ -86,9 +86,15 @@ fn path_of<'a>(map: &LinkMap, name: &'a mut [u8]) -> Option<Path<'a>> {
 /// Adds a function to a family, if it belongs to it.
 fn note(instance: &mut Instance, name: &[u8], code: Function) {
     let family = instance.family;
+    let inlining = family.inlining;
+    let caller = inlining.and_then(|inlining| inlining.caller(instance.prefix.text(), name));
+    if let Some((name, shape)) = caller {
+        return instance.add(Found { name, code, shape });
+    }
     let Some(rest) = name.strip_prefix(instance.prefix.text().as_bytes()) else { return };
     let statistics = family.statistics.filter(|(name, _)| name.as_bytes() == rest);
-    match (family.shape(rest), statistics) {
+    let slow_path = || inlining.and_then(|inlining| inlining.slow_path(rest));
+    match (family.shape(rest).or_else(slow_path), statistics) {
         (Some((name, shape)), _) => instance.add(Found { name, code, shape }),
         (None, Some((_, which))) => instance.statistics = Some((which, code.address)),
         (None, None) if family.usable.iter().any(|name| name.as_bytes() == rest) => {

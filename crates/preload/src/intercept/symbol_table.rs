@@ -1,6 +1,7 @@
 //! Reads functions from the symbol table of a file (`.symtab`), which the loader does not map, or
 //! from the table of its exported symbols (`.dynsym`) if it has no other.
 
+use crate::family::CALLERS;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 
 /// The most sections of a file to read.
@@ -68,11 +69,12 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
         }
         let name = names.get(word(symbol, 0, 4) as usize..).unwrap_or(&[]);
         // Longer names are not relevant.
-        const NAME_MAX: usize = 64;
+        const NAME_MAX: usize = 96;
         let window = &name[..name.len().min(NAME_MAX)];
-        // Of two million names, most are those of C++ and Rust; only operators are relevant.
+        // Of two million names, most are those of C++ and Rust; few are relevant.
         let is_mangled = matches!(window, [b'_', b'Z' | b'R', ..]);
-        if is_mangled && !matches!(window, [b'_', b'Z', b'n' | b'd', b'w' | b'a' | b'l', ..]) {
+        let is_operator = matches!(window, [b'_', b'Z', b'n' | b'd', b'w' | b'a' | b'l', ..]);
+        if is_mangled && !is_operator && !window.starts_with(CALLERS) {
             continue;
         }
         if let Some(end) = window.iter().position(|&byte| byte == 0) {

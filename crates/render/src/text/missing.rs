@@ -41,7 +41,6 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
 }
 
 const OWN_MALLOC: &str = "the executable defines malloc; only allocations it forwards are recorded";
-const OTHER_ALLOCATOR: &str = "the program has its own allocator, which is not intercepted";
 
 /// Returns a line for each kind of memory of a process that is not recorded.
 pub fn of_process(process: &Process) -> Vec<String> {
@@ -49,7 +48,7 @@ pub fn of_process(process: &Process) -> Vec<String> {
     let everything = completeness.unrecorded.map(|why| format!("everything: {why}"));
     let in_part = completeness.in_part.as_ref().map(|why| format!("some memory: {why}"));
     let own_malloc = completeness.has_own_malloc.then(|| format!("some memory: {OWN_MALLOC}"));
-    let other = completeness.has_other_allocator.then(|| format!("some memory: {OTHER_ALLOCATOR}"));
+    let other = completeness.other_allocator.map(|why| format!("some memory: {why}"));
     let nearly_all = unexplained(process).map(|uncovered| {
         let (what, why) = nearly_all_of(uncovered);
         format!("{what}: {why}")
@@ -77,10 +76,9 @@ fn own_malloc(recording: &Recording) -> Option<String> {
     (with > 0).then(|| whose(recording, with as u64, "some memory", OWN_MALLOC))
 }
 
-fn other_allocator(recording: &Recording) -> Option<String> {
-    let has = |process: &&Process| process.completeness.has_other_allocator;
-    let with = recording.processes.iter().filter(has).count();
-    (with > 0).then(|| whose(recording, with as u64, "some memory", OTHER_ALLOCATOR))
+fn other_allocator(recording: &Recording) -> Vec<String> {
+    let reasons = recording.processes.iter().filter_map(|p| p.completeness.other_allocator);
+    grouped(reasons).map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
 }
 
 /// Returns a line about processes that hardly allocated through the recorder, with the numbers of
@@ -97,7 +95,7 @@ fn unexplained(process: &Process) -> Option<Uncovered> {
     let completeness = &process.completeness;
     let is_explained = completeness.in_part.is_some()
         || completeness.has_own_malloc
-        || completeness.has_other_allocator;
+        || completeness.other_allocator.is_some();
     uncovered(process).filter(|_| !is_explained)
 }
 
