@@ -122,7 +122,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 71] = [
+const ELSEWHERE: [&str; 72] = [
     "sampled.c",
     "sampled_labels.c",
     "agree.c",
@@ -148,6 +148,7 @@ const ELSEWHERE: [&str; 71] = [
     "handler_steps.c",
     "highest.c",
     "hungry.c",
+    "inlined_plugin.c",
     "jit_times.c",
     "late_plugin.c",
     "launch_member.c",

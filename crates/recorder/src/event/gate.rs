@@ -11,9 +11,9 @@ use heaptide_format::Call;
 #[repr(C)]
 pub struct Gate {
     /// 0, as wiped memory reads, if the lane belongs to the process from which this one was forked;
-    /// [`Gate::OPEN`] if the thread is outside; otherwise the stack pointer at the entry of the hook
-    /// that it is in. One store closes the gate and sets the stack pointer: between two, a signal
-    /// handler would find one that belongs to an earlier event.
+    /// [`Gate::OPEN`] if the thread is outside; otherwise the stack pointer at the entry of the
+    /// hook that it is in. One store closes the gate and sets the stack pointer: between two, a
+    /// signal handler would find one that belongs to an earlier event.
     state: Cell<u64>,
     /// The frame pointer at that entry.
     bp: Cell<u64>,
