@@ -57,6 +57,10 @@ pub struct Live {
     stamped: u64,
     /// The scope that the thread is in; null for one without a highest.
     scope: *const Scope,
+    /// Own bytes are published once they have changed by this.
+    batch: i64,
+    /// The time stamp counter when own bytes were last published.
+    shared: u64,
     /// Set if live bytes have fallen since the last new high.
     fallen: bool,
 }
@@ -110,6 +114,7 @@ impl Live {
     pub fn begin(&mut self, p: &Process, header: &FileHeader, allocated: u64) {
         self.others = header.published_live.get() - self.published;
         self.fallen = true;
+        self.batch = fine_batch(header);
         self.next_sample = 0;
         self.next_block = u64::MAX;
         self.set_bounds(p, header, allocated, 0);
@@ -201,8 +206,7 @@ impl Live {
     /// Sets the bounds. With a single thread, the peak is a bound, too. `change`: of own bytes, not
     /// yet counted.
     fn set_bounds(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) {
-        let batch = batch(header);
-        self.high = self.published + batch;
+        self.high = self.published + self.batch;
         if !p.threaded.load(Relaxed) {
             let peak = header.peak_bytes.get() as i64;
             let peak = peak.min(windows::open().bound());
@@ -211,7 +215,7 @@ impl Live {
         let own = self.own(allocated) + change;
         self.high = self.high.min(self.high_of_scope().max(own));
         self.high_of_all = self.high + self.others;
-        self.low = self.published - batch;
+        self.low = self.published - self.batch;
         self.set_limits(allocated);
     }
 
@@ -251,7 +255,7 @@ impl Live {
     fn rise(&mut self, p: &Process, header: &FileHeader, allocated: u64, change: i64) -> bool {
         if p.threaded.load(Relaxed) {
             let own = self.own(allocated) + change;
-            if own > self.published + batch(header) {
+            if own > self.published + self.batch {
                 return self.publish(p, header, allocated, change);
             }
             // Too small to be published, so it can only be a high of the scope.
@@ -275,7 +279,7 @@ impl Live {
             header.peak_bytes.set(live as u64);
             self.stamp(p, header);
         }
-        if own - self.published > batch(header) {
+        if own - self.published > self.batch {
             self.share(p, header, own);
         }
         self.set_bounds(p, header, allocated, change);
@@ -304,9 +308,19 @@ impl Live {
         raised
     }
 
+    /// Doubles the batch if the last one was published less than a millisecond ago, so that a thread
+    /// with fast changes publishes as rarely as it may.
+    fn adapt_batch(&mut self, header: &FileHeader) {
+        let ticks = clock::counter();
+        let is_fast = ticks == 0 || ticks.wrapping_sub(self.shared) < arch::BELOW_MILLISECOND;
+        self.shared = ticks;
+        self.batch = if is_fast { (self.batch * 2).min(BATCH) } else { fine_batch(header) };
+    }
+
     /// Publishes own bytes. If live bytes differ much from those of the last sample, another one is
     /// due at once.
     fn share(&mut self, p: &Process, header: &FileHeader, own: i64) -> i64 {
+        self.adapt_batch(header);
         let change = own - self.published;
         let live = header.published_live.fetch_add(change, AcqRel) + change;
         let sampled = p.sampled_live.load(Relaxed);
@@ -343,9 +357,9 @@ impl Live {
     }
 }
 
-/// Returns by how many bytes a thread's live bytes may change before it publishes them: all threads
-/// together by about the change that is sampled.
-fn batch(header: &FileHeader) -> i64 {
+/// Returns by how many bytes a thread's live bytes may change before it publishes them, if it does
+/// so rarely: all threads together by about the change that is sampled.
+fn fine_batch(header: &FileHeader) -> i64 {
     let lanes = u64::from(header.lanes_at_once.get().max(1));
     let share = samples::change_of(header.peak_bytes.get()) / lanes;
     share.clamp(samples::CHANGE_MIN, PEAK_BATCH) as i64
@@ -375,6 +389,8 @@ mod tests {
             published: 0,
             stamped: 0,
             scope: core::ptr::null(),
+            batch: 0,
+            shared: 0,
             fallen: false,
         };
         live.begin(&p, &header, 0);
@@ -428,16 +444,34 @@ mod tests {
         let mut thread = thread();
         thread.0.threaded.store(true, Relaxed);
         thread.2.renew_bounds(&thread.0, &thread.1, 0);
-        assert!(!thread.allocate(BATCH as u64));
+        let batch = thread.2.batch;
+        assert_eq!(batch, samples::CHANGE_MIN as i64, "of a thread that has published nothing");
+        assert!(!thread.allocate(batch as u64));
         assert_eq!(thread.peak(), (0, 0));
         assert!(thread.allocate(1));
-        assert_eq!(thread.peak(), (BATCH as u64 + 1, 1));
-        // Another lane has published as much.
+        assert_eq!(thread.peak(), (batch as u64 + 1, 1));
+        // Another lane has published as much as it may hold back.
         thread.1.published_live.add(BATCH);
-        assert!(thread.allocate(BATCH as u64 + 1));
-        assert_eq!(thread.peak(), (3 * BATCH as u64 + 2, 2));
-        let own = thread.2.own(thread.3);
-        assert_eq!((own, thread.2.seen(thread.3)), (2 * BATCH + 2, 3 * BATCH + 2));
+        let next = thread.2.batch;
+        assert!(!thread.allocate(next as u64));
+        assert!(thread.allocate(1));
+        let own = batch + next + 2;
+        assert_eq!(thread.peak(), ((own + BATCH) as u64, 2));
+        assert_eq!((thread.2.own(thread.3), thread.2.seen(thread.3)), (own, own + BATCH));
+    }
+
+    #[test]
+    fn a_batch_grows_to_its_maximum_while_changes_are_fast() {
+        let mut thread = thread();
+        thread.2.shared = clock::counter();
+        thread.2.batch = BATCH / 2 + 1;
+        thread.2.adapt_batch(&thread.1);
+        assert!(thread.2.batch == BATCH || thread.2.batch == samples::CHANGE_MIN as i64);
+        // Long ago, or at a time that is not known.
+        thread.2.shared = clock::counter().wrapping_sub(1 << 40);
+        thread.2.adapt_batch(&thread.1);
+        let expected = if clock::counter() == 0 { BATCH } else { samples::CHANGE_MIN as i64 };
+        assert_eq!(thread.2.batch, expected);
     }
 
     #[test]
