@@ -308,8 +308,8 @@ impl Live {
         raised
     }
 
-    /// Doubles the batch if the last one was published less than a millisecond ago, so that a thread
-    /// with fast changes publishes as rarely as it may.
+    /// Doubles the batch if the last one was published less than a millisecond ago, so that a
+    /// thread with fast changes publishes as rarely as it may.
     fn adapt_batch(&mut self, header: &FileHeader) {
         let ticks = clock::counter();
         let is_fast = ticks == 0 || ticks.wrapping_sub(self.shared) < arch::BELOW_MILLISECOND;
