@@ -92,7 +92,7 @@ fn offsets_of_heads() {
         control command_off command_request command_unused threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
-        mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch mapped_reserved interceptions
+        mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch accounts_off interceptions
         python python_minor labellings profile_limit profile_full_ns snapshots_removed sample_mean_bytes
     );
     record!(UnrecordedProgram: count state length path);

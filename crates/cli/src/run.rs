@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::metadata::{self, Member, Metadata};
+use heaptide_analysis::recording::running;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
-use heaptide_control::{Lead, Mover, Plan, Snapshots};
+use heaptide_control::{Control, Lead, Mover, Plan, Snapshots};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
@@ -92,6 +93,13 @@ fn record(
             supervisor.consume(signal, snapshots.taker(name));
         }
     }
+    supervisor.on_stuck(|stuck| {
+        give_up_accounts(stuck.pid);
+        message(format_args!(
+            "{stuck}; it takes no more accounts of memory, and can be ended only by SIGKILL; \
+             please report this line"
+        ));
+    });
     let mover =
         settings.has_trace().then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     let ended = supervisor.wait();
@@ -107,6 +115,15 @@ fn record(
         reports.write(&recording);
     }
     outcome::exit(exit_status(ended.status))
+}
+
+/// Has a recorded process take no more accounts of memory, if it is still there.
+fn give_up_accounts(pid: u32) {
+    if let Ok(Some(running)) = running::of_process(pid)
+        && let Err(error) = Control::open(&running).and_then(|control| control.give_up_accounts())
+    {
+        message(error);
+    }
 }
 
 /// Starts taking the planned snapshots of a recording; none if the plan is empty.

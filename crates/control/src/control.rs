@@ -147,6 +147,12 @@ impl Control {
         locked.set(offset_of!(FileHeader, command_off), !on)
     }
 
+    /// Has the program take no more accounts of memory.
+    pub fn give_up_accounts(&self) -> Result<(), Error> {
+        let locked = self.lock()?;
+        locked.write(offset_of!(FileHeader, accounts_off), &1u32.to_le_bytes())
+    }
+
     /// Sends a request to the program.
     pub fn request(
         &self,

@@ -210,8 +210,8 @@ pub struct FileHeader {
     pub mapped_peak_time_ns: u64,
     /// The number of the current peak of mapped bytes: the epoch of sites of mappings.
     pub mapped_epoch: u32,
-    /// Reserved, zero.
-    pub mapped_reserved: u32,
+    /// 1: no more accounts of memory are taken. Set by a command that found the process stuck.
+    pub accounts_off: u32,
     /// Allocators of the program's own, as far as there is space, and how they were handled.
     pub interceptions: [Interception; INTERCEPTIONS],
     /// Whether stacks have Python frames: a [`crate::Python`].

@@ -114,6 +114,11 @@ impl Images {
         ends.map(AsFd::as_fd).chain(self.news.iter().map(|(news, _)| news.as_fd()))
     }
 
+    /// Returns the processes that are watched, without the program.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.running.iter().map(|process| process.pid)
+    }
+
     /// Updates the images that have started and ended.
     pub(crate) fn look(&mut self) {
         while let Some(Ok(events)) = self.news.as_ref().map(|(news, _)| news.read_events()) {

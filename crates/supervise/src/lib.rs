@@ -20,4 +20,5 @@ pub mod signals;
 pub mod start;
 pub mod supervisor;
 mod unseen;
+pub mod watchdog;
 mod witness;

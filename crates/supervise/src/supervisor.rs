@@ -14,6 +14,7 @@ use crate::exec;
 use crate::images::{ImageEnd, Images, monotonic_ns};
 use crate::signals::{Received, STOPPING, Signals, sent_to_us_alone};
 use crate::start::Held;
+use crate::watchdog::{self, Stuck, Watchdog};
 use crate::witness::Witness;
 
 /// How long signals are held: enough for a sender that signals a process and then its group, or all
@@ -35,6 +36,10 @@ pub struct Supervisor {
     images: Option<Images>,
     /// The time to start watching images.
     watch_at: Option<Instant>,
+    watchdog: Watchdog,
+    /// The time to look for processes that are stuck, and what to do with them.
+    stuck_at: Option<Instant>,
+    act_on_stuck: Box<dyn Fn(&Stuck)>,
     /// Signals that are for the command alone, and what they have it do.
     consumed: Vec<(i32, Box<dyn Fn()>)>,
     /// Signals that we received, and the time to decide which of them to forward.
@@ -66,6 +71,9 @@ impl Supervisor {
             signals,
             images: None,
             watch_at: None,
+            watchdog: Watchdog::default(),
+            stuck_at: None,
+            act_on_stuck: Box::new(|_| ()),
             consumed: Vec::new(),
             own: Vec::new(),
             decide_at: None,
@@ -78,6 +86,12 @@ impl Supervisor {
     pub fn note_ends(&mut self, images: Images) {
         self.images = Some(images);
         self.watch_at = Some(Instant::now() + UNWATCHED);
+    }
+
+    /// Has something done with each process all of whose threads wait in the recorder.
+    pub fn on_stuck(&mut self, act: impl Fn(&Stuck) + 'static) {
+        self.act_on_stuck = Box::new(act);
+        self.stuck_at = Some(Instant::now() + watchdog::EVERY);
     }
 
     /// Has a signal that is sent to this process do something. It is not forwarded: the program
@@ -98,6 +112,7 @@ impl Supervisor {
                 return Ended { status, ends, _images: self.images };
             }
             self.look_at_images();
+            self.look_for_stuck();
             self.decide_if_due();
             self.sleep();
         }
@@ -112,9 +127,19 @@ impl Supervisor {
         images.look();
     }
 
+    fn look_for_stuck(&mut self) {
+        let now = Instant::now();
+        if self.stuck_at.is_some_and(|at| at <= now) {
+            self.stuck_at = Some(now + watchdog::EVERY);
+            let others = self.images.iter().flat_map(Images::pids);
+            let pids = std::iter::once(self.program.as_raw() as u32).chain(others);
+            self.watchdog.look(pids, now).iter().for_each(&self.act_on_stuck);
+        }
+    }
+
     /// Waits for an event or the next deadline.
     fn sleep(&self) {
-        let due = [self.decide_at, self.forget_at, self.watch_at].into_iter().flatten().min();
+        let due = [self.decide_at, self.forget_at, self.watch_at, self.stuck_at].into_iter().flatten().min();
         let timeout = due.map_or(PollTimeout::NONE, |due| {
             // Rounded up: a timeout of zero would loop until the deadline.
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);

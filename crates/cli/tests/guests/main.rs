@@ -89,3 +89,4 @@ mod unrecorded;
 mod unwritable;
 mod view;
 mod views;
+mod watchdog;

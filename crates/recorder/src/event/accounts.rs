@@ -69,6 +69,11 @@ pub fn turn_off() {
     SHARED.get().off.store(true, Relaxed);
 }
 
+/// Returns whether the user or a command has disabled accounts.
+fn is_off(p: &Process) -> bool {
+    SHARED.get().off.load(Relaxed) || p.header().accounts_off.get() != 0
+}
+
 /// Takes an account if one is due.
 pub fn take_if_due(p: &Process, now: u64) {
     let shared = SHARED.get();
@@ -76,11 +81,11 @@ pub fn take_if_due(p: &Process, now: u64) {
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
     let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now;
-    let is_off = shared.off.load(Relaxed) || shared.over.load(Relaxed);
+    let is_over = is_off(p) || shared.over.load(Relaxed);
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
-    if !(sample || may_be_high && (peak || is_early)) || is_off {
+    if !(sample || may_be_high && (peak || is_early)) || is_over {
         return;
     }
     if confined::may_call() {
@@ -130,7 +135,7 @@ fn is_clearly_above(bytes: u64, highest: u64) -> bool {
 /// Takes the last account.
 pub fn take_at_end(p: &Process, now: u64) {
     let shared = SHARED.get();
-    if shared.off.load(Relaxed) || shared.over.swap(true, Relaxed) {
+    if is_off(p) || shared.over.swap(true, Relaxed) {
         return;
     }
     if !confined::may_call() {
