@@ -175,8 +175,10 @@ fn times_are_on_one_clock() {
     assert_eq!(live, expected);
     assert_eq!(p.time.samples.last().map(|s| s.peak_bytes), Some(p.totals.peak_bytes));
     assert_eq!(p.peak_time_ns, 7 * SECOND);
-    let part = p.completeness.part.as_deref().unwrap_or_default();
-    assert!(part.contains("the most at one time is 1.02 KiB"), "{part}");
+    let highest = p.time.highest.expect("several processes");
+    assert_eq!((highest.time_ns, highest.live_bytes), (7 * SECOND, 128 + second));
+    let held: Vec<_> = highest.holders.iter().map(|(name, held)| (&**name, *held)).collect();
+    assert_eq!(held, [("pid 12 app", second), ("pid 11 app", 128)]);
     let windows: Vec<_> =
         p.time.windows.iter().map(|w| (&*w.name, w.begin_time_ns / SECOND)).collect();
     assert_eq!(windows, [("phase [pid 11 app]", 1), ("phase [pid 12 app]", 4)]);

@@ -20,6 +20,9 @@ pub struct TimeTables {
     pub windows: Vec<Window>,
     /// Marks in order of time.
     pub marks: Vec<Mark>,
+    /// When joined processes had most live bytes together; `None` for a single image, and if some
+    /// blocks were excluded since.
+    pub highest: Option<Highest>,
     /// Traces of events, if they were recorded: one for each process image in these tables that has
     /// a trace. See [`crate::model::Process::has_trace`].
     pub traces: Vec<Trace>,
@@ -38,6 +41,17 @@ impl TimeTables {
             rows.move_sites(&new);
         }
     }
+}
+
+/// The moment at which joined processes had most live bytes together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Highest {
+    /// Nanoseconds from the first start.
+    pub time_ns: u64,
+    /// Live bytes of all processes.
+    pub live_bytes: u64,
+    /// Names of the processes that held some, with their live bytes, in decreasing order.
+    pub holders: Vec<(Arc<str>, u64)>,
 }
 
 /// The state of a process at one time.

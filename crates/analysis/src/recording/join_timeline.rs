@@ -6,16 +6,11 @@
 use std::sync::Arc;
 
 use super::origin::{self, Origin};
-use crate::model::{LaneId, Mark, Process, Sample, Window};
-use crate::quantity::bytes;
+use crate::model::{Highest, LaneId, Mark, Process, Sample, Window};
 
 /// Maximum number of samples of a joined timeline: if there are more, those with most live bytes
 /// are kept.
 const SAMPLES_MAX: usize = 1 << 15;
-
-/// Maximum number of processes that are named with what they held at the highest moment: they fit
-/// on a line.
-const HOLDERS_MAX: usize = 3;
 
 /// The joined timeline while processes are added.
 pub(crate) struct Joining {
@@ -102,48 +97,35 @@ impl Joining {
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {
             joined.time.accounts.clear();
-            let most = timeline.iter().rev().max_by_key(|sample| sample.live_bytes);
-            let (time_ns, most) = most.map_or((0, 0), |most| (most.time_ns, most.live_bytes));
-            joined.peak_time_ns = time_ns;
-            joined.completeness.part = Some(format!(
-                "the peak is the sum of each image's own; the most at one time is {}{}",
-                bytes(most),
-                self.holders(time_ns, most),
-            ));
+            let highest = self.highest(&timeline);
+            joined.peak_time_ns = highest.time_ns;
+            joined.time.highest = Some(highest);
+            joined.completeness.part =
+                Some("tables of the peak add up each image's own peak".to_owned());
         }
         joined.time.samples = thinned(timeline);
     }
 }
 
 impl Joining {
-    /// Returns who held most of the bytes that were live at the highest moment, in words.
-    fn holders(&self, time_ns: u64, most: u64) -> String {
+    /// Returns the highest moment of the joined timeline; of several, the last one.
+    fn highest(&self, timeline: &[Sample]) -> Highest {
+        let most = timeline.iter().max_by_key(|sample| sample.live_bytes).unwrap_or(&NOTHING);
         let mut live = vec![0; self.images];
-        let mut highest = live.clone();
+        let mut at_most = live.clone();
         let mut sum = 0u64;
-        for (index, step) in self.steps.iter().take_while(|(_, step)| step.time_ns <= time_ns) {
+        for (index, step) in self.steps.iter().take_while(|(_, s)| s.time_ns <= most.time_ns) {
             let was = std::mem::replace(&mut live[*index as usize], step.live_bytes);
             sum = sum.wrapping_sub(was).wrapping_add(step.live_bytes);
-            if step.time_ns == time_ns && sum == most {
-                highest.copy_from_slice(&live);
+            if step.time_ns == most.time_ns && sum == most.live_bytes {
+                at_most.copy_from_slice(&live);
             }
         }
-        let mut holders: Vec<(u64, &str)> = highest
-            .iter()
-            .zip(&self.names)
-            .filter_map(|(&held, name)| Some((held, name.as_deref()?)))
-            .filter(|&(held, _)| held > 0)
-            .collect();
-        holders.sort_by_key(|&(held, _)| std::cmp::Reverse(held));
-        let named =
-            holders.iter().take(HOLDERS_MAX).map(|(held, name)| format!("{name} {}", bytes(*held)));
-        let named: Vec<String> = named.collect();
-        let rest = holders.len().saturating_sub(HOLDERS_MAX);
-        match (named.is_empty(), rest) {
-            (true, _) => String::new(),
-            (false, 0) => format!(": {}", named.join(", ")),
-            (false, rest) => format!(": {}, {rest} more", named.join(", ")),
-        }
+        let held = self.names.iter().zip(at_most).filter(|(_, held)| *held > 0);
+        let mut holders: Vec<(Arc<str>, u64)> =
+            held.filter_map(|(name, held)| Some((name.clone()?, held))).collect();
+        holders.sort_by_key(|&(_, held)| std::cmp::Reverse(held));
+        Highest { time_ns: most.time_ns, live_bytes: most.live_bytes, holders }
     }
 }
 

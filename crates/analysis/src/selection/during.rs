@@ -257,6 +257,7 @@ impl Pass<'_> {
         let totals = Sum::over(&process.tables.sites);
         process.totals = Measures { peak_bytes: not_negative(self.peak_bytes), ..totals };
         process.peak_time_ns = self.peak_ns;
+        process.time.highest = None;
         process.sum_up_lanes();
         let span_text = format!("from {} to {}", duration(span.start), duration(span.end));
         process.completeness.part = Some(match process.completeness.part.take() {

@@ -82,6 +82,7 @@ impl Filter {
         self.leave_entries(process);
         process.sum_up();
         process.totals.peak_bytes = process.totals.at_peak_bytes;
+        process.time.highest = None;
         let whole = process.mode == Mode::Counters;
         if !whole {
             process.tables.histogram = histogram(&process.tables.sites);

@@ -127,6 +127,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             accounts,
             windows,
             marks,
+            highest: None,
             traces,
             site_rows,
         },

@@ -42,10 +42,11 @@ fn memory_in_turns_is_counted_once() {
     let recording = recording!(trial);
     let mut command = heaptide();
     let text = run(command.args(["report", "--process", "all"]).arg(&recording), &trial.scratch);
-    let most = text.stdout.lines().find_map(|line| line.split("the most at one time is ").nth(1));
-    let most = most.expect("the highest moment");
-    let (bytes, holders) = most.split_once(" MiB: ").expect("MiB, and who held them");
-    let bytes: f64 = bytes.parse().expect("a number");
-    assert!((8.0..8.17).contains(&bytes), "{most}");
+    let peak = text.stdout.lines().find_map(|line| line.trim_start().strip_prefix("peak "));
+    let (bytes, rest) = peak.and_then(|peak| peak.split_once(" MiB ")).expect("MiB");
+    let bytes: f64 = bytes.trim().parse().expect("a number");
+    assert!((8.0..8.17).contains(&bytes), "{bytes} {rest}");
+    let (when, holders) = rest.split_once(": ").expect("who held them");
+    assert!(when.contains(" bytes at one time, after "), "{when}");
     assert!(holders.ends_with("8.00 MiB"), "{holders}");
 }

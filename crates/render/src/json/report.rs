@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process, ProfileLimit,
+    Highest, Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process, ProfileLimit,
     Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
@@ -164,7 +164,34 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
         unloaded: m.unloaded,
     });
     map.serialize_entry("modules", &seq(modules))?;
+    map.serialize_entry("highest", &process.time.highest.as_ref().map(HighestEntry::of))?;
     map.serialize_entry("timeline", &seq(process.time.samples.iter().map(SampleEntry::of)))
+}
+
+/// The moment at which joined processes had most live bytes together.
+#[derive(serde::Serialize)]
+struct HighestEntry<'a> {
+    time_s: f64,
+    live_bytes: u64,
+    holders: Vec<HolderEntry<'a>>,
+}
+
+/// What a process held at that moment.
+#[derive(serde::Serialize)]
+struct HolderEntry<'a> {
+    name: &'a str,
+    live_bytes: u64,
+}
+
+impl HighestEntry<'_> {
+    fn of(highest: &Highest) -> HighestEntry<'_> {
+        let held = highest.holders.iter();
+        HighestEntry {
+            time_s: seconds(highest.time_ns),
+            live_bytes: highest.live_bytes,
+            holders: held.map(|(name, n)| HolderEntry { name, live_bytes: *n }).collect(),
+        }
+    }
 }
 
 /// A limit of the profile that was reached.

@@ -1,9 +1,12 @@
 //! Lines about a process with which several views begin: how it ran and ended, what part it is, its
 //! trace.
 
-use heaptide_analysis::model::{End, Process, Removed};
+use std::sync::Arc;
+
+use heaptide_analysis::model::{End, Highest, Process, Removed};
 use heaptide_analysis::trace::OnDisk;
 
+use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, count, counted, duration};
 
 /// Returns the name of the bytes that are live when counting ends.
@@ -27,6 +30,22 @@ pub fn sampling_says(p: &Process) -> Option<String> {
         "totals are exact, the rest are estimates"
     };
     Some(format!("{blocks}, one for each {mean} on average; {exact}"))
+}
+
+/// Maximum number of holders that are named: they fit on a line.
+const HOLDERS_MAX: usize = 3;
+
+/// Describes when joined processes had most live bytes together, and which of them held most.
+pub(crate) fn highest_says(highest: &Highest) -> String {
+    let of = |(name, held): &(Arc<str>, u64)| format!("{} {}", printable(name), bytes(*held));
+    let named: Vec<String> = highest.holders.iter().take(HOLDERS_MAX).map(of).collect();
+    let rest = match highest.holders.len() - named.len() {
+        0 => String::new(),
+        rest => format!(", {}", counted(rest as u64, "other image")),
+    };
+    let when = duration(highest.time_ns);
+    let live = counted(highest.live_bytes, "byte");
+    format!("{live} at one time, after {when}: {}{rest}", named.join(", "))
 }
 
 /// Describes what the counts cover if not the whole process, and how it was sampled.

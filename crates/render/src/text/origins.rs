@@ -65,7 +65,7 @@ pub fn write(out: &mut Screen, recording: &Recording, table: &Table) -> io::Resu
     writeln!(out, "{}: {kinds}{images}\n", of_path(&recording.path))?;
     let even = evenness(&rows, table);
     let missing = missing(&processes, &rows);
-    let total = (rows.len() > 1).then(|| sum(&rows));
+    let total = (rows.len() > 1).then(|| sum(&rows, &processes));
     let rest = rows.len().saturating_sub(table.top.unwrap_or(ROWS));
     choose(&mut rows, table);
     let extra = table.sort.filter(|measure| !in_columns(*measure));
@@ -175,10 +175,10 @@ fn command(members: &[&Process], width: usize) -> String {
     most.map_or(String::new(), |p| command_line(p, width))
 }
 
-fn sum(rows: &[Row]) -> Row {
+fn sum(rows: &[Row], processes: &[&Process]) -> Row {
     let mut sums = Measures::default();
     rows.iter().for_each(|row| sums.add(&row.sums));
-    sums.peak_bytes = rows.iter().map(|row| row.sums.peak_bytes).fold(0, u64::saturating_add);
+    sums.peak_bytes = most_at_once(processes);
     Row {
         name: "all".to_owned(),
         rank: None,

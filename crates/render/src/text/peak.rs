@@ -6,7 +6,7 @@ use heaptide_analysis::model::{Measure, Mode, Process, ScopeId, SiteKind};
 use heaptide_analysis::views::peak::Moment;
 
 use crate::shared::annotations::{in_totals, kind_name, mark_says};
-use crate::shared::heading::live_name;
+use crate::shared::heading::{highest_says, live_name};
 use crate::shared::hotspots::Charges;
 use crate::shared::names::elide_middle;
 use crate::shared::peak_rows::{Labelled, Row, by_label, by_lane, by_scope};
@@ -38,8 +38,15 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
         n => format!(" in {}", counted(n, "block")),
     };
     let in_full = counted(t.peak_bytes, "byte");
-    let peak = Style::Heading.of(format!("peak {}", bytes(t.peak_bytes)));
-    writeln!(out, "{peak}: {in_full}{blocks}{exact}")?;
+    let heading = |peak: u64| Style::Heading.of(format!("peak {}", bytes(peak)));
+    match &process.time.highest {
+        Some(highest) => {
+            writeln!(out, "{}: {}", heading(highest.live_bytes), highest_says(highest))?;
+            let added = format!("{}: {in_full}{blocks}{exact}", bytes(t.peak_bytes));
+            writeln!(out, "  peaks added up   {added}, the sum of each image's own peak")?;
+        }
+        None => writeln!(out, "{}: {in_full}{blocks}{exact}", heading(t.peak_bytes))?,
+    }
     moment(out, process)?;
     if process.mode == Mode::Counters {
         return writeln!(out, "\nRecorded with --mode counters: no breakdown by function");

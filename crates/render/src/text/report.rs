@@ -8,7 +8,7 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
-use crate::shared::heading::{ending, live_name, place, ran, removed_says};
+use crate::shared::heading::{ending, highest_says, live_name, place, ran, removed_says};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
@@ -248,9 +248,16 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         0 => String::new(),
         n => format!(" in {about}{}", counted(n, "block")),
     };
-    let when = duration(process.peak_time_ns);
-    let note = format!("{}{exact}{blocks}, after {when}", counted(t.peak_bytes, "byte"));
-    row(out, "peak", &out.bytes(t.peak_bytes), &note)?;
+    let in_full = counted(t.peak_bytes, "byte");
+    if let Some(highest) = &process.time.highest {
+        row(out, "peak", &out.bytes(highest.live_bytes), &highest_says(highest))?;
+        let note = format!("{in_full}{exact}{blocks}, the sum of each image's own peak");
+        row(out, "peaks added up", &out.bytes(t.peak_bytes), &note)?;
+    } else {
+        let when = duration(process.peak_time_ns);
+        let note = format!("{in_full}{exact}{blocks}, after {when}");
+        row(out, "peak", &out.bytes(t.peak_bytes), &note)?;
+    }
     let [size, blocks] =
         [(t.live_bytes, "byte"), (t.live_blocks, "block")].map(|(n, of)| counted(n, of));
     let note = format!("{size} in {blocks}");
