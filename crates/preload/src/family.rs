@@ -196,10 +196,11 @@ impl Family {
 }
 
 impl Inlining {
-    /// Returns the slow path with this name after the allocator's prefix. Internal functions have
-    /// an additional `je_`, if public ones do not.
+    /// Returns the slow path with this name after the allocator's prefix. Internal functions can
+    /// have a private prefix that ends with `je_` (`--with-private-namespace`).
     pub fn slow_path(&self, name: &[u8]) -> Option<(&'static str, Shape)> {
-        let name = name.strip_prefix(b"je_").unwrap_or(name);
+        let private = name.windows(3).rposition(|bytes| bytes == b"je_");
+        let name = private.map_or(name, |at| &name[at + 3..]);
         self.slow_paths.iter().find(|(known, _)| known.as_bytes() == name).copied()
     }
 
@@ -717,4 +718,20 @@ fn resize(block: Address, size: usize, entry: Entry, call: impl FnOnce() -> usiz
         dispatch::resized(&mut inside, block, size as u64, before, after as u64);
     }
     after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_paths_are_found_behind_a_private_prefix() {
+        let slow_path = |name: &[u8]| JEMALLOC_INLINING.slow_path(name).map(|(known, _)| known);
+        for name in ["malloc_default", "je_malloc_default", "private_je_malloc_default"] {
+            assert_eq!(slow_path(name.as_bytes()), Some("malloc_default"), "{name}");
+        }
+        for name in ["malloc", "je_", "je_malloc_default_", "xmalloc_default"] {
+            assert_eq!(slow_path(name.as_bytes()), None, "{name}");
+        }
+    }
 }
