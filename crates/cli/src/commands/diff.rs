@@ -265,16 +265,19 @@ impl DiffOptions {
     }
 }
 
-/// Returns the change of the total; for estimates, only the growth that is certain.
+/// Returns the change of the total; for estimates and inexact peaks, only the growth that is
+/// certain.
 fn certain_growth(difference: &Difference) -> Change {
     let total = difference.total();
-    match difference.limits_of_total() {
-        None => total,
-        Some(limits) => {
-            let after = (i128::from(total.before) + limits.low).max(0);
-            Change { after: u64::try_from(after).unwrap_or(u64::MAX), ..total }
-        }
+    if let Some(limits) = difference.limits_of_total() {
+        let after = (i128::from(total.before) + limits.low).max(0);
+        return Change { after: u64::try_from(after).unwrap_or(u64::MAX), ..total };
     }
+    let is_of_peak = matches!(difference.measure, Measure::PeakBytes | Measure::AtPeakBytes);
+    let bounds = [&difference.before, &difference.after].map(|p| p.completeness.peak_bound_bytes);
+    let uncertain = if is_of_peak { bounds[0].saturating_add(bounds[1]) } else { 0 };
+    let least = total.before.min(total.after);
+    Change { after: total.after.saturating_sub(uncertain).max(least), ..total }
 }
 
 /// Describes the growth that exceeds the limit.

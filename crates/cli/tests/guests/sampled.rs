@@ -108,9 +108,14 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
         let found = &list(&found, "processes")[0];
         assert_eq!(found["mode"], "sampled");
         assert_eq!(number(&found["sampling"], "mean_bytes"), 16 << 10);
-        for metric in EXACT.into_iter().chain(["peak_bytes", "at_peak_bytes"]) {
-            let of = |process: &Value| number(&process["totals"], metric);
-            assert_eq!(of(found), of(truth), "{metric}, seed {seed}");
+        let totals = |process: &Value, metric| number(&process["totals"], metric);
+        for metric in EXACT {
+            assert_eq!(totals(found, metric), totals(truth, metric), "{metric}, seed {seed}");
+        }
+        for metric in ["peak_bytes", "at_peak_bytes"] {
+            let apart = totals(found, metric) - totals(truth, metric);
+            let bound = totals(truth, "peak_bound_bytes") + totals(found, "peak_bound_bytes");
+            assert!(apart.abs() <= bound, "{metric}, seed {seed}: {apart}, {bound}");
         }
         // Seven megabytes at the peak, and as many freed.
         let blocks = number(&found["sampling"], "blocks");
@@ -205,7 +210,8 @@ fn a_seed_makes_runs_alike() {
         let recording = record(&place, name, "sampled=64K", seed, &[]);
         let report = report(&recording, &place);
         let process = &list(&report, "processes")[0];
-        let sum = |scope: &&Value| ESTIMATES.map(|metric| number(scope, metric));
+        // The peak lies within its bound, depending on time.
+        let sum = |scope: &&Value| ["usable_bytes", "live_bytes"].map(|metric| number(scope, metric));
         let rows: Vec<_> = scopes(process).values().map(sum).collect();
         (number(&process["sampling"], "blocks"), rows)
     };
