@@ -17,6 +17,8 @@ pub struct Uncovered {
     /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
     /// or recorded mappings; 0 if unknown.
     pub other_bytes: u64,
+    /// Highest bytes of recorded mappings.
+    pub mapped_bytes: u64,
 }
 
 /// Returns how much memory a process used without allocating it through the recorder.
@@ -34,5 +36,7 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let other_bytes = other.max().unwrap_or(0);
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
     let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;
-    (is_little || is_nothing).then_some(Uncovered { heap_bytes, other_bytes })
+    let mapped_bytes = process.mapped.as_ref().map_or(0, |mapped| mapped.totals.peak_bytes);
+    let uncovered = Uncovered { heap_bytes, other_bytes, mapped_bytes };
+    (is_little || is_nothing).then_some(uncovered)
 }
