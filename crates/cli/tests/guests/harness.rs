@@ -19,6 +19,9 @@ const CHECK_FAILED: i32 = 99;
 /// How long a test waits for a state of a guest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The longest pause between two looks at that state.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
 /// The interval at which a running guest is polled.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -160,12 +163,15 @@ pub fn preloaded(program: impl AsRef<OsStr>, recording: impl AsRef<OsStr>) -> Co
     command
 }
 
-/// Waits until a condition holds, or fails the test.
+/// Waits until a condition holds, or fails the test. The pauses grow: what is awaited needs the
+/// processors, too.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
+    let mut pause = Duration::from_micros(50);
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        std::thread::yield_now();
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
     }
 }
 
