@@ -8,6 +8,8 @@
 //! resident memory        a line that begins with `resident`, because the account that it shows
 //!                        depends on time; all numbers of a line with `resident`, `virtual` or
 //!                        `recorder`
+//! mappings               a line that begins with `mapped`: threads that wait for each other get
+//!                        more arenas of malloc
 //! parts of the run       all numbers of a line with `of the run`
 //! widths of columns      any number of spaces equals one
 //! ```
@@ -18,6 +20,8 @@ use super::page::Compared;
 const TIMES: [&str; 7] = ["ns", "us", "µs", "ms", "s", "min", "h"];
 /// Lines with one of these words contain numbers from the kernel, or numbers that depend on time.
 const OF_THE_KERNEL: [&str; 3] = ["resident", "virtual", "recorder"];
+/// Rows that depend on time or load.
+const OF_TIME: [&str; 2] = ["resident", "mapped"];
 /// Suffixes of files in a recording whose names begin with a process id.
 const FILES: [&str; 4] = [".profile", ".snapshot", ".trace", ".baseline"];
 
@@ -57,8 +61,8 @@ fn number(word: &str) -> Option<(f64, &str)> {
 /// Returns the line with masks.
 fn masked(line: &str, compared: Compared) -> String {
     let mut words: Vec<&str> = line.split_whitespace().collect();
-    if words.first() == Some(&"resident") {
-        words.truncate(1);
+    if let Some(at) = words.iter().take(2).position(|word| OF_TIME.contains(word)) {
+        words.truncate(at + 1);
     }
     if compared == Compared::About {
         remove_differences(&mut words);
