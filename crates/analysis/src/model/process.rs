@@ -4,7 +4,7 @@
 
 use super::attribution::Attribution;
 use super::completeness::Completeness;
-use super::identity::{Identity, Lifetime};
+use super::identity::{End, Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
 use super::measure::{Measure, Measures};
@@ -86,6 +86,19 @@ impl Process {
             }
         }
         by_label
+    }
+
+    /// Returns whether the timeline covers the same events as the totals. It covers more if blocks
+    /// were excluded or counters start at a reset. A running process may have continued between the
+    /// two reads.
+    pub fn has_timeline_of_totals(&self) -> bool {
+        let totals = &self.totals;
+        let is_running = self.lifetime.end == End::Running;
+        let most = totals.peak_bytes.saturating_add(self.completeness.peak_bound_bytes);
+        self.time.samples.iter().all(|sample| {
+            let made = is_running || sample.allocations <= totals.allocations;
+            made && sample.live_bytes <= most
+        })
     }
 
     /// Returns whether its events were recorded, so that they can be replayed.

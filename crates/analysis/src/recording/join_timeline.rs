@@ -17,6 +17,8 @@ pub(crate) struct Joining {
     start_ns: u64,
     end_ns: u64,
     images: usize,
+    /// Whether the timelines cover the same events as the totals.
+    covers_totals: bool,
     /// Name of each process, if there are several.
     names: Vec<Option<Arc<str>>>,
     /// Samples, each with the index of its process.
@@ -42,6 +44,7 @@ impl Joining {
             start_ns: start.unwrap_or(0),
             end_ns: processes.iter().map(end_ns).max().unwrap_or(0),
             images: processes.len(),
+            covers_totals: processes.iter().all(Process::has_timeline_of_totals),
             names,
             steps: Vec::new(),
             windows: Vec::new(),
@@ -99,9 +102,12 @@ impl Joining {
             joined.time.accounts.clear();
             let highest = self.highest(&timeline);
             joined.peak_time_ns = highest.time_ns;
-            joined.time.highest = Some(highest);
-            joined.completeness.part =
-                Some("tables of the peak add up each image's own peak".to_owned());
+            joined.completeness.part = Some(if self.covers_totals {
+                joined.time.highest = Some(highest);
+                "tables of the peak add up each image's own peak".to_owned()
+            } else {
+                "the peak is at most this sum of each image's own".to_owned()
+            });
         }
         joined.time.samples = thinned(timeline);
     }
@@ -130,7 +136,8 @@ impl Joining {
 }
 
 /// Returns the most bytes that the processes had live at the same time, according to samples and
-/// peaks; for a single process, its peak.
+/// peaks; for a single process, its peak. `None` if that is not known, since the timeline covers
+/// more than the totals, as after a filter: then it is at most the sum of the peaks.
 ///
 /// ```
 /// use heaptide_analysis::recording::join_timeline::most_at_once;
@@ -138,9 +145,15 @@ impl Joining {
 /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
 /// # (bytes[8], bytes[12], bytes[65], bytes[72]) = (1, 2, 16, 5);
 /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
-/// assert_eq!(most_at_once(&[&process]), process.totals.peak_bytes);
+/// assert_eq!(most_at_once(&[&process]), Some(process.totals.peak_bytes));
 /// ```
-pub fn most_at_once(processes: &[&Process]) -> u64 {
+pub fn most_at_once(processes: &[&Process]) -> Option<u64> {
+    if let [process] = processes {
+        return Some(process.totals.peak_bytes);
+    }
+    if !processes.iter().all(|process| process.has_timeline_of_totals()) {
+        return None;
+    }
     let last_ns = processes.iter().map(|p| end_ns(p)).max().unwrap_or(0);
     let mut all: Vec<(u32, Sample)> = Vec::new();
     for (process, index) in processes.iter().zip(0..) {
@@ -152,11 +165,12 @@ pub fn most_at_once(processes: &[&Process]) -> u64 {
     }
     all.sort_by_key(|(_, sample)| sample.time_ns);
     let sums = sums(&all, processes.len());
-    let most = sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0);
-    match processes {
-        [process] => process.totals.peak_bytes,
-        _ => most,
-    }
+    Some(sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0))
+}
+
+/// Returns the sum of the peaks, which is a bound of [`most_at_once`].
+pub fn sum_of_peaks(processes: &[&Process]) -> u64 {
+    processes.iter().fold(0, |sum, process| sum.saturating_add(process.totals.peak_bytes))
 }
 
 fn end_ns(process: &Process) -> u64 {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::aggregate::by_stack;
 use crate::attribution::Owners;
 use crate::model::{Measure, Measures, Process, Sample};
-use crate::recording::join_timeline::most_at_once;
+use crate::recording::join_timeline::{most_at_once, sum_of_peaks};
 use crate::recording::origin::{Group, Origin, groups};
 
 /// Minimum number of values for finding outliers.
@@ -42,7 +42,8 @@ pub struct Place {
     pub is_compared: bool,
     /// Number of process images.
     pub images: u32,
-    /// Sums over the images; the peak is the most that was live at the same time.
+    /// Sums over the images; the peak is the most that was live at the same time, or after a filter
+    /// the sum of peaks.
     pub sums: Measures,
     /// Growth of live bytes in the second half of the run, in bytes per second, of the process with
     /// the highest peak.
@@ -87,7 +88,7 @@ pub fn places(processes: &[Process], by: Origin, metric: Measure) -> Vec<Place> 
         let members: Vec<&Process> = group.members.iter().map(|&at| &processes[at]).collect();
         let mut sums = Measures::default();
         members.iter().for_each(|process| sums.add(&process.totals));
-        sums.peak_bytes = most_at_once(&members);
+        sums.peak_bytes = most_at_once(&members).unwrap_or_else(|| sum_of_peaks(&members));
         let largest = members.iter().max_by_key(|process| process.totals.peak_bytes);
         Place {
             host: largest.map_or(String::new(), |process| process.identity.host.clone()),

@@ -11,7 +11,6 @@ use heaptide_analysis::views::aggregate::by_stack;
 use crate::shared::command_line::command_line;
 use crate::shared::frames::file_name;
 use crate::shared::heading::counts_say;
-use crate::shared::live_over_time;
 use crate::shared::names::printable;
 
 /// Snapshots between start and end; massif itself keeps at most this many.
@@ -85,7 +84,7 @@ fn moments(process: &Process) -> Vec<Moment> {
     let slice = (end / SNAPSHOTS).max(1);
     let mut moments = vec![Moment { time_ns: 0, live_bytes: 0, tree: None }];
     let timeline =
-        if live_over_time::is_of_totals(process) { &process.time.samples[..] } else { &[] };
+        if process.has_timeline_of_totals() { &process.time.samples[..] } else { &[] };
     for samples in timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
         let highest = samples.iter().max_by_key(|sample| sample.live_bytes);
         moments.extend(highest.map(|sample| Moment {

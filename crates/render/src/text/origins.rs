@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Measure, Measures, Process, Recording};
-use heaptide_analysis::recording::join_timeline::most_at_once;
+use heaptide_analysis::recording::join_timeline::{most_at_once, sum_of_peaks};
 use heaptide_analysis::recording::origin::{Group, Origin, groups};
 use heaptide_analysis::text::{of_path, printable};
 
@@ -30,12 +30,18 @@ pub struct Table {
     pub process: Option<u32>,
 }
 
+/// A note if the peak of a row is a bound.
+const BOUND: &str = "The peak of several images is at most this: filters do not apply to the \
+                     timeline, which contains what they had at the same time.";
+
 /// A row.
 struct Row {
     name: String,
     rank: Option<u32>,
     /// Sums over the images; the peak is the maximum that was live at the same time.
     sums: Measures,
+    /// Whether that is unknown: then the peak is the sum of peaks, a bound.
+    is_bound: bool,
     images: u32,
     start_ns: u64,
     end_ns: u64,
@@ -78,10 +84,11 @@ pub fn write(out: &mut Screen, recording: &Recording, table: &Table) -> io::Resu
         let measure = table.sort.unwrap_or(Measure::PeakBytes).name();
         writeln!(out, "  {rest} more with lower {measure}; --top {} shows all", rest + rows.len())?;
     }
-    if let Some(total) = total {
-        line(out, &total, extra, width)?;
+    if let Some(total) = &total {
+        line(out, total, extra, width)?;
     }
-    [missing, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
+    let is_bound = rows.iter().chain(&total).any(|row| row.is_bound).then(|| BOUND.to_owned());
+    [missing, is_bound, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
 }
 
 /// Keeps the rows with the largest values, and sorts them if a metric was requested.
@@ -140,9 +147,7 @@ fn line(out: &mut Screen, row: &Row, extra: Option<Measure>, width: usize) -> io
 fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
     let row = |group: Group| {
         let members: Vec<&Process> = group.members.iter().map(|&m| processes[m]).collect();
-        let mut sums = Measures::default();
-        members.iter().for_each(|p| sums.add(&p.totals));
-        sums.peak_bytes = most_at_once(&members);
+        let (sums, is_bound) = sums(&members);
         let ended = members
             .iter()
             .map(|p| p.lifetime.start_realtime_ns.saturating_add(p.lifetime.duration_ns));
@@ -150,6 +155,7 @@ fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
             name: name(&group, &members, by),
             rank: group.rank,
             sums,
+            is_bound,
             images: members.iter().map(|p| p.identity.images).sum(),
             start_ns: members.iter().map(|p| p.lifetime.start_realtime_ns).min().unwrap_or(0),
             end_ns: ended.max().unwrap_or(0),
@@ -175,14 +181,22 @@ fn command(members: &[&Process], width: usize) -> String {
     most.map_or(String::new(), |p| command_line(p, width))
 }
 
-fn sum(rows: &[Row], processes: &[&Process]) -> Row {
+/// Returns the sums over processes, and whether their peak is only a bound.
+fn sums(processes: &[&Process]) -> (Measures, bool) {
     let mut sums = Measures::default();
-    rows.iter().for_each(|row| sums.add(&row.sums));
-    sums.peak_bytes = most_at_once(processes);
+    processes.iter().for_each(|p| sums.add(&p.totals));
+    let most = most_at_once(processes);
+    sums.peak_bytes = most.unwrap_or_else(|| sum_of_peaks(processes));
+    (sums, most.is_none())
+}
+
+fn sum(rows: &[Row], processes: &[&Process]) -> Row {
+    let (sums, is_bound) = sums(processes);
     Row {
         name: "all".to_owned(),
         rank: None,
         sums,
+        is_bound,
         images: rows.iter().map(|row| row.images).sum(),
         start_ns: rows.iter().map(|row| row.start_ns).min().unwrap_or(0),
         end_ns: rows.iter().map(|row| row.end_ns).max().unwrap_or(0),
