@@ -118,7 +118,10 @@ impl Browser {
         self.command("Emulation.setDeviceMetricsOverride", &size);
         self.command("Page.navigate", &json!({ "url": "about:blank" }));
         self.command("Page.navigate", &json!({ "url": address }));
-        self.until("document.readyState === 'complete' && typeof shown === 'object' && shown.model !== null");
+        self.until(
+            "document.readyState === 'complete' && typeof shown === 'object'
+             && shown.model !== null && !document.body.hasAttribute('aria-busy')",
+        );
     }
 
     /// Selects the dark or light colour scheme, from the next page on.

@@ -206,7 +206,7 @@ fn lifetimes_are_a_table_where_there_is_a_trace() {
     for address in [page, viewer.url()] {
         browser.open(&address, DESKTOP);
         browser.click("[data-table='lifetimes']");
-        browser.until("document.querySelector('#tables thead')?.textContent.includes('longest')");
+        browser.until("document.querySelector('#tables thead').textContent.includes('longest')");
         assert_eq!(all(&mut browser, rows), expected, "{address}");
         // Ten blocks are freed in reverse order, so each outlives all that were allocated after it.
         let number = |browser: &mut Browser, name: &str, owner: &str| {

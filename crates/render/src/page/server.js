@@ -76,13 +76,19 @@ async function load() {
     if (number !== load.count) return;
     Object.assign(shown, { model, other: before });
     drawAll();
-    loadOwners(model);
-    loadFindings(model);
+    loadRest(model);
   } catch (error) {
     if (number === load.count) problem(error.message);
   } finally {
     if (number === load.count) document.body.classList.remove("loading");
   }
+}
+
+/** Loads what takes longer, and moves the rest of the page when it is drawn. */
+async function loadRest(model) {
+  document.body.setAttribute("aria-busy", "true");
+  await Promise.all([loadOwners(model), loadFindings(model)]);
+  if (shown.model === model) document.body.removeAttribute("aria-busy");
 }
 
 /** Requests live bytes by owner, which need a pass over the trace, after everything else is drawn. */
