@@ -19,8 +19,11 @@ static void wait_for_ever(void *context, void *p, size_t requested, size_t usabl
         syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
 }
 
+static pthread_barrier_t registered;
+
 static void *allocate(void *unused)
 {
+    pthread_barrier_wait(&registered);
     free(block(10));
     return unused;
 }
@@ -34,8 +37,9 @@ int main(void)
         .allocated = wait_for_ever,
     };
     pthread_t other;
-    CHECK(!heaptide_loaded() || heaptide_register(&monitor) != 0);
+    CHECK(pthread_barrier_init(&registered, NULL, 2) == 0);
     CHECK(pthread_create(&other, NULL, allocate, NULL) == 0);
+    CHECK(!heaptide_loaded() || heaptide_register(&monitor) != 0);
     allocate(NULL);
     CHECK(pthread_join(other, NULL) == 0);
     return 0;
