@@ -36,8 +36,8 @@ mod split;
 mod symbol_table;
 mod wanted;
 
-pub use demangle::Demangler;
 pub use apart::look_up_apart;
+pub use demangle::Demangler;
 pub use engine::{Blazesym, answer_apart, own_names};
 pub use jit::Code;
 use name::BATCH;
