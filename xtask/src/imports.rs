@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "source",
             "snapshots",
             "missing_names",
+            "names",
             "replayed",
             "dataset",
             "sql",

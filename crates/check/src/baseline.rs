@@ -1,11 +1,11 @@
 //! Baselines: values of an earlier run in a small text file, suitable for line-based diffs.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use heaptide_command::error::Error;
+use heaptide_command::output;
 use serde::{Deserialize, Serialize};
 
 use crate::values::{OwnerValue, Value};
@@ -99,13 +99,7 @@ impl Baseline {
         let file = File { heaptide_baseline: VERSION, limits };
         let mut text = serde_json::to_string_pretty(&file).map_err(Error::library)?;
         text.push('\n');
-        let failed = |error| Error::file(path, "write the baseline", error);
-        let draft = path.with_extension("new");
-        fs::write(&draft, text).map_err(failed)?;
-        fs::rename(&draft, path).map_err(|error| {
-            let _ = fs::remove_file(&draft);
-            failed(error)
-        })
+        output::write(path, true, |out| out.write_all(text.as_bytes()))
     }
 }
 
@@ -123,6 +117,8 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use heaptide_fixtures::Scratch;
 

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use heaptide_analysis::symbols::DebugFiles;
+use heaptide_analysis::symbols::{DebugFiles, is_debug_file_of};
+use heaptide_analysis::text;
 use heaptide_command::error::Error;
 use heaptide_command::progress::Progress;
 use heaptide_render::shared::quantity::{bytes, duration};
@@ -26,6 +27,10 @@ const TIMEOUT: &str = "DEBUGINFOD_TIMEOUT";
 const TIMEOUT_DEFAULT_SECONDS: u64 = 90;
 /// The variable with the total time for all files, in seconds, after which no server is queried.
 const MAXIMUM: &str = "DEBUGINFOD_MAXTIME";
+/// The variable with the maximum size of a file, in bytes.
+const MAXIMUM_SIZE: &str = "DEBUGINFOD_MAXSIZE";
+/// Larger than any known debug file: that of Chromium has some 5 GB.
+const MAXIMUM_SIZE_DEFAULT_BYTES: u64 = 16 << 30;
 /// Enough for the debug files of a large program. Files fetched by then are kept, so sealing again
 /// continues.
 const MAXIMUM_DEFAULT_SECONDS: u64 = 600;
@@ -45,6 +50,7 @@ pub struct Client {
     cache: PathBuf,
     timeout_seconds: u64,
     maximum: Duration,
+    maximum_bytes: u64,
     /// The time of the first query.
     began: Cell<Option<Instant>>,
     progress: Option<Rc<Progress>>,
@@ -64,15 +70,16 @@ impl Client {
             let what = format!("no directory for the cache of debug files; set HOME or {CACHE}");
             return Err(Error::new(what));
         };
-        let seconds = |name, otherwise| {
+        let number = |name, otherwise| {
             let given = std::env::var(name).ok().and_then(|text| text.parse().ok());
-            given.filter(|&seconds: &u64| seconds > 0).unwrap_or(otherwise)
+            given.filter(|&number: &u64| number > 0).unwrap_or(otherwise)
         };
         Ok(Some(Client {
             servers: RefCell::new(servers),
             cache,
-            timeout_seconds: seconds(TIMEOUT, TIMEOUT_DEFAULT_SECONDS),
-            maximum: Duration::from_secs(seconds(MAXIMUM, MAXIMUM_DEFAULT_SECONDS)),
+            timeout_seconds: number(TIMEOUT, TIMEOUT_DEFAULT_SECONDS),
+            maximum: Duration::from_secs(number(MAXIMUM, MAXIMUM_DEFAULT_SECONDS)),
+            maximum_bytes: number(MAXIMUM_SIZE, MAXIMUM_SIZE_DEFAULT_BYTES),
             began: Cell::new(None),
             progress,
         }))
@@ -91,8 +98,13 @@ impl Client {
     fn ask(&self, server: &str, id: &str, file: &Path, name: &str) -> Result<Option<()>, String> {
         let url = format!("{}/buildid/{id}/debuginfo", server.trim_end_matches('/'));
         let draft = file.with_extension(format!("{}.new", std::process::id()));
+        let _ = fs::remove_file(&draft); // left by a process that had the same id
         let answer = self.curl(&url, &draft).and_then(|child| self.wait(child, &draft, name));
         let done = match answer {
+            // Networks answer requests of other pages with their own, such as a login.
+            Ok(Answer::Found) if !is_debug_file_of(&draft, id) => {
+                Err("the answer is not a debug file with this build id".to_owned())
+            }
             Ok(Answer::Found) => fs::rename(&draft, file).map(Some).map_err(|e| e.to_string()),
             Ok(Answer::Missing) => Ok(None),
             Ok(Answer::Failed(why)) => Err(why),
@@ -113,6 +125,7 @@ impl Client {
         curl.args(["--disable", "--silent", "--show-error", "--fail", "--location"])
             .args(["--max-redirs", "5", "--proto", "=http,https"])
             .args(["--connect-timeout", &CONNECT_SECONDS.to_string()])
+            .args(["--max-filesize", &self.maximum_bytes.to_string()])
             .args(["--speed-limit", &SLOWEST_BYTES_PER_SECOND.to_string()])
             .args(["--speed-time", &self.timeout_seconds.to_string()])
             .args(["--max-time", &self.left().as_secs().max(1).to_string()])
@@ -128,8 +141,14 @@ impl Client {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
+            let size = fs::metadata(draft).map_or(0, |metadata| metadata.len());
+            if size > self.maximum_bytes {
+                child.kill()?;
+                child.wait()?;
+                let most = bytes(self.maximum_bytes);
+                return Ok(Answer::Failed(format!("larger than {most} ({MAXIMUM_SIZE})")));
+            }
             if let Some(progress) = &self.progress {
-                let size = fs::metadata(draft).map_or(0, |metadata| metadata.len());
                 progress.show(&format!("fetching debug information of {name}, {}", bytes(size)));
             }
             thread::sleep(TICK);
@@ -163,6 +182,10 @@ impl DebugFiles for Client {
     fn fetch(&self, build_id: &str, module: &Path) -> Result<Option<PathBuf>, String> {
         let file = self.cache.join(build_id).join("debuginfo");
         match fs::metadata(&file) {
+            Ok(kept) if kept.len() > 0 && !is_debug_file_of(&file, build_id) => {
+                let file = text::of_path(&file);
+                return Err(format!("{file}: not a debug file with this build id; remove it"));
+            }
             Ok(kept) if kept.len() > 0 => return Ok(Some(file)),
             Ok(kept) if is_recent(kept.modified()) => return Ok(None),
             _ => {}

@@ -147,8 +147,8 @@ pub const FILES: &[Row] = &[
 /// Variables not named `HEAPTIDE_…`; `heaptide-format` lists those.
 pub const VARIABLES: &[Row] = &[
     (
-        "DEBUGINFOD_URLS, DEBUGINFOD_CACHE_PATH, DEBUGINFOD_TIMEOUT, DEBUGINFOD_MAXTIME",
-        "Servers of debug files, the directory for fetched files, and timeouts in seconds.",
+        "DEBUGINFOD_URLS, DEBUGINFOD_CACHE_PATH, DEBUGINFOD_TIMEOUT, DEBUGINFOD_MAXTIME, DEBUGINFOD_MAXSIZE",
+        "Servers of debug files, the directory for fetched files, timeouts in seconds, and the maximum size of a file in bytes.",
         On::Pages(&["run", "attach", "seal"]),
     ),
     (

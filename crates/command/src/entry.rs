@@ -9,6 +9,7 @@ use heaptide_analysis::text::{self, printable};
 
 use crate::error::Error;
 use crate::message;
+use crate::names;
 use crate::outcome::{FAILED, NEGATIVE, Outcome, SUCCESS, Stop};
 
 /// Parses the command line (`arguments`, starting with the command's name), runs the command, and
@@ -26,6 +27,9 @@ pub fn command_with_hints<Options: Parser>(
     hint: impl FnOnce(&[OsString], &clap::Error) -> Option<String>,
     perform: impl FnOnce(Options) -> Outcome,
 ) -> u8 {
+    if let Some(status) = names::answer(arguments) {
+        return status;
+    }
     let outcome = match Options::try_parse_from(arguments) {
         Ok(options) => perform(options),
         Err(answer) if answer.use_stderr() => {

@@ -12,6 +12,7 @@ pub mod error;
 pub mod growth;
 pub mod message;
 pub mod missing_names;
+mod names;
 pub mod outcome;
 pub mod output;
 pub mod progress;

@@ -1,10 +1,12 @@
 //! Output of commands: pages and data on standard output, and files. Existing files are replaced
-//! only with --force, and no file is left half-written.
+//! only with --force, and as a whole.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
 
+use heaptide_analysis::files::draft::{Draft, OPEN};
 use heaptide_render::text::screen::{Layout, Screen};
 use nix::fcntl::{FcntlArg, fcntl};
 
@@ -32,7 +34,7 @@ pub enum Content {
 
 /// Returns whether an output path means standard output.
 pub fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
+    path == Path::new("-") || path == Path::new("/dev/stdout")
 }
 
 /// Returns an error if a path to read or write is a URL.
@@ -44,40 +46,133 @@ pub fn check_path(path: &Path) -> Result<(), Error> {
 }
 
 /// Returns an error if the path is a URL, or the file exists and must not be replaced, to report
-/// that before the work is done.
+/// that before the work is done. A pipe or device is written to and not replaced.
 pub fn may_write(path: &Path, force: bool) -> Result<(), Error> {
     check_path(path)?;
-    if !(path.exists() && !force && !is_stdout(path)) {
-        Ok(())
-    } else {
-        let path = path.display();
-        let what =
-            format!("{path}: exists; replace it with --force, or choose another file with -o");
-        Err(Error::new(what))
-    }
+    let is_kept = || fs::metadata(path).is_ok_and(|found| found.is_file() || found.is_dir());
+    if is_stdout(path) || force || !is_kept() { Ok(()) } else { Err(exists(path)) }
 }
 
-/// Writes the file while `render` runs; on error, removes it.
+fn exists(path: &Path) -> Error {
+    let path = path.display();
+    Error::new(format!("{path}: exists; replace it with --force, or choose another file with -o"))
+}
+
+/// Writes a file like [`replace`], through a buffer.
 pub fn write(
     path: &Path,
     force: bool,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    check_path(path)?;
-    let mut options = OpenOptions::new();
-    if force {
-        options.write(true).create(true).truncate(true)
-    } else {
-        options.write(true).create_new(true)
-    };
-    let file = options.open(path).map_err(|e| Error::file(path, "write it", e))?;
-    fill(&file, render).map_err(|e| {
-        // Other things than files, such as /dev/full, existed before, and stay.
-        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            let _ = fs::remove_file(path);
-        }
-        Error::file(path, "write it", e)
+    replace(path, force, |file| {
+        fill(file, render).map_err(|error| Error::file(path, "write it", error))
     })
+}
+
+/// Writes a file beside `path`, and renames it when it is complete: other processes see the old or
+/// the new file, and a killed command leaves the old one. A symbolic link stays, and its target is
+/// replaced. A pipe or device is written to.
+pub fn replace<E: From<Error>>(
+    path: &Path,
+    force: bool,
+    write: impl FnOnce(&File) -> Result<(), E>,
+) -> Result<(), E> {
+    check_path(path)?;
+    let failed = |error| Error::file(path, "write it", error);
+    let (target, before) = match Place::of(path).map_err(failed)? {
+        Place::Direct(file) => return write(&file),
+        Place::Existing(..) if !force => return Err(exists(path).into()),
+        Place::Existing(target, before) => (target, Some(before)),
+        Place::New(target) => (target, None),
+    };
+    let draft = match Draft::of(&target, OPEN) {
+        // The file may be changed, but not its directory.
+        Err(error) if before.is_some() && error.kind() == PERMISSION => {
+            return write(&File::create(&target).map_err(failed)?);
+        }
+        draft => draft.map_err(failed)?,
+    };
+    write(draft.file())?;
+    match before {
+        Some(before) => {
+            keep_owner(draft.file(), &before);
+            put(draft, &target).map_err(failed)?;
+        }
+        None if force => draft.replace().map_err(failed)?,
+        None if draft.take(&target).map_err(failed)? => {}
+        None => return Err(exists(path).into()), // since the command has started
+    }
+    Ok(())
+}
+
+/// Replaces a file by a draft, or its contents if its name cannot be changed: it is a mount point,
+/// or another user's in a directory for all.
+fn put(draft: Draft, target: &Path) -> io::Result<()> {
+    let mut written = draft.file().try_clone()?;
+    match draft.replace() {
+        Err(error) if [ErrorKind::ResourceBusy, PERMISSION].contains(&error.kind()) => {
+            written.rewind()?;
+            io::copy(&mut written, &mut File::create(target)?).map(drop)
+        }
+        done => done,
+    }
+}
+
+const PERMISSION: ErrorKind = ErrorKind::PermissionDenied;
+
+/// Where output goes.
+enum Place {
+    /// A pipe or device, or a descriptor of this process.
+    Direct(File),
+    /// A file to replace: its path without symbolic links, and its owner and permissions.
+    Existing(PathBuf, Metadata),
+    New(PathBuf),
+}
+
+/// Directory of the descriptors of processes, and of nothing that can be replaced.
+const PROCESSES: &str = "/proc";
+/// The most symbolic links on a path to a new file, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+impl Place {
+    /// Errors: the file exists and is a directory, or cannot be written.
+    fn of(path: &Path) -> io::Result<Place> {
+        let Ok(found) = fs::metadata(path) else {
+            return Ok(Place::New(without_links(path)));
+        };
+        // Also finds out whether the file may be written: that its directory may be, is not enough.
+        let file = OpenOptions::new().write(true).open(path)?;
+        if !found.is_file() {
+            return Ok(Place::Direct(file));
+        }
+        let directory = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+        if directory.is_some_and(|directory| directory.starts_with(PROCESSES)) {
+            file.set_len(0)?;
+            return Ok(Place::Direct(file));
+        }
+        Ok(Place::Existing(fs::canonicalize(path)?, found))
+    }
+}
+
+/// Follows symbolic links to a file that does not exist.
+fn without_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    path
+}
+
+/// Gives a new file the owner and permissions of the one that it replaces.
+fn keep_owner(file: &File, before: &Metadata) {
+    let is_own =
+        file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (before.uid(), before.gid()));
+    // Without the right to change the owner, it stays that of this process: with permissions for
+    // another group, the file could be read by more users than before.
+    if is_own || fchown(file, Some(before.uid()), Some(before.gid())).is_ok() {
+        let _ = file.set_permissions(before.permissions());
+    }
 }
 
 fn fill(mut file: &File, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -206,6 +301,10 @@ impl<W: Write> Write for Checked<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use heaptide_fixtures::Scratch;
 
     use super::*;
@@ -227,6 +326,72 @@ mod tests {
         assert_eq!(fs::read(&path).expect("the file"), b"first");
         store(b"2", true).expect("replaced");
         assert_eq!(fs::read(&path).expect("the file"), b"2");
+    }
+
+    #[test]
+    fn a_file_is_old_or_new_while_it_is_written() {
+        let scratch = Scratch::new("output-whole");
+        let path = scratch.write("file", b"old");
+        let names = || fs::read_dir(&*scratch).expect("a directory").count();
+        write(&path, true, |out| {
+            out.write_all(&[1; 2 * FILE_BUFFER_BYTES])?;
+            assert_eq!(fs::read(&path)?, b"old");
+            // A second command finishes first.
+            write(&path, true, |out| out.write_all(b"other")).expect("another writer");
+            assert_eq!(fs::read(&path)?, b"other");
+            out.write_all(b"end")
+        })
+        .expect("a writer");
+        assert_eq!(fs::metadata(&path).expect("a file").len(), 2 * FILE_BUFFER_BYTES as u64 + 3);
+        let halfway = |_: &mut dyn Write| Err(io::Error::other("no more"));
+        assert!(write(&path, true, halfway).is_err());
+        assert_eq!(fs::metadata(&path).expect("a file").len(), 2 * FILE_BUFFER_BYTES as u64 + 3);
+        let new = scratch.join("new");
+        let late = write(&new, false, |out| {
+            write(&new, false, |out| out.write_all(b"first")).expect("another writer");
+            out.write_all(b"late")
+        });
+        assert!(late.expect_err("it exists").to_string().contains("exists; replace it"));
+        assert_eq!((fs::read(&new).expect("a file").as_slice(), names()), (&b"first"[..], 2));
+    }
+
+    #[test]
+    fn links_and_permissions_stay() {
+        let scratch = Scratch::new("output-links");
+        let path = scratch.write("file", b"old");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("permissions");
+        let store = |path: &Path, force| write(path, force, |out| out.write_all(b"new"));
+        let link = scratch.join("link");
+        symlink("file", &link).expect("a link");
+        assert!(store(&link, false).is_err());
+        store(&link, true).expect("to replace");
+        let found = fs::metadata(&path).expect("a file");
+        assert_eq!(
+            (found.mode() & 0o777, fs::read(&path).expect("a file")),
+            (0o640, b"new".to_vec())
+        );
+        assert!(link.is_symlink());
+        let dangling = scratch.join("dangling");
+        symlink("missing", &dangling).expect("a link");
+        store(&dangling, false).expect("a new file");
+        assert!(dangling.is_symlink() && scratch.join("missing").is_file());
+        for force in [false, true] {
+            assert!(may_write(Path::new("/dev/null"), force).is_ok());
+            store(Path::new("/dev/null"), force).expect("a device");
+            assert!(may_write(&scratch, force).is_ok() == force && store(&scratch, force).is_err());
+        }
+        let open = File::open(&path).expect("a file");
+        let descriptor = format!("/proc/self/fd/{}", open.as_raw_fd());
+        store(Path::new(&descriptor), true).expect("a descriptor");
+        assert_eq!(open.metadata().expect("a file").ino(), found.ino(), "the same file");
+        // As for `-o >(gzip)`.
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let descriptor = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        store(Path::new(&descriptor), false).expect("a pipe");
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("text");
+        assert_eq!(text, "new");
     }
 
     #[test]

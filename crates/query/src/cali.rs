@@ -33,6 +33,32 @@ const LONGEST: usize = 1 << 24;
 /// The largest file to read, in bytes; its table takes a few times as much memory.
 pub const FILE_LIMIT: u64 = 16 << 30;
 
+/// The most properties above an attribute, including its type; Caliper writes up to ten.
+const PROPERTIES_MAX: usize = 64;
+/// The most values that apply to all records.
+const GLOBALS_MAX: usize = 4096;
+
+/// The most paths, nodes and cells of a file: a start for small files, and more per byte. Records
+/// refer to paths and columns that were described once, so a short file can describe a huge table.
+struct Budget {
+    /// Index in [`Reader::spent`].
+    index: usize,
+    start: u64,
+    per_byte: u64,
+    what: &'static str,
+}
+
+/// Nodes of the paths of all records: 67 million, or 1600 nodes for a record of 25 bytes.
+const FRAMES: Budget =
+    Budget { index: 0, start: 1 << 26, per_byte: 64, what: "too long paths in all" };
+/// Nodes that are copied below others, because a record refers to several: a record of 25 bytes can
+/// have 100.
+const COPIES: Budget =
+    Budget { index: 1, start: 1 << 20, per_byte: 4, what: "too many combined paths" };
+/// Values and gaps of all columns: 4 million, or 400 attributes that most records of 25 bytes lack.
+const CELLS: Budget = Budget { index: 2, start: 1 << 22, per_byte: 16, what: MANY_ATTRIBUTES };
+const MANY_ATTRIBUTES: &str = "too many attributes for this many records";
+
 /// Why a file cannot be read.
 #[derive(Debug)]
 pub enum Error {
@@ -58,8 +84,8 @@ impl std::error::Error for Error {}
 /// Errors: the file cannot be read, or a line is not valid in a `.cali` file. Earlier records are
 /// in the table.
 pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
-    let mut reader =
-        Reader { table, nodes: FxHashMap::default(), attributes: FxHashMap::default() };
+    let (nodes, attributes) = (FxHashMap::default(), FxHashMap::default());
+    let mut reader = Reader { table, nodes, attributes, bytes: 0, spent: [0; 3] };
     let (mut line, mut length) = (Vec::new(), 0);
     for number in 1.. {
         line.clear();
@@ -74,6 +100,7 @@ pub fn read(mut file: impl BufRead, table: &mut Table) -> Result<(), Error> {
         if length > FILE_LIMIT {
             return Err(Error::Line(number, "beyond the limit of 16 GiB"));
         }
+        reader.bytes = length;
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);
         if !text.is_empty() {
@@ -88,6 +115,8 @@ struct FileNode {
     attribute: u64,
     data: String,
     parent: Option<u64>,
+    /// Number of nodes from the root to this one.
+    depth: u64,
     /// Its nodes in the table, once it was used: in the path, and in the other hierarchies.
     place: Option<(NodeId, NodeId)>,
 }
@@ -105,6 +134,10 @@ struct Reader<'a> {
     table: &'a mut Table,
     nodes: FxHashMap<u64, FileNode>,
     attributes: FxHashMap<u64, Known>,
+    /// Number of bytes read.
+    bytes: u64,
+    /// What was spent of each budget: [`FRAMES`], [`COPIES`], [`CELLS`].
+    spent: [u64; 3],
 }
 
 type Done<T> = Result<T, &'static str>;
@@ -141,8 +174,20 @@ impl Reader<'_> {
             return Err("expected the parent of a node before the node");
         }
         let data = first(line.data).map(|data| unescaped(data).into_owned()).unwrap_or_default();
-        self.nodes.insert(id, FileNode { attribute, data, parent, place: None });
+        let above = parent.and_then(|parent| self.nodes.get(&parent));
+        let depth = 1 + above.map_or(0, |above| above.depth);
+        self.nodes.insert(id, FileNode { attribute, data, parent, depth, place: None });
         Ok(())
+    }
+
+    /// Adds to what was spent of a budget.
+    ///
+    /// Errors: it is exceeded.
+    fn spend(&mut self, budget: &Budget, amount: u64) -> Done<()> {
+        let spent = &mut self.spent[budget.index];
+        *spent = spent.saturating_add(amount);
+        let most = budget.start + budget.per_byte * self.bytes;
+        if *spent <= most { Ok(()) } else { Err(budget.what) }
     }
 
     /// Returns the attribute of a node of the file.
@@ -156,6 +201,9 @@ impl Reader<'_> {
         };
         let (mut properties, mut kind) = (0, Kind::Text);
         let [mut alias, mut unit] = [None, None];
+        if node.depth > PROPERTIES_MAX as u64 {
+            return Err("too many properties of an attribute");
+        }
         let mut above = node.parent;
         while let Some(id) = above {
             let Some(node) = self.nodes.get(&id) else {
@@ -230,9 +278,11 @@ impl Reader<'_> {
     fn snapshot(&mut self, line: &Line) -> Done<()> {
         let mut place = (NodeId(0), NodeId(0));
         for (index, id) in words(line.refs).enumerate() {
+            let id = number(id)?;
+            self.spend(&FRAMES, self.depth(id))?;
             place = match index {
-                0 => self.place(number(id)?)?,
-                _ => self.appended(place, number(id)?)?,
+                0 => self.place(id)?,
+                _ => self.appended(place, id)?,
             };
         }
         let row = self.table.add_row();
@@ -240,6 +290,8 @@ impl Reader<'_> {
         for (attribute, text) in words(line.attributes).zip(words(line.data)) {
             let known = self.attribute(number(attribute)?)?;
             if let Some(value) = self.table.strings.parse(&unescaped(text), known.kind) {
+                let gap = (row + 1).saturating_sub(self.table.of(known.id).column.bits().len());
+                self.spend(&CELLS, gap as u64)?;
                 self.table.of_mut(known.id).column.set(row, value);
             }
         }
@@ -249,7 +301,15 @@ impl Reader<'_> {
     /// Returns the nodes in the table for a node of a record that already has others.
     fn appended(&mut self, (path, other): (NodeId, NodeId), id: u64) -> Done<(NodeId, NodeId)> {
         let next = self.place(id)?;
+        if path != NodeId(0) || other != NodeId(0) {
+            self.spend(&COPIES, self.depth(id))?;
+        }
         Ok((self.joined(path, next.0), self.joined(other, next.1)))
+    }
+
+    /// Returns the number of nodes from the root to a node.
+    fn depth(&self, id: u64) -> u64 {
+        self.nodes.get(&id).map_or(0, |node| node.depth)
     }
 
     fn joined(&mut self, first: NodeId, second: NodeId) -> NodeId {
@@ -266,26 +326,34 @@ impl Reader<'_> {
         for id in words(line.refs) {
             let mut found: Vec<(String, String)> = Vec::new();
             let mut at = Some(number(id)?);
+            self.spend(&COPIES, at.map_or(0, |id| self.depth(id)))?;
             while let Some(node) = at.and_then(|id| self.nodes.get(&id)) {
                 if let Some(of) = self.nodes.get(&node.attribute) {
                     found.push((of.data.clone(), node.data.clone()));
                 }
                 at = node.parent;
             }
-            found.into_iter().rev().for_each(|(name, value)| self.global(name, value));
+            found.into_iter().rev().try_for_each(|(name, value)| self.global(name, value))?;
         }
         for (id, value) in words(line.attributes).zip(words(line.data)) {
             let name = self.nodes.get(&number(id)?).map(|node| node.data.clone());
-            name.into_iter().for_each(|name| self.global(name, unescaped(value).into_owned()));
+            if let Some(name) = name {
+                self.global(name, unescaped(value).into_owned())?;
+            }
         }
         Ok(())
     }
 
-    fn global(&mut self, name: String, value: String) {
+    fn global(&mut self, name: String, value: String) -> Done<()> {
         let globals = &mut self.table.globals;
-        if !globals.iter().any(|known| known.0 == name) {
-            globals.push((name, value));
+        if globals.iter().any(|known| known.0 == name) {
+            return Ok(());
         }
+        if globals.len() >= GLOBALS_MAX {
+            return Err("too many values that apply to all records");
+        }
+        globals.push((name, value));
+        Ok(())
     }
 }
 
@@ -423,6 +491,67 @@ __rec=globals,ref=20
         assert!(error("__rec=ctx,attr=99,data=1").contains("undefined attribute"));
         assert!(error("__rec=node,id=x,attr=8").contains("number of a node"));
         assert!(error("__rec=node,id=30,attr=8,parent=31").contains("parent of a node before"));
+    }
+
+    /// Returns the error of a file with a chain of functions, nodes 100, 101, …, and more lines.
+    fn after_a_path(functions: u64, more: impl Iterator<Item = String>) -> String {
+        let node = |id| format!("__rec=node,id={id},attr=13,data=f,parent={}\n", id - 1);
+        let path = "__rec=node,id=100,attr=13,data=f\n".to_owned();
+        let path = path + &(101..100 + functions).map(node).collect::<String>();
+        let whole = format!("{FILE}{path}{}", more.collect::<String>());
+        match read(whole.as_bytes(), &mut Table::default()) {
+            Ok(()) => "read".to_owned(),
+            Err(error) => error.to_string().split_once(": ").expect("a line").1.to_owned(),
+        }
+    }
+
+    #[test]
+    fn short_files_describe_no_huge_tables() {
+        // 3000 records below a path of 3000 functions: 9 million copies.
+        let joined = |functions| {
+            let record = move |n| {
+                let last = 99 + functions;
+                format!("__rec=node,id={n},attr=13,data=g{n}\n__rec=ctx,ref={n}={last}\n")
+            };
+            after_a_path(functions, (10_000..13_000).map(record))
+        };
+        assert_eq!((&*joined(100), &*joined(3000)), ("read", "too many combined paths"));
+        let repeated = |functions| {
+            let record = format!("__rec=ctx,ref={}\n", 99 + functions);
+            after_a_path(functions, std::iter::repeat_n(record, 20_000))
+        };
+        assert_eq!((&*repeated(1000), &*repeated(9000)), ("read", "too long paths in all"));
+        let wide = |attributes| {
+            let rows = std::iter::repeat_n("__rec=ctx,attr=17,data=1\n".to_owned(), 20_000);
+            let attribute = |n| {
+                format!("__rec=node,id={n},attr=8,data=a{n},parent=16\n__rec=ctx,attr={n},data=1\n")
+            };
+            after_a_path(1, rows.chain((10_000..10_000 + attributes).map(attribute)))
+        };
+        assert_eq!((&*wide(500), &*wide(3000)), ("read", MANY_ATTRIBUTES));
+    }
+
+    #[test]
+    fn attributes_and_globals_are_bounded() {
+        let property = |n| format!("__rec=node,id={n},attr=10,data=1,parent={}\n", n - 1);
+        let properties = |count| {
+            let first = "__rec=node,id=10000,attr=10,data=1,parent=1\n".to_owned();
+            let above = 9999 + count;
+            let last = format!(
+                "__rec=node,id=9999,attr=8,data=y,parent={above}\n__rec=ctx,attr=9999,data=1\n"
+            );
+            let between = (10_001..10_000 + count).map(property);
+            after_a_path(1, std::iter::once(first).chain(between).chain([last]))
+        };
+        let many = "too many properties of an attribute";
+        assert_eq!((&*properties(60), &*properties(64)), ("read", many));
+        let globals = |count| {
+            let global =
+                |n| format!("__rec=node,id={n},attr=8,data=g{n}\n__rec=globals,attr={n},data=1\n");
+            after_a_path(1, (10_000..10_000 + count).map(global))
+        };
+        let many = "too many values that apply to all records";
+        assert_eq!((&*globals(4000), &*globals(4100)), ("read", many));
     }
 
     #[test]

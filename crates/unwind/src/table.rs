@@ -83,6 +83,10 @@ struct Row {
     ra: Column,
 }
 
+/// The most instructions of a function: those of the largest known functions are thousands. A table
+/// with more would stop the thread for each new address, longer than it takes to allocate.
+const INSTRUCTIONS_MAX: usize = 1 << 18;
+
 /// The most nested `DW_CFA_remember_state`; compilers use one level.
 const REMEMBER_MAX: usize = 4;
 
@@ -112,9 +116,11 @@ fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u6
         remembered: [empty; REMEMBER_MAX],
         depth: 0,
     };
+    let mut room = INSTRUCTIONS_MAX;
     let mut preamble = fde.cie().instructions(frames, bases);
     while let Some(instruction) = preamble.next().ok()? {
         e.apply(instruction)?;
+        room = room.checked_sub(1)?;
     }
     e.initial = e.row;
     let mut program = fde.instructions(frames, bases);
@@ -122,6 +128,7 @@ fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u6
         if !e.apply(instruction)? {
             break;
         }
+        room = room.checked_sub(1)?;
     }
     e.row.step()
 }

@@ -120,6 +120,19 @@ fn a_pc_that_is_not_covered_has_no_step() {
     assert_eq!(step_of(&tables.header, &tables.frames, u64::MAX), None);
 }
 
+/// In the recorded program, each new address is looked up while a thread waits.
+#[test]
+fn endless_tables_have_no_step() {
+    let nops = |count| [vec![0; count], vec![0x0e, 48]].concat();
+    assert_eq!(after(&nops(200_000)), Step::Frame(Cfa::Sp(48), Bp::Same, BELOW));
+    assert_eq!(after(&nops(300_000)), Step::Unknown);
+    let preamble = Tables::new(b"zR", &[USUAL, &nops(300_000)].concat(), &[]);
+    assert_eq!(preamble.step(0), Some(Step::Unknown));
+    // An expression that jumps to its own start is not evaluated: breg rsp 8; skip -5.
+    assert_eq!(after(&[0x0f, 5, 0x77, 0x08, 0x2f, 0xfb, 0xff]), Step::Unknown);
+    assert_eq!(after(&[0x0a; 5]), Step::Unknown);
+}
+
 #[test]
 fn every_form_of_a_cfa_rule() {
     let frame = |cfa| Step::Frame(cfa, Bp::Same, BELOW);

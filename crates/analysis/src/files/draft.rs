@@ -19,12 +19,19 @@ use super::file_names::DRAFT_SUFFIX;
 /// name.
 const OPEN_FILES: &str = "/proc/self/fd";
 /// Mode of a new file, before the umask.
-pub(crate) const OPEN: u32 = 0o666;
+pub const OPEN: u32 = 0o666;
 /// Mode of a file whose owner is not set yet.
 pub(crate) const PRIVATE: u32 = 0o600;
 
 /// A file that is being written.
-pub(crate) struct Draft {
+///
+/// ```
+/// use heaptide_analysis::files::draft::{Draft, OPEN};
+/// let target = std::env::temp_dir().join(format!("draft-{}", std::process::id()));
+/// drop(Draft::of(&target, OPEN).unwrap());
+/// assert!(!target.exists());
+/// ```
+pub struct Draft {
     file: File,
     target: PathBuf,
     /// A name in the directory of the target; the file has this name if `is_named`.
@@ -36,7 +43,7 @@ impl Draft {
     /// Creates an empty file with mode [`OPEN`] or [`PRIVATE`] that will replace `target`.
     ///
     /// Errors: the file cannot be created.
-    pub(crate) fn of(target: &Path, rights: u32) -> io::Result<Draft> {
+    pub fn of(target: &Path, rights: u32) -> io::Result<Draft> {
         let directory = target.parent().filter(|p| !p.as_os_str().is_empty());
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(rights).custom_flags(OFlags::TMPFILE.bits() as i32);
@@ -56,14 +63,14 @@ impl Draft {
     }
 
     /// Returns the file.
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Renames the file to its target, which it replaces.
     ///
     /// Errors: the file cannot be linked or renamed; the target is unchanged.
-    pub(crate) fn replace(mut self) -> io::Result<()> {
+    pub fn replace(mut self) -> io::Result<()> {
         if !self.is_named {
             match self.link(&self.name) {
                 // Left by a process that had the same process id.
@@ -83,7 +90,7 @@ impl Draft {
     /// Renames the file to `target` unless that exists; returns whether it was renamed.
     ///
     /// Errors: the file cannot be linked or renamed.
-    pub(crate) fn take(mut self, target: &Path) -> io::Result<bool> {
+    pub fn take(mut self, target: &Path) -> io::Result<bool> {
         let taken = if self.is_named { rename_new(&self.name, target) } else { self.link(target) };
         match taken {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(false),

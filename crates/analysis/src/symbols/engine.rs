@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -9,12 +10,14 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
+use super::apart::{self, Use};
 use super::debug_info::DebugInfo;
 use super::demangle::{Demangler, is_mangled};
 use super::elf::ElfFile;
 use super::located::{Answer, Located};
 use super::name::{BATCH, Engine, Name};
 use super::qualified::{self, Which};
+use super::references;
 use super::symbol_table::SymbolTable;
 use crate::text;
 
@@ -29,70 +32,122 @@ impl Engine for Blazesym {
         addresses: &[u64],
         each: &mut dyn FnMut(u64, &[Name<'_>]),
     ) -> Result<(), String> {
-        let table = ElfFile::open(file).ok().and_then(|elf| SymbolTable::read(&elf));
-        if let Some(table) = table {
-            from_table(&table, addresses, each);
-            return Ok(());
+        apart::look_up(file, addresses, each)
+            .unwrap_or_else(|| here(file, addresses, Use::DebugInfo, each))
+    }
+}
+
+/// Looks up names for the process that started this one, if these arguments are those of such a
+/// process; returns its exit status.
+pub fn answer_apart(arguments: &[OsString]) -> Option<u8> {
+    apart::answer(arguments, here)
+}
+
+/// Looks up names in this process.
+fn here(
+    file: &Path,
+    addresses: &[u64],
+    used: Use,
+    each: &mut dyn FnMut(u64, &[Name<'_>]),
+) -> Result<(), String> {
+    let opened = ElfFile::open(file).ok();
+    if let Some(table) = opened.as_ref().and_then(SymbolTable::read) {
+        from_table(&table, addresses, each);
+        return Ok(());
+    }
+    let blocking = opened.as_ref().and_then(|elf| references::blocking(elf, file));
+    if used == Use::SymbolTable || blocking.is_some() {
+        from_symbols(file, addresses, each)?;
+        return blocking.map_or(Ok(()), |path| Err(references::refusal(&path)));
+    }
+    from_debug_info(file, addresses, each)
+}
+
+/// Looks up names in the symbol table only.
+fn from_symbols(
+    file: &Path,
+    addresses: &[u64],
+    each: &mut dyn FnMut(u64, &[Name<'_>]),
+) -> Result<(), String> {
+    let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
+    let symbolizer = builder.build();
+    let source = Source::Elf(Elf { debug_syms: false, ..Elf::new(file) });
+    let mut demangler = Demangler::default();
+    for batch in addresses.chunks(BATCH) {
+        let answer = symbolizer.symbolize(&source, Input::VirtOffset(batch));
+        for (&address, symbol) in batch.iter().zip(&answer.map_err(|e| e.to_string())?) {
+            let name = symbol.as_sym().map(|symbol| (symbol.name.as_ref(), None));
+            let name: Functions<'_> = name.into_iter().collect();
+            with_names(&name, &mut demangler, |names| each(address, names));
         }
-        let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
-        let symbolizer = builder.build();
-        let mut elf = Elf::new(file);
-        let mut demangler = Demangler::default();
-        let info = OnceCell::new();
-        let read = || DebugInfo::read(&ElfFile::open(file).ok()?, file);
-        let read_here = ElfFile::open(file).ok().and_then(|elf| which(&elf, file));
-        let mut missing = BTreeSet::new();
-        for batch in addresses.chunks(BATCH) {
-            let mut answer =
-                symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
-            if answer.is_err() && elf.debug_syms {
-                elf.debug_syms = false; // damaged debug info: use the symbol table
-                answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
-            }
-            let answer = answer.map_err(|e| e.to_string())?;
-            let whole = whole_names(&symbolizer, &elf, batch, &answer, &mut demangler);
-            let bare = with_bare_names(batch, &answer, &whole);
-            let qualified = if bare.is_empty() {
-                FxHashMap::default()
-            } else {
-                let info = info.get_or_init(read).as_ref();
-                info.map(|info| qualified::names(info, &bare, &mut demangler)).unwrap_or_default()
-            };
-            let info = read_here.and_then(|which| Some((which, info.get_or_init(read).as_ref()?)));
-            let located = info.map(|(which, info)| {
-                qualified::located(info, batch, &mut demangler, which) //
-            });
-            let located = located.unwrap_or_default();
-            for (&address, symbol) in batch.iter().zip(&answer) {
-                let symbol = symbol.as_sym();
-                let is_whole = symbol.is_none_or(|symbol| symbol.inlined.is_empty());
-                match located.get(&address).filter(|_| is_whole) {
-                    Some(Answer::Found(functions)) => {
-                        with_located(functions, symbol, &mut demangler, |n| each(address, n));
-                        continue;
-                    }
-                    Some(Answer::Missing(path)) => {
-                        // The line at the address can be that of an inlined function.
-                        missing.insert(path.clone());
-                        let name = symbol.map(|symbol| [(symbol.name.as_ref(), None)]);
-                        let name = name.iter().flatten().copied().collect();
-                        with_names(&name, &mut demangler, |names| each(address, names));
-                        continue;
-                    }
-                    None => {}
-                }
-                let Some(symbol) = symbol else {
-                    each(address, &[]);
+    }
+    Ok(())
+}
+
+/// Looks up names in debug information, and in the symbol table where that lacks them.
+fn from_debug_info(
+    file: &Path,
+    addresses: &[u64],
+    each: &mut dyn FnMut(u64, &[Name<'_>]),
+) -> Result<(), String> {
+    let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
+    let symbolizer = builder.build();
+    let mut elf = Elf::new(file);
+    let mut demangler = Demangler::default();
+    let info = OnceCell::new();
+    let read = || DebugInfo::read(&ElfFile::open(file).ok()?, file);
+    let read_here = ElfFile::open(file).ok().and_then(|elf| which(&elf, file));
+    let mut missing = BTreeSet::new();
+    for batch in addresses.chunks(BATCH) {
+        let mut answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
+        if answer.is_err() && elf.debug_syms {
+            elf.debug_syms = false; // damaged debug info: use the symbol table
+            answer = symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(batch));
+        }
+        let answer = answer.map_err(|e| e.to_string())?;
+        let mut whole = whole_names(&symbolizer, &elf, batch, &answer, &mut demangler);
+        whole.extend(names_of_nameless(&symbolizer, &elf, batch, &answer));
+        let bare = with_bare_names(batch, &answer, &whole);
+        let qualified = if bare.is_empty() {
+            FxHashMap::default()
+        } else {
+            let info = info.get_or_init(read).as_ref();
+            info.map(|info| qualified::names(info, &bare, &mut demangler)).unwrap_or_default()
+        };
+        let info = read_here.and_then(|which| Some((which, info.get_or_init(read).as_ref()?)));
+        let located = info.map(|(which, info)| {
+            qualified::located(info, batch, &mut demangler, which) //
+        });
+        let located = located.unwrap_or_default();
+        for (&address, symbol) in batch.iter().zip(&answer) {
+            let symbol = symbol.as_sym();
+            let is_whole = symbol.is_none_or(|symbol| symbol.inlined.is_empty());
+            match located.get(&address).filter(|_| is_whole) {
+                Some(Answer::Found(functions)) => {
+                    with_located(functions, symbol, &mut demangler, |n| each(address, n));
                     continue;
-                };
-                let functions = functions(symbol, whole.get(&address), qualified.get(&address));
-                with_names(&functions, &mut demangler, |names| each(address, names));
+                }
+                Some(Answer::Missing(path)) => {
+                    // The line at the address can be that of an inlined function.
+                    missing.insert(path.clone());
+                    let name = symbol.map(|symbol| [(symbol.name.as_ref(), None)]);
+                    let name = name.iter().flatten().copied().collect();
+                    with_names(&name, &mut demangler, |names| each(address, names));
+                    continue;
+                }
+                None => {}
             }
+            let whole = whole.get(&address);
+            let functions = match symbol {
+                Some(symbol) => functions(symbol, whole, qualified.get(&address)),
+                None => whole.map(|name| (name.as_str(), None)).into_iter().collect(),
+            };
+            with_names(&functions, &mut demangler, |names| each(address, names));
         }
-        match missing.first() {
-            Some(path) => Err(without_split(path, missing.len(), file)),
-            None => Ok(()),
-        }
+    }
+    match missing.first() {
+        Some(path) => Err(without_split(path, missing.len(), file)),
+        None => Ok(()),
     }
 }
 
@@ -223,6 +278,23 @@ fn whole_names(
         .filter(|&(address, name)| is_of(&address, name))
         .map(|(address, name)| (address, name.to_owned()))
         .collect()
+}
+
+/// Returns the names in the symbol table of functions that have none in debug info, because it is
+/// damaged.
+fn names_of_nameless(
+    symbolizer: &Symbolizer,
+    elf: &Elf,
+    addresses: &[u64],
+    answer: &[Symbolized<'_>],
+) -> FxHashMap<u64, String> {
+    let is_nameless = |answer: &Symbolized<'_>| answer.as_sym().is_none_or(|s| s.name.is_empty());
+    let asked = addresses.iter().zip(answer).filter(|&(_, answer)| is_nameless(answer));
+    let asked: Vec<u64> = asked.map(|(&address, _)| address).collect();
+    let table = Source::Elf(Elf { debug_syms: false, ..elf.clone() });
+    let found = symbolizer.symbolize(&table, Input::VirtOffset(&asked)).unwrap_or_default();
+    let named = asked.into_iter().zip(&found);
+    named.filter_map(|(a, symbol)| Some((a, symbol.as_sym()?.name.as_ref().to_owned()))).collect()
 }
 
 /// Returns a name of debug info without template arguments, which compilers format differently

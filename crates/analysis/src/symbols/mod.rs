@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::files::file_names::SYMBOLS_FILE;
 use crate::files::json::{check_version, read_if_there, replace};
 
+mod apart;
 mod cython;
 mod debug_info;
 mod demangle;
@@ -29,17 +30,19 @@ pub(crate) mod jit_name;
 mod located;
 mod name;
 mod qualified;
+mod references;
 mod sources;
 mod split;
 mod symbol_table;
 mod wanted;
 
+pub use apart::look_up_apart;
 pub use demangle::Demangler;
-pub use engine::{Blazesym, own_names};
+pub use engine::{Blazesym, answer_apart, own_names};
 pub use jit::Code;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
-pub use sources::{DebugFiles, Sources, is_another_build};
+pub use sources::{DebugFiles, Sources, is_another_build, is_debug_file_of};
 use wanted::hex;
 pub use wanted::{ModuleKey, Wanted};
 
@@ -290,7 +293,8 @@ impl Symbols {
     ) {
         addresses.sort_unstable();
         let mut found = ModuleSymbols::default();
-        for (address, until_ns, name) in code.earlier(&addresses) {
+        let Some(earlier) = code.earlier(&addresses) else { return };
+        for (address, until_ns, name) in earlier {
             found.insert_earlier(address, until_ns.saturating_sub(start_ns), name);
         }
         for &address in &addresses {

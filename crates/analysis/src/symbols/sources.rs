@@ -212,6 +212,20 @@ pub fn is_another_build(file: &Path, recorded: &[u8]) -> bool {
     !recorded.is_empty() && !found.is_empty() && same_build_id(&found, recorded).is_err()
 }
 
+/// Returns whether a file is a debug file with a build-id, given in hexadecimal digits.
+///
+/// ```
+/// use heaptide_analysis::symbols::is_debug_file_of;
+/// assert!(!is_debug_file_of("Cargo.toml".as_ref(), "0123"));
+/// ```
+pub fn is_debug_file_of(file: &Path, build_id: &str) -> bool {
+    ElfFile::open(file).is_ok_and(|elf| {
+        let found = elf.build_id();
+        let found = hex(&found[..found.len().min(STORED_BUILD_ID)]);
+        found == build_id && (elf.has(DEBUG_INFO) || elf.has(SYMBOL_TABLE))
+    })
+}
+
 /// Returns whether a file has the debug information or the symbols of a module; false if there is
 /// no such file.
 ///

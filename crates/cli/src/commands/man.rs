@@ -37,10 +37,7 @@ pub fn man(options: &ManOptions, command: clap::Command) -> Outcome {
 /// Writes the page of a command, and those of its subcommands.
 fn write_all(command: &clap::Command, directory: &Path) -> Result<(), Error> {
     let path = directory.join(format!("{}.1", manual_page::display_name(command)));
-    let failed = |error| Error::file(&path, "write the page", error);
-    let mut page = Vec::new();
-    manual_page::write(command, &mut page).map_err(failed)?;
-    fs::write(&path, page).map_err(failed)?;
+    output::write(&path, true, |out| manual_page::write(command, out))?;
     let mut subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
     subcommands.try_for_each(|sub| write_all(sub, directory))
 }

@@ -2,13 +2,13 @@
 //! The recorder in the program starts it with the profile of the program.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use heaptide_command::error::Error;
-use heaptide_command::outcome::{Outcome, Stop};
+use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use nix::unistd::dup2_stdout;
 
@@ -59,13 +59,7 @@ pub fn write(options: &WriteOptions, perform: impl FnOnce(Vec<OsString>) -> Outc
     if output::is_stdout(file) {
         return perform(words);
     }
-    // Something other than a regular file, such as a pipe, is written to and not replaced.
-    if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
-        let open = OpenOptions::new().write(true).open(file);
-        let open = open.map_err(|error| Error::file(file, "write it", error))?;
-        return print_to(&open, file, || perform(words));
-    }
-    replace(file, |open, draft| print_to(open, draft, || perform(words)))
+    output::replace(file, true, |open| print_to(open, file, || perform(words)))
 }
 
 /// Checks that a format exists, before there is anything to write.
@@ -127,29 +121,6 @@ fn print_to(file: &File, path: &Path, print: impl FnOnce() -> Outcome) -> Outcom
     print()?;
     io::stdout().flush().map_err(failed)?;
     Ok(())
-}
-
-/// Writes a file under another name, and renames it when it is complete.
-fn replace(path: &Path, write: impl FnOnce(&File, &Path) -> Outcome) -> Outcome {
-    output::check_path(path)?;
-    // A symbolic link is kept, and its target is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let failed = |error: io::Error| Stop::from(Error::file(path, "write it", error));
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let draft = PathBuf::from(name);
-    let file = OpenOptions::new().write(true).create_new(true).open(&draft).map_err(failed)?;
-    let replaced = write(&file, &draft).and_then(|()| {
-        if let Ok(before) = fs::metadata(path) {
-            // If this fails, the file has the permissions of a new one.
-            let _ = file.set_permissions(before.permissions());
-        }
-        fs::rename(&draft, path).map_err(failed)
-    });
-    if replaced.is_err() {
-        let _ = fs::remove_file(&draft); // the first error is the one to report
-    }
-    replaced
 }
 
 #[cfg(test)]

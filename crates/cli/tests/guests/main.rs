@@ -40,6 +40,7 @@ mod handlers;
 mod harness;
 mod highest;
 mod hostile;
+mod hostile_files;
 mod http_client;
 mod inheritance;
 mod inputs;

@@ -16,7 +16,8 @@ const PROGRAM: &str = "#include <stdlib.h>\n\
     __attribute__((noinline)) static void inner(int n) { sink = malloc(n); free(sink); }\n\
     int main(int argc, char **argv) { inner(argc + 99); return 0; }\n";
 
-fn sh(directory: &Path, command: &str) -> String {
+/// Runs a command line and returns its output.
+pub fn sh(directory: &Path, command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).current_dir(directory).output();
     let output = output.expect("a shell");
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -152,6 +153,52 @@ fn transfers_take_a_limited_time() {
     assert!(sealed.stderr.contains("cannot fetch debug files"), "{sealed:?}");
     let cache = fs::read_dir(place.join("cache")).expect("a cache");
     assert_eq!(cache.count(), 0, "a part of a file is not kept");
+}
+
+/// A login page in place of the file, and a file of another program.
+#[test]
+fn answers_other_than_the_debug_file_are_not_kept() {
+    let (place, id) = recorded_stripped("sealing-portal");
+    sh(&place, "echo 'int main(void) { return 1; }' > b.c && cc -g -Wl,--build-id=sha1 -o b b.c");
+    let other = fs::read(place.join("b")).expect("a program");
+    for answer in [b"<html>Log in</html>".to_vec(), other] {
+        let (url, _) = serve(vec![(format!("/buildid/{id}/debuginfo"), answer)]);
+        let sealed = seal(&place, &[], &url);
+        let line = "cannot fetch debug files: the answer is not a debug file with this build id\n";
+        assert!(sealed.status == 0 && sealed.stderr.ends_with(line), "{sealed:?}");
+        assert!(!place.join("cache").join(&id).exists());
+    }
+    // As another program may have stored it.
+    let kept = place.join("cache").join(&id);
+    fs::create_dir(&kept).expect("a directory");
+    fs::write(kept.join("debuginfo"), "<html>").expect("a file");
+    let sealed = seal(&place, &[], "http://127.0.0.1:1");
+    let line = "/debuginfo: not a debug file with this build id; remove it\n";
+    assert!(sealed.status == 0 && sealed.stderr.ends_with(line), "{sealed:?}");
+}
+
+/// A server that sends without end, and does not announce a size.
+#[test]
+fn transfers_have_a_limited_size() {
+    let (place, _) = recorded_stripped("sealing-huge");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            requested(&stream);
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+            while stream.write_all(&[0; 4096]).is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let mut command = heaptide();
+    command.arg("seal").arg(place.join("r.heaptide")).env("DEBUGINFOD_MAXSIZE", "100000");
+    command.env("DEBUGINFOD_URLS", &url).env("DEBUGINFOD_CACHE_PATH", place.join("cache"));
+    let sealed = run(&mut command, &place);
+    assert_eq!((sealed.status, sealed.stderr.lines().count()), (0, 1), "{sealed:?}");
+    assert!(sealed.stderr.contains("cannot fetch debug files"), "{sealed:?}");
+    assert_eq!(fs::read_dir(place.join("cache")).expect("a cache").count(), 0);
 }
 
 #[test]

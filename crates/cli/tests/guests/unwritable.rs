@@ -167,3 +167,32 @@ fn ctl_acts_although_nobody_reads_its_answers() {
     assert_eq!(String::from_utf8_lossy(&outcomes[2].stderr), FULL);
     assert!(status.matches("off, by ctl").count() > PROCESSES, "{status}");
 }
+
+/// Commands that write one file at the same time, some of which are killed: at each moment, the
+/// file is that of one of them, whole.
+#[test]
+fn a_file_that_many_commands_write_is_whole_at_every_moment() {
+    let place = scratch("unwritable-together");
+    let recording = traced(&place);
+    let file = place.join("out");
+    let write = |format: &str| {
+        let mut command = heaptide();
+        command.args(["export", "--force", "--format", format, "-o"]).arg(&file).arg(&recording);
+        command.stderr(Stdio::null()).spawn().expect("heaptide")
+    };
+    let formats = ["folded", "stacks", "csv"];
+    let whole = formats.map(|format| {
+        assert!(write(format).wait().expect("its end").success());
+        std::fs::read(&file).expect("the file")
+    });
+    let mut is_missing_or_partial = 0;
+    for round in 0..8 {
+        let mut writers = formats.map(write);
+        writers[round % 3].kill().expect("to kill it");
+        while writers.iter_mut().any(|writer| writer.try_wait().expect("its end").is_none()) {
+            let found = std::fs::read(&file).unwrap_or_default();
+            is_missing_or_partial += u32::from(!whole.contains(&found));
+        }
+    }
+    assert_eq!(is_missing_or_partial, 0);
+}
