@@ -122,7 +122,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 72] = [
+const ELSEWHERE: [&str; 73] = [
     "sampled.c",
     "sampled_labels.c",
     "agree.c",
@@ -189,6 +189,7 @@ const ELSEWHERE: [&str; 72] = [
     "starts_confined.c",
     "starts_refused.c",
     "thread_groups.c",
+    "threads_hold.c",
     "timeline_steps.c",
     "timesteps.c",
     "trace_random.c",
