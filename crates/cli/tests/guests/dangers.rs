@@ -58,6 +58,7 @@ dangers! {
     raw_clone "clone.c"
     five_hundred_children "swarm.c"
     address_reuse_by_dlopen "reload.c"
+    a_library_that_is_half_unloaded "half_unloaded.c"
     late_module "late_module.c"
     code_mapped_again "code_again.c"
     generated_code_under_strict_seccomp "jit_strict.c"
