@@ -21,9 +21,10 @@ pub(super) const RULE: Rule = Rule {
 
 /// The maximal duration of a short peak, in percent of the run.
 const TIME_PERCENT_MAX: u64 = 10;
-/// Limits of live bytes outside of the peak, in percent of the peak: the first limit that is
-/// exceeded only for a short time applies.
-const OUTSIDE_PERCENT_MAX: [u64; 4] = [10, 25, 50, 75];
+/// The highest limit of live bytes outside of the peak, in percent of the peak. The lowest limit
+/// that is exceeded only for a short time applies, so that memory that rises to the peak in steps
+/// does not count as live outside of it.
+const OUTSIDE_PERCENT_MAX: u64 = 75;
 /// The number of samples before and after the peak from which the level there is known.
 const SAMPLES_MIN: usize = 8;
 /// The part of the peak's height above the rest that one line allocates, in percent.
@@ -82,8 +83,8 @@ fn is_cleanup(process: &Process, first: usize, lasts_ns: u64) -> bool {
 fn finding(material: &Material) -> Option<Finding> {
     let process = material.process;
     let run_ns = process.lifetime.duration_ns;
-    let limits = OUTSIDE_PERCENT_MAX.map(|percent| process.totals.peak_bytes / 100 * percent);
-    let moments = limits.into_iter().filter_map(|limit| moment(process, limit));
+    let limits = (1..=OUTSIDE_PERCENT_MAX).map(|percent| process.totals.peak_bytes / 100 * percent);
+    let moments = limits.filter_map(|limit| moment(process, limit));
     let moment = { moments }.find(|moment| moment.lasts_ns <= run_ns / 100 * TIME_PERCENT_MAX)?;
     let above = process.totals.peak_bytes.saturating_sub(moment.outside);
     if run_ns < RUN_MIN_NS || !material.is_much(above) {
