@@ -9,6 +9,11 @@ const RESIDENT_LEAST_BYTES: u64 = 16 << 20;
 /// The heap is too small if it is less than this fraction of that memory.
 const HEAP_PART: u64 = 20;
 
+/// Minimum of other resident memory, or of recorded mappings, for a warning if nothing was
+/// allocated, in bytes. Each program has a few pages of the loader; programs such as `true` have no
+/// more.
+const OWN_LEAST_BYTES: u64 = 64 << 10;
+
 /// The memory of such a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uncovered {
@@ -34,5 +39,7 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let other_bytes = other.max().unwrap_or(0);
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
     let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;
-    (is_little || is_nothing).then_some(Uncovered { heap_bytes, other_bytes })
+    let mapped = process.mapped.as_ref().map_or(0, |mapped| mapped.totals.peak_bytes);
+    let may_allocate = other_bytes == 0 || other_bytes.max(mapped) >= OWN_LEAST_BYTES;
+    (is_little || is_nothing && may_allocate).then_some(Uncovered { heap_bytes, other_bytes })
 }
