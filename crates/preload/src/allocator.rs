@@ -21,6 +21,7 @@ real! {
 /// Errors: there is none, or it does not report the size of its blocks. (If an allocator in front
 /// of libc's lacks malloc_usable_size, libc's must not be called for its blocks.)
 pub fn find() -> Result<(), Unrecorded> {
+    next_symbol::note_objects();
     intercept::prepare();
     if object().is_some() {
         return Ok(());
