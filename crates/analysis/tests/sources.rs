@@ -264,7 +264,8 @@ fn names_of_c_in_supplementary_files_are_found() {
     fs::write(scratch.join("common.h"), COMMON_C).unwrap();
     for name in ["one", "two"] {
         let source = format!(
-            "#include \"common.h\"\nvoid *{name}(struct list *l) {{ sink = l; return middle(l); }}\n"
+            "#include \"common.h\"\n\
+             void *{name}(struct list *l) {{ sink = l; return middle(l); }}\n"
         );
         fs::write(scratch.join(format!("{name}.c")), source).unwrap();
         run(&scratch, &format!("cc -g -O2 -fPIC -shared -o lib{name}.so {name}.c"));

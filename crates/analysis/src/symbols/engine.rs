@@ -288,7 +288,7 @@ fn functions<'a>(
         }
     }
     // An inlined function without a name, such as one in a supplementary file that is missing, is
-    // left out: the function around it has the line of the call.
+    // omitted: the function around it has the line of the call.
     let mut is_outermost = true;
     functions.retain(|(name, _)| std::mem::take(&mut is_outermost) || !name.is_empty());
     functions
