@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// The maximal duration of a short peak, in percent of the run.
 const TIME_PERCENT_MAX: u64 = 10;
-/// Limits of live bytes outside of the peak, in percent of the peak: there is a short peak if one of
-/// them is exceeded only for a short time.
+/// Limits of live bytes outside of the peak, in percent of the peak: there is a short peak if one
+/// of them is exceeded only for a short time.
 const OUTSIDE_PERCENT_MAX: [u64; 4] = [10, 25, 50, 75];
 /// The number of samples before and after the peak from which the level there is known.
 const SAMPLES_MIN: usize = 8;
