@@ -8,7 +8,31 @@
 enum { TICKS = 100, TICK_US = 2000, TICK_BYTES = 300000, BUFFER = 32 << 20, RUN_TO_PEAK = 20 };
 
 static NOINLINE void *tick(void) { return keep(malloc(TICK_BYTES)); }
+
+#ifdef STEPS
+enum { PARTS = 64, PART = BUFFER / PARTS - 64 };
+
+static void *parts[PARTS];
+
+static NOINLINE void *sort_all(void)
+{
+    for (int i = 0; i < PARTS; i++) {
+        parts[i] = keep(memset(malloc(PART), 1, PART));
+        usleep(TICK_US / 10);
+    }
+    return NULL;
+}
+
+static void release(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < PARTS; i++)
+        free(parts[i]);
+}
+#else
 static NOINLINE void *sort_all(void) { return keep(memset(malloc(BUFFER), 1, BUFFER)); }
+static void release(void *buffer) { free(buffer); }
+#endif
 
 static long now_us(void)
 {
@@ -37,7 +61,7 @@ int main(void)
 #ifdef ALIKE
     work(TICKS, 2 * now_us() - began);
 #endif
-    free(buffer);
+    release(buffer);
     work(1, 0);
     lasts = now_us() - lasts;
 #ifdef ALIKE

@@ -199,9 +199,14 @@ const COMMON: &str = "#include <map>\n#include <string>\n#include <vector>\n#inc
 
 /// Returns the functions at each address of `deep::Box<Shared>::fill` of a library.
 fn names_in_fill(library: &Path) -> Vec<String> {
+    names_in("3BoxI6Shared", library)
+}
+
+/// Returns the functions at each address of the function of a library whose symbol contains a text.
+fn names_in(symbol: &str, library: &Path) -> Vec<String> {
     let symbols = Command::new("nm").args(["-S", "--defined-only"]).arg(library).output().unwrap();
     let symbols = String::from_utf8(symbols.stdout).unwrap();
-    let line = symbols.lines().find(|line| line.contains("3BoxI6Shared")).expect("the function");
+    let line = symbols.lines().find(|line| line.contains(symbol)).expect("the function");
     let number = |field| u64::from_str_radix(line.split(' ').nth(field).unwrap(), 16).unwrap();
     let addresses: Vec<u64> = (number(0)..number(0) + number(1)).collect();
     let mut found = Vec::new();
@@ -240,4 +245,73 @@ fn names_in_supplementary_files_are_found() {
     run(&scratch, "rm common.debug && g++ -shared -Wl,--build-id -o common.debug -x c++ /dev/null");
     let without = names_in_fill(&library);
     assert!(without.iter().all(|names| names.contains("fill")), "the symbol table is left");
+}
+
+const COMMON_C: &str = "static void *volatile sink;\n\
+    struct list { struct list *next; int length; char text[40]; double values[8]; };\n\
+    static inline __attribute__((always_inline)) void *inner(struct list *l) {\n\
+        sink = l; return __builtin_malloc(l->length); }\n\
+    static inline __attribute__((always_inline)) void *middle(struct list *l) {\n\
+        l->length++; return inner(l); }\n";
+
+/// Names of inlined functions of C, too, are in the third file.
+#[test]
+fn names_of_c_in_supplementary_files_are_found() {
+    if Command::new("dwz").arg("--version").output().is_err() {
+        return skip("dwz");
+    }
+    let scratch = Scratch::new("sources-dwz-c");
+    fs::write(scratch.join("common.h"), COMMON_C).unwrap();
+    for name in ["one", "two"] {
+        let source = format!(
+            "#include \"common.h\"\n\
+             void *{name}(struct list *l) {{ sink = l; return middle(l); }}\n"
+        );
+        fs::write(scratch.join(format!("{name}.c")), source).unwrap();
+        run(&scratch, &format!("cc -g -O2 -fPIC -shared -o lib{name}.so {name}.c"));
+    }
+    let library = scratch.join("libone.so");
+    let before = names_in(" one", &library);
+    let innermost = |names: &&String| names.contains("\"middle\"") && names.contains("\"inner\"");
+    assert!(before.iter().any(|names| innermost(&names)), "{before:?}");
+    run(&scratch, "dwz -m common.debug libone.so libtwo.so");
+    assert!(run(&scratch, "readelf -SW libone.so").contains(".gnu_debugaltlink"));
+    assert_eq!(names_in(" one", &library), before);
+    // Without it, the function around them has the line of the call.
+    run(&scratch, "rm common.debug");
+    let without = names_in(" one", &library);
+    let is_right = |names: &String| {
+        names.starts_with("Some(\"one\")") && names.contains("one.c") && !names.contains("None")
+    };
+    assert!(without.iter().all(is_right), "{without:?}");
+}
+
+/// Up to DWARF 4, GCC ends the list of ranges of an inlined function too early if an empty range is
+/// at the first address of the unit. The code does not depend on the version.
+#[test]
+fn inlined_functions_at_the_start_of_a_unit_are_found() {
+    let source = format!(
+        "{COMMON_C}\
+         static inline void *second(struct list *l) {{ return middle(l); }}\n\
+         __attribute__((noinline)) void *start(struct list *l) {{\n\
+             sink = second(l);\n\
+             return sink; }}\n"
+    );
+    let scratch = Scratch::new("sources-early-end");
+    fs::write(scratch.join("start.c"), source).unwrap();
+    let names = |flags: &str| {
+        run(
+            &scratch,
+            &format!("gcc -O2 -fPIC {flags} -c start.c && gcc -shared -o lib.so start.o"),
+        );
+        names_in(" start", &scratch.join("lib.so"))
+    };
+    let expected = names("-gdwarf-5");
+    let is_whole = |names: &&String| {
+        ["start", "second", "middle", "inner"].iter().all(|name| names.contains(name))
+    };
+    assert!(expected.iter().any(|names| is_whole(&names)), "{expected:?}");
+    for flags in ["-gdwarf-4", "-gdwarf-3", "-gdwarf-2", "-gdwarf-4 -gsplit-dwarf"] {
+        assert_eq!(names(flags), expected, "{flags}");
+    }
 }

@@ -2,11 +2,12 @@
 
 use crate::intercept;
 use crate::next_symbol::{self, call_real, real};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heaptide_format::Unrecorded;
 use heaptide_recorder::sys::front::{self, MAYBE_UNMAPPED};
-use heaptide_recorder::sys::loader::{file_name, objects};
+use heaptide_recorder::sys::loader::{LinkMap, file_name, objects};
 
 real! {
     pub static REAL_MALLOC = "malloc", extern "C" fn(usize) -> Address;
@@ -20,7 +21,11 @@ real! {
 /// Errors: there is none, or it does not report the size of its blocks. (If an allocator in front
 /// of libc's lacks malloc_usable_size, libc's must not be called for its blocks.)
 pub fn find() -> Result<(), Unrecorded> {
+    next_symbol::note_objects();
     intercept::prepare();
+    if object().is_some() {
+        return Ok(());
+    }
     let found = (next_symbol::find(b"malloc\0"), next_symbol::find(b"malloc_usable_size\0"));
     let (Some(malloc), Some(usable)) = found else {
         return Err(Unrecorded::NoUsableSize);
@@ -29,7 +34,22 @@ pub fn find() -> Result<(), Unrecorded> {
         HEADERS.store(Headers::Checking as u32, Relaxed);
     }
     let is_whole = malloc.object == usable.object && REAL_FREE.get() != 0 && REAL_MALLOC.get() != 0;
-    if is_whole { Ok(()) } else { Err(Unrecorded::NoUsableSize) }
+    if !is_whole {
+        return Err(Unrecorded::NoUsableSize);
+    }
+    OBJECT.store(malloc.object.cast_mut(), Release);
+    Ok(())
+}
+
+/// The object that defines malloc, which is not unloaded; null: not found yet. It is searched only
+/// before the first event: later, another thread may unload an object while the loader's list is
+/// read, in a forked child, too, whose parent had threads.
+static OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
+
+/// Returns the object that defines malloc.
+pub fn object() -> Option<&'static LinkMap> {
+    // SAFETY: null, or an entry of the loader's list that stays in it.
+    unsafe { OBJECT.load(Acquire).as_ref() }
 }
 
 /// Returns whether the program runs under a valgrind tool that replaces the allocator; most do so

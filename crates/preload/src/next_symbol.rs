@@ -8,8 +8,9 @@
 use crate::{attachment, own_allocator};
 use core::marker::PhantomData;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use heaptide_format::attachment::LINK_IDLE;
 use heaptide_recorder::address_of_symbol;
 use heaptide_recorder::sys::kernel;
@@ -48,15 +49,52 @@ pub fn find(name: &[u8]) -> Option<Found> {
 
 /// Looks up `name` (zero-terminated) after this library.
 pub fn find_behind(name: &[u8]) -> Option<Found> {
+    find_among(name, at_start).or_else(|| find_among(name, since_start))
+}
+
+fn find_among<I>(name: &[u8], objects: fn() -> I) -> Option<Found>
+where
+    I: Iterator<Item = &'static LinkMap>,
+{
     let mut wanted = Wanted::new(name);
     // Most names have a single definition, which every reference takes.
-    if behind().map(|map| count_definitions(map, name)).sum::<usize>() <= 1 {
+    if objects().map(|map| count_definitions(map, name)).sum::<usize>() <= 1 {
         wanted.reference = Some(Reference::Newest);
     }
-    behind().find_map(|map| {
+    objects().find_map(|map| {
         let (address, size) = wanted.look_up(map)?;
         Some(Found { address, body: address, runtime: is_runtime(map), object: map, size })
     })
+}
+
+/// The last object with which the program was started; null: not known. Those up to it stay loaded,
+/// whereas another thread can unload a later one while its tables are read.
+static LAST_AT_START: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
+
+/// Notes the objects with which the program was started; must be called before the first event.
+pub fn note_objects() {
+    let last = objects().last().map_or(ptr::null(), ptr::from_ref);
+    if !attachment::is_attached() && LAST_AT_START.load(Acquire).is_null() {
+        LAST_AT_START.store(last.cast_mut(), Release);
+    }
+}
+
+/// Returns the objects after this library with which the program was started; all if these are not
+/// known. Does not read an object after them.
+fn at_start() -> impl Iterator<Item = &'static LinkMap> {
+    let last = LAST_AT_START.load(Acquire);
+    let (mut objects, mut is_over) = (behind(), false);
+    core::iter::from_fn(move || {
+        let map = if is_over { None } else { objects.next() }?;
+        is_over = ptr::eq(map, last);
+        Some(map)
+    })
+}
+
+/// Returns the objects that were loaded later.
+fn since_start() -> impl Iterator<Item = &'static LinkMap> {
+    let last = LAST_AT_START.load(Acquire);
+    behind().skip_while(move |map| !ptr::eq(*map, last)).skip(1)
 }
 
 /// Returns the objects after this library. If it was loaded late, it does not precede others, so

@@ -1,13 +1,13 @@
 //! The allocators' statistics about their memory: the arenas of glibc, `mi_process_info` of
 //! mimalloc. Nothing here waits for a lock of the allocator; see DESIGN.md.
 
-use crate::allocator::is_glibc;
-use crate::{glibc_heap, next_symbol};
+use crate::allocator::{self, is_glibc};
+use crate::glibc_heap;
 use core::mem::transmute;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::sys::front::{HeapSource, HeapState};
-use heaptide_recorder::sys::loader::{LinkMap, look_up};
+use heaptide_recorder::sys::loader::look_up;
 
 /// A statistics function of an allocator that stays loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub fn of_process() -> HeapState {
         return of_mimalloc(mimalloc);
     }
     // An allocator in the executable has most of the memory.
-    let Some(object) = object_of_malloc().filter(|_| jemalloc == 0) else {
+    let Some(object) = allocator::object().filter(|_| jemalloc == 0) else {
         return HeapState::default();
     };
     if is_glibc() {
@@ -43,12 +43,6 @@ pub fn of_process() -> HeapState {
     }
     look_up(object, b"mi_process_info\0")
         .map_or_else(HeapState::default, |(address, _)| of_mimalloc(address))
-}
-
-/// Returns the object that defines `malloc`; it is not unloaded.
-fn object_of_malloc() -> Option<&'static LinkMap> {
-    // SAFETY: an entry of the loader's list.
-    unsafe { next_symbol::find(b"malloc\0")?.object.as_ref() }
 }
 
 /// `mi_process_info(elapsed, user, system, rss, peak_rss, commit, peak_commit, faults)`; all

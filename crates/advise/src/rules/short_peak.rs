@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// The maximal duration of a short peak, in percent of the run.
 const TIME_PERCENT_MAX: u64 = 10;
-/// Limits of live bytes outside of the peak, in percent of the peak: the first limit that is
-/// exceeded only for a short time applies.
+/// Limits of live bytes outside of the peak, in percent of the peak: there is a short peak if one
+/// of them is exceeded only for a short time.
 const OUTSIDE_PERCENT_MAX: [u64; 4] = [10, 25, 50, 75];
 /// The number of samples before and after the peak from which the level there is known.
 const SAMPLES_MIN: usize = 8;
@@ -61,30 +61,42 @@ fn moment(process: &Process, limit: u64) -> Option<Moment> {
     let highest = outside.map(|sample| sample.live_bytes).max()?;
     let is_known = before + 1 + samples.len() - after >= SAMPLES_MIN;
     let lasts_ns = samples[after].time_ns.saturating_sub(samples[before].time_ns);
-    let is_moment = is_known && highest <= limit && !is_cleanup(process, after, lasts_ns);
+    let is_moment = is_known && highest <= limit && !is_cleanup(process, after);
     is_moment.then_some(Moment { lasts_ns, limit, outside: highest })
 }
 
 /// Returns whether the samples from this one on may be those of the final cleanup: live bytes never
-/// rise again, nor stay at a level for as long as the peak lasted. Then memory was needed until the
-/// end of the program's work.
-fn is_cleanup(process: &Process, first: usize, lasts_ns: u64) -> bool {
+/// rise again, nor stay at a level for as long as a short peak may last. Then memory was needed
+/// until the end of the program's work.
+fn is_cleanup(process: &Process, first: usize) -> bool {
+    let level_ns = process.lifetime.duration_ns / 100 * TIME_PERCENT_MAX;
     let samples = &process.time.samples[first..];
     let rise_min = process.totals.peak_bytes / 200;
     let ends = samples.iter().skip(1).map(|next| next.time_ns);
     let holds = samples.iter().zip(ends.chain([process.lifetime.duration_ns]));
-    let is_level = { holds }.any(|(sample, end)| end.saturating_sub(sample.time_ns) >= lasts_ns);
+    let is_level = { holds }.any(|(sample, end)| end.saturating_sub(sample.time_ns) >= level_ns);
     let mut pairs = samples.windows(2);
     let rises = pairs.any(|pair| pair[1].live_bytes > pair[0].live_bytes + rise_min);
     !is_level && !rises
 }
 
+/// Returns the short time around the peak with more live bytes than one of the limits, and the
+/// lowest level above which it is short. So memory that rises to the peak in steps does not count
+/// as live outside of it.
+fn short_moment(process: &Process) -> Option<Moment> {
+    let longest_ns = process.lifetime.duration_ns / 100 * TIME_PERCENT_MAX;
+    let at = |percent: u64| {
+        let found = moment(process, process.totals.peak_bytes / 100 * percent);
+        found.filter(|moment| moment.lasts_ns <= longest_ns)
+    };
+    let percent = OUTSIDE_PERCENT_MAX.into_iter().find(|&percent| at(percent).is_some())?;
+    (1..=percent).find_map(at)
+}
+
 fn finding(material: &Material) -> Option<Finding> {
     let process = material.process;
     let run_ns = process.lifetime.duration_ns;
-    let limits = OUTSIDE_PERCENT_MAX.map(|percent| process.totals.peak_bytes / 100 * percent);
-    let moments = limits.into_iter().filter_map(|limit| moment(process, limit));
-    let moment = { moments }.find(|moment| moment.lasts_ns <= run_ns / 100 * TIME_PERCENT_MAX)?;
+    let moment = short_moment(process)?;
     let above = process.totals.peak_bytes.saturating_sub(moment.outside);
     if run_ns < RUN_MIN_NS || !material.is_much(above) {
         return None;

@@ -1,9 +1,11 @@
 //! Very many blocks that are hardly larger than the allocator's overhead per block.
 //!
-//! The saving at peak is the overhead of these blocks, an upper bound: a pool has a header for each
-//! chunk, and its last chunk is partly empty. That of allocations is the number of blocks without
-//! the chunks that all of them would fill, a lower bound, because a pool reuses its blocks. If
-//! sizes differ, the overhead is computed from the mean size of all blocks of the line.
+//! The overhead of these blocks is saved, an upper bound: a pool has a header for each chunk, and
+//! its last chunk is partly empty. Of the overhead, peak usage contains the unused bytes of blocks,
+//! but not the allocator's headers, which are only resident. The saving of allocations is the
+//! number of blocks without the chunks that all of them would fill, a lower bound, because a pool
+//! reuses its blocks. If sizes differ, the overhead is computed from the mean size of all blocks of
+//! the line.
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::quantity::{bytes, count};
@@ -53,7 +55,8 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     let requested = (m.at_peak_bytes as f64 * requested.min(1.0)).round() as u64;
     let mean = requested.div_ceil(m.at_peak_blocks);
     let headers = header.saturating_mul(m.at_peak_blocks);
-    let overhead = m.at_peak_bytes.saturating_sub(requested).saturating_add(headers);
+    let slack = m.at_peak_bytes.saturating_sub(requested);
+    let overhead = slack.saturating_add(headers);
     if !material.is_much(overhead) {
         return None;
     }
@@ -76,7 +79,8 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
         )],
         advice: advice.to_owned(),
         saves: Saves {
-            peak_bytes: overhead,
+            peak_bytes: slack,
+            resident_bytes: headers,
             allocations: m.allocations.saturating_sub(chunks),
             ..Saves::default()
         },

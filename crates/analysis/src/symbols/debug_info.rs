@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gimli::{
     DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset, UnitRef,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::elf::ElfFile;
 use super::split::{self, Slice};
@@ -51,6 +51,11 @@ impl DebugInfo {
         info.supplementary_units = supplementary_units;
         info.split.resize_with(info.units.len(), OnceCell::new);
         Some(info).filter(|info| !info.ranges.is_empty())
+    }
+
+    /// Returns whether some debug information is in a supplementary file.
+    pub(super) fn has_supplementary(&self) -> bool {
+        self.supplementary.is_some()
     }
 
     /// Returns the parsed sections.
@@ -184,6 +189,8 @@ pub(super) struct Scopes {
     closures: Vec<Closure>,
     /// By address: the function and those inlined into it, outermost first.
     functions: FxHashMap<u64, Vec<UnitOffset>>,
+    /// Addresses in an inlined function whose list of ranges ends too early.
+    repaired: FxHashSet<u64>,
 }
 
 impl Scopes {
@@ -201,6 +208,12 @@ impl Scopes {
     /// Returns the function at an address and those inlined into it, outermost first.
     pub(super) fn functions(&self, address: u64) -> &[UnitOffset] {
         self.functions.get(&address).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns whether readers that end lists of ranges where GCC's do lack a function at an
+    /// address.
+    pub(super) fn is_repaired(&self, address: u64) -> bool {
+        self.repaired.contains(&address)
     }
 
     /// Returns the enclosing scope of an entry; `None` if that is the unit.
@@ -265,6 +278,10 @@ impl<'b> Walk<'_, 'b> {
             gimli::DW_TAG_inlined_subroutine => {
                 let around = self.open.last().map_or(&[][..], |open| &open.addresses);
                 open.addresses = self.within(entry, around);
+                if open.addresses.is_empty() && !around.is_empty() {
+                    open.addresses = self.within_rest(entry, around);
+                    self.found.repaired.extend(&open.addresses);
+                }
             }
             gimli::DW_TAG_lexical_block => {
                 let around = self.open.last().map(|open| open.addresses.clone());
@@ -302,20 +319,51 @@ impl<'b> Walk<'_, 'b> {
 
     /// Returns the addresses that are in the code of a function.
     fn within(&self, entry: &Entry<'b>, addresses: &[u64]) -> Vec<u64> {
-        let mut within = Vec::new();
         if addresses.is_empty() {
-            return within;
+            return Vec::new();
         }
-        let Ok(mut ranges) = self.unit.die_ranges(entry) else { return within };
-        while let Ok(Some(range)) = ranges.next() {
-            let start = addresses.partition_point(|&address| address < range.begin);
-            let inside = addresses[start..].iter().take_while(|&&address| address < range.end);
-            within.extend(inside);
-        }
-        within.sort_unstable();
-        within.dedup();
-        within
+        let Ok(mut ranges) = self.unit.die_ranges(entry) else { return Vec::new() };
+        inside(addresses, || ranges.next().ok().flatten())
     }
+
+    /// Returns the addresses that are in the code of an inlined function after an early end of its
+    /// list of ranges.
+    ///
+    /// Up to DWARF 4, a list of ranges ends with two zeros. GCC also writes two zeros for an empty
+    /// range at the first address of a unit, which can only be the first range of a list: the list
+    /// seems to be empty.
+    fn within_rest(&self, entry: &Entry<'b>, addresses: &[u64]) -> Vec<u64> {
+        let Some(gimli::AttributeValue::RangeListsRef(list)) =
+            entry.attr_value(gimli::DW_AT_ranges)
+        else {
+            return Vec::new();
+        };
+        let first = |list: gimli::RangeListsOffset| self.unit.ranges(list).ok();
+        let list = self.unit.ranges_offset_from_raw(list);
+        let is_empty = |list| first(list).is_some_and(|mut all| matches!(all.next(), Ok(None)));
+        if self.unit.header.version() > VERSION_WITH_ZEROS || !is_empty(list) {
+            return Vec::new();
+        }
+        let zeros = 2 * usize::from(self.unit.header.address_size());
+        let rest = list.0.checked_add(zeros).and_then(|rest| first(gimli::RangeListsOffset(rest)));
+        let Some(mut ranges) = rest else { return Vec::new() };
+        inside(addresses, || ranges.next().ok().flatten())
+    }
+}
+
+/// The last version of DWARF in which two zeros end a list of ranges.
+const VERSION_WITH_ZEROS: u16 = 4;
+
+/// Returns those of ascending `addresses` that are in ranges.
+fn inside(addresses: &[u64], mut next: impl FnMut() -> Option<gimli::Range>) -> Vec<u64> {
+    let mut inside = Vec::new();
+    while let Some(range) = next() {
+        let start = addresses.partition_point(|&address| address < range.begin);
+        inside.extend(addresses[start..].iter().take_while(|&&address| address < range.end));
+    }
+    inside.sort_unstable();
+    inside.dedup();
+    inside
 }
 
 const CALL: &str = "operator()";

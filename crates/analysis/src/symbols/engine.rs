@@ -121,7 +121,8 @@ fn from_debug_info(
         let located = located.unwrap_or_default();
         for (&address, symbol) in batch.iter().zip(&answer) {
             let symbol = symbol.as_sym();
-            let is_whole = symbol.is_none_or(|symbol| symbol.inlined.is_empty());
+            let is_whole = read_here == Some(Which::Repaired)
+                || symbol.is_none_or(|symbol| symbol.inlined.is_empty());
             match located.get(&address).filter(|_| is_whole) {
                 Some(Answer::Found(functions)) => {
                     with_located(functions, symbol, &mut demangler, |n| each(address, n));
@@ -176,7 +177,10 @@ fn which(elf: &ElfFile, file: &Path) -> Option<Which> {
     let mut package = file.as_os_str().to_owned();
     package.push(".dwp");
     let is_split = elf.has(".debug_addr") && !Path::new(&package).exists();
-    (is_split && has_skeletons(elf)).then_some(Which::Split)
+    if is_split && has_skeletons(elf) {
+        return Some(Which::Split);
+    }
+    elf.has(".debug_ranges").then_some(Which::Repaired)
 }
 
 /// Returns whether a unit of a file may be a skeleton: whether the attribute `DW_AT_dwo_name` or
@@ -209,7 +213,12 @@ fn with_located(
         let name = function.name.clone().or(of_symbol.clone().filter(|_| index == 0));
         (name, function.source.clone().or(here.clone().filter(|_| index == last)))
     };
-    let all: Vec<_> = functions.iter().enumerate().map(name).collect();
+    let mut all: Vec<_> = functions.iter().enumerate().map(name).collect();
+    let mut is_outermost = true;
+    all.retain(|(name, _)| {
+        let is_named = name.as_ref().is_some_and(|name| !name.is_empty());
+        std::mem::take(&mut is_outermost) || is_named
+    });
     let names: Vec<_> = all
         .iter()
         .map(|(name, source)| Name {
@@ -344,14 +353,16 @@ fn functions<'a>(
         (whole.map_or(symbol.name.as_ref(), String::as_str), symbol.code_info.as_deref());
     let inlined = symbol.inlined.iter().map(|f| (f.name.as_ref(), f.code_info.as_ref()));
     let mut functions: Functions<'a> = std::iter::once(outermost).chain(inlined).collect();
-    let Some(names) = qualified.filter(|names| names.len() == functions.len()) else {
-        return functions;
-    };
-    for (function, name) in functions.iter_mut().zip(names) {
+    let names = qualified.filter(|names| names.len() == functions.len());
+    for (function, name) in functions.iter_mut().zip(names.into_iter().flatten()) {
         if let Some(name) = name.as_ref().filter(|_| is_incomplete(function.0)) {
             function.0 = name;
         }
     }
+    // An inlined function without a name, such as one in a supplementary file that is missing, is
+    // omitted: the function around it has the line of the call.
+    let mut is_outermost = true;
+    functions.retain(|(name, _)| std::mem::take(&mut is_outermost) || !name.is_empty());
     functions
 }
 

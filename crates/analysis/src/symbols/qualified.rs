@@ -50,6 +50,7 @@ struct Read<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Language {
+    C,
     Cpp,
     Rust,
 }
@@ -71,6 +72,9 @@ pub(super) fn names(
 pub(super) enum Which {
     /// Those of units whose debug information is in `.dwo` files, without the lines at addresses.
     Split,
+    /// Those that the engine does not find, because GCC ended a list of ranges too early, without
+    /// the lines at addresses.
+    Repaired,
     All,
 }
 
@@ -103,6 +107,7 @@ struct Names<'a, 'd> {
     dwarf: Dwarf<Slice<'a>>,
     addresses: &'d [u64],
     read: FxHashMap<usize, Option<Rc<Read<'a>>>>,
+    may_need_repair: FxHashMap<usize, bool>,
     /// The language of the unit that contains the address.
     language: Option<Language>,
     demangler: &'d mut Demangler,
@@ -112,8 +117,16 @@ struct Names<'a, 'd> {
 
 impl<'a, 'd> Names<'a, 'd> {
     fn new(info: &'a DebugInfo, addresses: &'d [u64], demangler: &'d mut Demangler) -> Self {
-        let (dwarf, read) = (info.dwarf(), FxHashMap::default());
-        Names { info, dwarf, addresses, read, language: None, demangler, steps: 0 }
+        Names {
+            info,
+            dwarf: info.dwarf(),
+            addresses,
+            read: FxHashMap::default(),
+            may_need_repair: FxHashMap::default(),
+            language: None,
+            demangler,
+            steps: 0,
+        }
     }
 
     /// Returns the functions at an address with their source lines; `None` if they are unknown, or
@@ -121,7 +134,13 @@ impl<'a, 'd> Names<'a, 'd> {
     fn located(&mut self, address: u64, which: Which) -> Option<Answer> {
         let units: Vec<usize> = self.info.units_at(address).collect();
         units.into_iter().find_map(|unit| {
+            if which == Which::Repaired && !self.may_need_repair(unit) {
+                return None;
+            }
             let read = self.read(unit)?;
+            if which == Which::Repaired && !read.scopes.is_repaired(address) {
+                return None;
+            }
             self.language = read.language;
             let functions = read.scopes.functions(address);
             match &read.missing {
@@ -142,6 +161,24 @@ impl<'a, 'd> Names<'a, 'd> {
             });
             Some(Answer::Found(located.collect()))
         })
+    }
+
+    /// Returns whether a unit may have lists of ranges that end too early: those that GCC writes up
+    /// to DWARF 4.
+    fn may_need_repair(&mut self, index: usize) -> bool {
+        if let Some(&known) = self.may_need_repair.get(&index) {
+            return known;
+        }
+        let is_of_gcc = |unit: Unit<Slice<'a>>| {
+            let root = unit.entry(unit.header.root_offset()).ok()?;
+            let producer = root.attr_value(gimli::DW_AT_producer)?;
+            let dwarf = self.info.dwarf_of(&self.dwarf, index);
+            let producer = dwarf.attr_string(&unit, producer).ok()?;
+            Some(unit.header.version() < 5 && producer.slice().starts_with(b"GNU "))
+        };
+        let may = self.info.unit(&self.dwarf, index).and_then(is_of_gcc).unwrap_or_default();
+        self.may_need_repair.insert(index, may);
+        may
     }
 
     /// Returns where an inlined function was called.
@@ -178,6 +215,10 @@ impl<'a, 'd> Names<'a, 'd> {
             self.language = None;
             let read = self.read(unit)?;
             self.language = Some(read.language?);
+            // The engine reads the names of C, except those in a supplementary file.
+            if read.language == Some(Language::C) && !self.info.has_supplementary() {
+                return None;
+            }
             let functions = read.scopes.functions(address);
             let name = |&offset: &UnitOffset| {
                 self.steps = STEPS;
@@ -271,6 +312,9 @@ impl<'a, 'd> Names<'a, 'd> {
             return self.function(declared, depth);
         }
         let bare = self.text(&read, &entry, gimli::DW_AT_name)?;
+        if read.language == Some(Language::C) {
+            return Some(bare);
+        }
         let scope = self.scope(place, depth);
         let is_external = entry.has_attr(gimli::DW_AT_external);
         let is_member = self.parent_is_type(place);
@@ -513,8 +557,16 @@ fn language(unit: &Unit<Slice<'_>>) -> Option<Language> {
         gimli::DW_LANG_C_plus_plus_17,
         gimli::DW_LANG_C_plus_plus_20,
     ];
+    const C: [DwLang; 5] = [
+        gimli::DW_LANG_C,
+        gimli::DW_LANG_C89,
+        gimli::DW_LANG_C99,
+        gimli::DW_LANG_C11,
+        gimli::DW_LANG_C17,
+    ];
     match language {
         gimli::DW_LANG_Rust => Some(Language::Rust),
+        language if C.contains(&language) => Some(Language::C),
         language => CPP.contains(&language).then_some(Language::Cpp),
     }
 }

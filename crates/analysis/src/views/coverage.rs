@@ -9,16 +9,18 @@ const RESIDENT_LEAST_BYTES: u64 = 16 << 20;
 /// The heap is too small if it is less than this fraction of that memory.
 const HEAP_PART: u64 = 20;
 
+/// Minimum of anonymous memory for a warning if nothing was allocated, in bytes. Each program has a
+/// few pages of the loader; programs such as `true` have no more.
+const ANONYMOUS_LEAST_BYTES: u64 = 64 << 10;
+
 /// The memory of such a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uncovered {
     /// Peak usage of the heap, as recorded.
     pub heap_bytes: u64,
     /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
-    /// or recorded mappings; 0 if unknown.
+    /// or, if something was allocated, recorded mappings; 0 if unknown.
     pub other_bytes: u64,
-    /// Highest bytes of recorded mappings.
-    pub mapped_bytes: u64,
 }
 
 /// Returns how much memory a process used without allocating it through the recorder.
@@ -35,8 +37,20 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let other = Memory::over_time(process).map(|memory| memory.unrecorded_bytes);
     let other_bytes = other.max().unwrap_or(0);
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
-    let is_nothing = process.totals.allocations == 0 && process.totals.failed == 0;
-    let mapped_bytes = process.mapped.as_ref().map_or(0, |mapped| mapped.totals.peak_bytes);
-    let uncovered = Uncovered { heap_bytes, other_bytes, mapped_bytes };
-    (is_little || is_nothing).then_some(uncovered)
+    if process.totals.allocations > 0 || process.totals.failed > 0 {
+        return is_little.then_some(Uncovered { heap_bytes, other_bytes });
+    }
+    // All anonymous memory, since an unknown allocator can use recorded mappings.
+    let anonymous = Memory::over_time(process).map(|memory| anonymous_bytes(&memory)).max();
+    let is_known_little = anonymous.is_some_and(|bytes| bytes < ANONYMOUS_LEAST_BYTES);
+    let other_bytes = anonymous.unwrap_or(0);
+    (is_little || !is_known_little).then_some(Uncovered { heap_bytes, other_bytes })
+}
+
+/// Returns the resident bytes of private mappings without a file.
+fn anonymous_bytes(memory: &Memory) -> u64 {
+    const OTHERS: [&str; 2] = ["files", "shared memory"];
+    let parts = memory.row("mappings").into_iter().flat_map(|row| &row.children);
+    let anonymous = parts.filter(|part| !OTHERS.contains(&part.name.as_str()));
+    anonymous.fold(0, |sum, part| sum.saturating_add(part.resident_bytes))
 }

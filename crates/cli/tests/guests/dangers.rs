@@ -58,6 +58,7 @@ dangers! {
     raw_clone "clone.c"
     five_hundred_children "swarm.c"
     address_reuse_by_dlopen "reload.c"
+    a_library_that_is_half_unloaded "half_unloaded.c"
     late_module "late_module.c"
     code_mapped_again "code_again.c"
     generated_code_under_strict_seccomp "jit_strict.c"
@@ -122,7 +123,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 72] = [
+const ELSEWHERE: [&str; 73] = [
     "sampled.c",
     "sampled_labels.c",
     "agree.c",
@@ -189,6 +190,7 @@ const ELSEWHERE: [&str; 72] = [
     "starts_confined.c",
     "starts_refused.c",
     "thread_groups.c",
+    "threads_hold.c",
     "timeline_steps.c",
     "timesteps.c",
     "trace_random.c",

@@ -1,6 +1,7 @@
 //! Live bytes over time: right at every moment, up and down, also while a program sleeps.
 
-use crate::harness::{Trial, heaptide, run};
+use crate::harness::{Trial, heaptide, report, run};
+use crate::recording::{list, number};
 use std::path::Path;
 
 /// Records a program, and returns the recording.
@@ -49,4 +50,23 @@ fn memory_in_turns_is_counted_once() {
     let (when, holders) = rest.split_once(": ").expect("who held them");
     assert!(when.contains(" bytes at one time, after "), "{when}");
     assert!(holders.ends_with("8.00 MiB"), "{holders}");
+}
+
+/// What threads hold without having published it is part of the peak: a sample sums it.
+#[test]
+fn the_peak_includes_what_many_threads_hold() {
+    let trial = Trial::new("threads_hold.c", "threads-hold", &[], &[]);
+    let recording = recording!(trial);
+    let report = report(&recording, &trial.scratch);
+    let peak = number(&list(&report, "processes")[0]["totals"], "peak_bytes");
+    // Without what the last thread may not have published, and with the C library's blocks.
+    let live = 64 * 300 * 104;
+    let known = (live - 32768)..=(live + 64 * 1024);
+    assert!(known.contains(&peak), "{peak}, expected {known:?}");
+    let mut command = heaptide();
+    command.args(["timeline", "--format", "csv"]).arg(recording);
+    let csv = run(&mut command, &trial.scratch).stdout;
+    let samples = csv.lines().skip(1).map(|line| line.split(',').nth(1).expect("live"));
+    let highest = samples.map(|live| live.parse::<i128>().expect("a number")).max();
+    assert!(peak >= highest.expect("samples"), "{peak}, and a sample of {highest:?}");
 }

@@ -156,6 +156,24 @@ fn a_program_without_one_allocation_is_no_program_without_losses() {
     assert!(report.lines().take(5).any(|line| line.contains(what)), "{report}");
 }
 
+/// The few pages of the loader are no allocations that the recorder missed.
+#[test]
+fn a_program_that_allocates_nothing_lacks_nothing() {
+    let place = scratch("allocates-nothing");
+    fs::write(place.join("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.args(["nothing.c", "-o", "nothing"]).current_dir(&place);
+    assert!(compiler.status().expect("a compiler").success());
+    let recording = place.join("a");
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).arg("./nothing").current_dir(&place);
+    let outcome = run(&mut clean(command), &place);
+    let report = run(heaptide().arg("report").arg(&recording), &place).stdout;
+    for text in [&outcome.stderr, &report] {
+        assert!(text.contains("allocat") && !text.contains("missing"), "{text}");
+    }
+}
+
 #[test]
 fn a_go_program_is_announced() {
     let place = scratch("go");

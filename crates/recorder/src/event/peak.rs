@@ -332,6 +332,16 @@ impl Live {
         live
     }
 
+    /// Notes live bytes that a sample has summed over all lanes, with what they have not yet
+    /// published: the peak is never below them. `allocated` is the lane's own.
+    pub fn note_sum(&mut self, p: &Process, header: &FileHeader, allocated: u64, live: u64) {
+        if p.threaded.load(Relaxed) && live > header.peak_bytes.get() {
+            windows::open().rise(live as i64, header, false);
+            self.raise_shared(p, header, live);
+            self.set_limits(allocated);
+        }
+    }
+
     fn raise_shared(&mut self, p: &Process, header: &FileHeader, live: u64) -> bool {
         self.fallen = true;
         let raised = header.peak_bytes.fetch_max(live, AcqRel) < live;
@@ -458,6 +468,19 @@ mod tests {
         let own = batch + next + 2;
         assert_eq!(thread.peak(), ((own + BATCH) as u64, 2));
         assert_eq!((thread.2.own(thread.3), thread.2.seen(thread.3)), (own, own + BATCH));
+    }
+
+    #[test]
+    fn the_sum_of_a_sample_raises_the_peak() {
+        let mut thread = thread();
+        thread.allocate(1000);
+        thread.2.note_sum(&thread.0, &thread.1, thread.3, 5000);
+        assert_eq!(thread.peak().0, 1000, "alone, the peak is exact");
+        thread.0.threaded.store(true, Relaxed);
+        thread.2.note_sum(&thread.0, &thread.1, thread.3, 5000);
+        assert_eq!(thread.peak(), (5000, 2));
+        thread.2.note_sum(&thread.0, &thread.1, thread.3, 4000);
+        assert_eq!(thread.peak(), (5000, 2));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::event::lane::LaneState;
 use crate::event::marks;
 use crate::event::process::{Process, process};
 use crate::event::stats;
+use crate::event::windows::bound_bytes;
 use crate::store::samples::{PER_DOUBLING, Samples};
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
@@ -13,7 +14,7 @@ use crate::sys::wiped::Wiped;
 use crate::sys::{confined, kernel, memory};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use heaptide_format::shared::Word;
+use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{Kind, Loss, Sample};
 
 /// Usable bytes that a lane allocates between the first samples.
@@ -84,7 +85,9 @@ fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
     lane.follow_renaming();
     lane.publish_work();
     p.note_time(now);
-    let Some(count) = samples.append(Kind::Timeline, lane.index(), state(p, now)) else {
+    let state = state(p, now);
+    lane.live.note_sum(p, p.header(), lane.record.usable_bytes.get(), state.live_bytes);
+    let Some(count) = samples.append(Kind::Timeline, lane.index(), state) else {
         return p.lost(Loss::NoSample);
     };
     if count.is_multiple_of(PER_DOUBLING) {
@@ -97,7 +100,7 @@ fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
 fn state(p: &Process, now: u64) -> Sample {
     let (resident_bytes, virtual_bytes) = memory_of_process(p);
     let sums = stats::sums(p);
-    let live = (sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64).max(0) as u64;
+    let live = live_of_lanes(p.header(), sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64);
     Sample {
         time_ns: now,
         live_bytes: live,
@@ -109,6 +112,14 @@ fn state(p: &Process, now: u64) -> Sample {
         resident_bytes,
         virtual_bytes,
     }
+}
+
+/// Returns the live bytes of all lanes, which are summed one after another: if threads take turns
+/// to hold a block, the sum can contain it twice. What lanes have published bounds that error.
+fn live_of_lanes(header: &FileHeader, summed: i64) -> u64 {
+    let published = header.published_live.get();
+    let bound = bound_bytes(header) as i64;
+    summed.clamp(published - bound, published + bound).max(0) as u64
 }
 
 /// Returns resident bytes, and virtual bytes without those that the recorder has reserved; 0 if

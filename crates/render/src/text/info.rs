@@ -176,6 +176,8 @@ fn interceptions(out: &mut Screen, p: &Process) -> io::Result<()> {
     writeln!(out, "  allocators")?;
     for Interception { module, functions, left_alone } in &p.completeness.interceptions {
         let module = if module.is_empty() { "a module without stacks" } else { module };
+        // An allocator that replaces the C library's has no prefix.
+        let functions = if functions.is_empty() { "malloc" } else { functions };
         let what = match left_alone {
             None => format!("intercepted in {module}: {functions}"),
             Some(why) => format!("not intercepted in {module}: {functions}{why}"),

@@ -101,14 +101,10 @@ fn unexplained(process: &Process) -> Option<Uncovered> {
 
 /// Returns what is missing, and why.
 fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
-    let Uncovered { heap_bytes, other_bytes, mapped_bytes } = uncovered;
-    let used = match (other_bytes, mapped_bytes) {
-        (0, 0) => String::new(),
-        // Mappings are recorded, so they explain memory, but not that there is no block.
-        (other, mapped) if heap_bytes == 0 && mapped > other => {
-            format!(", while {} were mapped", bytes(mapped))
-        }
-        (other, _) => format!(", while {} of anonymous memory were resident", bytes(other)),
+    let Uncovered { heap_bytes, other_bytes } = uncovered;
+    let resident = match other_bytes {
+        0 => String::new(),
+        most => format!(", while {} of anonymous memory were resident", bytes(most)),
     };
     let (what, heap) = match heap_bytes {
         0 => ("all allocations", "none was made through the recorder".to_owned()),
@@ -116,7 +112,7 @@ fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
     };
     let why = "the program allocates with functions that the recorder cannot find (keep its symbol \
                table), or from the kernel (see --kind mapped), or not at all";
-    (what, format!("{heap}{used}; {why}"))
+    (what, format!("{heap}{resident}; {why}"))
 }
 
 /// Formats `WHAT: WHY`, with the number of processes if the recording has several.
