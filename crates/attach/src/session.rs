@@ -15,11 +15,11 @@ use heaptide_format::attachment::{
 };
 use heaptide_format::settings::Setting;
 use heaptide_format::{End, FileHeader};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use zerocopy::FromBytes;
 
 use crate::call::Caller;
+use crate::clock;
 use crate::error::Error;
 use crate::frames::Frame;
 use crate::machine::{self, JUMP_BYTES, Places};
@@ -617,9 +617,7 @@ impl Session {
         let field = |offset: usize| state.header_at + offset as u64;
         let mut start = [0; 8];
         self.read(field(std::mem::offset_of!(FileHeader, start_monotonic_ns)), &mut start)?;
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let since = now.saturating_sub(u64::from_ne_bytes(start));
+        let since = clock::now_ns(self.pid).saturating_sub(u64::from_ne_bytes(start));
         for offset in [
             std::mem::offset_of!(FileHeader, end_time_ns),
             std::mem::offset_of!(FileHeader, last_seen_ns),
