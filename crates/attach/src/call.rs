@@ -32,7 +32,7 @@ pub struct Caller<'a> {
     before: Before,
     /// Memory in the program for calls.
     room: u64,
-    /// Whether the thread is at the call that restores its registers.
+    /// Whether the thread is at the call that restores its registers, or has made it.
     is_returning: bool,
 }
 
@@ -271,6 +271,9 @@ impl<'a> Caller<'a> {
                         self.is_returning = true;
                         return Ok(returned);
                     }
+                        if machine::MAKES_LAST_CALL {
+                            self.pass_last_call(until)?;
+                        }
                     ptrace::resume_to_call(tid, 0)?;
                 }
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
@@ -283,6 +286,22 @@ impl<'a> Caller<'a> {
 
     /// The thread has ended.
     fn gone(&mut self) -> io::Error {
+    /// Lets the thread make the call that restores its registers, and stops it at the end of that
+    /// call, where its registers can be set.
+    fn pass_last_call(&mut self, until: Instant) -> io::Result<()> {
+        let tid = self.thread.tid;
+        ptrace::resume_to_call(tid, 0)?;
+        loop {
+            match ptrace::event(tid)? {
+                Event::Call => return Ok(()),
+                Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
+                Event::Stopped => ptrace::resume_to_call(tid, 0)?,
+                Event::Gone => return Err(self.gone()),
+                Event::Nothing => self.await_event(until)?,
+            }
+        }
+    }
+
         self.thread.note_end();
         io::Error::from_raw_os_error(nix::libc::ESRCH)
     }

@@ -16,6 +16,7 @@ mod memory;
 mod modules;
 mod process;
 mod ptrace;
+mod seccomp;
 mod session;
 mod threads;
 mod view;

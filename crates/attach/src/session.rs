@@ -25,6 +25,7 @@ use crate::frames::Frame;
 use crate::machine::{self, JUMP_BYTES, Places};
 use crate::process::{Loaded, Process};
 use crate::ptrace;
+use crate::seccomp;
 use crate::threads::{Stopped, stop_others, threads};
 use crate::view;
 
@@ -124,6 +125,10 @@ struct Session {
     pause: Pause,
     /// Found before threads are stopped.
     places: Option<Places>,
+    /// Whether a thread may make a call of an unknown number, by which it returns an address.
+    may_ask: bool,
+    /// Whether threads may make calls at all.
+    may_call: bool,
 }
 
 impl Session {
@@ -131,12 +136,14 @@ impl Session {
         let process = Process::open(pid)?;
         let places = process.modules.places();
         let until = Instant::now() + patience;
-        Ok(Session { process, pid, patience, until, pause: Pause::default(), places })
+        let pause = Pause::default();
+        Ok(Session { process, pid, patience, until, pause, may_ask: true, may_call: true, places })
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
         match self.process.loaded()? {
             Some(loaded) => self.check(&loaded.state)?,
+        self.may_ask = !seccomp::check(self.pid)?;
             None => self.load(&request.recorder)?,
         }
         self.prepare(request)?;
@@ -306,6 +313,9 @@ impl Session {
     fn answer(&self, caller: &mut Caller<'_>) -> String {
         let modules = &self.process.modules;
         let report = modules.iter().find_map(|module| {
+        if !self.may_ask {
+            return "a seccomp filter may have prevented it".to_owned();
+        }
             let may = module.is_libc() || module.file_name().starts_with("libdl");
             may.then(|| module.symbol("dlerror"))?
         });
@@ -577,6 +587,7 @@ impl Session {
         }
         let recording = self.recording(&loaded.state);
         let why = "at each attempt, a thread was in the recorder";
+        self.may_call = seccomp::check(pid).is_ok();
         self.patiently_stopped(why, Session::try_to_detach)?;
         Ok(recording)
     }
@@ -589,7 +600,8 @@ impl Session {
         self.wipe(&loaded, &all)?;
         let release = self.function(RELEASE_SYMBOL)?;
         // If no thread can free the memory, the next attachment does.
-        if let Some(mut caller) = self.caller(&mut all, places) {
+        let caller = if self.may_call { self.caller(&mut all, places) } else { None };
+        if let Some(mut caller) = caller {
             let _ = caller.call(release, [0, 0], PREPARES_WITHIN);
             for number in self.directories(&recording) {
                 let _ = caller.close(number);

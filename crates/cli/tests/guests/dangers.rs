@@ -122,12 +122,13 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 72] = [
+const ELSEWHERE: [&str; 73] = [
     "sampled.c",
     "sampled_labels.c",
     "agree.c",
     "allocator_inside.c",
     "attached.c",
+    "attached_filtered.c",
     "attached_starts.c",
     "attached_threads.c",
     "backtrace.cpp",

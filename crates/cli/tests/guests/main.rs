@@ -11,6 +11,7 @@ mod advise_table;
 mod allocators;
 mod answers;
 mod attaching;
+mod attaching_filters;
 mod attaching_limits;
 mod book;
 mod browser;
