@@ -66,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "crates/control",
         &[
             "error",
+            "file_user",
             "lead",
             "control",
             "status",

@@ -43,7 +43,7 @@ const COMES_OUT_WITHIN: Duration = Duration::from_millis(20);
 const LOOK_AFTER: Duration = Duration::from_micros(100);
 
 /// The settings of a recording.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// The library.
     pub recorder: PathBuf,
@@ -54,6 +54,8 @@ pub struct Request {
     pub handed_on: Vec<u8>,
     /// The directory of the recording.
     pub recording: PathBuf,
+    /// The same, open: its owner could replace it by a link.
+    pub directory: File,
     /// How long to wait for a safe moment.
     pub patience: Duration,
 }
@@ -123,12 +125,12 @@ struct Session {
     patience: Duration,
     until: Instant,
     pause: Pause,
-    /// Found before threads are stopped.
-    places: Option<Places>,
     /// Whether a thread may make a call of an unknown number, by which it returns an address.
     may_ask: bool,
     /// Whether threads may make calls at all.
     may_call: bool,
+    /// Found before threads are stopped.
+    places: Option<Places>,
 }
 
 impl Session {
@@ -141,9 +143,9 @@ impl Session {
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        self.may_ask = !seccomp::check(self.pid)?;
         match self.process.loaded()? {
             Some(loaded) => self.check(&loaded.state)?,
-        self.may_ask = !seccomp::check(self.pid)?;
             None => self.load(&request.recorder)?,
         }
         self.prepare(request)?;
@@ -311,11 +313,11 @@ impl Session {
 
     /// Returns the error message of the loader.
     fn answer(&self, caller: &mut Caller<'_>) -> String {
-        let modules = &self.process.modules;
-        let report = modules.iter().find_map(|module| {
         if !self.may_ask {
             return "a seccomp filter may have prevented it".to_owned();
         }
+        let modules = &self.process.modules;
+        let report = modules.iter().find_map(|module| {
             let may = module.is_libc() || module.file_name().starts_with("libdl");
             may.then(|| module.symbol("dlerror"))?
         });
@@ -430,8 +432,7 @@ impl Session {
         caller.call(release, [0, 0], PREPARES_WITHIN).map_err(failed)?;
         let mut output = request.recording.as_os_str().as_bytes().to_vec();
         if !view::is_same(self.pid) {
-            let directory = File::open(&request.recording).map_err(failed)?;
-            let given = caller.give(self.pid, &[directory.as_fd()]).map_err(failed)?;
+            let given = caller.give(self.pid, &[request.directory.as_fd()]).map_err(failed)?;
             let number = caller.move_up(given.first().copied().unwrap_or_default());
             output = format!("/proc/self/fd/{}", number.map_err(failed)?).into_bytes();
         }
@@ -586,8 +587,8 @@ impl Session {
             return Err(not_attached());
         }
         let recording = self.recording(&loaded.state);
-        let why = "at each attempt, a thread was in the recorder";
         self.may_call = seccomp::check(pid).is_ok();
+        let why = "at each attempt, a thread was in the recorder";
         self.patiently_stopped(why, Session::try_to_detach)?;
         Ok(recording)
     }

@@ -353,6 +353,7 @@ fn attach_often(target: &Target, rounds: u64) {
             recorder: library(),
             settings: format!("HEAPTIDE_MODE={mode}\0").into_bytes(),
             handed_on: Vec::new(),
+            directory: fs::File::open(&recording).expect("it is there"),
             recording,
             patience: Duration::from_secs(30),
         };
@@ -450,7 +451,7 @@ fn programs_out_of_reach_of_the_library_are_counted() {
 
 /// Starts a program as another user, in a directory of its own, since that user may not have access
 /// to those of the tests.
-fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
+pub fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
     let copied = open_to_all(name, source);
     let mut command = Command::new(copied.join("attached"));
     command.uid(NOBODY).gid(NOBODY);
@@ -493,7 +494,6 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
     let _ = fs::remove_dir_all(copied);
 }
 
-/// Creates a directory that all users can search, with the program.
 /// The clock of the process is far ahead of that of the command.
 #[test]
 fn a_process_of_another_time_namespace_is_recorded_by_its_own_clock() {
@@ -516,6 +516,7 @@ fn a_process_of_another_time_namespace_is_recorded_by_its_own_clock() {
     assert!(process["duration_s"].as_f64() > Some(0.0), "{}", process["duration_s"]);
 }
 
+/// Creates a directory that all users can search, with the program.
 fn open_to_all(name: &str, source: &str) -> PathBuf {
     let place = std::env::temp_dir().join(format!("heaptide-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);

@@ -13,6 +13,7 @@ mod answers;
 mod attaching;
 mod attaching_filters;
 mod attaching_limits;
+mod attaching_users;
 mod book;
 mod browser;
 mod by_call;
