@@ -80,6 +80,7 @@ mod serve_otlp;
 mod services;
 mod stacks;
 mod steps;
+mod surroundings;
 mod test_limits;
 mod timeline;
 mod top;
