@@ -15,8 +15,9 @@
 // Above all numbers of system calls, but not above that which stands for none.
 enum { UNKNOWN = 1000 };
 
-static const int own[] = {SYS_read,   SYS_write,      SYS_brk,     SYS_mmap,  SYS_munmap,
-                          SYS_futex,  SYS_exit_group, SYS_madvise, SYS_fstat, SYS_mprotect};
+static const int own[] = {SYS_read,  SYS_write,      SYS_brk,     SYS_mmap,  SYS_munmap,
+                          SYS_futex, SYS_exit_group, SYS_madvise, SYS_fstat, SYS_mprotect,
+                          SYS_getrandom};
 enum { OWN = sizeof own / sizeof *own };
 
 static unsigned action_of(const char *name)
@@ -38,7 +39,8 @@ static void install(const char *name)
         code[count++] = jump;
     } else {
         for (unsigned char i = 0; i < OWN; i++) {
-            struct sock_filter jump = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)own[i], OWN - i, 0);
+            unsigned number = (unsigned)own[i];
+            struct sock_filter jump = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, OWN - i, 0);
             code[count++] = jump;
         }
     }
