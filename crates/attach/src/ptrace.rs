@@ -82,7 +82,7 @@ pub struct Instruction {
 pub fn seccomp_filter(tid: Pid, number: usize) -> io::Result<Vec<Instruction>> {
     const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
     let get = |to: *mut Instruction| {
-        // SAFETY: the kernel writes all instructions, or returns their number if it gets no address.
+        // SAFETY: the kernel writes all instructions; without an address, it returns their number.
         let count = unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, tid.as_raw(), number, to) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     };

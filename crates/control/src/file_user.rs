@@ -112,8 +112,8 @@ impl FileUser {
         if ids_of_files() == (other.user, other.group) { Ok(entered) } else { Err(refused(other)) }
     }
 
-    /// Creates a directory as the user, who can use it whatever the umask is. If the user may not, creates it as root, unless the user
-    /// could replace a directory above it.
+    /// Creates a directory as the user, who can use it whatever the umask is. If the user may not,
+    /// creates it as root, unless the user could replace a directory above it.
     ///
     /// Errors: it exists, or cannot be created.
     pub fn make_directory(&self, path: &Path) -> io::Result<Maker> {

@@ -283,8 +283,8 @@ pub fn is_returning(registers: &Registers, places: Places) -> bool {
 }
 
 /// Whether a thread makes the call that restores all registers before it makes the next call or
-/// continues. A seccomp filter also judges a call that a tracer cancels, as one with number -1: that
-/// of a container would replace the register that has the number of the next call by an error.
+/// continues. A seccomp filter also judges a call that a tracer cancels, as one with number -1:
+/// that of a container would replace the register that has the number of the next call by an error.
 pub const MAKES_LAST_CALL: bool = true;
 
 /// Returns the registers with which a thread that has made the call that restores all registers

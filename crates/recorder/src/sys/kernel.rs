@@ -129,8 +129,8 @@ pub fn open(path: Path<'_>, flags: usize) -> Result<Fd, Errno> {
     unsafe { call(OPENAT, a) }.map(|fd| Fd(fd as i32))
 }
 
-/// Creates a file that does not exist. Its owner can read and write it, whatever the umask is, since
-/// the file is opened again by its name to let it grow.
+/// Creates a file that does not exist. Its owner can read and write it, whatever the umask is,
+/// since the file is opened again by its name to let it grow.
 ///
 /// Errors: those of the kernel.
 pub fn create(path: Path<'_>) -> Result<Fd, Errno> {
