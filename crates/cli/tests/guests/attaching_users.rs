@@ -45,12 +45,15 @@ fn attached(target: &Target) -> Child {
     let mut command = heaptide();
     command.current_dir(&target.place).args(["attach", "--mode", "trace", "-o", "a.heaptide"]);
     command
-        .args(["--snapshot-when", "USR1", "--keep-snapshots", "1"])
+        .args(["--snapshot-when", "signal=USR1", "--keep-snapshots", "1"])
         .arg(target.pid().to_string());
     let errors = fs::File::create(target.place.join("errors")).expect("a file");
-    let child = command.stdin(Stdio::null()).stderr(errors).spawn().expect("heaptide");
+    let mut child = command.stdin(Stdio::null()).stderr(errors).spawn().expect("heaptide");
     let begun = || fs::read_to_string(target.place.join("errors")).expect("its errors");
-    until("a recording", || begun().contains("recording process"));
+    until("a recording", || {
+        assert!(child.try_wait().expect("its state").is_none(), "{}", begun());
+        begun().contains("recording process")
+    });
     child
 }
 
