@@ -1,6 +1,6 @@
 //! Installs a seccomp filter, and then performs a step for each byte that it reads, and echoes the
-//! byte: `m` allocates and frees 100 blocks. Ends with status 7, or 8 if a call failed. Its argument
-//! names the filter:
+//! byte: `m` allocates and frees 100 blocks. Ends with status 7, or 8 if a call failed. Its
+//! argument names the filter:
 //
 //   container: system calls with unknown numbers fail, as in containers
 //   unknown: they end the program

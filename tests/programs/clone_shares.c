@@ -1,7 +1,7 @@
 //! Children that share the memory of their parent (CLONE_VM) and allocate while it waits, on their
-//! own stacks: some borrow its thread-local memory, end by a system call, `_exit` or `exit`, and one
-//! is a thread that the C library does not know. All events are those of the parent, which continues
-//! to be recorded.
+//! own stacks: some borrow its thread-local memory, end by a system call, `_exit` or `exit`, and
+//! one is a thread that the C library does not know. All events are those of the parent, which
+//! continues to be recorded.
 //
 // expect function:in_child allocations=500 frees=500
 // expect function:in_parent allocations=600 frees=600
