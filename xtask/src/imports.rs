@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "crates/control",
         &[
             "error",
+            "file_user",
             "lead",
             "control",
             "status",

@@ -32,7 +32,7 @@ pub struct Caller<'a> {
     before: Before,
     /// Memory in the program for calls.
     room: u64,
-    /// Whether the thread is at the call that restores its registers.
+    /// Whether the thread is at the call that restores its registers, or has made it.
     is_returning: bool,
 }
 
@@ -165,7 +165,9 @@ impl<'a> Caller<'a> {
         let socket = ptrace::descriptor_of(pid, ours as i32)?;
         let text = [IoSlice::new(b"x")];
         let rights = [ControlMessage::ScmRights(&numbers)];
-        sendmsg::<()>(socket.as_raw_fd(), &text, &rights, MsgFlags::empty(), None)?;
+        // The program may have put another socket there, which must not block this command.
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<()>(socket.as_raw_fd(), &text, &rights, flags, None)?;
         // struct msghdr, struct iovec, a byte, and space for the descriptors.
         let (header, vector, byte, control) =
             (self.room + 64, self.room + 128, self.room + 160, self.room + 192);
@@ -269,10 +271,29 @@ impl<'a> Caller<'a> {
                     }
                     if machine::is_returning(&registers, places) {
                         self.is_returning = true;
+                        if machine::MAKES_LAST_CALL {
+                            self.pass_last_call(until)?;
+                        }
                         return Ok(returned);
                     }
                     ptrace::resume_to_call(tid, 0)?;
                 }
+                Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
+                Event::Stopped => ptrace::resume_to_call(tid, 0)?,
+                Event::Gone => return Err(self.gone()),
+                Event::Nothing => self.await_event(until)?,
+            }
+        }
+    }
+
+    /// Lets the thread make the call that restores its registers, and stops it at the end of that
+    /// call, where its registers can be set.
+    fn pass_last_call(&mut self, until: Instant) -> io::Result<()> {
+        let tid = self.thread.tid;
+        ptrace::resume_to_call(tid, 0)?;
+        loop {
+            match ptrace::event(tid)? {
+                Event::Call => return Ok(()),
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
                 Event::Stopped => ptrace::resume_to_call(tid, 0)?,
                 Event::Gone => return Err(self.gone()),

@@ -8,6 +8,7 @@
 //! continues to run even if this command is killed at any point.
 
 mod call;
+mod clock;
 mod error;
 mod frames;
 mod machine;
@@ -15,6 +16,7 @@ mod memory;
 mod modules;
 mod process;
 mod ptrace;
+mod seccomp;
 mod session;
 mod threads;
 mod view;

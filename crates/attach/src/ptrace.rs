@@ -62,6 +62,35 @@ pub fn set_register_set(tid: Pid, set: libc::c_int, state: &[u8]) -> io::Result<
     check(result)
 }
 
+/// An instruction of a seccomp filter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Instruction {
+    /// Operation and mode.
+    pub code: u16,
+    /// Instructions to skip if a comparison is true.
+    pub if_true: u8,
+    /// Instructions to skip otherwise.
+    pub if_false: u8,
+    /// The operand.
+    pub value: u32,
+}
+
+/// Returns a seccomp filter of a stopped thread, by its number; 0 is the newest.
+///
+/// Errors: the kernel's; ENOENT if there is none with this number.
+pub fn seccomp_filter(tid: Pid, number: usize) -> io::Result<Vec<Instruction>> {
+    const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+    let get = |to: *mut Instruction| {
+        // SAFETY: the kernel writes all instructions; without an address, it returns their number.
+        let count = unsafe { libc::ptrace(PTRACE_SECCOMP_GET_FILTER, tid.as_raw(), number, to) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    };
+    let mut filter = vec![Instruction::default(); get(std::ptr::null_mut())?];
+    get(filter.as_mut_ptr())?;
+    Ok(filter)
+}
+
 /// Returns the signals that a stopped thread blocks, as a bit mask.
 ///
 /// Errors: the kernel's.

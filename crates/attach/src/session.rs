@@ -15,16 +15,17 @@ use heaptide_format::attachment::{
 };
 use heaptide_format::settings::Setting;
 use heaptide_format::{End, FileHeader};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use zerocopy::FromBytes;
 
 use crate::call::Caller;
+use crate::clock;
 use crate::error::Error;
 use crate::frames::Frame;
 use crate::machine::{self, JUMP_BYTES, Places};
 use crate::process::{Loaded, Process};
 use crate::ptrace;
+use crate::seccomp;
 use crate::threads::{Stopped, stop_others, threads};
 use crate::view;
 
@@ -42,7 +43,7 @@ const COMES_OUT_WITHIN: Duration = Duration::from_millis(20);
 const LOOK_AFTER: Duration = Duration::from_micros(100);
 
 /// The settings of a recording.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// The library.
     pub recorder: PathBuf,
@@ -53,6 +54,8 @@ pub struct Request {
     pub handed_on: Vec<u8>,
     /// The directory of the recording.
     pub recording: PathBuf,
+    /// The same, open: its owner could replace it by a link.
+    pub directory: File,
     /// How long to wait for a safe moment.
     pub patience: Duration,
 }
@@ -122,6 +125,10 @@ struct Session {
     patience: Duration,
     until: Instant,
     pause: Pause,
+    /// Whether a thread may make a call of an unknown number, by which it returns an address.
+    may_ask: bool,
+    /// Whether threads may make calls at all.
+    may_call: bool,
     /// Found before threads are stopped.
     places: Option<Places>,
 }
@@ -131,10 +138,12 @@ impl Session {
         let process = Process::open(pid)?;
         let places = process.modules.places();
         let until = Instant::now() + patience;
-        Ok(Session { process, pid, patience, until, pause: Pause::default(), places })
+        let pause = Pause::default();
+        Ok(Session { process, pid, patience, until, pause, may_ask: true, may_call: true, places })
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        self.may_ask = !seccomp::check(self.pid)?;
         match self.process.loaded()? {
             Some(loaded) => self.check(&loaded.state)?,
             None => self.load(&request.recorder)?,
@@ -304,6 +313,9 @@ impl Session {
 
     /// Returns the error message of the loader.
     fn answer(&self, caller: &mut Caller<'_>) -> String {
+        if !self.may_ask {
+            return "a seccomp filter may have prevented it".to_owned();
+        }
         let modules = &self.process.modules;
         let report = modules.iter().find_map(|module| {
             let may = module.is_libc() || module.file_name().starts_with("libdl");
@@ -420,8 +432,7 @@ impl Session {
         caller.call(release, [0, 0], PREPARES_WITHIN).map_err(failed)?;
         let mut output = request.recording.as_os_str().as_bytes().to_vec();
         if !view::is_same(self.pid) {
-            let directory = File::open(&request.recording).map_err(failed)?;
-            let given = caller.give(self.pid, &[directory.as_fd()]).map_err(failed)?;
+            let given = caller.give(self.pid, &[request.directory.as_fd()]).map_err(failed)?;
             let number = caller.move_up(given.first().copied().unwrap_or_default());
             output = format!("/proc/self/fd/{}", number.map_err(failed)?).into_bytes();
         }
@@ -576,6 +587,7 @@ impl Session {
             return Err(not_attached());
         }
         let recording = self.recording(&loaded.state);
+        self.may_call = seccomp::check(pid).is_ok();
         let why = "at each attempt, a thread was in the recorder";
         self.patiently_stopped(why, Session::try_to_detach)?;
         Ok(recording)
@@ -589,7 +601,8 @@ impl Session {
         self.wipe(&loaded, &all)?;
         let release = self.function(RELEASE_SYMBOL)?;
         // If no thread can free the memory, the next attachment does.
-        if let Some(mut caller) = self.caller(&mut all, places) {
+        let caller = if self.may_call { self.caller(&mut all, places) } else { None };
+        if let Some(mut caller) = caller {
             let _ = caller.call(release, [0, 0], PREPARES_WITHIN);
             for number in self.directories(&recording) {
                 let _ = caller.close(number);
@@ -617,9 +630,7 @@ impl Session {
         let field = |offset: usize| state.header_at + offset as u64;
         let mut start = [0; 8];
         self.read(field(std::mem::offset_of!(FileHeader, start_monotonic_ns)), &mut start)?;
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let since = now.saturating_sub(u64::from_ne_bytes(start));
+        let since = clock::now_ns(self.pid).saturating_sub(u64::from_ne_bytes(start));
         for offset in [
             std::mem::offset_of!(FileHeader, end_time_ns),
             std::mem::offset_of!(FileHeader, last_seen_ns),

@@ -50,7 +50,7 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) ->
     let result = match own.number {
         None => note_end(&recording, own.metadata, end)
             .map(|has_profiles| {
-                has_profiles.then(|| seal_apart(&recording, How::new(options, end)))
+                has_profiles.then(|| seal_apart(&recording, &recording, How::new(options, end)))
             })
             .map(|_| ()),
         Some(number) => leave(recorded, &recording, (number, own.member), end, options),
@@ -110,7 +110,7 @@ fn leave(
             Ok(false) => break,
             Err(error) => {
                 message(error);
-                seal_apart(recording, How::new(options, end));
+                seal_apart(recording, recording, How::new(options, end));
                 break;
             }
         }
@@ -121,7 +121,7 @@ fn leave(
         let _ = lead.is_ours(); // no effect on file systems without locks
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
-            seal_apart(recording, How::new(options, end));
+            seal_apart(recording, recording, How::new(options, end));
         }
         let _ = members::remove(recording, number); // if it stays, the loop merges it once more
     }
@@ -196,15 +196,15 @@ impl<'a> How<'a> {
 }
 
 /// Seals in a separate process: if that is killed (out of memory, or a bug), this one can still
-/// return the exit status of the program.
-pub fn seal_apart(recording: &Path, how: How) {
+/// return the exit status of the program. `shown` is the path of the recording for messages.
+pub fn seal_apart(recording: &Path, shown: &Path, how: How) {
     use std::os::unix::process::ExitStatusExt;
     let sealer = exec::fork(|| {
         exec::die_with_parent();
         exec::lift_limits();
-        u8::from(seal(recording, how).map_err(message).is_err())
+        u8::from(seal(recording, shown, how).map_err(message).is_err())
     });
-    let shown = recording.display();
+    let shown = shown.display();
     let killed = match sealer.map(exec::wait_for) {
         Ok(status) => {
             status.and_then(|status| status.signal()).map(|signal| format!("signal {signal}"))
@@ -228,7 +228,7 @@ fn from_here(path: &Path) -> PathBuf {
 /// Seals the recording and prints the summary, also if sealing fails, as on a full disk.
 ///
 /// Errors: the recording cannot be sealed or read.
-fn seal(recording: &Path, how: How) -> Result<(), Error> {
+fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     let progress = (!how.quiet).then(|| Rc::new(Progress::start("looking up symbols")));
     let sources = how.names.sources(progress.clone())?;
     let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
@@ -242,7 +242,7 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
         sealed?;
         return Ok(());
     }
-    let progress = Progress::start(format!("reading {}", recording.display()));
+    let progress = Progress::start(format!("reading {}", shown.display()));
     let read = Recording::open(recording);
     drop(progress);
     let (mut read, notes) = match (read, sealed) {
@@ -253,7 +253,7 @@ fn seal(recording: &Path, how: How) -> Result<(), Error> {
         }
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
-    let shown = from_here(recording);
+    let shown = from_here(shown);
     for process in &mut read.processes {
         process.select_python(PythonFrames::Mixed);
     }

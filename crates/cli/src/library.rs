@@ -95,9 +95,15 @@ fn link_to_command(directory: &PrivateDir, name: &str) {
 fn directories() -> Vec<(PathBuf, usize)> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let temporary = std::env::temp_dir().join(format!("heaptide-{}", Uid::effective()));
+    // `TMPDIR` may name a directory that does not exist.
+    let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")];
+    let temporary = temporary.map(|place| place.join(format!("heaptide-{}", Uid::effective())));
     let caches = cache.into_iter().chain(home).map(|cache| (cache.join("heaptide"), 2));
-    caches.chain([(temporary, 1)]).filter(|(path, _)| path.is_absolute()).collect()
+    let temporary = temporary.into_iter().map(|place| (place, 1));
+    let mut all: Vec<(PathBuf, usize)> = caches.chain(temporary).collect();
+    all.retain(|(path, _)| path.is_absolute());
+    all.dedup();
+    all
 }
 
 /// Returns the 64-bit FNV-1a hash. It only serves as a name; contents are compared.

@@ -18,8 +18,10 @@ use heaptide_analysis::is_file_of_recording;
 use heaptide_analysis::recording::metadata::Metadata;
 use heaptide_analysis::recording::{members, running};
 use heaptide_command::error::Error;
+use heaptide_control::{FileUser, Maker, path_of};
 use heaptide_format::PROFILE_SUFFIX;
 use nix::fcntl::OFlag;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// How much of a recording's name is used in the names next to it, in bytes. With prefix and suffix
 /// they must not exceed the limit of file systems (255).
@@ -87,16 +89,19 @@ impl Place {
     ///
     /// Errors: it cannot be written, or another command is creating one.
     pub fn draft(self, metadata: &Metadata) -> Result<Draft, Error> {
+        self.draft_of(&FileUser::own(), metadata)
+    }
+
+    /// Like [`Place::draft`]; the directory belongs to this user.
+    ///
+    /// Errors: also if the user could replace a directory above it.
+    pub fn draft_of(self, user: &FileUser, metadata: &Metadata) -> Result<Draft, Error> {
         let draft = Beside::new(&self.path).draft;
-        fs::create_dir(&draft).map_err(|e| match e.kind() {
+        let maker = user.make_directory(&draft).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => in_use(&self.path),
             _ => Error::new(format!("cannot create {}: {e}", self.path.display())),
         })?;
-        let made = Locked::new(&draft).and_then(|locked| {
-            metadata.write(&draft)?;
-            Ok(locked)
-        });
-        match made {
+        match Locked::new_of(user, maker, &draft, metadata) {
             Ok(Locked { directory }) => Ok(Draft {
                 place: self,
                 draft,
@@ -244,12 +249,23 @@ impl Recorded {
 
     /// Removes it with its contents.
     pub fn remove(&self) {
-        let _ = remove(&self.path); // may be gone already
+        if self.whereabouts() == Whereabouts::InPlace {
+            let _ = remove(&self.path); // may be gone already
+        }
     }
 
     /// Returns where it was created.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the directory, open.
+    ///
+    /// Errors: no descriptor is left.
+    pub fn directory(&self) -> Result<File, Error> {
+        let path = &self.path;
+        let Some(directory) = &self.directory else { return open_directory(path) };
+        directory.try_clone().map_err(|e| Error::file(path, "open it", e))
     }
 
     /// Returns where it is now.
@@ -267,6 +283,24 @@ impl Recorded {
 }
 
 impl Locked {
+    /// Locks a new directory, gives it to the user for whom root has created it, and marks it as a
+    /// recording.
+    fn new_of(
+        user: &FileUser,
+        maker: Maker,
+        path: &Path,
+        metadata: &Metadata,
+    ) -> Result<Locked, Error> {
+        let refused = |e| Error::file(path, "give it to the process's user", e);
+        let locked = Locked::new(path)?;
+        if maker == Maker::Root {
+            user.give(&locked.directory).map_err(refused)?;
+        }
+        let _entered = user.enter().map_err(refused)?;
+        metadata.write(&path_of(&locked.directory, path))?;
+        Ok(locked)
+    }
+
     /// Locks a directory. On a file system without locks, it is opened without one.
     ///
     /// Errors: another command holds the lock, or has replaced the directory.
@@ -284,7 +318,10 @@ impl Locked {
     }
 }
 
-fn open_directory(path: &Path) -> Result<File, Error> {
+/// Opens a directory, which must not be a symbolic link.
+///
+/// Errors: it cannot be opened.
+pub fn open_directory(path: &Path) -> Result<File, Error> {
     let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let directory = OpenOptions::new().read(true).custom_flags(flags).open(path);
     directory.map_err(|e| Error::file(path, "open it", e))
@@ -394,18 +431,20 @@ fn check(path: &Path) -> Result<(), String> {
 }
 
 /// Removes a recording, or a directory with only an unfinished marker, and nothing else. The marker
-/// file is removed last.
+/// file is removed last. Another user may own the recording, and replace the path by a link at any
+/// moment, so files are removed from the open directory.
 fn remove(path: &Path) -> io::Result<()> {
-    if names(path).all(|name| is_unfinished_marker(&name)) {
-        for name in names(path) {
-            fs::remove_file(path.join(name))?;
-        }
-    } else {
+    let directory = open_directory(path).map_err(io::Error::other)?;
+    let mut names: Vec<OsString> = names(path).collect();
+    if !names.iter().all(|name| is_unfinished_marker(name)) {
         check(path).map_err(io::Error::other)?;
-        for name in names(path).filter(|name| name != METADATA_FILE) {
-            fs::remove_file(path.join(name))?;
+    }
+    names.sort_by_key(|name| name == METADATA_FILE);
+    for name in names {
+        if !is_file_of_recording(&name.to_string_lossy()) {
+            return Err(io::Error::other("not a recording"));
         }
-        fs::remove_file(path.join(METADATA_FILE))?;
+        unlinkat(&directory, &*name, UnlinkatFlags::NoRemoveDir)?;
     }
     fs::remove_dir(path)
 }

@@ -73,6 +73,12 @@ fn record(
     if obstacle.as_ref().is_some_and(Obstacle::forbids_preloading) {
         settings.without_libraries();
     }
+    if exec::is_ended_for_changes_of_code() && settings.without_interception() {
+        message(
+            "a seccomp filter ends programs that change their code, so allocators other than that \
+             of the C library are not recorded, as with --no-intercept",
+        );
+    }
     let python_objects = has_python_objects(options, program, &environment);
     if python_objects {
         environment.set(PYTHONMALLOC, OsStr::new("malloc"));

@@ -25,6 +25,8 @@ pub struct Settings<'a> {
     /// The value for `LD_PRELOAD`; empty if nothing is to be preloaded.
     libraries: OsString,
     monitors: Monitors,
+    /// Whether allocators are not intercepted, whatever the options are.
+    without_interception: bool,
 }
 
 /// Returns how much to record: given by the options, or by the environment (our variable or
@@ -118,7 +120,7 @@ impl<'a> Settings<'a> {
             libraries.push(recorder()?);
             libraries.push(&monitors.preload);
         }
-        Ok(Settings { options, mode, libraries, monitors })
+        Ok(Settings { options, mode, libraries, monitors, without_interception: false })
     }
 
     /// Returns whether events are recorded.
@@ -131,6 +133,13 @@ impl<'a> Settings<'a> {
         self.libraries.clear();
     }
 
+    /// Disables interception, for a program that would be ended for it. Returns whether the options
+    /// have not done that.
+    pub fn without_interception(&mut self) -> bool {
+        self.without_interception = true;
+        !self.options.no_intercept
+    }
+
     /// Changes the environment of a program that is recorded into a directory. `pid` is the process
     /// id that the program sees.
     pub fn apply(&self, environment: &mut Environment, recording: &Path, pid: u32) {
@@ -141,6 +150,9 @@ impl<'a> Settings<'a> {
         environment.set(Setting::Mode.variable(), OsStr::new(&self.mode.value()));
         for (setting, value) in self.options.settings(pid) {
             environment.set(setting.variable(), OsStr::new(&value));
+        }
+        if self.without_interception {
+            environment.set(Setting::Intercept.variable(), OsStr::new(OFF));
         }
         // This command writes the reports after the end of the program, instead of the program.
         let report = Setting::Report.variable();

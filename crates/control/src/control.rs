@@ -11,7 +11,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::files::input;
@@ -22,6 +22,7 @@ use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Error;
+use crate::file_user;
 
 /// How long to wait for an answer. A program that allocates at all answers sooner.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -173,7 +174,11 @@ impl Control {
         origin: Origin,
     ) -> Result<(u32, PathBuf, Answer), Error> {
         let now_ns = self.now_ns();
-        let (number, file) = snapshot::take(&self.running.file, name, now_ns, origin)?;
+        let take = |profile: &Path| snapshot::take(profile, name, now_ns, origin);
+        let taken = file_user::as_owner(&self.running.file, take);
+        let (number, file) =
+            taken.map_err(|error| self.error("take a snapshot of it", error))??;
+        let file = self.running.file.with_file_name(file.file_name().unwrap_or_default());
         let request = Request::Snapshot;
         let answer = self.lock()?.request(request, number.into(), name, now_ns, wait)?;
         Ok((number, file, answer))

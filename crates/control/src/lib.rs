@@ -6,6 +6,7 @@
 mod actions;
 mod control;
 mod error;
+mod file_user;
 mod lead;
 mod mover;
 mod profiles;
@@ -18,6 +19,7 @@ mod triggers;
 pub use actions::{Action, Outcome};
 pub use control::{Answer, Control, Threshold, Wait};
 pub use error::Error;
+pub use file_user::{Entered, FileUser, Maker, path_of};
 pub use lead::Lead;
 pub use mover::Mover;
 pub use snapshots::{Count, Plan, Snapshots};

@@ -352,6 +352,30 @@ pub fn fork(child: impl FnOnce() -> u8) -> io::Result<Pid> {
     }
 }
 
+/// Returns whether an inherited seccomp filter ends a process that changes its code. If there is a
+/// filter, a child process tries. Like [`fork`], needs the calling thread to be alone.
+pub fn is_ended_for_changes_of_code() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !status.lines().any(|line| line == "Seccomp:\t2") {
+        return false;
+    }
+    let tried = fork(|| {
+        const BYTES: usize = 4096;
+        let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let (read_write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new page, which nothing uses; the limit is read.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+            let page = libc::mmap(std::ptr::null_mut(), BYTES, read_write, private, -1, 0);
+            libc::mprotect(page, BYTES, read_write | libc::PROT_EXEC);
+            libc::mprotect(page, BYTES, libc::PROT_READ | libc::PROT_EXEC);
+        }
+        0 // also if the kernel denies it
+    });
+    tried.ok().and_then(wait_for).is_some_and(|status| !status.success())
+}
+
 /// Like [`fork`], for a helper process of the command, which has only these descriptors.
 ///
 /// Errors: those of [`fork`].

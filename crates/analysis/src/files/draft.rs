@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, linkat, renameat_with};
@@ -58,6 +58,7 @@ impl Draft {
             Err(e) if is_unknown(&e) => (create(&name, rights)?, true),
             Err(e) => return Err(e),
         };
+        give_owner_access(&file)?;
         let _ = file.try_lock(); // without locks no draft is swept
         Ok(Draft { file, target: target.to_owned(), name, is_named })
     }
@@ -112,6 +113,17 @@ impl Drop for Draft {
             let _ = fs::remove_file(&self.name);
         }
     }
+}
+
+/// Lets the owner of a new file read and write it, whatever the umask is.
+fn give_owner_access(file: &File) -> io::Result<()> {
+    const OWNER: u32 = 0o600;
+    let mut permissions = file.metadata()?.permissions();
+    if permissions.mode() & OWNER != OWNER {
+        permissions.set_mode(permissions.mode() | OWNER);
+        file.set_permissions(permissions)?;
+    }
+    Ok(())
 }
 
 /// Returns `TARGET.PID.new`.

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -142,6 +143,8 @@ fn lock(directory: &Path) -> Result<Option<File>, Error> {
     let io = |source| Error::Io { path: path.clone(), doing: "write", source };
     loop {
         let mut options = OpenOptions::new();
+        // The owner of the recording may have put a link there.
+        options.custom_flags(OFlag::O_NOFOLLOW.bits());
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(io)?;
         match file.try_lock() {

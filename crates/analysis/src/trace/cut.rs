@@ -113,7 +113,7 @@ impl Appender {
             }
             let kept = file.try_clone()?;
             draft.replace()?;
-            belongs_to(&kept, path, &owner)?;
+            belongs_to(&kept, &owner)?;
             Ok(kept)
         };
         let kept = write().map_err(io)?;

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use heaptide_format::{
@@ -15,6 +15,7 @@ use heaptide_format::{
     TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk, TraceCut, TraceHead,
     TraceStart,
 };
+use nix::fcntl::OFlag;
 use rustc_hash::FxHashSet;
 use zerocopy::{FromBytes, IntoBytes};
 use zstd::bulk::{Compressor, Decompressor};
@@ -308,9 +309,11 @@ impl Appender {
         let io = |source| Error::Io { path: path.clone(), doing: "write", source };
         let owner = fs::metadata(profile).map_err(io)?;
         let mut options = OpenOptions::new();
+        // The owner of the recording may have put a link there.
         options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlag::O_NOFOLLOW.bits());
         let file = options.open(&path).map_err(io)?;
-        belongs_to(&file, &path, &owner).map_err(io)?;
+        belongs_to(&file, &owner).map_err(io)?;
         let numbers = there.iter().flat_map(|t| t.places()).map(|p| p.chunk.number).collect();
         let end = there.as_ref().map_or(0, TraceFile::length);
         file.set_len(end).map_err(io)?;
@@ -402,10 +405,10 @@ impl Appender {
 
 /// Gives a file the owner and mode of another file: the supervising command can run as another
 /// user.
-pub(super) fn belongs_to(file: &File, path: &Path, other: &fs::Metadata) -> io::Result<()> {
+pub(super) fn belongs_to(file: &File, other: &fs::Metadata) -> io::Result<()> {
     let is = file.metadata()?;
     if (is.uid(), is.gid()) != (other.uid(), other.gid()) {
-        chown(path, Some(other.uid()), Some(other.gid()))?;
+        fchown(file, Some(other.uid()), Some(other.gid()))?;
     }
     file.set_permissions(other.permissions())
 }

@@ -252,6 +252,10 @@ const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// The interval at which the thread is polled.
 const LOOKS_EVERY: Duration = Duration::from_micros(20);
 
+/// Whether a thread makes the call that restores all registers before it makes the next call or
+/// continues. Its number is not in a register that is set here.
+pub const MAKES_LAST_CALL: bool = false;
+
 /// Stops a thread that is about to make the call that restores all registers outside of system
 /// calls, where all its registers can be set. If this command is killed meanwhile, the thread makes
 /// that call.

@@ -282,10 +282,15 @@ pub fn is_returning(registers: &Registers, places: Places) -> bool {
     registers.orig_rax == RT_SIGRETURN && registers.rip == behind
 }
 
-/// Returns the registers with which a thread that is about to make the call that restores all
-/// registers continues at its previous state instead: without that call, and at the instruction of
-/// the call in which it blocked, with the remaining time. It must not be inside that call yet,
-/// because the end of tracing acts like a signal.
+/// Whether a thread makes the call that restores all registers before it makes the next call or
+/// continues. A seccomp filter also judges a call that a tracer cancels, as one with number -1:
+/// that of a container would replace the register that has the number of the next call by an error.
+pub const MAKES_LAST_CALL: bool = true;
+
+/// Returns the registers with which a thread that has made the call that restores all registers
+/// continues at its previous state: at the instruction of the call in which it blocked, with the
+/// remaining time. It must not be inside that call yet, because the end of tracing acts like a
+/// signal.
 pub fn continued(registers: &Registers) -> Registers {
     let error = registers.rax.wrapping_neg();
     match waited_in(registers) {

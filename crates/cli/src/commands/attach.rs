@@ -1,9 +1,9 @@
 //! `heaptide attach` and `heaptide detach`: recording of a running program.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
-use heaptide_control::{Lead, Mover, Snapshots};
+use heaptide_control::{FileUser, Lead, Mover, Snapshots, path_of};
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
 use heaptide_supervise::environment::{Environment, PRELOAD};
-use nix::unistd::{Pid, Uid};
+use nix::unistd::Pid;
 
 use crate::ending::Ending;
 use crate::finish::{How, seal_apart};
 use crate::options::{Mode, ModeParser, NameOptions, SnapshotOptions};
 use crate::output_name::{Names, expand};
-use crate::place::{Place, Recorded};
+use crate::place::{Place, Recorded, open_directory};
 use crate::run::begin_snapshots;
 use crate::settings;
 
@@ -148,13 +148,16 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     let pid = Pid::from_raw(options.pid);
     let signals = Ending::block(&options.snapshots)?;
     let recorder = settings::recorder()?;
-    let recorded = make(options)?;
+    let user = FileUser::of_process(options.pid).map_err(Error::library)?;
+    let recorded = make(options, &user)?;
+    let directory = recorded.directory()?;
     let settings = variables(options, recorded.path(), &recorder);
     let request = Request {
         recorder,
         settings: settings.own,
         handed_on: settings.handed_on,
         recording: recorded.path().to_owned(),
+        directory: recorded.directory()?,
         patience: options.patience,
     };
     let begun = begin(pid, request);
@@ -180,12 +183,12 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     }
     let is_traced = options.mode == Some(Mode::Trace);
     let lead = Arc::new(Lead::alone());
-    let snapshots = begin_snapshots(
-        options.snapshots.plan(None, Some(own_pid(options.pid))),
-        recorded.path(),
-        &lead,
-    );
-    let mover = is_traced.then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
+    let entered = user.enter().map_err(Error::library)?;
+    let path = path_of(&directory, recorded.path());
+    let plan = options.snapshots.plan(None, Some(own_pid(options.pid)));
+    let snapshots = begin_snapshots(plan, &path, &lead);
+    let mover = is_traced.then(|| Mover::start(&path, options.keep_trace(), lead));
+    drop(entered);
     signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
     // Before detaching: a program that continues has not failed.
     snapshots.map(Snapshots::finish);
@@ -204,8 +207,7 @@ pub fn attach(options: &AttachOptions) -> Outcome {
         }
         _ => {}
     }
-    close(recorded.path(), &options.names, options.quiet);
-    Ok(())
+    close((&directory, recorded.path()), &user, &options.names, options.quiet)
 }
 
 impl AttachOptions {
@@ -231,22 +233,32 @@ fn is_recorded(pid: Pid, recording: &Path) -> bool {
     running.iter().any(|running| i64::from(running.pid) == i64::from(pid.as_raw()))
 }
 
-/// Seals a recording, unless child processes are still recorded into it.
-fn close(recording: &Path, names: &NameOptions, quiet: bool) {
-    if running::of_recording(recording).is_ok_and(|running| running.is_empty()) {
-        seal_apart(recording, How { names, quiet, python_objects: false });
-        return;
+/// Seals a recording, given as an open directory and its path, unless child processes are still
+/// recorded into it.
+fn close(
+    (directory, shown): (&File, &Path),
+    user: &FileUser,
+    names: &NameOptions,
+    quiet: bool,
+) -> Outcome {
+    let _entered = user.enter().map_err(Error::library)?;
+    let recording = path_of(directory, shown);
+    if running::of_recording(&recording).is_ok_and(|running| running.is_empty()) {
+        seal_apart(&recording, shown, How { names, quiet, python_objects: false });
+        return Ok(());
     }
     message(format_args!(
         "{}: child processes are still being recorded; `heaptide seal` looks up symbols later",
-        recording.display()
+        shown.display()
     ));
+    Ok(())
 }
 
 /// Detaches from a program and seals its recording.
 pub fn detach(options: &DetachOptions) -> Outcome {
     options.names.check()?;
     let pid = Pid::from_raw(options.pid);
+    let user = FileUser::of_process(options.pid).map_err(Error::library)?;
     let Detached { profile, pause } = end(pid, options.patience).map_err(Error::library)?;
     if !options.quiet {
         message(format_args!("detached from process {pid}; {}", stopped_for(pause)));
@@ -255,8 +267,7 @@ pub fn detach(options: &DetachOptions) -> Outcome {
         message(format_args!("process {pid} is no longer recorded; its recording was removed"));
         return Ok(());
     };
-    close(recording, &options.names, options.quiet);
-    Ok(())
+    close((&open_directory(recording)?, recording), &user, &options.names, options.quiet)
 }
 
 /// Checks that the options do not exclude each other.
@@ -291,8 +302,8 @@ fn check(options: &AttachOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Creates the directory of the recording, so that the process can write to it.
-fn make(options: &AttachOptions) -> Result<Recorded, Error> {
+/// Creates the directory of the recording, which belongs to the user of the process.
+fn make(options: &AttachOptions, user: &FileUser) -> Result<Recorded, Error> {
     let pid = options.pid;
     let program = executed(pid).or_else(|| fs::read_link(format!("/proc/{pid}/exe")).ok());
     let program = program.unwrap_or_default();
@@ -323,8 +334,7 @@ fn make(options: &AttachOptions) -> Result<Recorded, Error> {
         root_pid: own_pid(pid),
         ..Metadata::default()
     };
-    let mut draft = Place::new(&path, options.force)?.draft(&metadata)?;
-    give(draft.path(), pid)?;
+    let mut draft = Place::new(&path, options.force)?.draft_of(user, &metadata)?;
     draft.publish()?;
     Ok(draft.keep())
 }
@@ -356,16 +366,6 @@ fn own_pid(pid: i32) -> u32 {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let own = numbers.and_then(|numbers| numbers.split_whitespace().next_back()?.parse().ok());
     own.unwrap_or(pid as u32)
-}
-
-/// Makes the user of a process the owner of a directory, if that is another user.
-fn give(path: &Path, pid: i32) -> Result<(), Error> {
-    let Ok(process) = fs::metadata(format!("/proc/{pid}")) else { return Ok(()) };
-    if Uid::effective().is_root() && process.uid() != 0 {
-        chown(path, Some(process.uid()), Some(process.gid()))
-            .map_err(|error| Error::file(path, "give it to the process's user", error))?;
-    }
-    Ok(())
 }
 
 /// Settings of the recorder: `NAME=VALUE` entries, each terminated by a zero byte.

@@ -12,6 +12,7 @@ use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use heaptide_command::progress::Progress;
+use heaptide_control::{FileUser, path_of};
 use heaptide_render::shared::names::printable;
 
 use crate::options::NameOptions;
@@ -38,11 +39,14 @@ Example:
 pub fn seal(options: &SealOptions) -> Outcome {
     options.names.check()?;
     let path = &options.recording;
-    let _lock = lock(path)?;
+    let directory = lock(path)?.directory()?;
+    let owner = FileUser::of_owner(&directory).map_err(Error::library)?;
+    let _entered = owner.enter().map_err(Error::library)?;
+    let place = if owner.is_own() { path.clone() } else { path_of(&directory, path) };
     let progress = Rc::new(Progress::start("looking up symbols"));
     let sources = options.names.sources(Some(progress.clone()))?;
     let lookup = Lookup { engine: &Blazesym, sources: &sources, again: true };
-    let sealed = seal_with(path, &lookup, &mut |done, total| {
+    let sealed = seal_with(&place, &lookup, &mut |done, total| {
         progress.at("looking up symbols", done, total);
     });
     drop((sources, progress));

@@ -1,7 +1,7 @@
 //! `heaptide watch`: takes snapshots of recorded programs on events and at intervals, and keeps the
 //! newest.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
 use heaptide_command::values;
-use heaptide_control::{Lead, Mover, Snapshots};
+use heaptide_control::{FileUser, Lead, Mover, Snapshots, path_of};
 use heaptide_render::shared::quantity::counted;
 
 use crate::ending::Ending;
@@ -58,6 +58,13 @@ ends: a program that is started again into the same recording is watched as well
 pub fn watch(options: &WatchOptions) -> Outcome {
     let signals = Ending::block(&options.snapshots)?;
     let (recording, only) = find(&options.target)?;
+    let (shown, refused) =
+        (of_path(&recording).to_string(), |e| Error::file(&recording, "watch it", e));
+    let directory = File::open(&recording).map_err(refused)?;
+    let owner = FileUser::of_owner(&directory).map_err(refused)?;
+    let _entered = owner.enter().map_err(refused)?;
+    let recording =
+        if owner.is_own() { recording.clone() } else { path_of(&directory, &recording) };
     let lead = Arc::new(Lead::alone());
     let snapshots = begin_snapshots(options.snapshots.plan(only, None), &recording, &lead);
     let keep = KeepTrace { bytes: options.keep_trace_size, age: options.keep_trace_for };
@@ -69,7 +76,6 @@ pub fn watch(options: &WatchOptions) -> Outcome {
         )
         .into());
     }
-    let shown = of_path(&recording);
     if !options.quiet {
         let what =
             only.map_or_else(|| shown.to_string(), |pid| format!("process {pid} of {shown}"));

@@ -73,7 +73,7 @@ impl Target {
         self.command_on(&self.pid().to_string(), words)
     }
 
-    fn command_on(&self, pid: &str, words: &[&str]) -> Outcome {
+    pub fn command_on(&self, pid: &str, words: &[&str]) -> Outcome {
         let mut command = heaptide();
         command.current_dir(&self.place).args(words).arg(pid);
         run(&mut command, &self.place)
@@ -353,6 +353,7 @@ fn attach_often(target: &Target, rounds: u64) {
             recorder: library(),
             settings: format!("HEAPTIDE_MODE={mode}\0").into_bytes(),
             handed_on: Vec::new(),
+            directory: fs::File::open(&recording).expect("it is there"),
             recording,
             patience: Duration::from_secs(30),
         };
@@ -450,7 +451,7 @@ fn programs_out_of_reach_of_the_library_are_counted() {
 
 /// Starts a program as another user, in a directory of its own, since that user may not have access
 /// to those of the tests.
-fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
+pub fn of_another_user(name: &str, source: &str) -> (Target, PathBuf) {
     let copied = open_to_all(name, source);
     let mut command = Command::new(copied.join("attached"));
     command.uid(NOBODY).gid(NOBODY);
@@ -491,6 +492,28 @@ fn a_process_in_a_container_is_given_the_library_and_the_recording() {
     assert_known(&target.process("a.heaptide"));
     assert_eq!(open(), before, "the descriptors that it was given are closed");
     let _ = fs::remove_dir_all(copied);
+}
+
+/// The clock of the process is far ahead of that of the command.
+#[test]
+fn a_process_of_another_time_namespace_is_recorded_by_its_own_clock() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--monotonic", "1000000", "--fork", "--kill-child"]);
+    command.arg(program("attached.c"));
+    let target = Target::start("attach_clock", command);
+    let children = format!("/proc/{0}/task/{0}/children", target.pid());
+    let child = fs::read_to_string(children).expect("the process in the namespace");
+    let inner = child.trim().to_owned();
+    for words in [&["attach", "--background", "-o", "a.heaptide"][..], &["detach", "-q"]] {
+        let outcome = target.command_on(&inner, words);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    }
+    let process = target.process("a.heaptide");
+    assert_eq!(process["duration_is_known"], true);
+    assert!(process["duration_s"].as_f64() > Some(0.0), "{}", process["duration_s"]);
 }
 
 /// Creates a directory that all users can search, with the program.

@@ -1,6 +1,6 @@
 //! One test for each danger inside a guest, each with a program of `tests/programs`.
 
-use crate::harness::{check, programs};
+use crate::harness::{check, check_with, programs};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
 /// Names a test after its program, which contains the numbers.
@@ -48,6 +48,7 @@ dangers! {
     libraries_that_come_and_go_among_threads "family_reload.c"
     signals_in_an_intercepted_allocator "family_signals.c"
     thread_local_destructors "thread_end.cpp"
+    destructors_until_the_last_round "key_destructors.cpp"
     usable_to_the_last_byte "usable.c"
     fork_without_exec "fork.c"
     fork_and_exec "fork_exec.c"
@@ -56,6 +57,7 @@ dangers! {
     vfork_children "vfork.c"
     spawned_children "spawn.c"
     raw_clone "clone.c"
+    clones_that_share_memory "clone_shares.c"
     five_hundred_children "swarm.c"
     address_reuse_by_dlopen "reload.c"
     a_library_that_is_half_unloaded "half_unloaded.c"
@@ -68,6 +70,7 @@ dangers! {
     allocating_handlers "signals.c"
     signal_storm "signal_storm.c"
     smallest_stacks "small_stacks.c"
+    handlers_on_smallest_stacks "handler_stacks.c"
     two_thousand_threads "many_threads.c"
     seventy_thousand_threads "thread_churn.c"
     cross_thread_frees "cross_thread.c"
@@ -92,6 +95,7 @@ dangers! {
     size_of_a_core_file "core_size.c"
     address_space_limit "rlimit_as.c"
     limits_set_at_run_time "limits_itself.c"
+    limits_of_every_kind "limits_each.c"
     file_size_limit "rlimit_fsize.c"
     descriptor_limit "rlimit_nofile.c"
     closed_descriptors "close_all.c"
@@ -129,6 +133,7 @@ const ELSEWHERE: [&str; 73] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
+    "attached_filtered.c",
     "attached_starts.c",
     "attached_threads.c",
     "backtrace.cpp",
@@ -205,6 +210,19 @@ fn directory_and_rights_change() {
         return skip(ROOT);
     }
     check("moves_away.c");
+}
+
+/// With and without memory that is read-only after relocation, and with fixed addresses.
+#[test]
+fn linked_in_every_way() {
+    for (variant, flags) in [
+        ("leaks-now", &["-Wl,-z,relro,-z,now"][..]),
+        ("leaks-lazy", &["-Wl,-z,norelro,-z,lazy"]),
+        ("leaks-fixed", &["-no-pie", "-fno-pie", "-Wl,-z,norelro,-z,lazy"]),
+        ("leaks-direct", &["-fno-plt", "-Wl,-z,relro,-z,now,-z,noseparate-code"]),
+    ] {
+        check_with("leaks.c", variant, flags, &[]);
+    }
 }
 
 #[test]

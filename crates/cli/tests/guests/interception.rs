@@ -77,8 +77,7 @@ fn what_is_intercepted_is_listed() {
     assert!(!listed("leaks.c").contains("allocators"));
 }
 
-/// A filter that ends processes for making memory executable cannot be distinguished from one that
-/// allows it. For a program without its own allocator, the recorder does not try.
+/// A child process tries whether a filter ends processes for making memory executable.
 #[test]
 fn a_filter_that_punishes_changes_of_code_is_not_provoked() {
     let place = scratch("interception-punished");
@@ -90,8 +89,12 @@ fn a_filter_that_punishes_changes_of_code_is_not_provoked() {
     let totals = &report(&place.join("a.heaptide"), &place)["processes"][0]["totals"];
     assert!(totals["allocations"].as_u64() > Some(0), "{totals}");
     let intercepted = program("intercepted.c");
-    let left_alone = confined("kill", &["--no-intercept"], &intercepted, &place);
-    assert_eq!((left_alone.status, &*left_alone.stdout), (0, "1\n"), "{}", left_alone.stderr);
+    for (options, lines) in [(&[][..], 1), (&["--no-intercept"], 0)] {
+        let left_alone = confined("kill", options, &intercepted, &place);
+        assert_eq!((left_alone.status, &*left_alone.stdout), (0, "1\n"), "{}", left_alone.stderr);
+        let announced = left_alone.stderr.lines().filter(|line| line.contains("seccomp filter"));
+        assert_eq!(announced.count(), lines, "{}", left_alone.stderr);
+    }
 }
 
 /// Returns the maximum number of allocations of an image with this file name whose `functions` are

@@ -256,7 +256,7 @@ fn copy(p: &Process, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
         return Err(kernel::EFBIG);
     }
-    let fd = kernel::open(path, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL)?;
+    let fd = kernel::create(path)?;
     let done = write_extents(fd, base, end).and_then(|()| match note {
         Some(note) => {
             let at = offset_of!(FileHeader, request_kind) as u64;

@@ -129,8 +129,7 @@ fn mark(directory: &Text<PATH_MAX>) {
     let mut path = Text::<PATH_MAX>::new();
     path.push(directory.bytes());
     path.push(MARKER);
-    let flags = kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL;
-    if let Some(Ok(fd)) = path.path().map(|path| kernel::open(path, flags)) {
+    if let Some(Ok(fd)) = path.path().map(kernel::create) {
         let _ = kernel::write_at(fd, CONTENT, 0); // without it, a recording cannot be replaced
         kernel::close(fd);
     }

@@ -90,7 +90,7 @@ fn open_new(
         path.push_number(image as u64);
         path.push(PROFILE_SUFFIX.as_bytes());
         let name = path.path().ok_or(kernel::ENAMETOOLONG)?;
-        match kernel::open(name, kernel::O_RDWR | kernel::O_CREAT | kernel::O_EXCL) {
+        match kernel::create(name) {
             Ok(fd) => return Ok((fd, image)),
             Err(kernel::EEXIST) => {}
             Err(errno) => return Err(errno),

@@ -129,6 +129,23 @@ pub fn open(path: Path<'_>, flags: usize) -> Result<Fd, Errno> {
     unsafe { call(OPENAT, a) }.map(|fd| Fd(fd as i32))
 }
 
+/// Creates a file that does not exist. Its owner can read and write it, whatever the umask is,
+/// since the file is opened again by its name to let it grow.
+///
+/// Errors: those of the kernel.
+pub fn create(path: Path<'_>) -> Result<Fd, Errno> {
+    const OWNER: u32 = 0o600;
+    const RIGHTS: u32 = 0o777;
+    let fd = open(path, O_RDWR | O_CREAT | O_EXCL)?;
+    let mode = stat(fd).map_or(OWNER, |stat| stat.mode);
+    if mode & OWNER != OWNER {
+        let rights = (mode & RIGHTS | OWNER) as usize;
+        // SAFETY: changes no memory.
+        let _ = unsafe { call(FCHMOD, [fd.0 as usize, rights, 0, 0, 0, 0]) };
+    }
+    Ok(fd)
+}
+
 pub fn close(fd: Fd) {
     // SAFETY: closing accesses no memory; the recorder opened `fd`.
     let _ = unsafe { call(CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };

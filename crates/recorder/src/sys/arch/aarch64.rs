@@ -5,6 +5,7 @@ use core::arch::{asm, global_asm};
 /// Numbers of system calls.
 pub mod numbers {
     pub const FCNTL: usize = 25;
+    pub const FCHMOD: usize = 52;
     pub const DUP3: usize = 24;
     pub const MKDIRAT: usize = 34;
     pub const UNLINKAT: usize = 35;

@@ -30,6 +30,7 @@ pub mod numbers {
     pub const WAIT4: usize = 61;
     pub const UNAME: usize = 63;
     pub const FCNTL: usize = 72;
+    pub const FCHMOD: usize = 91;
     pub const GETUID: usize = 102;
     pub const GETGID: usize = 104;
     pub const SETUID: usize = 105;
