@@ -122,8 +122,9 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 72] = [
+const ELSEWHERE: [&str; 73] = [
     "sampled.c",
+    "sampled_sizes.c",
     "sampled_labels.c",
     "agree.c",
     "allocator_inside.c",
