@@ -122,7 +122,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 73] = [
+const ELSEWHERE: [&str; 74] = [
+    "churn.c",
     "sampled.c",
     "sampled_sizes.c",
     "sampled_labels.c",

@@ -1,6 +1,7 @@
 //! The profile in memory and on disk: the mapped file, its records, and the tables that find them.
 
 pub mod accounts;
+pub mod budgets;
 pub mod control_words;
 pub mod directory;
 pub mod file;

@@ -5,6 +5,7 @@
 //! that children inherit, and each process maps them to the ids in its own profile. Lookups take no
 //! lock and use a table with open addressing that only grows; insertions take a lock.
 
+use crate::store::budgets::{NAMES_MAX, NAMES_MAX_SCARCE};
 use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
 use crate::store::shared::{Store, store};
@@ -30,9 +31,6 @@ pub enum Value<'a> {
     Number(i64),
 }
 
-/// Maximum number of names, and the same where address space is scarce.
-const NAMES_MAX: usize = 1 << 24;
-const NAMES_MAX_SCARCE: usize = 1 << 18;
 /// Slots of the first table; each further one has twice as many.
 const SLOTS_FIRST: usize = 1024;
 /// Bytes in front of a table; their last word holds its length.
