@@ -91,6 +91,23 @@ fn files_beyond_the_budget_share_a_name() {
     assert!((beyond..beyond + 100).contains(&others), "{others} mappings of other files");
 }
 
+/// Names and paths had no limit in practice: a program that names a scope for each request grew.
+#[test]
+fn scopes_beyond_the_budget_are_counted() {
+    const SCOPES: u32 = 140_000;
+    const BUDGET: i128 = (1 << 18) - 1;
+    let place = scratch("churn-scopes");
+    let (recording, thirds) = churn(&place, "scopes", SCOPES);
+    assert_flat("scopes", SCOPES, &thirds, [0.0, 0.5]);
+    let report = report(&recording, &place);
+    let process = &list(&report, "processes")[0];
+    let mut losses = list(process, "losses").iter();
+    let lost = losses.find(|loss| loss["name"] == "no_scope").expect("a loss");
+    assert_eq!(number(lost, "count"), i128::from(3 * SCOPES) - BUDGET);
+    // Their memory belongs to the enclosing scope, here none.
+    assert_eq!(evaluate(&report, "function:block_of", "allocations"), i128::from(3 * SCOPES));
+}
+
 #[test]
 fn marks_beyond_the_budget_are_counted() {
     const MARKS: u32 = 30_000;

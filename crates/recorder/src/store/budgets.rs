@@ -57,13 +57,10 @@ budgets! {
     RULES_MAX = 1 << 22, 16, "unwind rules",
         "further rules are evaluated for each stack", None;
     /// Names of scopes, labels and pools.
-    NAMES_MAX = 1 << 20, 160, "names of scopes and labels",
+    NAMES_MAX = 1 << 18, 160, "names of scopes and labels",
         "scopes and labels with new names are not entered", Some(Loss::NoScope);
-    /// The same where address space is scarce.
-    NAMES_MAX_SCARCE = 1 << 18, 160, "the same with a limit of address space",
-        "scopes and labels with new names are not entered", Some(Loss::NoScope);
-    /// Scope paths of all lanes.
-    SCOPES_MAX = 1 << 18, 112, "scope paths, by thread",
+    /// Scope paths of all lanes, each with a site.
+    SCOPES_MAX = 1 << 18, 400, "scope paths, by thread",
         "memory of new paths belongs to the enclosing scope", Some(Loss::NoScope);
     /// Shapes of labelled memory.
     SHAPES_MAX = heaptide_format::SHAPES_MAX as usize, 96, "shapes of labelled memory",
