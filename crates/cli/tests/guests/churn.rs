@@ -43,13 +43,13 @@ fn assert_flat(kind: &str, count: u32, thirds: &Thirds, [file, memory]: [f64; 2]
 
 #[test]
 fn threads_that_ended_leave_nothing() {
-    const THREADS: u32 = 5_000;
+    const THREADS: u32 = 2_500;
     let place = scratch("churn-threads");
     let (recording, thirds) = churn(&place, "threads", THREADS);
     // 8 bytes are the id of the thread.
     assert_flat("threads", THREADS, &thirds, [16.0, 16.0]);
     let report = report(&recording, &place);
-    assert_eq!(evaluate(&report, "function:block_of", "allocations"), 15_000);
+    assert_eq!(evaluate(&report, "function:block_of", "allocations"), 7_500);
 }
 
 /// Each load was a module of its own, up to 8192 of them, and so had stacks of its own; later ones
@@ -79,8 +79,8 @@ fn mappings_that_ended_leave_nothing() {
 /// Each mapped file has a name, so each had sites of its own without limit.
 #[test]
 fn files_beyond_the_budget_share_a_name() {
-    const FILES: u32 = 9_000;
-    const BUDGET: i128 = 1 << 14;
+    const FILES: u32 = 4_500;
+    const BUDGET: i128 = 1 << 13;
     let place = scratch("churn-files");
     let (recording, thirds) = churn(&place, "files", FILES);
     assert_flat("files", FILES, &thirds, [1.0, 8.0]);

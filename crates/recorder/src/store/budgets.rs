@@ -78,7 +78,7 @@ budgets! {
     SNAPSHOTS_MAX = 1_000_000, 64, "snapshots",
         "later snapshots are not taken", Some(Loss::NoSnapshot);
     /// Names of mapped files, each with a site for each stack that maps it.
-    MAPPED_FILES_MAX = 1 << 14, 384, "names of mapped files",
+    MAPPED_FILES_MAX = 1 << 13, 512, "names of mapped files",
         "mappings of further files have the name `[other files]`", None;
     /// Lines of Python functions.
     PYTHON_LINES_MAX = 1 << 19, 112, "lines of Python functions",
