@@ -13,8 +13,8 @@ use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
     Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane, Mark,
-    Module, Name, Node, PythonLine, Sample, Scope, Shape, Site, StringHeader, Sums, TraceChunk,
-    TraceCut, TraceHead, TraceStart, UnrecordedProgram, Window,
+    Module, Name, Node, PythonLine, Sample, SampledSite, Scope, Shape, Site, StringHeader, Sums,
+    TraceChunk, TraceCut, TraceHead, TraceStart, UnrecordedProgram, Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -115,6 +115,11 @@ fn offsets_of_records() {
         key epoch allocations requested_bytes usable_bytes frees freed_bytes largest_bytes
         temporary peak_blocks peak_bytes reallocations failed remote_epoch remote_frees
         remote_freed_bytes remote_peak_frees remote_peak_freed_bytes
+    );
+    record!(SampledSite:
+        key epoch blocks requested_bytes usable_bytes freed_blocks freed_bytes largest_bytes
+        temporary peak_blocks peak_bytes reallocations failed reserved remote_frees sampled
+        sampled_freed sampled_at_peak
     );
     record!(Lane:
         name index threads tid base_site allocations frees_here freed_here_bytes usable_bytes
@@ -229,6 +234,7 @@ fn numbers() {
         ("KEY_MAPPING", format::KEY_MAPPING.to_string()),
         ("KEY_CALL", format::KEY_CALL.to_string()),
         ("KEY_CALL_SHIFT", format::KEY_CALL_SHIFT.to_string()),
+        ("SAMPLE_UNIT", format::SAMPLE_UNIT.to_string()),
         ("KEY_CLASS", format::KEY_CLASS.to_string()),
         ("KEY_CLASS_SHIFT", format::KEY_CLASS_SHIFT.to_string()),
         ("CONTROL_OFF", format::CONTROL_OFF.to_string()),

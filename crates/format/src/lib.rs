@@ -26,6 +26,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+use core::mem::offset_of;
 #[cfg(feature = "views")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -59,8 +60,8 @@ pub use losses::*;
 pub use mappings::*;
 pub use python::*;
 pub use records::{
-    ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, Scope, Shape, Site, Sums,
-    TraceStart, UnrecordedProgram, Window,
+    ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, SampledSite, Scope, Shape,
+    Site, Sums, TraceStart, UnrecordedProgram, Window,
 };
 pub use sampling::*;
 pub use shapes::*;
@@ -156,6 +157,9 @@ pub enum Kind {
     FormerThreads = 18,
     /// [`Shape`] records.
     Shapes = 19,
+    /// [`SampledSite`] records; the extent's owner is their lane. A separate kind, so that readers
+    /// that do not know its weighted counters skip them instead of weighting them again.
+    SampledSites = 20,
 }
 
 impl Kind {
@@ -182,6 +186,7 @@ impl Kind {
             17 => Kind::PythonLines,
             18 => Kind::FormerThreads,
             19 => Kind::Shapes,
+            20 => Kind::SampledSites,
             _ => return None,
         })
     }
@@ -198,7 +203,7 @@ pub enum Mode {
     /// Like `Stacks`, without stacks: a site for each distinct scope path, label and lane.
     Scopes = 3,
     /// What counters have, exactly; and sites of blocks that are chosen at random, each byte with
-    /// the same probability, by stack, scope path, label, lane and class of size
+    /// the same probability, by stack, scope path, label and lane
     /// ([`FileHeader::sample_mean_bytes`]).
     Sampled = 4,
 }
@@ -370,6 +375,10 @@ const _: () = assert!(size_of::<FileHeader>() <= PAGE as usize);
 const _: () = assert!(size_of::<ExtentHeader>() == EXTENT_HEADER as usize);
 const _: () = assert!(size_of::<Node>() == 32);
 const _: () = assert!(size_of::<Site>() == 128);
+// A sampled site takes as much room as a site, and shares the fields that no weight applies to.
+const _: () = assert!(size_of::<SampledSite>() == size_of::<Site>());
+const _: () = assert!(offset_of!(SampledSite, key) == offset_of!(Site, key));
+const _: () = assert!(offset_of!(SampledSite, failed) == offset_of!(Site, failed));
 const _: () = assert!(size_of::<Module>() == 64);
 const _: () = assert!(size_of::<Lane>() == 1920);
 const _: () = assert!(size_of::<Sample>() == 64);

@@ -375,7 +375,8 @@ pub struct Key {
     /// Requested bytes of each block, with [`crate::KEY_SIZED`]; a packed [`crate::MappingKey`],
     /// with [`crate::KEY_MAPPING`]; else 0.
     pub size: u64,
-    /// Blocks that moved here by labelling.
+    /// Blocks that moved here by labelling. Of a [`SampledSite`], this and the next two fields are
+    /// weighted like its counters.
     pub moved_blocks: u64,
     /// Their usable bytes.
     pub moved_bytes: u64,
@@ -383,7 +384,8 @@ pub struct Key {
     /// site's `requested_bytes`.
     pub moved_requested_bytes: u64,
     /// Bytes of a pool's chunks that are currently lent to blocks of the pool. In this site they
-    /// count as freed until they are returned. Signed.
+    /// count as freed until they are returned. Signed. Of a [`SampledSite`], which is of no pool:
+    /// the number of sampled blocks that moved here by labelling.
     pub lent_bytes: u64,
 }
 
@@ -445,8 +447,7 @@ pub struct Sums {
 }
 
 /// The counters of one (stack, scope path, label, lane). Bytes are usable bytes unless named
-/// otherwise. In [`crate::Mode::Sampled`] they are of the sampled blocks alone, but for `failed`,
-/// which is of all.
+/// otherwise. In [`crate::Mode::Sampled`] a site is a [`SampledSite`].
 ///
 /// The lane that owns the extent writes the first ten fields with plain stores; other threads that
 /// free the site's blocks add to the `remote_` fields atomically. Live is `usable_bytes −
@@ -493,6 +494,54 @@ pub struct Site {
     pub remote_peak_frees: u64,
     /// Remote half at the peak: bytes.
     pub remote_peak_freed_bytes: u64,
+}
+
+/// The counters of one (stack, scope path, label, lane) in [`crate::Mode::Sampled`]. Any thread
+/// changes them, atomically.
+///
+/// Each sampled block counts as the blocks and bytes that it represents: the reciprocal of the
+/// probability of sampling a block of its usable size. So one site has blocks of all sizes, and
+/// sums are unbiased. Numbers of blocks are in units of 1 ÷ [`crate::SAMPLE_UNIT`]. `failed` counts
+/// all requests that failed.
+///
+/// Before its first change after the current peak, a site saves its state in the `peak_` fields.
+pub struct SampledSite {
+    /// As in [`Site`].
+    pub key: u32,
+    /// Peak number for which the `peak_` fields were saved.
+    pub epoch: u32,
+    /// Represented blocks.
+    pub blocks: u64,
+    /// Their requested bytes.
+    pub requested_bytes: u64,
+    /// Their usable bytes.
+    pub usable_bytes: u64,
+    /// Those that were freed, by any thread.
+    pub freed_blocks: u64,
+    /// Their usable bytes.
+    pub freed_bytes: u64,
+    /// The largest sampled request.
+    pub largest_bytes: u64,
+    /// Those freed by the allocating thread with no allocation of that thread between.
+    pub temporary: u64,
+    /// Live at the peak: blocks.
+    pub peak_blocks: u64,
+    /// Live at the peak: usable bytes.
+    pub peak_bytes: u64,
+    /// Those that a reallocation returned.
+    pub reallocations: u64,
+    /// Failed allocations; saturates.
+    pub failed: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+    /// Those freed by other lanes.
+    pub remote_frees: u64,
+    /// Number of sampled blocks.
+    pub sampled: u64,
+    /// Sampled blocks that were freed.
+    pub sampled_freed: u64,
+    /// Sampled blocks that were live at the peak.
+    pub sampled_at_peak: u64,
 }
 
 /// A slot for threads of one name that never ran at the same time, and what they did.

@@ -179,10 +179,29 @@ pub struct Site {
     pub size: u64,
     /// Blocks moved here by labels: number, usable and requested bytes.
     pub moved: [u64; 3],
-    /// Bytes lent to blocks of a pool.
+    /// Bytes lent to blocks of a pool; of weighted counters the number of sampled blocks that labels
+    /// moved here.
     pub lent_bytes: i64,
     /// The record.
     pub counters: format::Site,
+    /// Whether the record is a [`format::SampledSite`], which has the same size.
+    pub is_weighted: bool,
+}
+
+impl Site {
+    /// Returns the record.
+    pub(crate) fn record(&self) -> SiteRecord<'_> {
+        SiteRecord { counters: &self.counters, is_weighted: self.is_weighted }
+    }
+}
+
+/// A record of a site, whose counters are weighted or not.
+#[derive(Clone, Copy)]
+pub(crate) struct SiteRecord<'a> {
+    /// The record; weighted ones have the layout of [`format::SampledSite`].
+    pub(crate) counters: &'a format::Site,
+    /// Whether it is a [`format::SampledSite`].
+    pub(crate) is_weighted: bool,
 }
 
 /// Counters at the last reset.
@@ -207,6 +226,11 @@ impl Before {
         let lanes = self.mapped_lanes.clone();
         let mapped_lanes = FxHashMap::default();
         Before { since: self.since.clone(), sites: self.sites.clone(), lanes, mapped_lanes }
+    }
+
+    /// Returns the earlier counters of a site.
+    pub(crate) fn site(&self, id: u32) -> Option<&Site> {
+        self.sites.get(&id)
     }
 
     /// Subtracts the earlier counters of a site; `measures_of` converts a record to a row.

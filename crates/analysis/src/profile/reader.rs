@@ -137,7 +137,13 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
             let ids = (header.version > 1).then_some(&ids);
             let sites_of = |kind| sites(&walk, kind, ids);
             let heap = match wanted {
-                Wanted::All => sites_of(Kind::Sites),
+                Wanted::All => {
+                    let (mut sites, mut nodes) = sites_of(Kind::Sites);
+                    let (sampled, of_sampled) = sites_of(Kind::SampledSites);
+                    sites.extend(sampled);
+                    nodes.extend(of_sampled);
+                    (sites, nodes)
+                }
                 Wanted::Names => (Vec::new(), Vec::new()),
             };
             ((named, accounts), heap, sites_of(Kind::MappedSites))
@@ -278,6 +284,7 @@ fn sites(walk: &Walk, kind: Kind, ids: Option<&Ids>) -> (Vec<Site>, Vec<u32>) {
             moved: [0; 3],
             lent_bytes: 0,
             counters,
+            is_weighted: kind == Kind::SampledSites,
         };
         let Some(ids) = ids.filter(|_| counters.key & format::KEY_BIT != 0) else {
             return (plain, counters.key);

@@ -3,7 +3,7 @@
 use heaptide_format as format;
 
 use crate::model::SiteKind;
-use crate::tables::site_table::{self, LiveOfSite};
+use crate::tables::site_counters::{self, LiveOfSite};
 
 /// Counters of a site, or their sum over several sites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,7 +59,7 @@ impl Counts {
 
     /// Returns the counters of a record; `epoch` is the number of the current peak.
     pub(super) fn of(record: &format::Site, epoch: u32) -> Counts {
-        let LiveOfSite { live, at_peak } = site_table::live_of_site(record, epoch);
+        let LiveOfSite { live, at_peak } = site_counters::live_of_site(record, epoch);
         Counts {
             live_bytes: live.1,
             live_blocks: live.0,

@@ -5,63 +5,43 @@ use heaptide_format as format;
 
 use super::counts::Counts;
 use crate::tables::calibrate::{Cell, Lacking, calibrate};
-use crate::tables::sampled::{Sampled, Weight, correct, surplus};
+use crate::tables::sampled::{correct, surplus};
+use crate::tables::weighted::Weighted;
 
-/// Replaces counters of sampled blocks by estimates for all blocks; does nothing unless the profile
-/// was sampled.
+/// Returns whether sites count only sampled blocks.
+pub(super) fn is_sampled(header: &format::FileHeader) -> bool {
+    header.mode == format::Mode::Sampled as u32
+}
+
+/// Replaces counters of sampled blocks, which represent `rows`, by estimates for all blocks; does
+/// nothing unless the profile was sampled.
 pub(super) fn estimate(
     counts: &mut [Counts],
+    rows: &[Weighted],
     header: &format::FileHeader,
     lanes: impl Iterator<Item = format::Lane>,
 ) {
-    if header.mode != format::Mode::Sampled as u32 {
+    if !is_sampled(header) {
         return;
     }
     let mean = header.sample_mean_bytes;
-    let weight = |counts: &Counts| {
-        Weight::of_size(counts.allocated_bytes as f64 / counts.allocations.max(1) as f64, mean)
-    };
-    let weights: Vec<Weight> = counts.iter().map(weight).collect();
     let (mut live, mut freed) = live_and_freed(lanes);
-    let rows = || {
-        weights.iter().zip(counts.iter()).map(|(weight, of)| Sampled {
-            weight,
-            live: (of.live_blocks, of.live_bytes),
-            freed: (
-                of.allocations.saturating_sub(of.live_blocks),
-                of.allocated_bytes.saturating_sub(of.live_bytes),
-            ),
-            moved: (of.moved_blocks, of.moved_bytes),
-        })
-    };
     correct(rows, mean, &mut live, &mut freed);
-    let column = |total, cell: &dyn Fn(&Weight, &Counts) -> Cell| {
-        let cells = weights.iter().zip(counts.iter()).map(|(weight, counts)| cell(weight, counts));
-        calibrate(&cells.collect::<Vec<_>>(), total, Lacking::MayBeUnseen)
+    let column = |total, cell: &dyn Fn(&Weighted) -> Cell| {
+        let cells: Vec<Cell> = rows.iter().map(cell).collect();
+        calibrate(&cells, total, Lacking::MayBeUnseen)
     };
-    let bytes = column(live.1, &|weight, of| weight.cell(of.live_blocks, of.live_bytes));
-    let blocks = column(live.0, &|weight, of| weight.count(of.live_blocks));
-    let at_peak = |weight: &Weight, of: &Counts| {
-        // The number of these blocks is not stored, so it is estimated here.
-        ((of.at_peak_bytes as f64 / weight.bytes()).round() as u64, of.at_peak_bytes)
-    };
-    let rows = weights.iter().zip(counts.iter()).map(|(weight, of)| (weight, at_peak(weight, of)));
-    let more = surplus(rows, mean, (0, header.peak_bytes)).map_or(0, |(_, bytes)| bytes);
-    let at_peak = column(header.peak_bytes.saturating_add(more), &|weight, of| {
-        let (blocks, bytes) = at_peak(weight, of);
-        weight.cell(blocks, bytes)
-    });
-    for (index, (counts, weight)) in counts.iter_mut().zip(&weights).enumerate() {
+    let bytes = column(live.1, &|row| row.live.of_bytes(mean));
+    let blocks = column(live.0, &|row| row.live.of_blocks());
+    let parts = rows.iter().map(|row| row.at_peak);
+    let more = surplus(parts, mean, (0, header.peak_bytes)).map_or(0, |(_, bytes)| bytes);
+    let peak_bytes = header.peak_bytes.saturating_add(more);
+    let at_peak = column(peak_bytes, &|row| row.at_peak.of_bytes(mean));
+    for (index, (counts, row)) in counts.iter_mut().zip(rows).enumerate() {
         (counts.live_bytes, counts.live_blocks) = (bytes[index], blocks[index]);
         counts.at_peak_bytes = at_peak[index];
-        for count in [
-            &mut counts.allocations,
-            &mut counts.allocated_bytes,
-            &mut counts.moved_blocks,
-            &mut counts.moved_bytes,
-        ] {
-            *count = weight.estimate(*count);
-        }
+        (counts.allocations, counts.allocated_bytes) = row.allocated.rounded();
+        (counts.moved_blocks, counts.moved_bytes) = row.moved.rounded();
     }
 }
 
@@ -82,6 +62,7 @@ fn live_and_freed(lanes: impl Iterator<Item = format::Lane>) -> ((u64, u64), (u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::parsed::SiteRecord;
     use zerocopy::FromZeros;
 
     /// Returns the counters of a site with 20 sampled blocks, where the lane counted 200.
@@ -100,8 +81,13 @@ mod tests {
             allocated_bytes: 2_000,
             ..Counts::default()
         };
+        let mut site = format::Site::new_zeroed();
+        (site.allocations, site.usable_bytes, site.peak_blocks) = (20, 2_000, 20);
+        (site.peak_bytes, header.epoch) = (2_000, 1);
+        let record = SiteRecord { counters: &site, is_weighted: false };
+        let rows = [Weighted::of(record, header.sample_mean_bytes, header.epoch)];
         let mut counts = [sampled];
-        estimate(&mut counts, &header, [lane].into_iter());
+        estimate(&mut counts, &rows, &header, [lane].into_iter());
         counts[0]
     }
 

@@ -23,8 +23,10 @@ use crate::files::input;
 use crate::model::Sample;
 use crate::profile::header::header;
 use crate::profile::pack;
+use crate::profile::parsed::SiteRecord;
 use crate::tables::figures::sample;
 use crate::tables::site_table;
+use crate::tables::weighted::{MovedHere, Weighted};
 
 /// Maximum number of pages without an extent header that are read again. If there are more, their
 /// writer has died.
@@ -55,6 +57,8 @@ struct Extent {
     /// Bytes after its header.
     room: u64,
     committed: u64,
+    /// In an extent of sites: whether their counters are weighted.
+    is_weighted: bool,
     /// In an extent of sites: the slot of the first site.
     first_slot: usize,
     /// In an extent of samples: bytes already read.
@@ -154,8 +158,9 @@ impl Observer {
 
     fn look_at(&mut self, header: FileHeader) -> io::Result<Option<Look>> {
         let Some(samples) = self.advance(&header)? else { return Ok(None) };
-        let (mut counts, sites) = self.counts(header.epoch)?;
-        estimated_counts::estimate(&mut counts, &header, self.lanes());
+        let mut weighted = Vec::new();
+        let (mut counts, sites) = self.counts(&header, &mut weighted)?;
+        estimated_counts::estimate(&mut counts, &weighted, &header, self.lanes());
         Ok(Some(Look { header: Box::new(header), counts, sites, samples }))
     }
 
@@ -185,7 +190,7 @@ impl Observer {
     pub(super) fn each_site(
         &mut self,
         scratch: &mut Scratch,
-        mut each: impl FnMut(usize, &format::Site),
+        mut each: impl FnMut(usize, SiteRecord<'_>),
     ) -> io::Result<()> {
         let mut extents = std::mem::take(&mut self.sites);
         let done = self.commit(&mut extents, SITE);
@@ -197,7 +202,10 @@ impl Observer {
             self.file.read_exact_at(bytes, extent.offset + EXTENT_HEADER)?;
             let Ok(records) = <[format::Site]>::ref_from_bytes(bytes) else { continue };
             let slots = extent.first_slot..;
-            slots.zip(records).for_each(|(slot, record)| each(slot, record));
+            let is_weighted = extent.is_weighted;
+            slots.zip(records).for_each(|(slot, counters)| {
+                each(slot, SiteRecord { counters, is_weighted });
+            });
         }
         Ok(())
     }
@@ -268,9 +276,11 @@ impl Observer {
         }
         let room = length - EXTENT_HEADER;
         let (committed, first_slot) = (header.committed.min(room), self.slots);
-        let extent = Extent { offset, room, committed, first_slot, read: 0 };
-        match Kind::from_number(header.kind) {
-            Some(Kind::Sites) => {
+        let kind = Kind::from_number(header.kind);
+        let is_weighted = kind == Some(Kind::SampledSites);
+        let extent = Extent { offset, room, committed, is_weighted, first_slot, read: 0 };
+        match kind {
+            Some(Kind::Sites | Kind::SampledSites) => {
                 self.slots += (room / SITE) as usize;
                 self.sites.push(extent);
             }
@@ -332,33 +342,55 @@ impl Observer {
         Ok(bytes)
     }
 
-    /// Returns the counters of each slot, and the number of sites.
-    fn counts(&mut self, epoch: u32) -> io::Result<(Vec<Counts>, u64)> {
+    /// Returns the counters of each slot, and the number of sites. Of a sampled profile, stores what
+    /// the site of each slot represents.
+    fn counts(
+        &mut self,
+        header: &FileHeader,
+        weighted: &mut Vec<Weighted>,
+    ) -> io::Result<(Vec<Counts>, u64)> {
+        let (epoch, mean) = (header.epoch, header.sample_mean_bytes);
+        if estimated_counts::is_sampled(header) {
+            weighted.resize(self.slots, Weighted::default());
+        }
         let mut counts = vec![Counts::default(); self.slots];
         let (mut labelled, mut sites) = (Vec::new(), 0);
         let mut scratch = std::mem::take(&mut self.scratch);
         let done = self.each_site(&mut scratch, |slot, record| {
             sites += 1;
-            counts[slot] = Counts::of(record, epoch);
-            if record.key & LABELLED == LABELLED {
-                labelled.push((slot, record.key & !LABELLED));
+            counts[slot] = Counts::of(record.counters, epoch);
+            if let Some(weighted) = weighted.get_mut(slot) {
+                *weighted = Weighted::of(record, mean, epoch);
+            }
+            let key = record.counters.key;
+            if key & LABELLED == LABELLED {
+                labelled.push((slot, key & !LABELLED, *record.counters, record.is_weighted));
             }
         });
         self.scratch = scratch;
         done?;
-        self.add_labels(&labelled, &mut counts)?;
+        self.add_labels(&labelled, &mut counts, (weighted, mean))?;
         Ok((counts, sites))
     }
 
-    /// Adds kind and moved blocks from the keys of labelled sites, given as slot and key id.
-    fn add_labels(&self, labelled: &[(usize, u32)], counts: &mut [Counts]) -> io::Result<()> {
-        let keys = self.keys(labelled.iter().map(|&(_, key)| key))?;
-        for &(slot, key) in labelled {
-            if let Some(record) = keys.get(key) {
-                let counts = &mut counts[slot];
-                counts.kind = site_table::kind(record.flags);
-                counts.moved_blocks = record.moved_blocks.min(counts.allocations);
-                counts.moved_bytes = record.moved_bytes.min(counts.allocated_bytes);
+    /// Adds kind and moved blocks from the keys of labelled sites, given as slot, key id and record.
+    fn add_labels(
+        &self,
+        labelled: &[(usize, u32, format::Site, bool)],
+        counts: &mut [Counts],
+        (weighted, mean): (&mut [Weighted], u64),
+    ) -> io::Result<()> {
+        let keys = self.keys(labelled.iter().map(|&(_, key, ..)| key))?;
+        for (slot, key, counters, is_weighted) in labelled {
+            if let Some(key) = keys.get(*key) {
+                let counts = &mut counts[*slot];
+                counts.kind = site_table::kind(key.flags);
+                counts.moved_blocks = key.moved_blocks.min(counts.allocations);
+                counts.moved_bytes = key.moved_bytes.min(counts.allocated_bytes);
+                if let Some(weighted) = weighted.get_mut(*slot) {
+                    let record = SiteRecord { counters, is_weighted: *is_weighted };
+                    *weighted = weighted.with_moved(MovedHere::of(&key, record), record, mean);
+                }
             }
         }
         Ok(())

@@ -23,8 +23,9 @@ use crate::error::Error;
 use crate::model::{
     LaneId, Measures, Moved, Sample, ScopeId, Site, SiteKind, Sum, scope_name, scope_path,
 };
-use crate::tables::sampled::Weight;
+use crate::profile::parsed::SiteRecord;
 use crate::tables::site_table;
+use crate::tables::weighted::{MovedHere, Weighted, unweighted_measures};
 use crate::text;
 
 /// Maximum number of scope paths and labels with sums of their own; later ones are in the rest.
@@ -188,23 +189,25 @@ impl LiveSums {
         let mut later = Vec::new();
         let of_slot = &self.of_slot;
         self.observer.each_site(scratch, |slot, record| {
-            if record.key & format::KEY_BIT == 0 {
+            let key = record.counters.key;
+            if key & format::KEY_BIT == 0 {
                 adding.add(record, None, [NONE; 2]);
-            } else if record.key & LABELLED == LABELLED || of_slot[slot] == UNKNOWN {
-                later.push((slot, *record));
+            } else if key & LABELLED == LABELLED || of_slot[slot] == UNKNOWN {
+                later.push((slot, *record.counters, record.is_weighted));
             } else {
                 adding.add(record, None, of_slot[slot]);
             }
         })?;
         let id = |record: &format::Site| record.key & !LABELLED;
         let keys: Vec<Option<format::Key>> = {
-            let keys = self.observer.keys(later.iter().map(|(_, record)| id(record)))?;
-            later.iter().map(|(_, record)| keys.get(id(record))).collect()
+            let keys = self.observer.keys(later.iter().map(|(_, record, _)| id(record)))?;
+            later.iter().map(|(_, record, _)| keys.get(id(record))).collect()
         };
-        for ((slot, record), key) in later.iter().zip(&keys) {
+        for ((slot, counters, is_weighted), key) in later.iter().zip(&keys) {
             if self.of_slot[*slot] == UNKNOWN {
                 self.of_slot[*slot] = self.groups_of(key.as_ref());
             }
+            let record = SiteRecord { counters, is_weighted: *is_weighted };
             adding.add(record, key.as_ref(), self.of_slot[*slot]);
         }
         adding.scopes.resize(self.groups.len(), Sum::default());
@@ -314,18 +317,12 @@ impl LiveSums {
 
 impl Adding {
     /// Adds a site with its groups; `key` is the key of a labelled site.
-    fn add(&mut self, record: &format::Site, key: Option<&format::Key>, groups: [u32; 2]) {
-        let lent = key.map_or(0, |key| key.lent_bytes as i64);
+    fn add(&mut self, record: SiteRecord<'_>, key: Option<&format::Key>, groups: [u32; 2]) {
         let kind = key.map_or(SiteKind::Heap, |key| site_table::kind(key.flags));
-        let mut measures = site_table::site_measures(record, lent, self.epoch);
-        let mut moved = key.map_or(Moved::default(), |key| Moved {
-            blocks: key.moved_blocks.min(record.allocations),
-            usable_bytes: key.moved_bytes.min(record.usable_bytes),
-            requested_bytes: key.moved_requested_bytes.min(record.requested_bytes),
-        });
-        if self.sample_mean_bytes != 0 && kind == SiteKind::Heap {
-            Weight::of(record, self.sample_mean_bytes).scale(&mut measures, &mut moved);
-        }
+        let (measures, moved) = match self.sample_mean_bytes {
+            0 => self.counted(record.counters, key),
+            mean => self.estimated(record, key, mean),
+        };
         let site = Site {
             stack: (),
             scope: ScopeId(0),
@@ -342,6 +339,33 @@ impl Adding {
         self.totals.add(&site);
         grown(&mut self.scopes, scope, |sum: &mut Sum| sum.add(&site));
         grown(&mut self.labels, label, |sum: &mut Measures| sum.add(&measures));
+    }
+
+    /// Returns the counters of a site that counts all blocks.
+    fn counted(&self, record: &format::Site, key: Option<&format::Key>) -> (Measures, Moved) {
+        let lent = key.map_or(0, |key| key.lent_bytes as i64);
+        let moved = key.map_or(Moved::default(), |key| Moved {
+            blocks: key.moved_blocks.min(record.allocations),
+            usable_bytes: key.moved_bytes.min(record.usable_bytes),
+            requested_bytes: key.moved_requested_bytes.min(record.requested_bytes),
+        });
+        (site_table::site_measures(record, lent, self.epoch), moved)
+    }
+
+    /// Returns estimates for a site of sampled blocks.
+    fn estimated(
+        &self,
+        record: SiteRecord<'_>,
+        key: Option<&format::Key>,
+        mean: u64,
+    ) -> (Measures, Moved) {
+        let mut weighted = Weighted::of(record, mean, self.epoch);
+        if let Some(key) = key {
+            weighted = weighted.with_moved(MovedHere::of(key, record), record, mean);
+        }
+        let mut measures = unweighted_measures(record.counters);
+        weighted.set(&mut measures);
+        (measures, weighted.moved_rounded())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::profile::reader;
 use crate::recording::live::Counts;
 use crate::symbols::{Blazesym, Lookup, Sources, Symbols};
 use crate::tables::process;
+use crate::tables::weighted::Weighted;
 
 /// Reads the tables of a process image repeatedly.
 pub struct LiveTables {
@@ -79,17 +80,21 @@ pub fn counts_of(file: &Path, process: &Process) -> Result<Vec<Counts>, Error> {
         row.kind = site.kind;
     }
     let rows = process.time.site_rows.as_ref();
+    let (epoch, mean) = (profile.header.epoch, profile.header.sample_mean_bytes);
+    let mut weighted = vec![Weighted::default(); counts.len()];
     let row = |id| rows.map_or(SiteRow::Unknown, |rows| rows.row(id));
     for site in &profile.sites {
         let SiteRow::At(row) = row(site.id) else { continue };
-        let then = Counts::of(&site.counters, profile.header.epoch);
+        weighted[row as usize].add(&Weighted::of_site(site, mean, epoch));
+        let then = Counts::of(&site.counters, epoch);
         let counts = &mut counts[row as usize];
         counts.add_label(&then);
         let [blocks, bytes, _] = site.moved;
         counts.moved_blocks = counts.moved_blocks.saturating_add(blocks.min(then.allocations));
         counts.moved_bytes = counts.moved_bytes.saturating_add(bytes.min(then.allocated_bytes));
     }
-    estimated_counts::estimate(&mut counts, &profile.header, profile.lanes.iter().copied());
+    let lanes = profile.lanes.iter().copied();
+    estimated_counts::estimate(&mut counts, &weighted, &profile.header, lanes);
     Ok(counts)
 }
 

@@ -11,6 +11,8 @@ pub(crate) mod process;
 pub(crate) mod raw_site;
 mod reconcile;
 pub(crate) mod sampled;
+pub(crate) mod site_counters;
 pub(crate) mod site_table;
 pub(crate) mod trace;
 pub(crate) mod unrecorded;
+pub(crate) mod weighted;

@@ -6,6 +6,8 @@ use rustc_hash::FxHashMap;
 use super::raw_site::RawSite;
 use super::reconcile::{self, FreedHere};
 use super::sampled::Estimates;
+use super::site_counters::{LiveOfSite, gone, live_of_site, not_negative};
+use super::weighted::{Weighted, unweighted_measures};
 use crate::collections::optional_index::OptionalIndex;
 use crate::model::{
     Call, LabelId, Lane, LaneId, Measures, Moved, Sampling, ScopeId, Site, SiteKind, Sum,
@@ -115,8 +117,13 @@ impl SiteTable {
                 requested_bytes: requested_bytes.min(record.requested_bytes),
             };
             let epoch = profile.header.epoch;
-            let measures_of =
-                |site: &parsed::Site| site_measures(&site.counters, site.lent_bytes, epoch);
+            let measures_of = |site: &parsed::Site| {
+                if site.is_weighted {
+                    unweighted_measures(&site.counters)
+                } else {
+                    site_measures(&site.counters, site.lent_bytes, epoch)
+                }
+            };
             let mut measures = measures_of(site);
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
@@ -131,7 +138,12 @@ impl SiteTable {
                 kind: kind(site.flags),
                 measures,
                 moved,
-                lent_bytes: lent(&site.counters, site.lent_bytes),
+                // Pools do not exist where blocks are sampled.
+                lent_bytes: if site.is_weighted {
+                    0
+                } else {
+                    lent(&site.counters, site.lent_bytes)
+                },
             });
         }
     }
@@ -233,11 +245,12 @@ impl SiteTable {
         let mut totals = Sum::over(&lanes);
         self.add_sites(profile, of);
         let mean = profile.header.sample_mean_bytes;
-        let mut estimates = Estimates::new(&profile.sites, mean, profile.before.is_some());
-        self.unmatched_frees = estimates.correct(&self.sites, &mut totals);
+        let rows = profile.sites.iter().map(|site| weighted(profile, site, mean)).collect();
+        let mut estimates = Estimates::new(rows, mean, profile.before.is_some());
+        self.unmatched_frees = estimates.correct(&mut totals);
         reconcile::freed_in_lanes(&mut lanes, &totals);
         let mut unseen = estimates.estimate(&mut self.sites, &totals);
-        self.peak_bytes = estimates.peak_bytes(&self.sites, &totals, self.peak_bytes);
+        self.peak_bytes = estimates.peak_bytes(&totals, self.peak_bytes);
         if totals.live_bytes > self.peak_bytes {
             estimates.peak_is_live();
         } else {
@@ -294,6 +307,16 @@ impl SiteTable {
         }
         self
     }
+}
+
+/// Returns what a site represents, since the reset if there was one.
+fn weighted(profile: &Profile, site: &parsed::Site, mean: u64) -> Weighted {
+    let epoch = profile.header.epoch;
+    let mut weighted = Weighted::of_site(site, mean, epoch);
+    if let Some(before) = profile.before.as_ref().and_then(|before| before.site(site.id)) {
+        weighted.take_off(&Weighted::of_site(before, mean, epoch));
+    }
+    weighted
 }
 
 /// Returns the counters that only lanes have if blocks are sampled: frees by freeing lane, and the
@@ -363,56 +386,9 @@ fn take(from: &mut u64, excess: &mut i128) {
     *excess -= part;
 }
 
-/// Returns the difference of two counters that can be read at slightly different times, or 0 if it
-/// is negative: a free is negative if another lane moved a block back to the site.
-fn difference(up: u64, down: u64) -> u64 {
-    not_negative(up.wrapping_sub(down))
-}
-
-fn not_negative(n: u64) -> u64 {
-    if n > i64::MAX as u64 { 0 } else { n }
-}
-
 /// Returns the bytes lent to blocks of a pool, which are part of the bytes that left the site.
 fn lent(record: &format::Site, lent_bytes: i64) -> u64 {
     (lent_bytes.max(0) as u64).min(gone(record).1)
-}
-
-/// Returns blocks and bytes that left the site, limited to those that it had: these counters are
-/// read later than the allocations and can be higher.
-fn gone(record: &format::Site) -> (u64, u64) {
-    let frees = not_negative(record.frees.wrapping_add(record.remote_frees));
-    let bytes = not_negative(record.freed_bytes.wrapping_add(record.remote_freed_bytes));
-    (frees.min(record.allocations), bytes.min(record.usable_bytes))
-}
-
-/// The live blocks of a site, and those live at peak, each as blocks and bytes.
-pub(crate) struct LiveOfSite {
-    pub(crate) live: (u64, u64),
-    pub(crate) at_peak: (u64, u64),
-}
-
-/// Computes live blocks from the counters of a site; `epoch` is the number of the current peak.
-/// Negative differences become 0.
-pub(crate) fn live_of_site(record: &format::Site, epoch: u32) -> LiveOfSite {
-    let (frees, gone_bytes) = gone(record);
-    let (owner_blocks, owner_bytes) = if record.epoch >= epoch {
-        (record.peak_blocks, record.peak_bytes)
-    } else {
-        (
-            record.allocations.wrapping_sub(record.frees),
-            record.usable_bytes.wrapping_sub(record.freed_bytes),
-        )
-    };
-    let (remote_blocks, remote_bytes) = if record.remote_epoch >= epoch {
-        (record.remote_peak_frees, record.remote_peak_freed_bytes)
-    } else {
-        (record.remote_frees, record.remote_freed_bytes)
-    };
-    LiveOfSite {
-        live: (difference(record.allocations, frees), difference(record.usable_bytes, gone_bytes)),
-        at_peak: (difference(owner_blocks, remote_blocks), difference(owner_bytes, remote_bytes)),
-    }
 }
 
 /// Returns the metrics of a site: `lent_bytes` is that of its key, `epoch` the number of the

@@ -127,8 +127,10 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 73] = [
+const ELSEWHERE: [&str; 76] = [
+    "churn.c",
     "sampled.c",
+    "sampled_sizes.c",
     "sampled_labels.c",
     "agree.c",
     "allocator_inside.c",

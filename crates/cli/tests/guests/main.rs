@@ -20,6 +20,7 @@ mod by_call;
 mod by_size;
 mod check;
 mod children;
+mod churn;
 mod command;
 mod compat_alloc_monitor;
 mod compat_caliper;

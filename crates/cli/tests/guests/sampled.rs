@@ -2,7 +2,9 @@
 //! the values of a complete recording.
 
 use crate::expectations::{assert_met, parse};
-use crate::harness::{Guest, Outcome, check_with, heaptide, recorded, report, run, scratch};
+use crate::harness::{
+    Guest, Outcome, check_with, heaptide, preloaded, recorded, report, run, scratch,
+};
 use crate::real::python;
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
@@ -55,6 +57,7 @@ fn known_numbers_hold_where_every_block_is_sampled() {
         "realloc_peak.c",
         "rlimit_as.c",
         "sampled.c",
+        "sampled_sizes.c",
         "scope_values.c",
         "signal_storm.c",
         "temporary.c",
@@ -137,6 +140,42 @@ fn totals_are_exact_and_intervals_contain_the_truth() {
     // has a probability below one in a million.
     assert_eq!(intervals, i128::from(SEEDS) * 7 * 3);
     assert!(missed.len() as i128 <= intervals / 8, "{missed:#?}");
+}
+
+/// Each size had a site of its own, so that sampled recordings could be larger than complete ones.
+#[test]
+fn a_stack_has_one_site_whatever_its_sizes() {
+    use std::os::unix::fs::MetadataExt;
+    let place = scratch("sampled-sizes");
+    let program = Guest::read("sampled_sizes.c").build("sampled_sizes.c", &["-pthread"]);
+    let measure = |mode: &str| {
+        let recording = place.join(format!("{mode}.heaptide"));
+        // Without the command, the profile stays as the program wrote it.
+        let mut command = preloaded(&program, &recording);
+        assert_eq!(run(command.env("HEAPTIDE_MODE", mode), &place).status, 0, "{mode}");
+        let profiles = std::fs::read_dir(&recording).expect("the recording").flatten();
+        let profile = profiles.map(|entry| entry.path()).find(|path| is_profile(path));
+        let disk = profile.and_then(|path| path.metadata().ok()).expect("a profile").blocks();
+        let report = report(&recording, &place);
+        let process = &list(&report, "processes")[0];
+        let sized = list(process, "frames").iter().position(|f| f["function"] == "sized");
+        let sized = sized.expect("a frame of the function");
+        let has = |site: &&Value| list(site, "stack").iter().any(|frame| frame == sized);
+        let with_stack = |site: &&Value| !list(site, "stack").is_empty();
+        let sites = list(process, "sites").iter();
+        (sites.clone().filter(has).count(), sites.filter(with_stack).count(), disk)
+    };
+    let (of_stack, all, disk) = measure("stacks");
+    for mode in [ALL, "sampled=4K"] {
+        let (found_of_stack, found, found_disk) = measure(mode);
+        assert_eq!((found_of_stack, of_stack), (1, 1), "{mode}");
+        assert!(found <= all + 1, "{mode}: {found} sites, {all} of a complete recording");
+        assert!(found_disk <= disk, "{mode}: {found_disk} blocks of disk, {disk}");
+    }
+}
+
+fn is_profile(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "profile")
 }
 
 /// Labels move blocks between sites, whose estimates have different errors. Totals, those of

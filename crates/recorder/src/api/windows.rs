@@ -5,6 +5,7 @@ use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::stats::{self, Figures};
 use crate::event::windows::{self, PLACE_BITS, bound_bytes, opened};
+use crate::store::budgets::WINDOWS_MAX;
 use crate::store::profile;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{Sums as SharedSums, Window, Word};
@@ -39,7 +40,9 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let Some(mut records) = windows.records.acquire() else {
         return 0;
     };
+    let may_open = (windows.opened.load(Relaxed) as usize) < WINDOWS_MAX;
     let free = windows.numbers.iter().position(|number| number.load(Relaxed) == 0);
+    let free = free.filter(|_| may_open);
     let record = free.and_then(|_| records.record::<Window>(Kind::Windows, lane.index()));
     let (Some(place), Some(record)) = (free, record) else {
         p.lost(Loss::NoSample);

@@ -8,6 +8,7 @@ use crate::event::python::Chain;
 use crate::event::sampler::Sampler;
 use crate::event::shadow_cache::Leaves;
 use crate::event::trace_extents::Writer;
+use crate::store::budgets::LANES_MAX;
 use crate::store::control_words;
 use crate::store::place::Place;
 use crate::store::profile::Cursor;
@@ -30,9 +31,6 @@ use heaptide_format::{
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::Stack;
 
-/// Maximum number of lanes of a process; threads beyond are counted as lost. 65 536 threads at once
-/// are more than Linux runs by default.
-pub const LANES_MAX: usize = 1 << 16;
 /// Number of other stacks (coroutines, signal stacks) that a thread remembers.
 pub const RANGES: usize = 8;
 /// Entries of a lane's cache of children in the stack tree; a power of two.

@@ -12,12 +12,13 @@
 
 use crate::event::accounts;
 use crate::event::inside::{Entry, Inside};
-use crate::event::lane::{self, LANES_MAX, LaneState};
+use crate::event::lane::{self, LaneState};
 use crate::event::live_mappings::{self, Mappings, known};
 use crate::event::process::{Process, State, process};
 use crate::event::stacks::OTHER_STACKS;
 use crate::event::stacks_apart::Apart;
 use crate::event::timeline;
+use crate::store::budgets::LANES_MAX;
 use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
 use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};

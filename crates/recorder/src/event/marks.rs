@@ -7,6 +7,7 @@
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::stats;
+use crate::store::budgets::{self, MARKS_MAX};
 use crate::store::profile::{self, Cursor};
 use crate::sys::kernel::{self, Errno, Fd, Path};
 use crate::sys::locked::{Guarded, Locked};
@@ -25,7 +26,7 @@ use heaptide_format::{
 };
 
 /// Maximum number of snapshots of an image.
-const SNAPSHOTS_MAX: u32 = 1_000_000;
+const SNAPSHOTS_MAX: u32 = budgets::SNAPSHOTS_MAX as u32;
 /// Maximum number of snapshots at an interval that the process itself keeps while it removes older
 /// ones.
 const KEPT_MAX: usize = 256;
@@ -35,6 +36,8 @@ const PIECE: u64 = 8 << 20;
 /// The state of marks and snapshots that threads share.
 struct Moments {
     marks: Locked<Cursor>,
+    /// Number of marks, without those of snapshots and resets.
+    count: AtomicU32,
     /// Number of the last snapshot of this image; the next number is searched from there.
     snapshots: AtomicU32,
     /// Nanoseconds between automatic snapshots, 0 for none, and the time of the next.
@@ -120,6 +123,11 @@ fn write_mark(
     lane: u32,
     number: u32,
 ) {
+    let has_budget = matches!(kind, MarkKind::Snapshot | MarkKind::Reset);
+    if !has_budget && moments().count.fetch_add(1, Relaxed) as usize >= MARKS_MAX {
+        moments().count.fetch_sub(1, Relaxed);
+        return p.lost(Loss::NoSample);
+    }
     let name = if name.is_empty() { 0 } else { profile::string(name).number() };
     let live = stats::sums(p);
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;

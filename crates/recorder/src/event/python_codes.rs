@@ -1,6 +1,7 @@
 //! The code objects of Python of which the recorder has read names. It has to notice when one of
 //! them is gone: another block at the same address is another object.
 
+use crate::store::budgets::PYTHON_CODES_MAX as SLOTS_MAX;
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
@@ -12,9 +13,6 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 const LEAST: u64 = 160;
 /// Slots of the first table; each further one has twice as many.
 const SLOTS_FIRST: usize = 1024;
-/// Slots of the largest table. When half of them are in use, further objects are not distinguished
-/// from later ones at their addresses.
-const SLOTS_MAX: usize = 1 << 24;
 /// Bytes in front of a table; their last word holds its length.
 const HEAD: usize = 64;
 /// Number of versions, which addresses share; a power of two.

@@ -9,6 +9,7 @@ use crate::event::{
 };
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
+use crate::store::sampled_sites::By;
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
 use crate::store::sites::{self, Dimensions};
@@ -67,15 +68,9 @@ fn sample(
         Some(gap) => stacks::gap(lane, gap),
         None => stacks::capture(lane, entry.registers()),
     };
-    let mut of = Dimensions { stack, ..Dimensions::here(&lane.place) };
-    if lane.is_by_size() {
-        of = of.sized(requested);
-    }
-    if lane.is_by_call() {
-        of = of.called(call);
-    }
-    let site = sites::of_key(&mut lane.place, of.sampled(usable));
-    let site = or_base(lane, site);
+    let site = site_of_node(lane, stack);
+    let site =
+        if lane.is_by_request() { of_request(lane, site, call, Some(requested)) } else { site };
     sampling::note(lane, block, site, (requested, usable), rose);
     site
 }
@@ -329,7 +324,7 @@ fn charge_sampled(
     rose: bool,
 ) {
     if !site.is_none() {
-        charge_site(lane, block, site, usable, temporary, rose);
+        charge_sampled_site(lane, block, site, usable, temporary, rose);
     }
     stack_may_be_gone(usable);
 }
@@ -337,8 +332,32 @@ fn charge_sampled(
 /// Charges a free that lanes do not count to the site of a sampled block.
 pub fn charge_uncounted(lane: &LaneState, block: *mut u8, site: SiteId, usable: u64) {
     if !site.is_none() {
-        charge_site(lane, block, site, usable, false, false);
+        charge_sampled_site(lane, block, site, usable, false, false);
     }
+}
+
+/// Charges the free of a sampled block to its site. `rose`: the change that the free is part of
+/// made a new peak.
+#[cold]
+#[inline(never)]
+fn charge_sampled_site(
+    lane: &LaneState,
+    block: *mut u8,
+    site: SiteId,
+    usable: u64,
+    temporary: bool,
+    rose: bool,
+) {
+    let owner = site.owner_word();
+    if owner & LABELLED != 0 {
+        regions::block_ended(block, site, lane.index());
+    }
+    let by = match (owner & !LABELLED == lane.index(), temporary) {
+        (true, true) => By::OwnAtOnce,
+        (true, false) => By::Own,
+        (false, _) => By::Other,
+    };
+    sampling::charge(site, usable, by, rose);
 }
 
 /// Invalidates kept stacks if a block of this size, which is being freed, may be a coroutine's
@@ -433,11 +452,12 @@ fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     if site.is_labelled() {
         regions::block_ended(block, site, NOBODY);
     }
-    if p.shadow.is_made() {
-        p.nested_frees.fetch_add(1, Relaxed);
-        p.nested_bytes.fetch_add(usable, Relaxed);
-        header.published_live.fetch_sub(usable as i64, Relaxed);
+    if !p.shadow.is_made() {
+        return sampling::charge(site, usable, By::Other, false);
     }
+    p.nested_frees.fetch_add(1, Relaxed);
+    p.nested_bytes.fetch_add(usable, Relaxed);
+    header.published_live.fetch_sub(usable as i64, Relaxed);
     sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
 }
 
@@ -541,7 +561,7 @@ impl Moving {
         count(lane, requested, usable);
         if sampling::is_sampled(lane) {
             let site = sample(lane, entry, block, Call::Realloc, (requested, usable), rose);
-            site.record().reallocations.add(1);
+            sampling::note_reallocated(site, usable);
         }
         if is_in_place {
             count_free(lane, self.usable);
@@ -673,11 +693,8 @@ fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before:
     count(lane, requested, after);
     if sampling::is_sampled(lane) {
         let now = site_of_resized(lane, site, requested);
-        let of = Dimensions::of_site(now).sampled(after);
-        let now = sites::of_key(&mut lane.place, of);
-        let now = or_base(lane, now);
         sampling::note(lane, block, now, (requested, after), rose);
-        now.record().reallocations.add(1);
+        sampling::note_reallocated(now, after);
     }
     count_free(lane, before);
     sample_if_due(lane);

@@ -8,6 +8,7 @@ use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::{Process, process};
 use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
+use crate::store::budgets::REGION_PIECES_MAX as PIECES;
 use crate::store::ids::{NameId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::shadow::Table;
@@ -22,9 +23,8 @@ use heaptide_format::Loss;
 use heaptide_format::shared::Word;
 use heaptide_trace::Record;
 
-/// Regions of one piece of memory, and maximum number of pieces.
+/// Regions of one piece of memory.
 const PER_PIECE: usize = 4096;
-const PIECES: usize = 4096;
 /// Maximum number of regions that are checked in search of one that contains an address.
 const LOOKS: usize = 1024;
 /// The kind of a region.

@@ -3,7 +3,9 @@
 
 use crate::event::lane::LaneState;
 use crate::event::process::process;
+use crate::event::sampling;
 use crate::store::ids::SiteId;
+use crate::store::sampled_sites::{self, By};
 use crate::store::sites;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
@@ -13,9 +15,17 @@ fn epoch() -> u32 {
     process().header().epoch.get()
 }
 
+/// Returns whether sites count only sampled blocks.
+fn is_sampled() -> bool {
+    process().header().sample_mean_bytes.get() != 0
+}
+
 /// Removes a block's bytes from a site without a free. `me` is the calling thread's lane.
 pub fn move_out(site: SiteId, bytes: u64, me: u32) {
-    if site.owner() == me {
+    if is_sampled() {
+        let by = if site.owner() == me { By::Own } else { By::Other };
+        sampling::charge(site, bytes, by, false);
+    } else if site.owner() == me {
         sites::freed(site.record(), bytes, epoch(), false, false);
     } else {
         sites::freed_remotely(site.record(), 1, bytes, epoch());
@@ -24,16 +34,34 @@ pub fn move_out(site: SiteId, bytes: u64, me: u32) {
 
 /// Reverts a [`move_out`].
 pub fn take_back(site: SiteId, bytes: u64) {
+    if is_sampled() {
+        let weight = sampling::weight(bytes);
+        return sampled_sites::take_back(site.sampled_record(), weight, epoch());
+    }
     sites::freed_remotely(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
 }
 
 /// Adds a block to a site of this lane, since it got a name.
 pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
+    if is_sampled() {
+        return move_sampled_in(site, declared, usable);
+    }
     sites::allocated(site.record(), declared, usable, lane.header.epoch.get(), false);
     if let Some(key) = site.key() {
         key.moved_blocks.add(1);
         key.moved_bytes.add(usable);
         key.moved_requested_bytes.add(declared);
+    }
+}
+
+fn move_sampled_in(site: SiteId, declared: u64, usable: u64) {
+    let weight = sampling::weight(usable);
+    sampled_sites::allocated(site.sampled_record(), weight, declared, epoch(), false);
+    if let Some(key) = site.key() {
+        key.moved_blocks.add(weight.blocks);
+        key.moved_bytes.add(weight.bytes);
+        key.moved_requested_bytes.add(weight.requested(declared));
+        key.lent_bytes.fetch_add(1, Relaxed); // the number of sampled blocks
     }
 }
 

@@ -11,8 +11,9 @@ use crate::event::lane::LaneState;
 use crate::event::process::process;
 use crate::event::sampler::{Sampler, mix};
 use crate::store::ids::SiteId;
+use crate::store::sample_weight::Weight;
 use crate::store::sampled_blocks::{may_hold, sampled_blocks};
-use crate::store::sites;
+use crate::store::sampled_sites::{self, By};
 use crate::sys::clock;
 use crate::sys::options::Options;
 use core::sync::atomic::Ordering::Relaxed;
@@ -76,6 +77,11 @@ pub fn is_sampled_block(lane: &LaneState, block: *const u8) -> bool {
     may_be_sampled(lane, block) && sampled_blocks().holds(block)
 }
 
+/// Returns what a sampled block of this size represents.
+pub fn weight(usable: u64) -> Weight {
+    Weight::of(usable, process().header().sample_mean_bytes.get())
+}
+
 /// Stores a sampled block, and counts it at its site. `rose`: it made a new peak.
 pub fn note(
     lane: &LaneState,
@@ -87,7 +93,20 @@ pub fn note(
     if !sampled_blocks().put(block, site.number()) {
         return process().lost(Loss::NoShadow);
     }
-    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
+    let epoch = lane.header.epoch.get();
+    sampled_sites::allocated(site.sampled_record(), weight(usable), requested, epoch, rose);
+}
+
+/// Counts that a reallocation returned a sampled block.
+pub fn note_reallocated(site: SiteId, usable: u64) {
+    sampled_sites::reallocated(site.sampled_record(), weight(usable));
+}
+
+/// Charges the free of a sampled block to its site. `rose`: the change that the free is part of
+/// made a new peak.
+pub fn charge(site: SiteId, usable: u64, by: By, rose: bool) {
+    let epoch = process().header().epoch.get();
+    sampled_sites::freed(site.sampled_record(), weight(usable), by, epoch, rose);
 }
 
 /// Stores a block again after it was taken.

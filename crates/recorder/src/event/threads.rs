@@ -2,13 +2,14 @@
 
 use crate::event::inside::{Entry, Inside, here};
 use crate::event::lane::{
-    self, BUFFER, FLAG_MEASURED, FLAG_PAUSED, LANES_MAX, LaneState, MEMOS, RANGES, RECALL, Records,
-    lanes, set_name,
+    self, BUFFER, FLAG_MEASURED, FLAG_PAUSED, LaneState, MEMOS, RANGES, RECALL, Records, lanes,
+    set_name,
 };
 use crate::event::process::{Process, State, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
 use crate::event::{sampling, stacks, stats, thread_measure, trace};
+use crate::store::budgets::{FORMER_MAX, LANES_MAX, NAMED_MAX};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
 use crate::store::{limit, scopes, sites};
@@ -23,7 +24,7 @@ use core::slice;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, compiler_fence};
 use heaptide_format::shared::{Lane, Word};
-use heaptide_format::{FORMER_THREADS_MAX, FormerThread, Kind, Loss, Mode};
+use heaptide_format::{FormerThread, Kind, Loss, Mode};
 use heaptide_unwind::kept::{Extent, Frame, Kept, words_of};
 use heaptide_unwind::memo::Memo;
 use heaptide_unwind::stack::{Stack, Walked};
@@ -176,8 +177,6 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
     lane
 }
 
-/// Number of lanes from which on threads with new names share one name.
-const NAMED_MAX: usize = 2048;
 /// The shared name.
 const OTHERS: &[u8; 16] = b"[other threads]\0";
 
@@ -367,7 +366,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
 /// Stores the id of the thread that had a lane before this one.
 fn note_former(records: &mut Records, lane: &Lane, tid: u32) {
     let (former, lane) = (lane.tid.get(), lane.index.get());
-    if former == 0 || former == tid || records.former >= FORMER_THREADS_MAX {
+    if former == 0 || former == tid || records.former as usize >= FORMER_MAX {
         return;
     }
     let record = FormerThread { lane, tid: former };

@@ -1,6 +1,7 @@
 //! Accounts of resident memory in the profile, each in an extent of its own. Their number is
 //! bounded; those that are kept are spread over the whole run.
 
+use crate::store::budgets::ACCOUNTS_MAX as SLOTS;
 use crate::store::ids::StringId;
 use crate::store::profile;
 use crate::store::shared::Store;
@@ -9,8 +10,6 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, Word};
 use heaptide_format::{Account, AccountRange, EXTENT_HEADER, Kind, PAGE};
 
-/// Maximum number of accounts that are kept.
-const SLOTS: usize = 64;
 /// Entries of the table of mapping names; a power of two.
 const NAMES: usize = 4096;
 /// Number of names at which the table counts as full; further names are not stored.

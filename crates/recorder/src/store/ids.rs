@@ -3,7 +3,7 @@
 
 use crate::store::shared::store;
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_format::shared::{Key, Node, Scope, Shape, Site};
+use heaptide_format::shared::{Key, Node, SampledSite, Scope, Shape, Site};
 use heaptide_format::{
     KEY_GRANULE, NAME_GRANULE, NODE_GRANULE, Name, PYTHON_LINE_GRANULE, PythonLine, SITE_GRANULE,
     STRING_GRANULE, StringHeader,
@@ -104,6 +104,14 @@ ids! {
     StringId = StringHeader / STRING_GRANULE;
     /// A line of a Python function.
     PythonLineId = PythonLine / PYTHON_LINE_GRANULE;
+}
+
+impl SiteId {
+    /// Returns the record of a site of sampled blocks. May only be called in mode sampled.
+    pub fn sampled_record(self) -> &'static SampledSite {
+        // SAFETY: as for `record`: a record of this size, of atomic numbers.
+        unsafe { &*(self.address() as *const SampledSite) }
+    }
 }
 
 impl StringId {

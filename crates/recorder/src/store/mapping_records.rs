@@ -1,6 +1,7 @@
 //! Records of mappings: a site for each combination of stack, scope, thread and kind of mapping,
 //! counters for each lane, and the names of mapped files. One lock guards all of them.
 
+use crate::store::budgets::MAPPED_FILES_MAX;
 use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
 use crate::store::profile::{Cursor, string};
@@ -8,6 +9,9 @@ use crate::store::samples::Samples;
 use crate::sys::memory::{self, InChild};
 use heaptide_format::shared::{Key, Lane, Site, Word};
 use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey};
+
+/// The name of all files beyond the budget; reports put names of files in brackets.
+const OTHER_FILES: &[u8] = b"other files";
 
 /// Cursors for records of mappings, and the indices that find them again. All zeros: none yet.
 #[repr(C)]
@@ -19,6 +23,8 @@ pub struct Records {
     index: Index<5>,
     /// Hashes of file names, and the strings of these names.
     files: Index<2>,
+    /// Number of these names.
+    files_used: usize,
     /// The counters of mappings of each lane, by index of the lane.
     by_lane: *mut Option<&'static Lane>,
 }
@@ -77,10 +83,14 @@ impl Records {
         if !known.is_none() && known.bytes() == name {
             return known;
         }
+        if self.files_used >= MAPPED_FILES_MAX && name != OTHER_FILES {
+            return self.file(OTHER_FILES);
+        }
         let stored = string(name);
         if !stored.is_none() && known.is_none() {
             self.files.insert(words, stored.number()); // without memory it is stored again
         }
+        self.files_used += 1;
         stored
     }
 

@@ -2,6 +2,9 @@
 //! is not in a known range. This needs no list to maintain and no lock of the loader, and finds
 //! late and hidden loads like all others.
 
+use crate::store::budgets::MODULES_MAX;
+use crate::store::ids::StringId;
+use crate::store::names::hash_bytes;
 use crate::store::profile::{self, Cursor};
 use crate::store::rules;
 use crate::store::shared::{Store, store};
@@ -20,9 +23,6 @@ use heaptide_format::{Kind, Loss, PAGE};
 use heaptide_unwind::cache;
 use heaptide_unwind::table::{self, Sections};
 
-/// Maximum number of modules of a process image. Their index has 16 bits; no program comes near
-/// this.
-const MODULES_MAX: usize = 8192;
 /// Maximum number of ranges of generated code that are remembered between loads.
 const GENERATED: usize = 16;
 
@@ -36,6 +36,8 @@ struct Loaded {
     header: Range,
     frames: Range,
     record: &'static Module,
+    /// A hash that differs between versions of a file ([`Elf::fingerprint`]).
+    fingerprint: u64,
     unloaded: AtomicU32,
 }
 
@@ -213,9 +215,42 @@ impl Modules {
                 retire(p, old);
             }
         }
-        if !self.push(records, base, range, &elf, code) {
+        if !self.revive(p, range, &elf, code) && !self.push(records, base, range, &elf, code) {
             p.lost(Loss::NoModule);
         }
+    }
+
+    /// Makes a module that was unloaded known again, if the same file was loaded at the same
+    /// address: a program that loads and unloads a library all the time gets no new entries, and
+    /// no new stacks. Returns whether there was one.
+    fn revive(&self, p: &Store, range: Range, elf: &Elf, code: &Mapping<'_>) -> bool {
+        let fingerprint = elf.fingerprint();
+        if fingerprint == 0 {
+            return false; // versions of the file cannot be distinguished
+        }
+        let is_same = |old: &&Loaded| {
+            let path = StringId::new(old.record.path.get());
+            old.unloaded.load(Relaxed) == 1
+                && (old.range, old.inode, old.fingerprint) == (range, code.inode, fingerprint)
+                && (old.header, old.frames) == (elf.eh_frame_hdr, elf.eh_frame)
+                && old.record.bias.get() == elf.bias
+                && !path.is_none()
+                && path.bytes() == code.path
+        };
+        let Some(old) = self.all().iter().find(is_same) else {
+            return false;
+        };
+        old.record.unloaded.set(0);
+        old.unloaded.store(0, Release);
+        p.generation.fetch_add(1, Release);
+        true
+    }
+
+    /// Returns the string of a path, which modules of the same file share.
+    fn path(&self, path: &[u8]) -> StringId {
+        let known = self.all().iter().map(|module| StringId::new(module.record.path.get()));
+        let mut same = known.filter(|known| !known.is_none() && known.bytes() == path);
+        same.next().unwrap_or_else(|| profile::string(path))
     }
 
     /// Adds code of a known module that the program has mapped a second time, as V8 does with its
@@ -267,7 +302,7 @@ impl Modules {
         if index >= MODULES_MAX {
             return false;
         }
-        let path = profile::string(code.path);
+        let path = self.path(code.path);
         let Some(record) = records.record::<Module>(Kind::Modules, 0) else {
             return false;
         };
@@ -289,6 +324,7 @@ impl Modules {
             header: elf.eh_frame_hdr,
             frames: elf.eh_frame,
             record,
+            fingerprint: elf.fingerprint(),
             unloaded: AtomicU32::new(0),
         };
         // SAFETY: an entry of the table beyond the count, which no thread reads.
@@ -357,6 +393,26 @@ struct Elf {
     eh_frame: Range,
     build_id: [u8; 24],
     build_id_length: u32,
+}
+
+impl Elf {
+    /// Returns a hash of the build-id. Without one, of the table of functions, which differs between
+    /// versions of a file unless all functions have the same addresses.
+    fn fingerprint(&self) -> u64 {
+        /// The most bytes of the table that are read: the addresses of 32,768 functions.
+        const TABLE_MAX: u64 = 256 << 10;
+        let length = self.build_id_length as usize;
+        if length > 0 {
+            return hash_bytes(&self.build_id[..length.min(self.build_id.len())], 0);
+        }
+        let Range { low, high } = self.eh_frame_hdr;
+        if low == 0 || low >= high {
+            return 0;
+        }
+        let bytes = (high - low).min(TABLE_MAX) as usize;
+        // SAFETY: a readable segment of a module that is loaded, as for [`Loaded::sections`].
+        hash_bytes(unsafe { core::slice::from_raw_parts(low as *const u8, bytes) }, 1)
+    }
 }
 
 /// An executable segment as a range of its file; empty for code that is mapped a second time.

@@ -5,9 +5,10 @@
 //! that children inherit, and each process maps them to the ids in its own profile. Lookups take no
 //! lock and use a table with open addressing that only grows; insertions take a lock.
 
+use crate::store::budgets::NAMES_MAX;
 use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
-use crate::store::shared::{Store, store};
+use crate::store::shared::store;
 use crate::sys::kernel::Errno;
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::memory::{self, InChild};
@@ -30,9 +31,6 @@ pub enum Value<'a> {
     Number(i64),
 }
 
-/// Maximum number of names, and the same where address space is scarce.
-const NAMES_MAX: usize = 1 << 24;
-const NAMES_MAX_SCARCE: usize = 1 << 18;
 /// Slots of the first table; each further one has twice as many.
 const SLOTS_FIRST: usize = 1024;
 /// Bytes in front of a table; their last word holds its length.
@@ -100,7 +98,7 @@ pub fn intern(attribute: &[u8], value: Value<'_>) -> u32 {
     };
     let hash = hash_of(attribute, value);
     match find(hash, attribute, value) {
-        0 => store_new(store(), hash, attribute, value),
+        0 => store_new(hash, attribute, value),
         name => name,
     }
 }
@@ -239,25 +237,24 @@ impl Known {
 
 #[cold]
 #[inline(never)]
-fn store_new(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
+fn store_new(hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
     let Some(_held) = NAMES.get().records.acquire() else {
         return 0;
     };
     match find(hash, attribute, value) {
-        0 => add(p, hash, attribute, value).unwrap_or(0),
+        0 => add(hash, attribute, value).unwrap_or(0),
         known => known,
     }
 }
 
 /// Adds a name. The caller holds the lock.
-fn add(p: &Store, hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
-    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
+fn add(hash: u64, attribute: &[u8], value: Value<'_>) -> Option<u32> {
     let name = LIST.count.load(Relaxed) + 1;
-    if name as usize >= most {
+    if name as usize >= NAMES_MAX {
         return None;
     }
     if LIST.names.load(Relaxed).is_null() {
-        let names = memory::take(most * size_of::<Known>(), InChild::Copy) as *mut Known;
+        let names = memory::take(NAMES_MAX * size_of::<Known>(), InChild::Copy) as *mut Known;
         if names.is_null() {
             return None;
         }
@@ -338,14 +335,13 @@ fn enlarge() -> bool {
 #[cold]
 #[inline(never)]
 fn id_made(name: u32) -> NameId {
-    let p = store();
-    if name == 0 || name > LIST.count.load(Acquire) || !p.has_profile() {
+    if name == 0 || name > LIST.count.load(Acquire) || !store().has_profile() {
         return NameId::NONE;
     }
     let Some(mut records) = NAMES.get().records.acquire() else {
         return NameId::NONE;
     };
-    let Some(ids) = ids(p) else {
+    let Some(ids) = ids() else {
         return NameId::NONE;
     };
     // SAFETY: the array has a word for each possible name.
@@ -357,13 +353,12 @@ fn id_made(name: u32) -> NameId {
     NameId::new(slot.load(Acquire))
 }
 
-fn ids(p: &Store) -> Option<*const AtomicU32> {
+fn ids() -> Option<*const AtomicU32> {
     let known = NAMES.get().ids.load(Acquire);
     if !known.is_null() {
         return Some(known);
     }
-    let most = if p.scarce.load(Relaxed) { NAMES_MAX_SCARCE } else { NAMES_MAX };
-    let bytes = most * size_of::<AtomicU32>();
+    let bytes = NAMES_MAX * size_of::<AtomicU32>();
     let ids = memory::take(bytes, InChild::Nothing);
     if ids.is_null() {
         return None;

@@ -353,7 +353,7 @@ pub fn try_extent(
     extent.length.set(length);
     extent.magic.store(EXTENT_MAGIC, Release);
     header.file_end.store(end, Release);
-    if kind == Kind::Sites {
+    if matches!(kind, Kind::Sites | Kind::SampledSites) {
         for page in start / PAGE..end / PAGE {
             p.owner_of_page(page).set(owner);
         }

@@ -1,5 +1,6 @@
 //! Unwind rules by code address: a table without locks that only grows.
 
+use crate::store::budgets::RULES_MAX;
 use crate::store::shared::Store;
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,8 +9,6 @@ use heaptide_unwind::rule::Rule;
 
 /// Number of slots of the first table; each further one has twice as many.
 const RULES_FIRST: usize = 4096;
-/// Maximum number of slots. Rules that find no room are evaluated each time.
-const RULES_MAX: usize = 1 << 22;
 
 /// Returns the newest table of rules.
 #[inline(always)]

@@ -4,6 +4,7 @@
 //! was entered last and two plain stores; readers join equal paths. Leaving moves to the parent:
 //! the open scopes of a thread are its path, at any depth.
 
+use crate::store::budgets::SCOPES_MAX;
 use crate::store::ids::{NameId, ScopeId, SiteId};
 use crate::store::names::{self, Value};
 use crate::store::place::{Place, TRANSLATIONS};
@@ -120,6 +121,10 @@ fn child(place: &mut Place, name: NameId) -> ScopeId {
 }
 
 fn create(place: &mut Place, name: NameId) -> ScopeId {
+    if store().scopes.fetch_add(1, Relaxed) >= SCOPES_MAX {
+        store().scopes.fetch_sub(1, Relaxed);
+        return ScopeId::NONE;
+    }
     let Some(child) = place.scopes.record::<Scope>(Kind::Scopes, place.lane) else {
         return ScopeId::NONE;
     };

@@ -1,11 +1,12 @@
 //! Shapes: how labels describe the memory that they are attached to, as records of the profile.
 //! Each combination of label, element size and dimensions is stored once.
 
+use crate::store::budgets::SHAPES_MAX;
 use crate::store::ids::{NameId, ShapeId};
 use crate::store::index::Index;
 use crate::store::profile::Cursor;
 use heaptide_format::shared::{Shape, Word};
-use heaptide_format::{DIMENSIONS, Kind, SHAPES_MAX};
+use heaptide_format::{DIMENSIONS, Kind};
 
 /// The shapes of the profile. All zeros: none yet.
 pub struct Shapes {
@@ -56,8 +57,11 @@ impl Shapes {
         if known != 0 {
             return ShapeId::new(known);
         }
-        let record =
-            if self.used < SHAPES_MAX { self.next.record::<Shape>(Kind::Shapes, 0) } else { None };
+        let record = if (self.used as usize) < SHAPES_MAX {
+            self.next.record::<Shape>(Kind::Shapes, 0)
+        } else {
+            None
+        };
         let Some(record) = record else {
             return ShapeId::NONE;
         };
@@ -69,7 +73,7 @@ impl Shapes {
         let id = ShapeId::of(record);
         // Without an index entry the shape would be created again each time.
         if !self.index.insert(words, id.number()) {
-            self.used = SHAPES_MAX;
+            self.used = SHAPES_MAX as u32;
         }
         self.used = self.used.saturating_add(1);
         id

@@ -34,6 +34,8 @@ pub struct Store {
     pub beyond_limit: AtomicU32,
     /// The node for stacks that the limit holds back; 0 without a limit.
     pub unstored: AtomicU32,
+    /// Number of scope paths of all lanes.
+    pub scopes: AtomicUsize,
     pub start_ns: AtomicU64,
     pub pid: AtomicU32,
     /// Set if address space is scarce: there is an RLIMIT_AS, or no overcommit.

@@ -9,10 +9,7 @@ use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::{Key, Site, Word};
-use heaptide_format::{
-    Call, KEY_BIT, KEY_CALL, KEY_CLASS, KEY_CLASS_SHIFT, KEY_LABELLED, KEY_SIZED, Kind, PAGE,
-    SITE_GRANULE, sample_class,
-};
+use heaptide_format::{Call, KEY_BIT, KEY_CALL, KEY_LABELLED, KEY_SIZED, Kind, PAGE, SITE_GRANULE};
 
 /// A node that never exists: [`Place::last_node`] after the scope has changed.
 pub const NO_NODE: NodeId = NodeId::new(u32::MAX);
@@ -65,7 +62,9 @@ pub fn create(place: &mut Place, key: u32) -> SiteId {
     } else {
         (&mut place.site_records, place.lane)
     };
-    let Some(site) = records.record::<Site>(Kind::Sites, owner) else {
+    let is_sampled = store().header().sample_mean_bytes.get() != 0;
+    let kind = if is_sampled { Kind::SampledSites } else { Kind::Sites };
+    let Some(site) = records.record::<Site>(kind, owner) else {
         return SiteId::NONE;
     };
     site.key.set(key);
@@ -184,12 +183,6 @@ impl Dimensions {
         Dimensions { flags: self.flags & !KEY_CALL | call.flags(), ..self }
     }
 
-    /// Restricts them to sampled blocks of a class of sizes.
-    pub fn sampled(self, usable: u64) -> Dimensions {
-        let class = sample_class(usable) << KEY_CLASS_SHIFT;
-        Dimensions { flags: self.flags & !KEY_CLASS | class, ..self }
-    }
-
     fn words(self) -> [u32; 7] {
         let [stack, scope] = [self.stack.number(), self.scope.number()];
         let size = [self.size as u32, (self.size >> 32) as u32];
@@ -213,7 +206,7 @@ pub fn of_key(place: &mut Place, of: Dimensions) -> SiteId {
     key.flags.set(of.flags);
     key.lane.set(of.lane);
     key.size.set(of.size);
-    let unlabelled = KEY_SIZED | KEY_CALL | KEY_CLASS;
+    let unlabelled = KEY_SIZED | KEY_CALL;
     let is_labelled = !of.label.is_none() || of.flags & !unlabelled != 0;
     let labelled = if is_labelled { KEY_LABELLED } else { 0 };
     place.keys.commit_record(key);
