@@ -139,7 +139,10 @@ impl Supervisor {
 
     /// Waits for an event or the next deadline.
     fn sleep(&self) {
-        let due = [self.decide_at, self.forget_at, self.watch_at, self.stuck_at].into_iter().flatten().min();
+        let due = [self.decide_at, self.forget_at, self.watch_at, self.stuck_at]
+            .into_iter()
+            .flatten()
+            .min();
         let timeout = due.map_or(PollTimeout::NONE, |due| {
             // Rounded up: a timeout of zero would loop until the deadline.
             let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);

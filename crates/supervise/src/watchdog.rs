@@ -153,9 +153,8 @@ fn place(call: &str, code: &[Code], memory: &File) -> Option<Place> {
     let words = stack[..read].chunks_exact(8).map(|word| {
         u64::from_ne_bytes(word.try_into().expect("chunks of 8 bytes")) //
     });
-    let of_recorder = |&address: &u64| {
-        code.iter().any(|code| code.is_of_recorder() && code.contains(address))
-    };
+    let of_recorder =
+        |&address: &u64| code.iter().any(|code| code.is_of_recorder() && code.contains(address));
     let recorder = std::iter::once(pc).chain(words).find(of_recorder)?;
     Some(Place { recorder: shown(recorder, code), call: shown(pc, code) })
 }

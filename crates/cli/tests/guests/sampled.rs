@@ -250,7 +250,8 @@ fn a_seed_makes_runs_alike() {
         let report = report(&recording, &place);
         let process = &list(&report, "processes")[0];
         // The peak lies within its bound, depending on time.
-        let sum = |scope: &&Value| ["usable_bytes", "live_bytes"].map(|metric| number(scope, metric));
+        let sum =
+            |scope: &&Value| ["usable_bytes", "live_bytes"].map(|metric| number(scope, metric));
         let rows: Vec<_> = scopes(process).values().map(sum).collect();
         (number(&process["sampling"], "blocks"), rows)
     };

@@ -83,8 +83,7 @@ fn moments(process: &Process) -> Vec<Moment> {
     let end = process.lifetime.duration_ns;
     let slice = (end / SNAPSHOTS).max(1);
     let mut moments = vec![Moment { time_ns: 0, live_bytes: 0, tree: None }];
-    let timeline =
-        if process.has_timeline_of_totals() { &process.time.samples[..] } else { &[] };
+    let timeline = if process.has_timeline_of_totals() { &process.time.samples[..] } else { &[] };
     for samples in timeline.chunk_by(|a, b| a.time_ns / slice == b.time_ns / slice) {
         let highest = samples.iter().max_by_key(|sample| sample.live_bytes);
         moments.extend(highest.map(|sample| Moment {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Highest, Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process, ProfileLimit,
-    Rank, Recording, Run, Site, UnrecordedProgram,
+    Highest, Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process,
+    ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use heaptide_analysis::views::highest::live_requested_replayed;
