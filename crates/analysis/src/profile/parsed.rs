@@ -179,8 +179,8 @@ pub struct Site {
     pub size: u64,
     /// Blocks moved here by labels: number, usable and requested bytes.
     pub moved: [u64; 3],
-    /// Bytes lent to blocks of a pool; of weighted counters the number of sampled blocks that labels
-    /// moved here.
+    /// Bytes lent to blocks of a pool; of weighted counters the number of sampled blocks that
+    /// labels moved here.
     pub lent_bytes: i64,
     /// The record.
     pub counters: format::Site,

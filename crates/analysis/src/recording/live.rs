@@ -342,8 +342,8 @@ impl Observer {
         Ok(bytes)
     }
 
-    /// Returns the counters of each slot, and the number of sites. Of a sampled profile, stores what
-    /// the site of each slot represents.
+    /// Returns the counters of each slot, and the number of sites. Of a sampled profile, stores
+    /// what the site of each slot represents.
     fn counts(
         &mut self,
         header: &FileHeader,
@@ -373,7 +373,8 @@ impl Observer {
         Ok((counts, sites))
     }
 
-    /// Adds kind and moved blocks from the keys of labelled sites, given as slot, key id and record.
+    /// Adds kind and moved blocks from the keys of labelled sites, given as slot, key id and
+    /// record.
     fn add_labels(
         &self,
         labelled: &[(usize, u32, format::Site, bool)],

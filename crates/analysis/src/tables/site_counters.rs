@@ -1,4 +1,5 @@
-//! What follows from the counters of a site's record, which can be read at slightly different times.
+//! What follows from the counters of a site's record, which can be read at slightly different
+//! times.
 
 use heaptide_format as format;
 

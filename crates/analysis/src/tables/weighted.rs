@@ -112,8 +112,8 @@ impl Part {
         (self.blocks > 0.0).then(|| (self.bytes / self.blocks).max(1.0))
     }
 
-    /// Returns a lower bound of the usable bytes of the sampled blocks themselves: the larger one of
-    /// two that hold with equality for blocks of equal size.
+    /// Returns a lower bound of the usable bytes of the sampled blocks themselves: the larger one
+    /// of two that hold with equality for blocks of equal size.
     fn own_bytes(&self, mean: u64) -> f64 {
         let excess = self.excess();
         if excess <= 0.0 {

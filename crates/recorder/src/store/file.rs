@@ -228,6 +228,7 @@ fn rename(p: &Store) -> Option<()> {
     })?
 }
 
+#[inline(never)] // its part of the stack is free again when the name is looked for
 fn open_by_name(p: &Store) -> Option<Fd> {
     let path = p.path.load(Relaxed);
     if path.is_null() {

@@ -396,8 +396,8 @@ struct Elf {
 }
 
 impl Elf {
-    /// Returns a hash of the build-id. Without one, of the table of functions, which differs between
-    /// versions of a file unless all functions have the same addresses.
+    /// Returns a hash of the build-id. Without one, of the table of functions, which differs
+    /// between versions of a file unless all functions have the same addresses.
     fn fingerprint(&self) -> u64 {
         /// The most bytes of the table that are read: the addresses of 32,768 functions.
         const TABLE_MAX: u64 = 256 << 10;
