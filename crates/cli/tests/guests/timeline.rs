@@ -48,7 +48,7 @@ fn memory_in_turns_is_counted_once() {
     let bytes: f64 = bytes.trim().parse().expect("a number");
     assert!((8.0..8.17).contains(&bytes), "{bytes} {rest}");
     let (when, holders) = rest.split_once(": ").expect("who held them");
-    assert!(when.contains(" bytes at one time, after "), "{when}");
+    assert!(when.contains(" bytes at one time by samples, after "), "{when}");
     assert!(holders.ends_with("8.00 MiB"), "{holders}");
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn highest_says(highest: &Highest) -> String {
     };
     let when = duration(highest.time_ns);
     let live = counted(highest.live_bytes, "byte");
-    format!("{live} at one time, after {when}: {}{rest}", named.join(", "))
+    format!("{live} at one time by samples, after {when}: {}{rest}", named.join(", "))
 }
 
 /// Describes what the counts cover if not the whole process, and how it was sampled.
