@@ -96,14 +96,11 @@ fn directories() -> Vec<(PathBuf, usize)> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     // `TMPDIR` may name a directory that does not exist.
-    let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")];
-    let temporary = temporary.map(|place| place.join(format!("heaptide-{}", Uid::effective())));
+    let temporary = Some(std::env::temp_dir()).filter(|place| place.exists());
+    let temporary = temporary.unwrap_or_else(|| PathBuf::from("/tmp"));
+    let temporary = temporary.join(format!("heaptide-{}", Uid::effective()));
     let caches = cache.into_iter().chain(home).map(|cache| (cache.join("heaptide"), 2));
-    let temporary = temporary.into_iter().map(|place| (place, 1));
-    let mut all: Vec<(PathBuf, usize)> = caches.chain(temporary).collect();
-    all.retain(|(path, _)| path.is_absolute());
-    all.dedup();
-    all
+    caches.chain([(temporary, 1)]).filter(|(path, _)| path.is_absolute()).collect()
 }
 
 /// Returns the 64-bit FNV-1a hash. It only serves as a name; contents are compared.
