@@ -1,9 +1,11 @@
 //! A library whose symbol tables are no longer mapped, while it is still in the loader's list: the
 //! state in which another thread that unloads a library leaves it for a moment. The recorder
 //! accounts for resident memory without a search for symbols, and finds functions that are called
-//! for the first time in the libraries with which the program was started.
+//! for the first time in the libraries with which the program was started. A child that is forked in
+//! that moment searches nothing.
 //
 // expect function:hold allocations=1 requested_bytes=8000000 live_blocks=1
+// expect function:in_child allocations=3 requested_bytes=300 live_blocks=3
 // expect function:call_more allocations=5 frees=5 requested_bytes=5000
 // plugin: half_unloaded_plugin.so plugin.c -DWORK=unused_work
 // build: -ldl -pthread
@@ -14,6 +16,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 static NOINLINE void *hold(void) { return memset(keep(malloc(8000000)), 1, 8000000); }
 
@@ -57,6 +60,26 @@ static int unmap_tables(struct dl_phdr_info *info, size_t size, void *wanted)
     return 0;
 }
 
+static NOINLINE void in_child(void)
+{
+    for (int i = 0; i < 3; i++)
+        memset(keep(malloc(100)), 1, 100);
+}
+
+// Forks while the loader's list is marked as being changed, as by another thread in dlclose.
+static void fork_now(void)
+{
+    _r_debug.r_state = RT_DELETE;
+    pid_t child = fork();
+    if (child == 0) {
+        in_child();
+        _exit(0);
+    }
+    _r_debug.r_state = RT_CONSISTENT;
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(int count, char **words)
 {
     CHECK(count == 2);
@@ -65,5 +88,6 @@ int main(int count, char **words)
     call_more();
     hold();
     call_thread();
+    fork_now();
     return 0;
 }

@@ -117,9 +117,14 @@ pub fn look_again() {
     }
 }
 
-/// Searches for an interpreter among the objects that are loaded.
+/// Searches for an interpreter among the objects that are loaded, unless the list of these is being
+/// changed: a forked child keeps the list as another thread of its parent had left it, with objects
+/// that are no longer mapped.
 #[cold]
 pub fn look(p: &Store) {
+    if !loader::is_consistent() {
+        return;
+    }
     let phase = &INTERPRETER.get().phase;
     let (none, looking) = (Phase::None as u32, Phase::Looking as u32);
     if phase.compare_exchange(none, looking, AcqRel, Relaxed).is_err() {
