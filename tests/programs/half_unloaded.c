@@ -1,8 +1,8 @@
 //! A library whose symbol tables are no longer mapped, while it is still in the loader's list: the
 //! state in which another thread that unloads a library leaves it for a moment. The recorder
 //! accounts for resident memory without a search for symbols, and finds functions that are called
-//! for the first time in the libraries with which the program was started. A child that is forked in
-//! that moment searches nothing.
+//! for the first time in the libraries with which the program was started. A child that is forked
+//! in that moment searches nothing.
 //
 // expect function:hold allocations=1 requested_bytes=8000000 live_blocks=1
 // expect function:in_child allocations=3 requested_bytes=300 live_blocks=3

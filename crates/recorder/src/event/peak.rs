@@ -334,6 +334,7 @@ impl Live {
 
     /// Notes live bytes that a sample has summed over all lanes, with what they have not yet
     /// published: the peak is never below them. `allocated` is the lane's own.
+    #[inline(never)] // keeps registers of the usual path free
     pub fn note_sum(&mut self, p: &Process, header: &FileHeader, allocated: u64, live: u64) {
         if p.threaded.load(Relaxed) && live > header.peak_bytes.get() {
             windows::open().rise(live as i64, header, false);
@@ -342,6 +343,7 @@ impl Live {
         }
     }
 
+    #[inline(never)] // as above
     fn raise_shared(&mut self, p: &Process, header: &FileHeader, live: u64) -> bool {
         self.fallen = true;
         let raised = header.peak_bytes.fetch_max(live, AcqRel) < live;

@@ -55,6 +55,8 @@ pub fn key_of(site: &Site) -> Option<&'static Key> {
 }
 
 /// Creates a site of this lane; none if there is no room. `key` is a value for [`Site::key`].
+#[cold]
+#[inline(never)]
 pub fn create(place: &mut Place, key: u32) -> SiteId {
     let labelled = key >> 30 == (KEY_BIT | KEY_LABELLED) >> 30;
     let (records, owner) = if labelled {
