@@ -150,9 +150,7 @@ fn place(call: &str, code: &[Code], memory: &File) -> Option<Place> {
     let (pc, sp) = (fields.next()??, fields.next()??);
     let mut stack = vec![0; STACK_BYTES];
     let read = memory.read_at(&mut stack, sp).ok()?;
-    let words = stack[..read].chunks_exact(8).map(|word| {
-        u64::from_ne_bytes(word.try_into().expect("chunks of 8 bytes")) //
-    });
+    let words = stack[..read].as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
     let of_recorder =
         |&address: &u64| code.iter().any(|code| code.is_of_recorder() && code.contains(address));
     let recorder = std::iter::once(pc).chain(words).find(of_recorder)?;

@@ -63,14 +63,18 @@ fn here(
     from_debug_info(file, addresses, each)
 }
 
+/// Files do not change while they are read, and names are demangled here.
+fn symbolizer() -> Symbolizer {
+    Symbolizer::builder().enable_auto_reload(false).enable_demangling(false).build()
+}
+
 /// Looks up names in the symbol table only.
 fn from_symbols(
     file: &Path,
     addresses: &[u64],
     each: &mut dyn FnMut(u64, &[Name<'_>]),
 ) -> Result<(), String> {
-    let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
-    let symbolizer = builder.build();
+    let symbolizer = symbolizer();
     let source = Source::Elf(Elf { debug_syms: false, ..Elf::new(file) });
     let mut demangler = Demangler::default();
     for batch in addresses.chunks(BATCH) {
@@ -90,8 +94,7 @@ fn from_debug_info(
     addresses: &[u64],
     each: &mut dyn FnMut(u64, &[Name<'_>]),
 ) -> Result<(), String> {
-    let builder = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false);
-    let symbolizer = builder.build();
+    let symbolizer = symbolizer();
     let mut elf = Elf::new(file);
     let mut demangler = Demangler::default();
     let info = OnceCell::new();
