@@ -122,10 +122,11 @@ class Counter:
         variables = dict(work.environment)
         if loaded and work.mode:
             # Accounts are taken at intervals of time, so their number would depend on load.
-            # Which blocks are sampled is the same in each run.
+            # Which blocks are sampled is the same in each run. A program that allocates fast
+            # publishes its live bytes in full batches; here it would be fast or slow by chance.
             variables.update(LD_PRELOAD=self.recorder, HEAPTIDE_MODE=work.mode,
                              HEAPTIDE_SAMPLE_SEED="1",
-                             HEAPTIDE_ACCOUNTS="off",
+                             HEAPTIDE_ACCOUNTS="off", HEAPTIDE_FULL_BATCHES="on",
                              HEAPTIDE_OUTPUT=self.recording(work, length))
         elif loaded:
             variables.update(LD_PRELOAD=build.path("libforward.so"))

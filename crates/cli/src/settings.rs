@@ -70,6 +70,7 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
             | Setting::BySize
             | Setting::ByCall
             | Setting::FreeStacks
+            | Setting::FullBatches
             | Setting::KeepTrace => ([ON, OFF].contains(&&*text), "on or off"),
             Setting::MaxSize
             | Setting::MaxProfile

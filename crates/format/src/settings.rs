@@ -86,6 +86,10 @@ settings! {
     SampleSeed = "SAMPLE_SEED", [], "the library",
         "a number: with `sampled`, it alone determines which blocks are sampled, for tests; children inherit it",
         "from the clock and the pid";
+    /// Whether threads publish live bytes in full batches only.
+    FullBatches = "FULL_BATCHES", [], "the library",
+        "`on`: slow threads publish their live bytes as rarely as fast ones, for counts under tools that slow a program down",
+        "`off`";
     /// The only process that is recorded.
     Follow = "FOLLOW", ["--no-follow"], "the library",
         "a pid: record only that process, not its children (`--no-follow`)", "record all";

@@ -17,6 +17,7 @@ use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
 use crate::store::samples;
 use crate::store::sites::own_word;
+use crate::sys::options::Options;
 use crate::sys::{arch, clock};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -372,6 +373,9 @@ impl Live {
 /// Returns by how many bytes a thread's live bytes may change before it publishes them, if it does
 /// so rarely: all threads together by about the change that is sampled.
 fn fine_batch(header: &FileHeader) -> i64 {
+    if Options::known().is_some_and(|options| options.full_batches) {
+        return BATCH;
+    }
     let lanes = u64::from(header.lanes_at_once.get().max(1));
     let share = samples::change_of(header.peak_bytes.get()) / lanes;
     share.clamp(samples::CHANGE_MIN, PEAK_BATCH) as i64

@@ -32,6 +32,8 @@ pub struct Options {
     pub sample_mean_bytes: u64,
     /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: the seed of the random numbers that select blocks.
     pub sample_seed: Option<u64>,
+    /// `HEAPTIDE_FULL_BATCHES=on`: threads publish their live bytes in full batches only.
+    pub full_batches: bool,
     /// `HEAPTIDE_MODE=off`: nothing is recorded.
     off: bool,
     /// `HEAPTIDE_FOLLOW=PID`: only this process is recorded.
@@ -151,6 +153,7 @@ impl Options {
             mode: Mode::Stacks,
             sample_mean_bytes: 0,
             sample_seed: None,
+            full_batches: false,
             off: false,
             follow: None,
             reuse: true,
@@ -191,6 +194,7 @@ impl Options {
                 }
             },
             Setting::SampleSeed => self.sample_seed = number(value),
+            Setting::FullBatches => self.full_batches |= is_on,
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),
             Setting::KeepTrace => self.trace_ends |= is_on,
