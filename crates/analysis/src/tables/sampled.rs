@@ -15,6 +15,8 @@ const LITTLE: f64 = 1e-9;
 /// Number of standard errors by which the sampled blocks must differ from a total to disprove it. A
 /// correct total is disproved less than once in ten million recordings.
 const DOUBTLESS: f64 = 5.0;
+/// The recorder rounds the bytes that a sampled block represents, by less than this.
+const ROUNDED_BYTES: f64 = 1.0;
 
 /// Estimates under construction.
 pub(crate) struct Estimates {
@@ -350,17 +352,18 @@ pub(crate) fn surplus(
     mean_bytes: u64,
     (blocks, bytes): (u64, u64),
 ) -> Option<(u64, u64)> {
-    let (mut all_blocks, mut all_bytes) = (0.0, 0.0);
+    let (mut all_blocks, mut all_bytes, mut rounded) = (0.0, 0.0, 0.0);
     // Concurrent events can be in one counter and not in the other.
     let mut variance = (mean_bytes as f64).powi(2);
     for part in parts {
         all_blocks += part.blocks;
         all_bytes += part.bytes;
+        rounded += ROUNDED_BYTES * part.sampled;
         variance += part.of_bytes(mean_bytes).variance;
     }
     let more_bytes = all_bytes - bytes as f64;
     let more_blocks = (all_blocks - blocks as f64).max(0.0);
-    let is_sure = more_bytes > DOUBTLESS * variance.sqrt();
+    let is_sure = more_bytes > DOUBTLESS * variance.sqrt() + rounded;
     is_sure.then_some((more_blocks.round() as u64, more_bytes.round() as u64))
 }
 
@@ -417,4 +420,18 @@ fn lacking(totals: &Measures, sites: &[RawSite]) -> Measures {
         }
     }
     lacking
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a mean of one byte, the recorder rounds the 1.58 bytes of a block of one byte to 2.
+    #[test]
+    fn rounded_weights_disprove_no_total() {
+        const SAMPLED: f64 = 74.0;
+        let part = Part { sampled: SAMPLED, blocks: 1.582 * SAMPLED, bytes: 2.0 * SAMPLED };
+        assert_eq!(surplus([part].into_iter(), 1, (100, 100)), None);
+        assert!(surplus([part].into_iter(), 1, (20, 20)).is_some(), "but a wrong one");
+    }
 }
