@@ -202,7 +202,9 @@ fn variables(texts: &[Text]) -> Vec<Problem> {
     let page = texts.iter().find(|text| text.path == VARIABLES_PAGE);
     let explained = page.map(|text| variable_names(&text.content)).unwrap_or_default();
     let read = |text: &&Text| {
-        let is_of_tests = text.path.starts_with("crates/fixtures/");
+        let is_of_tests = ["crates/fixtures/", "crates/harness/"]
+            .iter()
+            .any(|directory| text.path.starts_with(directory));
         text.path.starts_with("crates/") && text.path.contains("/src/") && !is_of_tests
     };
     let mut problems = Vec::new();

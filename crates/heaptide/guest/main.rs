@@ -1,6 +1,6 @@
 //! A program that uses each feature of the crate, with known results: `guest FEATURE`.
 //!
-//! `crates/cli/tests/guests/languages.rs` runs it with and without the recorder. It checks some
+//! `crates/cli/tests/record/languages.rs` runs it with and without the recorder. It checks some
 //! results itself; the test reads the others from the recording.
 
 #![allow(clippy::print_stderr)] // prints its results

@@ -36,16 +36,16 @@ impl Machine<'_> {
         Machine { tools, kernel: kernel.to_path_buf(), place: tools.place.join("machine") }
     }
 
-    /// Boots, and runs an aarch64 program.
+    /// Boots, and runs aarch64 programs with these words, until one fails.
     ///
     /// # Errors
     ///
-    /// The machine cannot be started, or the program fails.
-    pub fn run(&self, root: &Path, program: &Path, words: &[String]) -> Result<(), String> {
+    /// The machine cannot be started, or a program fails.
+    pub fn run(&self, root: &Path, programs: &[PathBuf], words: &[String]) -> Result<(), String> {
         let requests = self.place.join("requests");
         let _ = fs::remove_dir_all(&self.place);
         let made = fs::create_dir_all(&requests).map_err(|e| format!("{requests:?}: {e}"));
-        made.and_then(|()| self.write_start(root, program, words))?;
+        made.and_then(|()| self.write_start(root, programs, words))?;
         let mut machine = self.start(&requests)?;
         let status = loop {
             if let Some(status) = machine.try_wait().map_err(|e| e.to_string())? {
@@ -58,7 +58,7 @@ impl Machine<'_> {
         match result.trim() {
             "0" => Ok(()),
             "" => Err(format!("the machine stopped: {status}")),
-            other => Err(format!("{}: exit status {other}", program.display())),
+            other => Err(format!("a test program: exit status {other}")),
         }
     }
 
@@ -109,7 +109,12 @@ impl Machine<'_> {
     }
 
     /// Writes the initial files of the machine.
-    fn write_start(&self, root: &Path, program: &Path, words: &[String]) -> Result<(), String> {
+    fn write_start(
+        &self,
+        root: &Path,
+        programs: &[PathBuf],
+        words: &[String],
+    ) -> Result<(), String> {
         let start = self.place.join("start");
         let failed = |e: std::io::Error| format!("{}: {e}", start.display());
         let busybox = value("HEAPTIDE_AARCH64_BUSYBOX", "busybox");
@@ -137,7 +142,8 @@ impl Machine<'_> {
         let own = [root, &self.tools.place, &self.tools.sysroot];
         let own = own.map(|path| path.display().to_string()).join(" ");
         let quoted = words.iter().map(|word| format!(" '{word}'")).collect::<String>();
-        let run = format!("'{}'{quoted}", program.display());
+        let runs = programs.iter().map(|program| format!("'{}'{quoted}", program.display()));
+        let run = runs.collect::<Vec<_>>().join(" && ");
         let sysroot = self.tools.sysroot.display().to_string();
         let text = INIT.replace("OWN", &own).replace("SYSROOT", &sysroot).replace("RUN", &run);
         let text = text.replace("PLACE", &root.join("crates/cli").display().to_string());
@@ -181,7 +187,8 @@ echo root:x:0:0:root:/root:/bin/sh > /etc/passwd
 mount -t tmpfs tmp /tmp
 ip link set lo up 2> /dev/null
 cd PLACE
-CARGO_MANIFEST_DIR=PLACE RUN
+export CARGO_MANIFEST_DIR=PLACE
+RUN
 echo $? > /requests/status
 sync
 poweroff -f

@@ -30,9 +30,10 @@ pub fn test(root: &Path, words: &[String]) -> Result<(), String> {
     {
         let (kernel, words) =
             rest.split_first().ok_or("aarch64: --kernel: expected a directory")?;
-        return Machine::new(&tools, Path::new(kernel)).run(root, &guests(&tools, root)?, words);
+        let programs = test_programs(&tools, root)?;
+        return Machine::new(&tools, Path::new(kernel)).run(root, &programs, words);
     }
-    let mut command = tools.cargo(root, &["test", "--package", "heaptide-cli", "--test", "guests"]);
+    let mut command = tools.cargo(root, &["test", "--package", "heaptide-cli", "--test", "*"]);
     command.arg("--").args(words).env("HEAPTIDE_ALLOW_SKIP", "all");
     if words.is_empty() {
         run(&mut tools.cargo(root, &["test", "--package", "heaptide-unwind", "--lib"]))?;
@@ -48,7 +49,7 @@ fn read_here(root: &Path, tools: &Tools) -> Result<(), String> {
     run(&mut tools.cargo(root, &build))?;
     let library = tools.place.join(TARGET).join("capture/libheaptide_preload.so");
     let mut command = Command::new(cargo_program());
-    command.args(["test", "--package", "heaptide-cli", "--test", "guests", "aarch64::"]);
+    command.args(["test", "--package", "heaptide-cli", "--test", "record", "aarch64::"]);
     command.args(["--", "--ignored"]).current_dir(root).env_remove("RUSTC");
     command.env("TEST_AARCH64_QEMU", &tools.qemu).env("TEST_AARCH64_SYSROOT", &tools.sysroot);
     command.env("TEST_AARCH64_CC", &tools.compiler).env("TEST_AARCH64_LIBRARY", &library);
@@ -56,14 +57,17 @@ fn read_here(root: &Path, tools: &Tools) -> Result<(), String> {
 }
 
 /// Returns the tests of programs, built for aarch64.
-fn guests(tools: &Tools, root: &Path) -> Result<PathBuf, String> {
-    let build = ["test", "--no-run", "--package", "heaptide-cli", "--test", "guests"];
+fn test_programs(tools: &Tools, root: &Path) -> Result<Vec<PathBuf>, String> {
+    let build = ["test", "--no-run", "--package", "heaptide-cli", "--test", "*"];
     run(&mut tools.cargo(root, &build))?;
     let build = [&build[..], &["--message-format", "json", "--quiet"]].concat();
     let built = output(&mut tools.cargo(root, &build))?;
     let messages = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let paths = messages.filter(|message| message["target"]["name"] == "guests");
-    let path =
-        paths.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    path.ok_or_else(|| "cargo does not name the tests that it has built".to_owned())
+    let tests = messages.filter(|message| message["target"]["kind"][0] == "test");
+    let paths: Vec<PathBuf> =
+        tests.filter_map(|message| Some(message["executable"].as_str()?.into())).collect();
+    if paths.is_empty() {
+        return Err("cargo does not name the tests that it has built".to_owned());
+    }
+    Ok(paths)
 }

@@ -1,5 +1,5 @@
 //! The workloads of the programs with an embedded recorder. The known numbers are in
-//! `crates/cli/tests/guests/embedded.rs`; the programs themselves check results of the interface.
+//! `crates/cli/tests/record/embedded.rs`; the programs themselves check results of the interface.
 
 use heaptide::{Context, Monitor, in_context, label, measure, recording, register, resolve, scope};
 use std::alloc::{Layout, alloc};

@@ -1,0 +1,401 @@
+//! `heaptide advise`: each rule finds the problem of a program, and nothing in a similar program
+//! without it.
+
+use crate::harness::{Guest, Outcome, heaptide, programs, recorded, run, scratch};
+use crate::programs::python;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Records a program of `tests/programs`, built as `variant` with the macro of that name.
+pub fn recording(file: &str, variant: &str, options: &[&str]) -> PathBuf {
+    recording_of(file, variant, options, 0)
+}
+
+/// Records such a program that exits with `status`.
+fn recording_of(file: &str, variant: &str, options: &[&str], status: i32) -> PathBuf {
+    let (name, _) = file.rsplit_once('.').expect("a file");
+    let name = format!("{name}-{variant}");
+    let place = scratch(&name);
+    let program = Guest::read(file).build(&name, &[&format!("-D{variant}")]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, options).arg(program), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (status, ""), "{name}");
+    recording
+}
+
+fn advise(recording: &Path, words: &[&str]) -> Outcome {
+    let place = recording.parent().expect("a directory");
+    let mut command = heaptide();
+    run(command.current_dir(place).arg("advise").arg("a.heaptide").args(words), place)
+}
+
+fn json(recording: &Path, words: &[&str]) -> Value {
+    let outcome = advise(recording, &[&["--format", "json"], words].concat());
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let json: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    json["processes"][0].clone()
+}
+
+/// Returns the findings of a recording, which has one process.
+pub fn found_in(recording: &Path) -> Value {
+    json(recording, &[])
+}
+
+/// Returns the findings as `rule subject what`.
+fn found(advice: &Value) -> Vec<String> {
+    let findings = advice["findings"].as_array().expect("a list");
+    let text = |finding: &Value, key: &str| finding[key].as_str().expect("a text").to_owned();
+    let line = |f: &Value| ["rule", "subject", "what"].map(|key| text(f, key)).join(" ");
+    findings.iter().map(line).collect()
+}
+
+/// Checks the findings of a program with a problem, and that the similar variants have none.
+fn check(file: &str, alike: &[&str], expected: &[&str]) -> Value {
+    for variant in alike {
+        let advice = json(&recording(file, variant, &[]), &[]);
+        assert_eq!(found(&advice), [""; 0], "{file} {variant}: {:#}", advice["findings"]);
+    }
+    let advice = json(&recording(file, "FAULT", &[]), &[]);
+    assert_eq!(found(&advice), expected, "{:#}", advice["findings"]);
+    advice
+}
+
+#[test]
+fn temporary_blocks() {
+    let what = "allocates 20,000 blocks that it needs only for a moment";
+    let advice =
+        check("advise_temporary.c", &["ALIKE"], &[&format!("temporary parse_field {what}")]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["saves"]["allocations"], 20_000);
+    assert_eq!(finding["certainty"], "certain");
+    assert_eq!(finding["suppression"], "temporary:^parse_field$");
+    assert_eq!(finding["place"]["sums"]["temporary"], 20_000);
+    assert_eq!(finding["advice"], "Use a buffer of 64 B on the stack, or keep one and reuse it.");
+}
+
+#[test]
+fn growth_by_reallocation() {
+    let lines = "growth append lets 3,000 containers grow by 15,000 reallocations";
+    let log = "growth log_to lets 1 container grow by 1,023 reallocations in equal steps";
+    let advice = check("advise_growth.c", &["ALIKE"], &[lines, log]);
+    let evidence = "1,023 reallocations of each on average, to 4.00 MiB at most";
+    assert_eq!(advice["findings"][1]["evidence"][0], evidence);
+}
+
+#[test]
+fn growth_of_a_vector_at_peak() {
+    let what =
+        "growth collect(std::vector<int>&, int) lets a container grow at peak usage, and copies it";
+    let advice = check("advise_vector.cpp", &["ALIKE", "SEVERAL"], &[what]);
+    let saves = advice["findings"][0]["saves"]["peak_bytes"].as_u64().expect("bytes");
+    assert_eq!(saves >> 20, 16, "the block before the last, and its slack");
+}
+
+#[test]
+fn the_same_blocks_in_each_iteration() {
+    let what =
+        "allocates the same 41 blocks anew in each of 100 passes through scope iteration=0…99";
+    let expected = format!("per-iteration cells {what}");
+    let advice = check("advise_per_iteration.c", &["ALIKE", "KEPT"], &[&expected]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["evidence"][0], "in each pass 40 of 4.00 KiB, 1 of 64.0 KiB: 224 KiB");
+    assert_eq!(finding["saves"]["allocations"], 4100 - 41);
+}
+
+#[test]
+fn tiny_blocks() {
+    let expected = "tiny-blocks add_node holds 100,000 blocks of 16 bytes at peak";
+    let advice = check("advise_tiny_blocks.c", &["ALIKE"], &[expected]);
+    // 16 of 24 usable bytes are requested, and the allocator's header has 8 more.
+    let saves = &advice["findings"][0]["saves"];
+    assert_eq!(
+        (&saves["peak_bytes"], &saves["resident_bytes"]),
+        (&800_000.into(), &800_000.into())
+    );
+    let peak = advice["peak_bytes"].as_u64().expect("bytes");
+    assert_eq!(peak - 800_000, 1_600_000, "what an array of the values has");
+}
+
+#[test]
+fn slack_of_size_classes() {
+    let expected = "slack add_entry gets 40 B where it requests 25 B";
+    let advice = check("advise_slack.c", &["ALIKE"], &[expected]);
+    assert_eq!(advice["findings"][0]["saves"]["peak_bytes"], 750_000);
+}
+
+#[test]
+fn blocks_freed_by_another_thread() {
+    let expected = "cross-thread new_message allocates 20,000 blocks that other threads free";
+    let advice = check("advise_cross_thread.c", &["ALIKE"], &[expected]);
+    // 100 blocks are live at a time, and more cannot be freed together at the end.
+    let saves = advice["findings"][0]["saves"]["allocations"].as_u64().expect("a number");
+    assert!((15_000..=19_900).contains(&saves), "{advice:#}");
+}
+
+#[test]
+fn vectors_filled_element_by_element() {
+    let expected = "growth fill(std::vector<int>&) lets vectors grow by 48,000 allocations";
+    let advice = check("advise_fill.cpp", &["ALIKE", "SHORT"], &[expected]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["saves"]["allocations"], 45_000);
+    let first = "at most 3,000 of them are the first block of a vector; the largest has 128 KiB";
+    assert_eq!(finding["evidence"][0], first);
+}
+
+/// A label moves a block to another site, but is no further allocation.
+#[test]
+fn labelled_blocks_of_iterations_count_once() {
+    let advice = json(&recording("timesteps.c", "TABLE", &[]), &[]);
+    let what = "per-iteration block allocates the same 6 blocks anew in each of 50 passes through \
+                scope iteration#mainloop=0…49";
+    assert_eq!(found(&advice), [what]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["saves"]["allocations"], 6 * 49);
+    assert_eq!(finding["evidence"][1], "300 of its 300 allocations, freed in it");
+}
+
+#[test]
+fn fragmented_memory() {
+    let advice = json(&recording("advise_fragmentation.c", "ALIKE", &[]), &[]);
+    assert_eq!(found(&advice), [""; 0]);
+    let advice = json(&recording("advise_fragmentation.c", "FAULT", &[]), &[]);
+    let finding = &advice["findings"][0];
+    assert_eq!((&finding["rule"], &finding["place"]), (&"fragmentation".into(), &Value::Null));
+    // 1/64 of 32 MiB is live.
+    let saves = finding["saves"]["resident_bytes"].as_u64().expect("bytes") >> 20;
+    assert!((28..34).contains(&saves), "{advice:#}");
+}
+
+#[test]
+fn growth_without_end() {
+    let windows = "growing the process has 19.5 KiB more live after each window request";
+    let alike = json(&recording("advise_growing.c", "ALIKE", &[]), &[]);
+    assert_eq!(found(&alike), [""; 0]);
+    let advice = json(&recording("advise_growing.c", "FAULT", &[]), &[]);
+    let found = found(&advice);
+    assert_eq!(found.len(), 2, "{advice:#}");
+    assert!(found.iter().any(|finding| finding == windows), "{found:?}");
+    let of_owner = |finding: &&Value| finding["subject"] == "remember";
+    let findings = advice["findings"].as_array().expect("a list");
+    let owner = findings.iter().find(of_owner).expect("its owner");
+    let evidence = owner["evidence"][0].as_str().expect("a text");
+    assert!(
+        evidence.starts_with("20 snapshots: live bytes grow from 234 KiB to 782 KiB, by "),
+        "{evidence}"
+    );
+}
+
+#[test]
+fn blocks_that_are_never_freed() {
+    let expected = "never-freed open_session allocates 1,000 blocks that are never freed";
+    let advice = check("advise_never_freed.c", &["ALIKE"], &[expected]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["certainty"], "likely");
+    let per_pass = "each of 1,000 passes through scope phase=request leaves 1";
+    assert_eq!(finding["evidence"][1], per_pass);
+}
+
+#[test]
+fn blocks_that_outlive_their_scope() {
+    let killed = 128 + 9;
+    let file = "advise_outlives_scope.c";
+    assert_eq!(found(&json(&recording_of(file, "ALIKE", &[], killed), &[])), [""; 0]);
+    let advice = json(&recording_of(file, "FAULT", &[], killed), &[]);
+    let expected =
+        "outlives-scope open_session leaves 1 block with each pass through scope phase=request";
+    assert_eq!(found(&advice), [expected]);
+    let evidence = &advice["findings"][0]["evidence"];
+    assert_eq!(evidence[0], "1,000 passes left 1,000 blocks of 1.91 MiB, none of which is freed");
+    assert_eq!(evidence[1], "of 1,000 other blocks of the scope, 1,000 are freed");
+}
+
+#[test]
+fn requests_that_are_hardly_used() {
+    let file = "advise_untouched.c";
+    assert_eq!(found(&json(&recording(file, "ALIKE", &[]), &[])), [""; 0]);
+    let advice = json(&recording(file, "FAULT", &[]), &[]);
+    let found = found(&advice);
+    // 3 pages of 64 buffers of 1 MiB each are used. 1.3 MiB of other memory may be unused, and one
+    // buffer may be allocated just then.
+    let expected = "untouched open_channel holds blocks of 64.2 MiB at peak, of which 61.";
+    assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
+    let saves = advice["findings"][0]["saves"]["peak_bytes"].as_u64().expect("bytes") >> 20;
+    assert_eq!(saves, 61);
+}
+
+#[test]
+fn blocks_of_a_phase_that_is_over() {
+    let file = "advise_past_phase.c";
+    let trace = ["--mode", "trace"];
+    assert_eq!(found(&json(&recording(file, "ALIKE", &trace), &[])), [""; 0]);
+    let advice = json(&recording(file, "FAULT", &trace), &[]);
+    let expected =
+        "past-phase read_file has 1 block live at peak, although the scope load had ended";
+    assert_eq!(found(&advice), [expected]);
+    let finding = &advice["findings"][0];
+    assert_eq!(finding["evidence"][1], "the peak is in scope solve, which does not free them");
+    assert_eq!(finding["advice"], "Free them at the end of load if they are not needed later.");
+    assert_eq!(finding["saves"]["peak_bytes"].as_u64().expect("bytes") >> 20, 32);
+}
+
+#[test]
+fn a_short_peak() {
+    let expected = "short-peak sort_all holds 32.0 MiB during a short peak";
+    let advice = check("advise_short_peak.c", &["ALIKE"], &[expected]);
+    let saves = advice["findings"][0]["saves"]["peak_bytes"].as_u64().expect("bytes");
+    assert_eq!(saves >> 20, 31, "what is live beside it stays");
+}
+
+/// What is live on the way to the peak is not live before and after it.
+#[test]
+fn a_short_peak_that_rises_in_steps() {
+    let advice = json(&recording("advise_short_peak.c", "STEPS", &[]), &[]);
+    assert_eq!(found(&advice), ["short-peak sort_all holds 32.0 MiB during a short peak"]);
+    let finding = &advice["findings"][0];
+    let saves = finding["saves"]["peak_bytes"].as_u64().expect("bytes");
+    assert!(saves >> 20 >= 31, "{finding:#}");
+    let outside = finding["evidence"][1].as_str().expect("a text");
+    assert!(outside.starts_with("before and after, at most 1."), "{outside}");
+}
+
+#[test]
+fn concatenation_in_python() {
+    for (argument, expected) in [
+        ("alike", None),
+        ("fault", Some("growth build adds to a value 3,999 times and copies it each time")),
+    ] {
+        let place = scratch(&format!("advise-concatenate-{argument}"));
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, &[]);
+        command
+            .arg(python().expect("python3 is installed"))
+            .arg(programs().join("advise_concatenate.py"))
+            .arg(argument);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "400000\n", ""));
+        let advice = json(&recording, &[]);
+        assert_eq!(found(&advice), expected.as_slice(), "{argument}");
+        for finding in advice["findings"].as_array().expect("a list") {
+            assert_eq!(finding["evidence"][1], "its copies have 763 MiB in total");
+        }
+    }
+}
+
+/// A stand-in for pandas, which the rule recognizes by the names of files and functions.
+const PANDAS: &str = "
+class DataFrame:
+    def __init__(self, size=0):
+        self.values = bytearray(size)
+
+    def copy(self):
+        other = DataFrame()
+        other.values = bytearray(self.values)
+        return other
+";
+
+#[test]
+fn copies_of_tables() {
+    for (argument, is_copied) in [("alike", false), ("copied", true)] {
+        let place = scratch(&format!("advise-copies-{argument}"));
+        let package = place.join("site-packages/pandas/core");
+        std::fs::create_dir_all(&package).expect("a package");
+        for file in ["__init__.py", "core/__init__.py"] {
+            std::fs::write(place.join("site-packages/pandas").join(file), "").expect("a module");
+        }
+        std::fs::write(package.join("frame.py"), PANDAS).expect("a module");
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, &[]);
+        command
+            .arg(python().expect("python3 is installed"))
+            .arg(programs().join("advise_copies.py"))
+            .arg(argument);
+        let outcome = run(command.env("PYTHONPATH", place.join("site-packages")), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        let found = found(&json(&recording, &[]));
+        let expected = "python-copies clean holds copies of a table at peak: 3.8";
+        assert_eq!(found.len(), usize::from(is_copied), "{argument}: {found:?}");
+        assert!(found.iter().all(|finding| finding.starts_with(expected)), "{found:?}");
+    }
+}
+
+#[test]
+fn the_page_has_evidence_and_the_suppression_that_works() {
+    let recording = recording("advise_temporary.c", "PAGE", &[]);
+    let page = advise(&recording, &[]);
+    assert_eq!((page.status, &*page.stderr), (0, ""));
+    let lines: Vec<&str> = page.stdout.lines().map(str::trim).collect();
+    for line in [
+        "1. parse_field allocates 20,000 blocks that it needs only for a moment",
+        "- 20,000 of its 20,000 blocks are freed before their thread allocates again; each of 64 B",
+        "Use a buffer of 64 B on the stack, or keep one and reuse it.",
+        "--suppress 'temporary:^parse_field$'",
+        "not judged: per-iteration needs scopes: mark the loops of the program with the interface, \
+         such as `heaptide_begin_int`",
+    ] {
+        assert!(lines.contains(&line), "{line}\n{}", page.stdout);
+    }
+    assert!(page.stdout.contains("advise_temporary.c:"), "{}", page.stdout);
+
+    let suppressed = advise(&recording, &["--suppress", "temporary:^parse_field$"]);
+    assert!(suppressed.stdout.contains(": no findings\n"), "{}", suppressed.stdout);
+    assert!(suppressed.stdout.contains("suppressed 1 finding: temporary:^parse_field$\n"));
+    let other = advise(&recording, &["--suppress", "temporary:^other$"]);
+    assert!(other.stdout.contains("suppressions not used: temporary:^other$\n"));
+    assert!(other.stdout.contains("1 finding, "));
+
+    let file = recording.with_file_name("heaptide.toml");
+    std::fs::write(&file, "suppress = ['all:file:advise_temporary']").expect("a project");
+    assert!(advise(&recording, &[]).stdout.contains(": no findings\n"));
+    std::fs::write(&file, "suppress = ['temp']").expect("a project");
+    for (outcome, place) in [
+        (advise(&recording, &[]), "heaptide.toml: unknown rule `temp`; expected one of all growth"),
+        (advise(&recording, &["--suppress", "slack:("]), "--suppress: `(`: unclosed group"),
+        (advise(&recording, &["--suppress", "slack:scope:a"]), "--suppress: `slack:scope:a`: a"),
+    ] {
+        assert_eq!((outcome.status, outcome.stderr.lines().count()), (2, 1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(place), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn findings_as_sarif() {
+    let recording = recording("advise_temporary.c", "SARIF", &[]);
+    let outcome = advise(&recording, &["--format", "sarif"]);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let log: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "heaptide");
+    let result = &run["results"][0];
+    let index = result["ruleIndex"].as_u64().expect("an index") as usize;
+    assert_eq!(
+        (&result["ruleId"], &driver["rules"][index]["id"]),
+        (&"temporary".into(), &"temporary".into())
+    );
+    assert_eq!(result["level"], "warning");
+    let text = result["message"]["text"].as_str().expect("a text");
+    assert!(text.starts_with("parse_field allocates 20,000 blocks"), "{text}");
+    let place = &result["locations"][0]["physicalLocation"];
+    let uri = place["artifactLocation"]["uri"].as_str().expect("a URI");
+    assert!(uri.ends_with("/advise_temporary.c"), "{uri}");
+    let line = place["region"]["startLine"].as_u64().expect("a line");
+    let source = Guest::read("advise_temporary.c");
+    let text = source.text().lines().nth(line as usize - 1).expect("that line");
+    assert!(text.contains("parse_field(void)"), "{line}: {text}");
+    let frames = result["stacks"][0]["frames"].as_array().expect("frames");
+    let name = &frames[1]["location"]["logicalLocations"][0]["fullyQualifiedName"];
+    assert_eq!(name, "main");
+}
+
+#[test]
+fn rules_that_cannot_be_judged_are_named() {
+    let recording = recording("advise_temporary.c", "COUNTERS", &["--mode", "counters"]);
+    let advice = json(&recording, &[]);
+    let rules = advice["rules"].as_array().expect("rules");
+    let judged = rules.iter().filter(|rule| rule["needs"].is_null()).map(|rule| &rule["name"]);
+    // Accounts and samples do not need stacks.
+    assert!(judged.clone().all(|name| name == "fragmentation"), "{:?}", judged.collect::<Vec<_>>());
+    assert!(rules.len() > 10, "{rules:?}");
+    assert_eq!(found(&advice), [""; 0]);
+}
