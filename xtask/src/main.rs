@@ -13,6 +13,7 @@ mod english;
 mod fuzz;
 mod imports;
 mod interface;
+mod junit;
 mod library;
 mod links;
 mod needs;
@@ -27,6 +28,7 @@ mod rust_paths;
 mod sanitizers;
 mod settings;
 mod stack;
+mod stress;
 mod testing;
 mod text;
 mod tidy;
@@ -46,6 +48,9 @@ usage: cargo xtask COMMAND
   test --slice [QUARTER]
                    groups of the second tier that the last 40 commits may affect, and a quarter
                    of the others, selected by the hash of the commit
+  test --stress N [FILTER…]
+                   the fast tier, or tests that nextest's filters select, N times in random order
+                   at load 4 per core; lists each test that failed
   test --list-groups
                    lists the groups of the second tier
   tidy             the rules for sources, texts, commits and libheaptide.so
@@ -88,7 +93,7 @@ fn perform(command: &str, arguments: &[String]) -> Result<ExitCode, String> {
             Some("--check") => needs::check(&root),
             Some(other) => Err(format!("setup: `{other}`: expected `--check` or nothing")),
         },
-        "test" => testing::test(&root, arguments),
+        "test" => return testing::test(&root, arguments),
         "tidy" => chores::tidy(&root),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),

@@ -44,6 +44,17 @@ impl Runner<'_> {
         self.has_nextest
     }
 
+    /// Returns an error for a command that cannot work without expressions.
+    pub fn require_selection(&self, command: &str) -> Result<(), String> {
+        if self.has_nextest {
+            return Ok(());
+        }
+        Err(format!(
+            "{command}: needs cargo-nextest (`cargo install --locked cargo-nextest`); without it, \
+             `cargo xtask test --all` runs all tests"
+        ))
+    }
+
     /// Compiles the tests, with lints.
     pub fn compile(&self, engine: Engine) -> Result<(), String> {
         run(self.cargo(engine, self.command()).arg("--no-run").current_dir(self.root))
@@ -61,6 +72,14 @@ impl Runner<'_> {
         if !self.has_nextest {
             command.arg("--all-targets");
         }
+        command
+    }
+
+    /// Returns a command that compiles the tests into a target directory of its own, and writes a
+    /// report with the time per crate there.
+    pub fn start_timed_build(&self, engine: Engine, place: &Path) -> Command {
+        let mut command = self.cargo(engine, &["test", "--no-run", "--all-targets", "--timings"]);
+        command.env("CARGO_TARGET_DIR", place).env("CARGO_INCREMENTAL", "0");
         command
     }
 

@@ -1,26 +1,31 @@
 //! `cargo xtask test`: the checks of sources, and the tiers of tests.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitCode};
 
 use crate::commands::{cargo, cargo_program, command, output, run, shown, target};
 use crate::runner::{Engine, Runner};
 use crate::tiers::{self, GROUPS, Group, QUARTERS, Slice, Step};
-use crate::{benches, chores, needs};
+use crate::{benches, chores, needs, stress};
 
-const USAGE: &str = "expected nothing, `--all`, `--slice [QUARTER]` or `--list-groups`";
+const USAGE: &str = "expected nothing, `--all`, `--slice [QUARTER]`, `--stress N [FILTER…]` or \
+                     `--list-groups`";
 
 /// The preloaded library: it has no tests, so it is linted separately.
 const PRELOAD: &str = "heaptide-preload";
 
-/// Runs a tier, or the part of it that the options select.
+/// Runs a tier, or the part of it that the options select. Returns exit status 1 if stress made a
+/// test fail.
 ///
 /// # Errors
 ///
 /// An option is unknown, a requirement is missing, or a check fails.
-pub fn test(root: &Path, options: &[String]) -> Result<(), String> {
+pub fn test(root: &Path, options: &[String]) -> Result<ExitCode, String> {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    match options[..] {
+    let done = match options[..] {
+        ["--stress", runs, ref filter @ ..] => {
+            return stress::run(root, number_of_runs(runs)?, filter);
+        }
         [] => fast(root),
         ["--all"] => all(root),
         ["--slice"] => slice(root, quarter_of_commit(root)?),
@@ -30,7 +35,8 @@ pub fn test(root: &Path, options: &[String]) -> Result<(), String> {
             Ok(())
         }
         _ => Err(format!("test: `{}`: {USAGE}", options.join(" "))),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs the fast tier.
@@ -64,11 +70,7 @@ fn all(root: &Path) -> Result<(), String> {
 /// Runs a slice of the second tier.
 fn slice(root: &Path, quarter: usize) -> Result<(), String> {
     let runner = Runner::new(root);
-    if !runner.can_select() {
-        return Err("test --slice: needs cargo-nextest (`cargo install --locked cargo-nextest`); \
-                    without it, `cargo xtask test --all` runs all tests"
-            .to_owned());
-    }
+    runner.require_selection("test --slice")?;
     needs::all_here(root)?;
     let changed = changed_files(root)?;
     let slice = Slice::new(&changed.lines().collect::<Vec<_>>(), quarter);
@@ -196,6 +198,11 @@ fn quarter_of_option(option: &str) -> Result<usize, String> {
     })
 }
 
+fn number_of_runs(option: &str) -> Result<usize, String> {
+    let runs = option.parse().ok().filter(|runs| *runs > 0);
+    runs.ok_or_else(|| format!("test --stress: `{option}`: expected the number of runs"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_rejected() {
-        for bad in [&["--al"][..], &["--all", "--slice"], &["--slice", "4"], &["--slice", "x"]] {
+        for bad in [&["--al"][..], &["--all", "--slice"], &["--slice", "4"], &["--stress", "0"]] {
             let options: Vec<String> = bad.iter().map(ToString::to_string).collect();
             let said = test(&root(), &options).unwrap_err();
             assert!(said.contains("expected"), "{said}");
