@@ -29,6 +29,7 @@ mod sanitizers;
 mod settings;
 mod stack;
 mod stress;
+mod suite;
 mod testing;
 mod text;
 mod tidy;
@@ -54,6 +55,8 @@ usage: cargo xtask COMMAND
   test --list-groups
                    lists the groups of the second tier
   tidy             the rules for sources, texts, commits and libheaptide.so
+  suite [--tests-only|--compile-only]
+                   measures time per test and compile time per crate; writes benches/suite.md
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
   aarch64 [TEST…]  builds for aarch64, and runs the tests of programs there, under qemu
@@ -95,6 +98,8 @@ fn perform(command: &str, arguments: &[String]) -> Result<ExitCode, String> {
         },
         "test" => return testing::test(&root, arguments),
         "tidy" => chores::tidy(&root),
+        "suite" => suite::suite(&root, arguments),
+        suite::COMMAND => return suite::run_measured(arguments),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),
         "aarch64" => aarch64::test(&root, arguments),

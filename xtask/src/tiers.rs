@@ -211,8 +211,25 @@ pub fn unmatched(listing: &str) -> Vec<&'static str> {
 /// Returns the name of a test of programs in a line of nextest's listing.
 fn guest(line: &str) -> Option<&str> {
     let (binary, test) = line.split_once(' ')?;
-    let target = binary.strip_prefix(GUESTS)?.strip_prefix("::")?;
-    (!target.contains('/')).then_some(test)
+    has_guests(binary).then_some(test)
+}
+
+/// Returns whether a test binary, as nextest names it, has tests of programs: not unit tests, as in
+/// `heaptide-cli::bin/heaptide`.
+fn has_guests(binary: &str) -> bool {
+    let target = binary.strip_prefix(GUESTS).and_then(|rest| rest.strip_prefix("::"));
+    target.is_some_and(|target| !target.contains('/'))
+}
+
+/// Returns the group of a test; `None` if it is in the fast tier.
+pub fn group_of(binary: &str, test: &str) -> Option<&'static Group> {
+    let is_of = |group: &&Group| {
+        if group.is_engine() {
+            return binary.split("::").next() == Some(SQL);
+        }
+        has_guests(binary) && group.tests().iter().any(|name| selects(name, test))
+    };
+    GROUPS.iter().find(is_of)
 }
 
 /// Returns whether a name in [`Work::Tests`] selects a test.
@@ -350,6 +367,16 @@ mod tests {
         // Unit tests are not divided.
         let elsewhere = listing().replace("slow kill::", "bin/heaptide kill::");
         assert_eq!(unmatched(&elsewhere), ["kill::"]);
+    }
+
+    #[test]
+    fn a_test_is_in_one_group_or_the_fast_tier() {
+        let of = |binary, test| group_of(binary, test).map(|group| group.name);
+        assert_eq!(of("heaptide-cli::slow", "kill::killed_at_any_moment"), Some("kill"));
+        assert_eq!(of("heaptide-cli::slow", "killing::x"), None);
+        assert_eq!(of("heaptide-cli::bin/heaptide", "kill::x"), None);
+        assert_eq!(of("heaptide-sql::sql", "x"), Some("engine"));
+        assert_eq!(of("heaptide-render", "page::tests::x"), None);
     }
 
     #[test]
