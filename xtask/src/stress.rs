@@ -150,7 +150,7 @@ fn summary(failures: &Failures, runs: usize, tests: usize) -> String {
         let _ = writeln!(text, "failed: {test}: {}", found.join(", "));
     }
     let failed = failures.len();
-    let _ = write!(text, "{runs} runs of {tests} tests: {failed} tests failed at least once");
+    let _ = write!(text, "failed at least once: {failed} of {tests} tests; number of runs: {runs}");
     text
 }
 
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(
             summary(&failures, 5, 3),
             "failed: a::b x: run 2 (HEAPTIDE_TEST_SEED=8), run 4 (HEAPTIDE_TEST_SEED=10)\n\
-             5 runs of 3 tests: 1 tests failed at least once"
+             failed at least once: 1 of 3 tests; number of runs: 5"
         );
     }
 

@@ -119,9 +119,9 @@ fn check_groups(runner: &Runner<'_>, engine: Engine) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "xtask/src/tiers.rs: no test for {}: expected the name of a test of {}, or a module with \
+        "xtask/src/tiers.rs: no test for `{}`: expected the name of a test of {}, or a module with \
          tests; correct the table",
-        unmatched.join(", "),
+        unmatched.join("`, `"),
         tiers::GUESTS
     ))
 }
