@@ -25,6 +25,11 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
+/// Runs cargo, with its output passed through.
+pub fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    run(Command::new(cargo_program()).args(arguments).current_dir(root))
+}
+
 /// Builds the command like the tests, and returns its path.
 pub fn heaptide(root: &Path) -> Result<PathBuf, String> {
     output(

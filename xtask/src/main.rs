@@ -13,6 +13,7 @@ mod english;
 mod fuzz;
 mod imports;
 mod interface;
+mod junit;
 mod library;
 mod links;
 mod needs;
@@ -22,12 +23,17 @@ mod problem;
 mod publish;
 mod readers;
 mod results;
+mod runner;
 mod rust_paths;
 mod sanitizers;
 mod settings;
 mod stack;
+mod stress;
+mod suite;
+mod testing;
 mod text;
 mod tidy;
+mod tiers;
 mod wrap;
 
 use std::path::{Path, PathBuf};
@@ -37,9 +43,20 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   setup [--check]  installs what the tests need; --check lists it and what is missing
-  test [--all]     format, lints, tidy and tests; changes nothing outside the target directory;
-                   --all: those of the SQL engine too, which takes minutes to compile
+  test             the fast tier: format, lints, tidy, and all tests but the second tier; changes
+                   nothing outside the target directory
+  test --all       both tiers, with the SQL engine, which takes minutes to compile
+  test --slice [QUARTER]
+                   groups of the second tier that the last 40 commits may affect, and a quarter
+                   of the others, selected by the hash of the commit
+  test --stress N [FILTER…]
+                   the fast tier, or tests that nextest's filters select, N times in random order
+                   at load 4 per core; lists each test that failed
+  test --list-groups
+                   lists the groups of the second tier
   tidy             the rules for sources, texts, commits and libheaptide.so
+  suite [--tests-only|--compile-only]
+                   measures time per test and compile time per crate; writes benches/suite.md
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl
   aarch64 [TEST…]  builds for aarch64, and runs the tests of programs there, under qemu
@@ -64,32 +81,37 @@ usage: cargo xtask COMMAND
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let command = arguments.first().map_or("help", String::as_str);
+    let (command, rest) = arguments.split_first().map_or(("help", &[][..]), |(c, r)| (c, r));
+    perform(command, rest).unwrap_or_else(|reason| {
+        eprintln!("xtask: {reason}");
+        ExitCode::from(2)
+    })
+}
+
+fn perform(command: &str, arguments: &[String]) -> Result<ExitCode, String> {
     let root = root();
     let done = match command {
-        "setup" => match arguments.get(1).map(String::as_str) {
+        "setup" => match arguments.first().map(String::as_str) {
             None => needs::install(&root),
             Some("--check") => needs::check(&root),
             Some(other) => Err(format!("setup: `{other}`: expected `--check` or nothing")),
         },
-        "test" => match arguments.get(1).map(String::as_str) {
-            None => chores::test(&root, false),
-            Some("--all") => chores::test(&root, true),
-            Some(other) => Err(format!("test: `{other}`: expected `--all` or nothing")),
-        },
+        "test" => return testing::test(&root, arguments),
         "tidy" => chores::tidy(&root),
+        "suite" => suite::suite(&root, arguments),
+        suite::COMMAND => return suite::run_measured(arguments),
         "sanitizers" => sanitizers::run_programs(&root),
         "musl" => chores::musl(&root),
-        "aarch64" => aarch64::test(&root, &arguments[1..]),
+        "aarch64" => aarch64::test(&root, arguments),
         "miri" => chores::miri(&root),
         "doc" => chores::doc(&root),
         "deny" => chores::deny(&root),
-        "bench" => benches::bench(&root, &arguments[1..]),
-        "counts" => benches::counts(&root, &arguments[1..]),
+        "bench" => benches::bench(&root, arguments),
+        "counts" => benches::counts(&root, arguments),
         "tables" => benches::write_tables(&root),
-        "fuzz" => fuzz::run(&root, &arguments[1..]),
-        "package" => package::package(&root, &arguments[1..]),
-        "publish" => publish::publish(&root, &arguments[1..]),
+        "fuzz" => fuzz::run(&root, arguments),
+        "package" => package::package(&root, arguments),
+        "publish" => publish::publish(&root, arguments),
         "book" => book::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),
@@ -99,13 +121,7 @@ fn main() -> ExitCode {
         }
         other => Err(format!("no command `{other}`; `cargo xtask help` lists them")),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::from(2)
-        }
-    }
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Returns the root of the repository.
