@@ -42,8 +42,8 @@ fn take_library(carried: &Path, out: &Path) {
     fs::copy(library, out.join("libheaptide.so")).expect("the library can be copied");
 }
 
-/// Returns whether `cargo check` or `cargo clippy` runs this script, which only cargo's command line
-/// shows. False if in doubt.
+/// Returns whether `cargo check` or `cargo clippy` runs this script; only the command line of cargo
+/// shows it. False if in doubt.
 fn is_check() -> bool {
     let parent = std::os::unix::process::parent_id();
     let line = fs::read_to_string(format!("/proc/{parent}/cmdline")).unwrap_or_default();
