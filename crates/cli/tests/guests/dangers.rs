@@ -127,7 +127,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 76] = [
+const ELSEWHERE: [&str; 77] = [
     "churn.c",
     "sampled.c",
     "sampled_sizes.c",
@@ -158,6 +158,7 @@ const ELSEWHERE: [&str; 76] = [
     "hungry.c",
     "inlined_plugin.c",
     "jit_times.c",
+    "kill_points.c",
     "late_plugin.c",
     "launch_member.c",
     "looping.c",

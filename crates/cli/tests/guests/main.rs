@@ -50,6 +50,10 @@ mod inputs;
 mod interception;
 mod interface;
 mod kill;
+#[cfg(target_arch = "x86_64")] // steps would break its exclusive stores elsewhere
+mod kill_points;
+#[cfg(target_arch = "x86_64")]
+mod killed_commands;
 mod known_totals;
 mod languages;
 mod launches;
@@ -81,6 +85,8 @@ mod serve_examples;
 mod serve_otlp;
 mod services;
 mod stacks;
+#[cfg(target_arch = "x86_64")]
+mod stepping;
 mod steps;
 mod surroundings;
 mod test_limits;
