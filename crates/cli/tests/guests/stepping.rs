@@ -224,6 +224,10 @@ impl Drop for Stepper {
     fn drop(&mut self) {
         if self.end.is_none() {
             let _ = self.child.kill();
+            // The process ends after its traced threads.
+            for thread in self.threads.iter().rev() {
+                let _ = waitpid(*thread, Some(WaitPidFlag::__WALL));
+            }
             let _ = self.child.wait();
         }
     }
