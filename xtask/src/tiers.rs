@@ -104,7 +104,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "kill",
-        work: Work::Tests(&["kill::"]),
+        work: Work::Tests(&["kill::", "kill_points::", "killed_commands::"]),
         paths: &["crates/recorder/src/store/", "crates/trace/"],
         purpose: "programs killed while they record: their recordings stay readable",
     },
