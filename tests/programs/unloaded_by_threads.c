@@ -2,6 +2,7 @@
 //! objects, while other threads leave `dlclose`, after which the recorder walks over that list.
 //
 // expect function:at_rest allocations=500 frees=500 requested_bytes=50000
+// order: varies
 // plugin: unloaded_0.so plugin.c -DWORK=unloaded_0
 // plugin: unloaded_1.so plugin.c -DWORK=unloaded_1
 // plugin: unloaded_2.so plugin.c -DWORK=unloaded_2

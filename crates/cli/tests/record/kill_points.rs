@@ -261,7 +261,6 @@ mod after_each_store {
         scopes "scopes": Operations, NAMES;
         trace "trace": Operations, NAMES;
         counters "counters": Whole, EVENTS;
-        #[ignore = "requested bytes of threads and totals differ while an event is in flight"]
         sampled "sampled=4096": Operations, EVENTS;
     }
 }
