@@ -36,11 +36,9 @@ impl Estimates {
         Estimates { rows, sampling, is_part }
     }
 
-    /// Corrects totals of live and freed blocks that sampled blocks disprove ([`correct`]), and
-    /// requested bytes of an event whose usable bytes were not counted when the process was killed.
-    /// Returns frees of blocks that were not recorded.
+    /// Corrects totals of live and freed blocks that sampled blocks disprove ([`correct`]). Returns
+    /// frees of blocks that were not recorded.
     pub(crate) fn correct(&self, totals: &mut Measures) -> u64 {
-        totals.requested_bytes = totals.requested_bytes.min(totals.usable_bytes);
         let mut live = (totals.live_blocks, totals.live_bytes);
         let mut freed = (totals.frees, totals.freed_bytes);
         if !self.is_part {
