@@ -1,16 +1,20 @@
-//! Allocates, reallocates, frees and labels blocks of many sizes forever: THREADS plain|named.
+//! Allocates, reallocates, frees and labels blocks of many sizes forever: THREADS plain|named PAGE.
 //
-// Threads free each other's blocks, and allocations beyond the available memory fail. `named`: in
+// PAGE is a file that is shared with the test, whose first word counts the steps of the first
+// thread. Threads free each other's blocks, and allocations beyond the available memory fail. `named`: in
 // scopes, with labels, a pool per thread, marks and windows. The test kills it.
 //
 // build: -pthread
 #include "api_guest.h"
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 enum { THREADS_MAX = 8, SHARED = 256, OWN = 64, CHUNK = 1 << 16, SLICE = 1 << 10 };
 
 static void *shared[SHARED];
 static int named;
+static volatile uint64_t *page;
 
 struct worker {
     uint64_t random;
@@ -19,6 +23,8 @@ struct worker {
     uint32_t pool;
     uint32_t window;
 };
+
+static struct worker workers[THREADS_MAX];
 
 static unsigned next(struct worker *w, unsigned limit)
 {
@@ -93,6 +99,7 @@ static void step(struct worker *w)
 static void *work(void *argument)
 {
     struct worker *w = (struct worker *)argument;
+    int is_first = w == workers;
     if (named) {
         w->chunk = (char *)malloc(CHUNK);
         w->pool = heaptide_pool_named("arena");
@@ -107,15 +114,18 @@ static void *work(void *argument)
             heaptide_end(scope);
         if (named && i % 4096 == 0)
             look(w);
+        if (is_first)
+            page[0]++;
     }
     return NULL;
 }
 
 int main(int count, char **words)
 {
-    CHECK(count == 3);
-    int threads = atoi(words[1]);
-    static struct worker workers[THREADS_MAX];
+    CHECK(count == 4);
+    int threads = atoi(words[1]), fd = open(words[3], O_RDWR);
+    page = (volatile uint64_t *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(page != MAP_FAILED);
     CHECK(threads >= 1 && threads <= THREADS_MAX);
     named = !strcmp(words[2], "named");
     for (int i = 0; i < threads; i++)

@@ -59,6 +59,14 @@ static inline void say(const char *format, ...)
         _exit(98);
 }
 
+// Waits until the test lets the program continue: by a byte on standard input, or by closing it.
+__attribute__((unused)) static void hear(void)
+{
+    char byte;
+    if (read(0, &byte, 1) < 0)
+        _exit(98);
+}
+
 // Allocates `size` bytes on one of 2^depth stacks, selected by the bits of `path`.
 __attribute__((unused)) static NOINLINE void *branch(unsigned path, int depth, size_t size)
 {

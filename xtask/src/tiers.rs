@@ -55,6 +55,9 @@ pub const GROUPS: &[Group] = &[
         name: "real",
         work: Work::Tests(&[
             "real::",
+            "advise_table::",
+            "answers::answers_about_a_compiler",
+            "answers::answers_about_python",
             "diff::a_compiler_on_two_inputs",
             "filters::built_in_sets_on_real_programs",
             "folded::folded_stacks_of_python_add_up",
@@ -92,19 +95,13 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "readers",
-        work: Work::Tests(&[
-            "foreign::",
-            "documents::",
-            "languages::python_cells_of_notebooks",
-            "languages::python_recordings_as_tables",
-            "serve_otlp::",
-        ]),
+        work: Work::Tests(&["foreign::", "documents::", "serve_otlp::"]),
         paths: &["crates/render/src/export/", "crates/serve/", "python/", "tests/readers/"],
         purpose: "exports, read by pprof, the Firefox Profiler, pandas and others",
     },
     Group {
         name: "kill",
-        work: Work::Tests(&["kill::"]),
+        work: Work::Tests(&["kill::", "kill_points::", "killed_commands::"]),
         paths: &["crates/recorder/src/store/", "crates/trace/"],
         purpose: "programs killed while they record: their recordings stay readable",
     },
@@ -116,9 +113,31 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "soak",
-        work: Work::Tests(&["churn::", "dangers::traced::seventy_thousand_threads"]),
+        work: Work::Tests(&[
+            "churn::",
+            "dangers::seventy_thousand_threads",
+            "interface::hundred_thousand_names",
+            "interface::traced::hundred_thousand_names",
+        ]),
         paths: &["crates/recorder/src/store/"],
         purpose: "threads, mappings, libraries and scopes that come and go in large numbers",
+    },
+    Group {
+        name: "again",
+        work: Work::Tests(&[
+            "by_call::known_numbers_stay",
+            "by_size::known_numbers_stay",
+            "dangers::traced::",
+            "sampled::known_numbers_hold_where_every_block_is_sampled",
+        ]),
+        paths: &["crates/recorder/src/event/", "crates/trace/"],
+        purpose: "the programs with known numbers, recorded with other options",
+    },
+    Group {
+        name: "languages",
+        work: Work::Tests(&["languages::"]),
+        paths: &["crates/heaptide/", "crates/macros/", "examples/rust/", "monitors/", "python/"],
+        purpose: "programs in Rust and Python that use the interface, compiled for that",
     },
     Group {
         name: "documentation",
@@ -353,9 +372,11 @@ mod tests {
     fn expressions_contain_modules_and_whole_names() {
         let group = |name: &str| GROUPS.iter().find(|group| group.name == name).unwrap();
         assert_eq!(
-            expression([group("kill"), group("fuzz"), group("soak")]).unwrap(),
+            expression([group("browser"), group("fuzz"), group("again")]).unwrap(),
             "package(heaptide-cli) & kind(test) & \
-             test(/^(?:kill::|churn::|dangers::traced::seventy_thousand_threads$)/)"
+             test(/^(?:page::|by_call::known_numbers_stay$|by_size::known_numbers_stay$|\
+             dangers::traced::|\
+             sampled::known_numbers_hold_where_every_block_is_sampled$)/)"
         );
         assert_eq!(expression([group("fuzz"), group("engine")]), None);
         assert!(fast().starts_with("not (package(heaptide-cli) & "));

@@ -156,7 +156,7 @@ fn flipped_bits_never_panic() {
     let whole = profile().finish();
     let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut read = 0;
-    for _ in 0..4000 {
+    for _ in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + random.below(16) {
             let at = random.index(bytes.len());
@@ -164,7 +164,7 @@ fn flipped_bits_never_panic() {
         }
         read += u32::from(survives(&bytes));
     }
-    assert!(read > 2000, "most changes are of records and leave a readable file: {read} of 4000");
+    assert!(read > 500, "most changes are of records and leave a readable file: {read} of 1000");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn extreme_words_never_panic() {
     let mut random = Random::new(0x2545_f491_4f6c_dd1d);
     let extremes = [0, 1, 7, 4096, u64::from(u32::MAX), 1 << 40, i64::MAX as u64, u64::MAX];
     let heads: Vec<usize> = (0..whole.len()).step_by(4096).collect();
-    for _ in 0..4000 {
+    for _ in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + random.below(3) {
             // half of them where damage matters most: in the header of the file or of an extent

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::newest;
@@ -106,9 +107,10 @@ fn a_live_process_that_has_not_mapped_the_file_is_another_one() {
 fn the_newest_recording_is_found() {
     let scratch = Scratch::new("newest");
     assert_eq!(newest(&scratch).unwrap(), None);
-    for name in ["old.heaptide", "new.heaptide", "later"] {
+    for (name, age) in [("old.heaptide", 3), ("new.heaptide", 2), ("later", 1)] {
         fs::create_dir(scratch.join(name)).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        let directory = fs::File::open(scratch.join(name)).unwrap();
+        directory.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
     }
     scratch.write("file.heaptide", b"");
     assert_eq!(newest(&scratch).unwrap(), Some(scratch.join("new.heaptide")));

@@ -17,6 +17,7 @@ use heaptide_recorder::store::{file, modules};
 use heaptide_recorder::sys::arch::numbers;
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
 use heaptide_recorder::sys::kernel;
+use heaptide_recorder::sys::unloading::{self, Unloading};
 
 /// The caller's RUNPATH applies.
 #[unsafe(naked)]
@@ -100,11 +101,13 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         monitors::before_unloading(inside.lane());
         python_interpreter::before_unloading();
     }
+    let unloading = may.then(Unloading::begin);
     let status = call_real!(REAL, (handle), -1);
+    drop(unloading);
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
         modules::modules().loads.fetch_add(1, Relaxed);
-        families::forget_unloaded();
+        unloading::walk(families::forget_unloaded);
         python_interpreter::after_unloading();
         modules::modules().drop_unmapped(p, inside.lane().buffer());
     }

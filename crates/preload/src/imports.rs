@@ -12,7 +12,7 @@ use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::loader::{Import, LinkMap, each_import, look_up, objects};
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::range::Range;
-use heaptide_recorder::sys::{confined, kernel, own_stack};
+use heaptide_recorder::sys::{confined, kernel, own_stack, unloading};
 
 /// `mprotect`: readable.
 const PROT_READ: usize = 1;
@@ -60,7 +60,7 @@ fn look_again() {
         && confined::may_call()
         && let Some(names) = names
     {
-        take_over(names);
+        unloading::walk(|| take_over(names));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Files that are written under a temporary name, or none, and take their final name when they are
 //! complete.
 //!
-//! A draft has no name until then, so a killed process leaves none behind. On file systems without
-//! unnamed files it has a name, and `sweep` removes it when its writer is gone.
+//! A draft has no name until then, so a killed process leaves none behind, unless it is killed
+//! between the two calls of `replace`. On file systems without unnamed files it has a name from the
+//! start. `sweep` removes such a draft when its writer is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

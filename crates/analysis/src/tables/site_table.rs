@@ -242,6 +242,10 @@ impl SiteTable {
     /// and rows of lanes for counters that sites do not have.
     fn add_estimates(&mut self, profile: &Profile, of: &Dimensions) {
         let mut lanes = self.lane_rows(profile);
+        for Site { measures: m, .. } in &mut lanes {
+            // A killed process may have counted only the requested bytes of its last event.
+            m.requested_bytes = m.requested_bytes.min(m.usable_bytes);
+        }
         let mut totals = Sum::over(&lanes);
         self.add_sites(profile, of);
         let mean = profile.header.sample_mean_bytes;

@@ -55,9 +55,14 @@ impl Target {
 
     pub fn steps(&mut self, steps: &str) {
         for step in steps.bytes() {
-            self.child.stdin.as_mut().expect("its input").write_all(&[step]).expect("a step");
+            self.tell(step);
             assert_eq!(self.answer(), step);
         }
+    }
+
+    /// Writes a byte to the program.
+    pub fn tell(&mut self, byte: u8) {
+        self.child.stdin.as_mut().expect("its input").write_all(&[byte]).expect("it reads");
     }
 
     pub fn pid(&self) -> Pid {

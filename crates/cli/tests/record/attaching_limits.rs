@@ -1,14 +1,12 @@
 //! Attaching to programs near their limits, or with threads that are hard to stop.
 
 use crate::attaching::{Target, program};
-use crate::harness::clean;
+use crate::harness::{clean, heaptide, until};
 use crate::limits::Mount;
 use crate::recording::number;
 use heaptide_fixtures::skips::may_make_namespaces;
-use std::io::Write;
+use std::fs;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 /// Starts `attached.c` with a limit set by `ulimit`.
 fn limited(name: &str, limit: &str) -> Target {
@@ -108,12 +106,13 @@ fn a_command_without_patience_leaves_nothing_behind() {
     let mut target = Target::start("attach_patience", clean(command));
     target.attach("first.heaptide", &[]); // loads the library
     target.detach();
-    target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
-    thread::sleep(Duration::from_millis(300)); // the child runs for more than a second
+    target.tell(b'v');
+    assert_eq!(target.answer(), b'w', "the child runs");
     let gave_up = target.command(&["attach", "--patience", "10ms", "-o", "a.heaptide"]);
     assert_eq!((gave_up.status, gave_up.stderr.lines().count()), (2, 1), "{}", gave_up.stderr);
     assert!(gave_up.stderr.contains("gave up on process"), "{}", gave_up.stderr);
     assert!(!target.recording("a.heaptide").exists());
+    target.tell(b'.');
     assert_eq!(target.answer(), b'v');
     target.steps("s"); // not recorded
     target.attach("b.heaptide", &["--patience", "60s"]);
@@ -128,9 +127,20 @@ fn a_thread_that_waits_for_a_child_of_vfork_is_waited_for() {
     let mut command = Command::new(program("attached_starts.c"));
     command.arg("");
     let mut target = Target::start("attach_vfork", clean(command));
-    target.child.stdin.as_mut().expect("its input").write_all(b"v").expect("a step");
-    thread::sleep(Duration::from_millis(50)); // at most: the child runs for more than a second
-    target.attach("a.heaptide", &["--patience", "60s"]);
+    target.tell(b'v');
+    assert_eq!(target.answer(), b'w', "the child runs");
+    let mut command = heaptide();
+    command.args(["attach", "--background", "-o", "a.heaptide", "--patience", "60s"]);
+    command.arg(target.pid().to_string()).current_dir(&target.place);
+    let mut attaching = command.spawn().expect("heaptide");
+    let status = format!("/proc/{}/status", target.pid());
+    let is_traced = || {
+        let status = fs::read_to_string(&status).expect("the program's status");
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    };
+    until("the command to attach", is_traced);
+    target.tell(b'.');
+    assert!(attaching.wait().expect("its end").success());
     assert_eq!(target.answer(), b'v');
     target.steps("s");
     target.detach();

@@ -61,6 +61,7 @@ dangers! {
     five_hundred_children "swarm.c"
     address_reuse_by_dlopen "reload.c"
     a_library_that_is_half_unloaded "half_unloaded.c"
+    libraries_that_threads_unload "unloaded_by_threads.c"
     late_module "late_module.c"
     code_mapped_again "code_again.c"
     generated_code_under_strict_seccomp "jit_strict.c"
@@ -127,7 +128,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 76] = [
+const ELSEWHERE: [&str; 77] = [
     "churn.c",
     "sampled.c",
     "sampled_sizes.c",
@@ -158,6 +159,7 @@ const ELSEWHERE: [&str; 76] = [
     "hungry.c",
     "inlined_plugin.c",
     "jit_times.c",
+    "kill_points.c",
     "late_plugin.c",
     "launch_member.c",
     "looping.c",

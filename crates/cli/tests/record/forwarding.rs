@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A program that writes the signals it receives, started in its own process group.
 struct Listener {
@@ -159,14 +158,19 @@ fn a_process_and_then_its_group_is_one_signal() {
 fn timeout_signals_once() {
     let place = scratch("timeout");
     let mut command = clean(Command::new("timeout"));
-    command.args(["-s", "INT", "0.5", env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]);
+    command.args(["-s", "INT", "1h", env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]);
     command.arg(place.join("a")).arg("--");
     let mut listener = Listener::start(command, &[], &place);
+    listener.send("ALRM"); // as its timer does
     listener.until_got(2); // the signal and the SIGCONT
-    std::thread::sleep(Duration::from_millis(50)); // more would have arrived by now
+    // The command forwards in order: more would arrive before this.
+    let command = fs::read_to_string(format!("/proc/{}/stat", listener.pid)).expect("it runs");
+    let command = command.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
+    kill("RTMIN", command.expect("the parent"));
+    listener.until_got(3);
     kill("RTMAX", &listener.pid);
     assert_eq!(listener.command.wait().expect("timeout").code(), Some(124));
-    assert_eq!(listener.signals(), ["2", "18"]);
+    assert_eq!(listener.signals(), ["2", "18", "34"]);
 }
 
 #[test]

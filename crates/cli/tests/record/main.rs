@@ -27,6 +27,10 @@ mod hostile_files;
 mod inheritance;
 mod interception;
 mod interface;
+#[cfg(target_arch = "x86_64")] // steps would break its exclusive stores elsewhere
+mod kill_points;
+#[cfg(target_arch = "x86_64")]
+mod killed_commands;
 mod languages;
 mod launches;
 mod limits;
@@ -39,6 +43,8 @@ mod sampled;
 mod sealing;
 mod services;
 mod stacks;
+#[cfg(target_arch = "x86_64")]
+mod stepping;
 mod surroundings;
 mod timeline;
 mod trace;

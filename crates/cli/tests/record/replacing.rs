@@ -2,22 +2,19 @@
 
 use crate::harness::{heaptide, profiles, recorded, report, run, scratch, until};
 use crate::recording::{list, number};
-use serde_json::Value;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Records `sh -c SCRIPT` and returns what the command printed.
-fn record(recording: &Path, options: &[&str], script: &str, place: &Path) -> (i32, String) {
+pub fn record(recording: &Path, options: &[&str], script: &str, place: &Path) -> (i32, String) {
     let mut command = recorded(recording, options);
     let outcome = run(command.args(["sh", "-c", script]).current_dir(place), place);
     (outcome.status, outcome.stderr)
 }
 
 /// Returns the sorted names in a directory.
-fn names(path: &Path) -> Vec<String> {
+pub fn names(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).expect("a directory").flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -26,7 +23,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// Returns the recordings in a directory, and leftovers of others.
-fn recordings(place: &Path) -> Vec<String> {
+pub fn recordings(place: &Path) -> Vec<String> {
     names(place).into_iter().filter(|name| !name.starts_with("std")).collect()
 }
 
@@ -175,33 +172,8 @@ fn a_recording_that_a_process_still_writes_is_not_replaced() {
     assert_eq!(recordings(&place), ["a", "go"]);
 }
 
-#[test]
-fn a_killed_run_leaves_a_whole_recording() {
-    let place = scratch("killed-run");
-    let recording = place.join("a");
-    assert_eq!(record(&recording, &[], "exit 4", &place).0, 4);
-    let begin = Instant::now();
-    record(&place.join("b"), &[], "exit 0", &place);
-    let latest = begin.elapsed();
-    for round in 0..40u32 {
-        let mut command = recorded(&recording, &["--force"]);
-        command.args(["sh", "-c", "exit 5"]).stderr(Stdio::null());
-        let mut child = command.spawn().expect("heaptide");
-        std::thread::sleep(latest * round / 40);
-        child.kill().expect("kill it");
-        child.wait().expect("its end");
-        let marker = fs::read(recording.join("recording.json")).expect("a recording");
-        let metadata: Value = serde_json::from_slice(&marker).expect("whole JSON");
-        assert!(number(&metadata, "root_pid") > 0);
-    }
-    // The program of a killed command can still run for a short time.
-    until("the next run", || record(&recording, &["--force"], "exit 6", &place).0 == 6);
-    assert_eq!(recordings(&place), ["a", "b"]);
-    assert_eq!(list(&report(&recording, &place), "processes").len(), 1);
-}
-
 /// Creates two recordings of many processes, which take a while to merge.
-fn to_merge(place: &Path) -> [PathBuf; 2] {
+pub fn to_merge(place: &Path) -> [PathBuf; 2] {
     ["one", "two"].map(|name| {
         let recording = place.join(name);
         let script = "for i in 1 2 3 4 5 6 7 8 9 10; do ls / >/dev/null; done";
@@ -210,7 +182,7 @@ fn to_merge(place: &Path) -> [PathBuf; 2] {
     })
 }
 
-fn merge(inputs: &[PathBuf; 2], output: &str, options: &[&str], place: &Path) -> Command {
+pub fn merge(inputs: &[PathBuf; 2], output: &str, options: &[&str], place: &Path) -> Command {
     let mut command = heaptide();
     command.arg("merge").args(inputs).args(["-o", output]).args(options).current_dir(place);
     command
@@ -235,62 +207,6 @@ fn merging_takes_any_spelling_of_its_output() {
     let outcome = run(&mut merge(&inputs, "other", &["--force"], &place), &place);
     assert!(outcome.status == 2 && outcome.stderr.contains("recording.json"), "{}", outcome.stderr);
     assert_eq!(recordings(&place), ["c", "one", "other", "two"]);
-}
-
-#[test]
-fn a_killed_merge_leaves_nothing_behind() {
-    let place = scratch("killed-merge");
-    let inputs = to_merge(&place);
-    let begin = Instant::now();
-    assert_eq!(run(&mut merge(&inputs, "c", &[], &place), &place).status, 0);
-    let latest = begin.elapsed();
-    let mut killed = 0;
-    for round in 0..40u32 {
-        let mut child = merge(&inputs, "c", &["--force"], &place)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("heaptide");
-        std::thread::sleep(latest * round / 40);
-        let signal = ["KILL", "TERM", "INT", "HUP"][round as usize % 4];
-        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).output();
-        sent.expect("kill");
-        killed += u32::from(child.wait().expect("its end").signal().is_some());
-        until("the guardian", || recordings(&place) == ["c", "one", "two"]);
-        assert_eq!(profiles(&place.join("c")).len(), 22);
-        report(&place.join("c"), &place);
-    }
-    assert!(killed > 5, "only {killed} of 40 were killed before they were done");
-}
-
-fn sealing(recording: &Path, script: &str, place: &Path) -> std::process::Child {
-    let mut command = recorded(recording, &["--force"]);
-    command.args(["sh", "-c", script]).current_dir(place).stderr(Stdio::null());
-    command.spawn().expect("heaptide")
-}
-
-#[test]
-fn a_killed_seal_leaves_no_drafts() {
-    let place = scratch("killed-seal");
-    let recording = place.join("a");
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do ls / >/dev/null; done; echo >ready";
-    let mut killed = 0;
-    for round in 0..30u32 {
-        let _ = fs::remove_file(place.join("ready"));
-        // The program of the last round may not have ended yet; then the run is refused.
-        let mut child = sealing(&recording, script, &place);
-        until("the end of the program", || {
-            if child.try_wait().expect("its status").is_some() {
-                child = sealing(&recording, script, &place);
-            }
-            place.join("ready").exists()
-        });
-        std::thread::sleep(Duration::from_millis(2) * round);
-        child.kill().expect("kill it");
-        killed += u32::from(child.wait().expect("its end").signal().is_some());
-        let drafts = names(&recording).into_iter().filter(|name| name.ends_with(".new"));
-        assert_eq!(drafts.count(), 0, "{:?}", names(&recording));
-    }
-    assert!(killed > 5, "only {killed} of 30 were killed before they were done");
 }
 
 #[test]

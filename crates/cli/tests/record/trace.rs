@@ -10,13 +10,12 @@ use crate::trace_model::{Ended, Log, assert_held};
 use crate::trace_sums::assert_add_up;
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::trace::{Event, Operation};
-use heaptide_fixtures::Random as Delays;
+use heaptide_fixtures::Random as Points;
 use heaptide_fixtures::skips::may_make_namespaces;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 const TRACE: [&str; 2] = ["--mode", "trace"];
 
@@ -373,20 +372,26 @@ fn stacks_of_large_requests_only() {
 /// How often programs are killed.
 const KILLS: u64 = 12;
 
-/// Kills random programs at random times after their start.
+/// The number of operations below which programs are killed: the first extent of each thread is
+/// full by then, and all threads still run.
+const OPERATIONS: u64 = 20_000;
+
+/// Kills random programs after a random number of operations.
 fn killed(name: &str, start: impl Fn(&Random) -> Command, kill: impl Fn(&Random, &mut Child)) {
-    let mut delays = Delays::unseeded();
+    let seed = Points::unseeded().next();
+    println!("seed {seed}");
+    let mut points = Points::new(seed);
     for round in 0..KILLS {
         let threads = round as usize % 4 + 1;
         let name = format!("{name}-{round}");
         let random =
             Random::new(&name, &[&round.to_string(), &threads.to_string(), "60000", "labels"]);
         let mut child = start(&random).stdin(Stdio::null()).spawn().expect("a program");
-        until("the logs", || Log::all(&random.logs).len() == threads);
-        let (begun, delay) = (Instant::now(), Duration::from_micros(delays.below(1 << 14)));
-        while begun.elapsed() < delay {
-            std::thread::yield_now();
-        }
+        let least = points.below(OPERATIONS) as usize;
+        until("operations", || {
+            let logs = Log::all(&random.logs);
+            logs.len() == threads && Log::operations(&logs) > least
+        });
         kill(&random, &mut child);
         child.wait().expect("its end");
         fs::remove_dir_all(&random.place).expect("a directory of ours");

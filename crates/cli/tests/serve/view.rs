@@ -2,12 +2,12 @@
 //! that it rejects.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -406,9 +406,14 @@ fn slow_huge_and_many_requests_hinder_nobody() {
             stream
         })
         .collect();
-    let start = Instant::now();
     assert_eq!(own("/api/data").body, data);
-    assert!(start.elapsed() < Duration::from_secs(8), "it waited for the slow: {start:?}");
+    let is_open = |stream: &TcpStream| {
+        stream.set_nonblocking(true).expect("a socket");
+        let read = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).expect("a socket");
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    assert!(half_open.iter().any(is_open), "it waited for the timeouts of the slow");
     // They are closed after a timeout, with or without a reply.
     for mut stream in half_open {
         let answer = Answer::read(&mut stream);
@@ -430,11 +435,7 @@ fn slow_huge_and_many_requests_hinder_nobody() {
         let threads: Vec<_> = (0..100).map(|_| scope.spawn(ask)).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("the same answer"));
     });
-    let start = Instant::now();
-    while viewer.descriptors() > before {
-        assert!(start.elapsed() < PATIENCE, "{} descriptors, {before}", viewer.descriptors());
-        thread::sleep(Duration::from_millis(20));
-    }
+    until("as many descriptors as before", || viewer.descriptors() <= before);
     assert_eq!(viewer.interrupt(), Some(0));
 }
 
@@ -672,9 +673,7 @@ fn ctrl_c_ends_it_with_status_0_and_frees_the_port() {
     let mut events = Events::listen(&viewer);
     events.until("live", |_| true);
     let half_open = viewer.connect();
-    let start = Instant::now();
     assert_eq!(viewer.interrupt(), Some(0));
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     drop((half_open, events));
     let port = address.rsplit(':').next().expect("a port");
     let again = Viewer::start(&place, &["--port", port]);

@@ -1,168 +1,110 @@
-//! SIGKILL at any time: the profile opens, is consistent, and lacks at most the event in flight.
+//! SIGKILL, and reading, while threads allocate: the profile opens, is consistent, and lacks at most
+//! the events in flight. `kill_points.rs` covers each store of one thread.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, clean, heaptide, library, profiles, report, scratch};
-use crate::recording::{assert_consistent, list, number};
+use crate::harness::{Guest, clean, library, report, scratch, until};
 use heaptide_fixtures::Random;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
-/// The number of programs to kill, unless `HEAPTIDE_KILLS` is set.
-const KILLS: u32 = 60;
+/// How often each test kills a program in each mode, unless `HEAPTIDE_KILLS` is set.
+const KILLS: u32 = 1;
 
-/// The maximum delay from the start of the program, which first has to be loaded.
-const LATEST: Duration = Duration::from_millis(60);
+/// Programs are killed after a random number of steps below this.
+const STEPS_MAX: u64 = 50_000;
 
-/// How often a program is killed, or read while it runs, for each mode, number of threads and kind,
-/// unless `HEAPTIDE_KILLS` sets the total.
-const OF_EACH: u32 = 2;
+const MODES: [&str; 5] = ["stacks", "scopes", "trace", "counters", "sampled=4096"];
 
-/// Modes, numbers of threads, and whether programs use the interface.
-const MODES: [&str; 4] = ["stacks", "scopes", "trace", "counters"];
-const THREADS: [&str; 3] = ["1", "2", "8"];
-const KINDS: [&str; 2] = ["plain", "named"];
+/// Threads, and whether they use the interface.
+const KINDS: [[&str; 2]; 2] = [["1", "plain"], ["8", "named"]];
 
-/// Reads the words of the program: allocations begun and done, frees begun and done.
-fn counters(page: &Path) -> [i128; 4] {
-    let bytes = fs::read(page).expect("the shared page");
-    let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("a word"));
-    [0, 1, 2, 3].map(|i| word(i).into())
+/// Returns a sequence of random numbers, whose seed is in the output of a failed test.
+fn random() -> Random {
+    let seed = Random::unseeded().next();
+    println!("seed {seed}");
+    Random::new(seed)
 }
 
-/// Returns `HEAPTIDE_KILLS`, if it is set.
-fn kills() -> Option<u32> {
-    std::env::var("HEAPTIDE_KILLS").ok()?.parse().ok()
+fn rounds() -> u32 {
+    std::env::var("HEAPTIDE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS)
 }
 
-/// Returns a random delay.
-fn delay(random: &mut Random) -> Duration {
-    LATEST.mul_f64(random.below(1 << 24) as f64 / f64::from(1 << 24))
+/// A program that allocates until it is killed, at the latest when it is dropped.
+struct Endless {
+    child: Child,
+    page: PathBuf,
+    recording: PathBuf,
 }
 
-fn end(child: &mut Child) {
-    child.kill().expect("kill the program");
-    child.wait().expect("wait for the program");
-}
+impl Endless {
+    /// Starts a program, which gets a file that it shares with the test as its last argument.
+    fn start(program: &str, words: &[&str], mode: &str, place: &Path) -> Endless {
+        let (page, recording) = (place.join("page"), place.join("recording.heaptide"));
+        fs::write(&page, [0; 4096]).expect("the shared page");
+        let _ = fs::remove_dir_all(&recording); // of the round before
+        let mut command = clean(Command::new(Guest::read(program).build(program, &[])));
+        command.args(words).arg(&page).stdin(Stdio::null()).env("LD_PRELOAD", library());
+        command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
+        Endless { child: command.spawn().expect("an endless program"), page, recording }
+    }
 
-/// A program that runs until it is killed, at the latest when the test ends.
-struct Endless(Child);
+    /// Returns the numbers that the program has counted.
+    fn counted(&self) -> [u64; 4] {
+        let bytes = fs::read(&self.page).expect("the shared page");
+        let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("8"));
+        [0, 1, 2, 3].map(word)
+    }
+
+    /// Waits for a number of further steps.
+    fn run(&self, steps: u64) {
+        let begin = self.counted()[0];
+        until("further steps", || self.counted()[0] > begin + steps);
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill(); // may have ended
+        self.child.wait().expect("its end");
+    }
+}
 
 impl Drop for Endless {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.kill();
     }
 }
 
-/// Records `endless.c` in each mode, with each number of threads, plain and named; `check` gets the
-/// running program and its recording. Returns the number of runs.
-fn each(test: &str, mut check: impl FnMut(Endless, &Path, &Path)) -> u32 {
-    let (program, library) = (Guest::read("endless.c").build("endless.c", &[]), library());
-    let place = scratch(test);
-    let combinations = (MODES.len() * THREADS.len() * KINDS.len()) as u32;
-    let rounds = kills().map_or(OF_EACH, |all| all.div_ceil(combinations));
-    for round in 0..rounds {
+#[test]
+fn tables_agree_whenever_read_or_killed() {
+    let (mut random, place) = (random(), scratch("tables-agree"));
+    for _ in 0..rounds() {
+        for (mode, kind) in MODES.iter().flat_map(|mode| KINDS.map(|kind| (mode, kind))) {
+            let mut program = Endless::start("endless.c", &kind, mode, &place);
+            program.run(random.below(STEPS_MAX));
+            report(&program.recording, &place); // checks consistency
+            program.run(random.below(STEPS_MAX));
+            program.kill();
+            report(&program.recording, &place);
+        }
+    }
+}
+
+#[test]
+fn nothing_that_was_done_is_missing() {
+    let (mut random, place) = (random(), scratch("nothing-missing"));
+    for _ in 0..rounds() {
         for mode in MODES {
-            for (threads, kind) in THREADS.iter().flat_map(|t| KINDS.map(|kind| (t, kind))) {
-                let recording = place.join(format!("{mode}-{threads}-{kind}-{round}.heaptide"));
-                let mut command = clean(Command::new(&program));
-                command.args([threads, kind]).stdin(Stdio::null()).env("LD_PRELOAD", &library);
-                command.env("HEAPTIDE_OUTPUT", &recording).env("HEAPTIDE_MODE", mode);
-                let child = command.spawn().expect("the endless program");
-                check(Endless(child), &recording, &place);
-                // kept if the check failed
-                let _ = fs::remove_dir_all(&recording);
-            }
+            let mut program = Endless::start("looping.c", &[], mode, &place);
+            program.run(random.below(STEPS_MAX));
+            program.kill();
+            let [begun, done, frees_begun, frees_done] = program.counted().map(i128::from);
+            let report = report(&program.recording, &place);
+            let found = |measure| evaluate(&report, "totals", measure);
+            let (allocations, frees) = (found("allocations"), found("frees"));
+            let is_known = (done..=begun).contains(&allocations);
+            assert!(is_known, "{mode}: {allocations} allocations, {done} done of {begun}");
+            let is_known = (frees_done..=frees_begun).contains(&frees);
+            assert!(is_known, "{mode}: {frees} frees, {frees_done} done of {frees_begun}");
         }
     }
-    rounds * combinations
-}
-
-#[test]
-fn tables_agree_whenever_killed() {
-    let (mut random, mut counted) = (Random::unseeded(), 0);
-    let kills = each("tables-agree-killed", |mut child, recording, place| {
-        sleep(delay(&mut random));
-        end(&mut child.0);
-        if recording.exists() && !profiles(recording).is_empty() {
-            counted += check_tables(recording, place);
-        }
-    });
-    assert!(counted > kills / 2, "only {counted} of {kills} kills came while it allocated");
-}
-
-#[test]
-fn tables_agree_whenever_read() {
-    let (mut random, mut counted) = (Random::unseeded(), 0);
-    let reads = each("tables-agree-read", |mut child, recording, place| {
-        sleep(delay(&mut random));
-        let is_there = recording.exists() && !profiles(recording).is_empty();
-        counted += if is_there { check_tables(recording, place) } else { 0 };
-        end(&mut child.0);
-    });
-    assert!(counted > reads / 2, "only {counted} of {reads} reads came while it allocated");
-}
-
-/// Checks the tables. Returns 1 if the program had allocated. A profile without a header is of a
-/// program that has just started.
-fn check_tables(recording: &Path, place: &Path) -> u32 {
-    let mut command = heaptide();
-    let command = command.args(["report", "--format", "json"]).arg(recording).current_dir(place);
-    let outcome = command.output().expect("heaptide report");
-    let errors = String::from_utf8_lossy(&outcome.stderr);
-    if outcome.status.code() == Some(2) && errors.contains("process still starting") {
-        return 0;
-    }
-    assert!(outcome.status.success(), "{}: {errors}", recording.display());
-    let report = serde_json::from_slice(&outcome.stdout).expect("JSON");
-    assert_consistent(&report);
-    let process = &list(&report, "processes")[0];
-    u32::from(number(&process["totals"], "allocations") > 0)
-}
-
-#[test]
-fn killed_at_any_moment() {
-    let program = Guest::read("looping.c").build("looping.c", &[]);
-    let (library, place) = (library(), scratch("killed-at-any-moment"));
-    let page = place.join("page");
-    let mut random = Random::unseeded();
-    let (kills, mut counted) = (kills().unwrap_or(KILLS), 0);
-    for round in 0..kills {
-        let delay = delay(&mut random);
-        fs::write(&page, [0; 4096]).expect("the shared page");
-        let recording = place.join(format!("{round}.heaptide"));
-        let mut command = clean(Command::new(&program));
-        command.arg(&page).stdin(Stdio::null());
-        command.env("LD_PRELOAD", &library).env("HEAPTIDE_OUTPUT", &recording);
-        let mut child = command.spawn().expect("the looping program");
-        sleep(delay);
-        end(&mut child);
-        counted += assert_nothing_missing(&recording, &place, counters(&page), round);
-        let _ = fs::remove_dir_all(&recording);
-    }
-    assert!(counted > kills / 2, "only {counted} kills came while the program allocated");
-}
-
-/// Compares the profile of a killed program with the program's own counters. Returns 1 if it had
-/// counted anything.
-fn assert_nothing_missing(recording: &Path, place: &Path, known: [i128; 4], round: u32) -> u32 {
-    let [begun, done, frees_begun, frees_done] = known;
-    if begun == 0 {
-        return 0; // killed during loading: there may be no profile
-    }
-    let report = report(recording, place);
-    let found = |measure| evaluate(&report, "function:operation", measure);
-    let (allocations, frees) = (found("allocations"), found("frees"));
-    assert!(
-        (done..=begun).contains(&allocations),
-        "round {round}: {allocations} allocations recorded, {done} done of {begun} begun"
-    );
-    assert!(
-        (frees_done..=frees_begun).contains(&frees),
-        "round {round}: {frees} frees recorded, {frees_done} done of {frees_begun} begun"
-    );
-    1
 }

@@ -14,7 +14,7 @@ use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::loader::{
     LinkMap, defines, namespaces, objects, objects_of_all_namespaces,
 };
-use heaptide_recorder::sys::own_stack;
+use heaptide_recorder::sys::{own_stack, unloading};
 
 /// The most objects to remember as checked; later ones are not checked.
 const OBJECTS_MAX: usize = 1024;
@@ -77,7 +77,8 @@ pub fn look_at_new() {
 #[cold]
 fn look_again() {
     if confined::may_call() && process().state() == State::Active {
-        own_stack::call(|| look_at_all(patch::may_change_code()));
+        let look = || look_at_all(patch::may_change_code());
+        own_stack::call(|| _ = unloading::walk(look));
     }
 }
 

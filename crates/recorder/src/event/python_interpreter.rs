@@ -13,7 +13,7 @@ use crate::sys::loader::{self, LinkMap};
 use crate::sys::locked::Guarded;
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
-use crate::sys::{confined, own_stack};
+use crate::sys::{confined, own_stack, unloading};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
@@ -122,9 +122,12 @@ pub fn look_again() {
 /// that are no longer mapped.
 #[cold]
 pub fn look(p: &Store) {
-    if !loader::is_consistent() {
-        return;
+    if loader::is_consistent() {
+        unloading::walk(|| look_at_objects(p));
     }
+}
+
+fn look_at_objects(p: &Store) {
     let phase = &INTERPRETER.get().phase;
     let (none, looking) = (Phase::None as u32, Phase::Looking as u32);
     if phase.compare_exchange(none, looking, AcqRel, Relaxed).is_err() {
@@ -328,7 +331,8 @@ pub fn after_unloading() {
         let place = loader::look_up(map, EVAL);
         place.is_some_and(|(start, _)| start as u64 == known().eval.low)
     };
-    if is_met() && !loader::objects().any(is_of_loop) {
+    let is_unloaded = || !loader::objects().any(is_of_loop);
+    if is_met() && unloading::walk(is_unloaded) == Some(true) {
         forget();
     }
     look_again();

@@ -14,7 +14,7 @@ use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
 use crate::sys::options::{self, Options};
 use crate::sys::tls::tls;
-use crate::sys::{clock, confined, kernel, memory, own_stack};
+use crate::sys::{clock, confined, kernel, memory, own_stack, unloading};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::Word;
@@ -165,7 +165,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
 
 /// Makes forked children start as processes that were not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 20] = [
+    const STATES: [fn() -> Result<(), Errno>; 21] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -186,6 +186,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         python_codes::wipe_in_children,
         python_lines::wipe_in_children,
         sampled_blocks::wipe_in_children,
+        unloading::wipe_in_children,
     ];
     STATES.iter().try_for_each(|wipe| wipe())
 }

@@ -11,8 +11,8 @@ use crate::sys::locked::Locked;
 use crate::sys::options::{Options, PATH_MAX, file_of};
 use crate::sys::wiped::Wiped;
 use crate::sys::{confined, executed};
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
 use heaptide_format::{
     EXTENT_HEADER, EXTENT_MAGIC, Kind, Loss, MAGIC, PAGE, STRING_GRANULE, STRING_MAX, StringHeader,
@@ -209,9 +209,7 @@ fn write_header(
     header.process_start_ticks.set(kernel::start_ticks());
     header.pid_namespace.set(kernel::pid_namespace());
     prepare(header);
-    for (byte, value) in header.magic.iter().zip(MAGIC) {
-        byte.set(value);
-    }
+    publish(header);
     let exe = Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
     header.program.set(string(exe.unwrap_or(b"")).number());
     header.command.set(command().number());
@@ -228,6 +226,14 @@ fn write_header(
     if !job.is_empty() {
         header.job.set(string(job.bytes()).number());
     }
+}
+
+/// Stores the magic number, which makes the header visible to readers, after everything else and as
+/// a whole: a process that is killed leaves no part of it.
+fn publish(header: &FileHeader) {
+    // SAFETY: eight bytes at the beginning of a page; all accesses of this process are atomic.
+    let magic = unsafe { &*(header.magic.as_ptr() as *const AtomicU64) };
+    magic.store(u64::from_ne_bytes(MAGIC), Release);
 }
 
 /// Stores the arguments as the kernel has them. A title (`redis-server *:6379`) is split after its

@@ -271,12 +271,13 @@ pub fn allocated(site: &Site, requested: u64, usable: u64, epoch: u32, rose: boo
     if !rose && site.epoch.get() != epoch {
         keep(site, epoch);
     }
-    site.allocations.add(1);
-    site.requested_bytes.add(requested);
-    site.usable_bytes.add(usable);
+    // First, since it limits how much an event may have counted when the process is killed.
     if requested > own_word(&site.largest_bytes) {
         site.largest_bytes.set(requested);
     }
+    site.allocations.add(1);
+    site.requested_bytes.add(requested);
+    site.usable_bytes.add(usable);
 }
 
 /// Keeps the owner's half at its value at the peak.

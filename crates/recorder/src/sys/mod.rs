@@ -23,5 +23,6 @@ pub mod rank;
 pub mod smaps;
 pub mod text;
 pub mod tls;
+pub mod unloading;
 pub mod versions;
 pub mod wiped;
