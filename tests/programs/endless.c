@@ -1,8 +1,8 @@
 //! Allocates, reallocates, frees and labels blocks of many sizes forever: THREADS plain|named PAGE.
 //
 // PAGE is a file that is shared with the test, whose first word counts the steps of the first
-// thread. Threads free each other's blocks, and allocations beyond the available memory fail. `named`: in
-// scopes, with labels, a pool per thread, marks and windows. The test kills it.
+// thread. Threads free each other's blocks, and allocations beyond the available memory fail.
+// `named`: in scopes, with labels, a pool per thread, marks and windows. The test kills it.
 //
 // build: -pthread
 #include "api_guest.h"

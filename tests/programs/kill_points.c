@@ -2,8 +2,8 @@
 //! steps: kill_points PAGE. After each store to the profile, the profile must be complete.
 //
 // PAGE is a file that is shared with the test: for each kind of operation, in the order of `kind`,
-// two words: operations begun and done; then 1 when the operations begin, 2 when all are done. Sizes that are counted are at least 32 KiB, those of the C
-// library smaller.
+// two words: operations begun and done; then 1 when the operations begin, 2 when all are done.
+// Sizes that are counted are at least 32 KiB, those of the C library smaller.
 //
 // build: -pthread
 #include "api_guest.h"

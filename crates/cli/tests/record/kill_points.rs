@@ -1,9 +1,9 @@
 //! SIGKILL after each store to the profile: it opens, is consistent, and lacks at most the event in
 //! flight.
 //!
-//! The pages of a killed process's profile keep what it had stored. So the state of the file after
-//! an instruction is what a SIGKILL there leaves: a short program runs in single steps, and each
-//! state of its profile is read like that of a killed program.
+//! The pages of a killed process's profile keep what it had stored: a SIGKILL after an instruction
+//! leaves the file as it is then. So a short program runs in single steps, and each state of its
+//! profile is read like that of a killed program.
 
 use crate::harness::{Guest, clean, library, profiles, scratch};
 use crate::recording::assert_consistent;

@@ -1,5 +1,5 @@
-//! SIGKILL, and reading, while threads allocate: the profile opens, is consistent, and lacks at most
-//! the events in flight. `kill_points.rs` covers each store of one thread.
+//! SIGKILL, and reading, while threads allocate: the profile opens, is consistent, and lacks no
+//! more than the events in flight. `kill_points.rs` covers each store of one thread.
 
 use crate::expectations::evaluate;
 use crate::harness::{Guest, clean, library, report, scratch, until};

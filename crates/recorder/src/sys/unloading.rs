@@ -4,7 +4,7 @@
 //!
 //! A walk does not begin while an object is being unloaded: what it looks for is looked for again
 //! later. An unloading waits until walks have ended, which take microseconds and wait for nothing.
-//! If one has not ended after a number of yields, the unloading goes on: a signal handler has
+//! If one has not ended after a number of yields, the unloading continues: a signal handler has
 //! interrupted the walk, and unloads, or has left it by a jump.
 
 use crate::sys::kernel::{self, Errno};
