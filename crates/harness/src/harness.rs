@@ -5,10 +5,13 @@ use crate::recording::{assert_consistent, list, number, stack_tree};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A guest that runs longer is considered hung; the slowest needs a minute on an idle machine.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
@@ -398,7 +401,7 @@ impl Guest {
         place
     }
 
-    /// Builds the program as `variant`, unless it is newer than its sources.
+    /// Builds the program as `variant`.
     pub fn build(&self, variant: &str, flags: &[&str]) -> PathBuf {
         let place = self.build_plugins();
         let program = place.join(variant.replace('.', "-"));
@@ -442,33 +445,55 @@ fn compiler_of(source: &Path) -> &'static str {
     }
 }
 
-/// Compiles into a temporary file first, since tests build the same program concurrently.
+/// Compiles a program, unless it was compiled from the same sources by the same compiler with the
+/// same flags. Tests that need the same program at the same time wait for the one that compiles it:
+/// a program that is replaced while it runs has no file.
 fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
-    let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let include = programs().join("../../include");
-    let headers = [
-        programs().join("guest.h"),
-        programs().join("api_guest.h"),
-        include.join("heaptide.h"),
-        include.join("heaptide.hpp"),
-    ];
-    let newest: Option<SystemTime> = headers.iter().map(|h| changed(h)).max().flatten();
-    let newest = newest.max(changed(source));
-    if changed(target) > newest {
+    let wanted = key(source, compiler, flags);
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let mut of_target = options.open(beside(target, "key")).expect("the key of a program");
+    of_target.lock().expect("a lock of a program");
+    let mut found = String::new();
+    of_target.read_to_string(&mut found).expect("the key of a program");
+    if found == wanted && target.exists() {
         return;
     }
-    let thread = format!("{:?}", std::thread::current().id());
-    let thread = thread.replace(|c: char| !c.is_ascii_digit(), "");
-    let fresh = target.with_extension(format!("{}-{thread}", std::process::id()));
     let mut command = Command::new(compiler);
     match compiler {
         "rustc" => command.args(["--edition=2024", "-Copt-level=2", "-g"]),
         _ => command.args(BUILD_FLAGS),
     };
+    let fresh = beside(target, "new");
     command.arg(source).arg("-o").arg(&fresh).args(flags);
     let output = command.output().unwrap_or_else(|e| panic!("cannot start {compiler}: {e}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&fresh, target).expect("rename a program");
+    of_target.set_len(0).expect("the key of a program");
+    of_target.write_all_at(wanted.as_bytes(), 0).expect("the key of a program");
+}
+
+/// Returns the path of a file beside another, with this at the end of its name.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let name = path.file_name().and_then(OsStr::to_str).expect("a name in UTF-8");
+    path.with_file_name(format!("{name}.{end}"))
+}
+
+/// Returns a number for all that a program is compiled from.
+fn key(source: &Path, compiler: &str, flags: &[&str]) -> String {
+    let include = programs().join("../../include");
+    let headers = ["heaptide.h", "heaptide.hpp", "heaptide_test.h"].map(|name| include.join(name));
+    let of_guests = ["guest.h", "api_guest.h"].map(|name| programs().join(name));
+    let mut hasher = DefaultHasher::new();
+    for path in [source].into_iter().chain(headers.iter().chain(&of_guests).map(PathBuf::as_path)) {
+        fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}")).hash(&mut hasher);
+    }
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&places).map(|place| place.join(compiler));
+    let found = found.filter_map(|path| fs::metadata(path).ok()).next();
+    let changed = found.map(|found| (found.len(), found.modified().ok()));
+    (compiler, changed, BUILD_FLAGS, flags).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// `looping.c` with the library preloaded. It allocates and frees until it is dropped.
