@@ -243,7 +243,8 @@ impl Columns<'_> {
     /// site cannot have received more blocks than it has, live and freed. Then the sites that the
     /// blocks came from are calibrated again, so that a moved block still counts once.
     fn moved_is_live_or_freed(&self, sites: &mut [RawSite], totals: &Measures) {
-        let has_moved = |row: &Weighted| row.moved.sampled > 0.0;
+        // The recorder counts what it moves one after the other: one of these can still be 0.
+        let has_moved = |row: &Weighted| row.moved.sampled + row.moved.bytes > 0.0;
         if !self.rows.iter().any(has_moved) {
             return;
         }

@@ -261,6 +261,6 @@ mod after_each_store {
         scopes "scopes": Operations, NAMES;
         trace "trace": Operations, NAMES;
         counters "counters": Whole, EVENTS;
-        sampled "sampled=1": Operations, EVENTS;
+        sampled "sampled=4096": Operations, EVENTS;
     }
 }
