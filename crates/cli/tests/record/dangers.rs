@@ -53,6 +53,7 @@ dangers! {
     fork_without_exec "fork.c"
     fork_and_exec "fork_exec.c"
     exec_in_place "exec.c"
+    a_program_that_is_replaced "replaced.c"
     fork_among_threads "fork_threads.c"
     vfork_children "vfork.c"
     spawned_children "spawn.c"

@@ -25,6 +25,7 @@ use crate::store::mapping_table::{Part, Table, Taken};
 use crate::store::{limit, sites};
 use crate::sys::front::Front;
 use crate::sys::kernel::{self, Fd};
+use crate::sys::maps::kept_path;
 use crate::sys::range::Range;
 use crate::sys::text::Text;
 use crate::sys::tls::thread_pointer;
@@ -347,10 +348,7 @@ impl Mappings {
         };
         match link.path().filter(|_| confined::may_call()) {
             Some(path) => match kernel::readlink(path, apart.buffer()) {
-                Ok(name) => {
-                    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
-                    self.records.file(name)
-                }
+                Ok(name) => self.records.file(kept_path(name)),
                 Err(_) => StringId::NONE,
             },
             None => StringId::NONE,

@@ -5,7 +5,7 @@ use crate::sys::kernel::{self, Errno, Path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::options::{Options, PATH_MAX, file_of};
 use crate::sys::text::Text;
-use crate::sys::{maps, own_stack};
+use crate::sys::{executed, maps, own_stack};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use heaptide_format::shared::{FileHeader, Word};
@@ -97,11 +97,7 @@ fn absolute(output: &Text<PATH_MAX>, pid: u32) -> Option<Text<PATH_MAX>> {
 /// Appends the default name of a recording, without its suffix.
 fn push_default_name(path: &mut Text<PATH_MAX>, pid: u32) {
     let mut program = [0u8; PATH_MAX];
-    let link = Path::new(b"/proc/self/exe\0").map(|link| kernel::readlink(link, &mut program));
-    let program = match link {
-        Some(Ok(program)) => program,
-        _ => b"program",
-    };
+    let program = executed::program(&mut program).unwrap_or(b"program");
     path.push(b"heaptide-");
     path.push(file_of(program));
     path.push(b"-");

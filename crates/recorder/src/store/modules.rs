@@ -11,7 +11,7 @@ use crate::store::shared::{Store, store};
 use crate::sys::confined;
 use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::{Guarded, Locked};
-use crate::sys::maps::{Mapping, each_mapping};
+use crate::sys::maps::{Mapping, each_mapping, kept_path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::program_headers::{PT_LOAD, ProgramHeader};
 use crate::sys::range::Range;
@@ -175,6 +175,7 @@ impl Modules {
         let mut base = (0, 0, 0);
         let mut other = None;
         each_mapping(buffer, |m| {
+            let m = Mapping { path: kept_path(m.path), ..m };
             if m.offset == 0 && (m.inode != 0 || m.path == b"[vdso]") && m.readable {
                 let before = Range { low: base.0, high: base.2 };
                 if base.1 != m.inode || !is_later_segment(before, m.range) {

@@ -210,8 +210,7 @@ fn write_header(
     header.pid_namespace.set(kernel::pid_namespace());
     prepare(header);
     publish(header);
-    let exe = Path::new(b"/proc/self/exe\0").and_then(|l| kernel::readlink(l, &mut buffer).ok());
-    header.program.set(string(exe.unwrap_or(b"")).number());
+    header.program.set(string(executed::program(&mut buffer).unwrap_or(b"")).number());
     header.command.set(command().number());
     let host = kernel::host_name();
     let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());

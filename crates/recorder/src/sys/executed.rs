@@ -1,7 +1,8 @@
-//! The path by which the process was executed: the path of a link, if its file was reached through
-//! one.
+//! The file of the program, and the path by which it was executed: the path of a link, if the file
+//! was reached through one.
 
 use crate::sys::kernel::{self, Fd, Path};
+use crate::sys::maps::kept_path;
 use crate::sys::options::file_of;
 
 /// Maximum number of bytes of `/proc/self/auxv` that are read: it has some 25 entries of 16 bytes.
@@ -9,7 +10,14 @@ const AUXILIARY_MAX: usize = 1024;
 /// The entry with the address of the path.
 const AT_EXECFN: u64 = 31;
 
-/// Returns the file name of that path, if it still leads to the executable. `buffer` has room for a
+/// Returns the path of the program's file, also if the file was replaced or removed meanwhile.
+/// `buffer` has room for a path.
+pub fn program(buffer: &mut [u8]) -> Option<&[u8]> {
+    let path = kernel::readlink(Path::new(b"/proc/self/exe\0")?, buffer).ok()?;
+    Some(kept_path(path))
+}
+
+/// Returns the file name of the path by which it was executed, if it still leads to the executable. `buffer` has room for a
 /// path.
 pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
     let at = address()?;

@@ -87,6 +87,12 @@ fn read_more(fd: Fd, room: &mut [u8]) -> usize {
     kernel::read(fd, room).unwrap_or(0)
 }
 
+/// Returns a path without what the kernel appends to that of a file that was replaced or removed. A
+/// file of the same name with the same build ID has the same names.
+pub fn kept_path(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
+}
+
 /// Parses a line of maps, without its end.
 pub fn parse_line(line: &[u8]) -> Option<Mapping<'_>> {
     let mut fields = line.splitn(6, |&b| b == b' ');
@@ -131,6 +137,7 @@ mod tests {
         assert!(shared.readable && shared.writable && shared.shared);
         assert_eq!((mapping.offset, mapping.inode), (0x2000, 1234));
         assert_eq!(mapping.path, b"/lib/a file (deleted)");
+        assert_eq!(kept_path(mapping.path), b"/lib/a file");
         let anonymous = parse_line(b"00400000-00401000 ---p 00000000 00:00 0").expect("a mapping");
         assert!(!anonymous.readable && !anonymous.executable && anonymous.path.is_empty());
         for broken in [&b""[..], b"7f00 r--p 0 0:0 0", b"x-y r--p 0 0:0 0", b"1-2 r--p"] {
