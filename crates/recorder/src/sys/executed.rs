@@ -17,8 +17,8 @@ pub fn program(buffer: &mut [u8]) -> Option<&[u8]> {
     Some(kept_path(path))
 }
 
-/// Returns the file name of the path by which it was executed, if it still leads to the executable. `buffer` has room for a
-/// path.
+/// Returns the file name of the path by which it was executed, if that still leads to the
+/// executable. `buffer` has room for a path.
 pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
     let at = address()?;
     let memory = open(b"/proc/self/mem\0")?;
