@@ -2,8 +2,8 @@
 //! thread, is recorded. Where the kernel lacks Landlock, nothing is forbidden.
 //
 // build: -pthread
-// expect function:here allocations=65536 frees=65536 requested_bytes=2621440
-// expect function:worker allocations=65536 frees=65536 requested_bytes=2621440
+// expect function:here allocations=16384 frees=16384 requested_bytes=655360
+// expect function:worker allocations=16384 frees=16384 requested_bytes=655360
 #include "guest.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,14 +19,14 @@ static const uint64_t WRITING = 1 << 1 | 1 << 8;
 
 static NOINLINE void here(void)
 {
-    for (unsigned i = 0; i < 65536; i++)
-        free(branch(i, 16, 40));
+    for (unsigned i = 0; i < 16384; i++)
+        free(branch(i, 14, 40));
 }
 
 static NOINLINE void *worker(void *unused)
 {
-    for (unsigned i = 0; i < 65536; i++)
-        free(branch(i, 16, 40));
+    for (unsigned i = 0; i < 16384; i++)
+        free(branch(i, 14, 40));
     return unused;
 }
 

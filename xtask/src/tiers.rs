@@ -63,6 +63,8 @@ pub const GROUPS: &[Group] = &[
             "folded::folded_stacks_of_python_add_up",
             "pictures::graphs_of_real_programs",
             "pictures::pages_of_real_programs",
+            "pictures::speedscope_by_its_schema",
+            "pictures::tables_add_up_to_the_totals",
         ]),
         paths: &["crates/preload/", "crates/recorder/", "crates/supervise/", "crates/unwind/"],
         purpose: "compilers, Python with its own tests, git, redis and sqlite, recorded",
@@ -135,9 +137,9 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "languages",
-        work: Work::Tests(&["languages::"]),
+        work: Work::Tests(&["languages::", "python_frames::"]),
         paths: &["crates/heaptide/", "crates/macros/", "examples/rust/", "monitors/", "python/"],
-        purpose: "programs in Rust and Python that use the interface, compiled for that",
+        purpose: "frames of Python; programs in Rust and Python that use the interface",
     },
     Group {
         name: "documentation",
