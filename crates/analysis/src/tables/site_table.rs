@@ -340,7 +340,6 @@ fn take_exact(measures: &mut Measures, exact: &Measures) {
     *measures = Measures {
         allocations: exact.allocations,
         reallocations: exact.reallocations,
-        failed: exact.failed,
         requested_bytes: exact.requested_bytes,
         usable_bytes: exact.usable_bytes,
         temporary: exact.temporary,
