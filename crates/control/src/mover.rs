@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_analysis::trace::KeepTrace;
 use heaptide_analysis::trace::live::{Events, Opened};
+use heaptide_format::TRACE_EXTENT_MAX;
 
 use crate::control::monotonic_ns;
 use crate::error::Error;
@@ -160,10 +161,14 @@ impl Moving {
             let Ok(header) = source.events.header() else {
                 continue;
             };
+            let (before, elsewhere) = (source.events.moved_bytes(), all - source.live_bytes);
             source.live_bytes = header.trace_bytes;
-            let room = if source.limit > 0 { source.limit.saturating_sub(all) } else { u64::MAX };
-            let before = source.events.moved_bytes();
-            match source.events.move_full(header.file_end, room) {
+            let done = if source.limit > 0 {
+                source.move_within_limit(header.file_end, elsewhere)
+            } else {
+                source.events.move_full(header.file_end, u64::MAX)
+            };
+            match done {
                 Ok(some) => moved += some,
                 Err(error) => self.refused = Some(error.into()),
             }
@@ -171,7 +176,8 @@ impl Moving {
                 let dropped = source.events.drop_oldest(&self.keep, monotonic_ns());
                 self.refused = self.refused.take().or(dropped.err().map(Error::from));
             }
-            all = (all + source.events.moved_bytes()).saturating_sub(before);
+            all = (elsewhere + source.live_bytes + source.events.moved_bytes())
+                .saturating_sub(before);
         }
         moved
     }
@@ -226,5 +232,36 @@ impl Source {
         let header = events.header().ok()?;
         let writer = Writer::of(events.profile(), header.pid);
         Some(Source { events, writer, live_bytes: 0, limit: header.trace_limit, told: 0 })
+    }
+
+    /// Moves full extents one after the other, as far as the limit allows; `elsewhere` are the
+    /// bytes of traces outside the profile. Returns their number.
+    ///
+    /// The process may get a new extent at the same time. It counts that and then reads how much is
+    /// elsewhere, so the room for the move is announced before the count is read.
+    ///
+    /// Errors: the same as those of [`Events::move_full`].
+    fn move_within_limit(
+        &mut self,
+        file_end: u64,
+        elsewhere: u64,
+    ) -> Result<usize, heaptide_analysis::Error> {
+        let begin = self.events.moved_bytes();
+        let mut moved = 0;
+        while self.events.has_full(file_end)? {
+            let elsewhere = elsewhere + (self.events.moved_bytes() - begin);
+            let with_room = elsewhere + TRACE_EXTENT_MAX;
+            if self.events.tell_elsewhere(with_room).is_err() {
+                break;
+            }
+            self.told = with_room;
+            let Ok(header) = self.events.header() else { break };
+            self.live_bytes = header.trace_bytes;
+            if with_room.saturating_add(self.live_bytes) > self.limit {
+                break;
+            }
+            moved += self.events.move_full(file_end, TRACE_EXTENT_MAX)?;
+        }
+        Ok(moved)
     }
 }

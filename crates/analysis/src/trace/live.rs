@@ -168,6 +168,13 @@ impl Events {
         Ok(moved)
     }
 
+    /// Returns whether extents are full. `file_end` is that of the header read before.
+    ///
+    /// Errors: the profile cannot be read.
+    pub fn has_full(&mut self, file_end: u64) -> Result<bool, Error> {
+        Ok(!self.ready(file_end, |state| state == TRACE_FULL)?.is_empty())
+    }
+
     /// Returns the extents whose state satisfies `is`, in the order of their numbers.
     fn ready(&mut self, file_end: u64, is: impl Fn(u32) -> bool) -> Result<Vec<Ready>, Error> {
         self.look_for_more(file_end).map_err(|e| self.error("read", e))?;

@@ -14,7 +14,7 @@ use crate::sys::kernel::{self, Errno};
 use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use heaptide_format::shared::{ExtentHeader, TraceStart, Word};
 use heaptide_format::{
     Kind, Loss, TRACE_EXTENT_MAX, TRACE_FULL, TRACE_MOVED, TRACE_NOBODY, TRACE_WRITING,
@@ -300,8 +300,10 @@ fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static Extent
         return None;
     }
     let limit = header.trace_limit.get();
-    let before = header.trace_bytes.fetch_add(length, Relaxed);
-    let all = before.saturating_add(length).saturating_add(header.trace_elsewhere.get());
+    // Counted before it is read how much is elsewhere: see `move_within_limit` of the command.
+    let before = header.trace_bytes.fetch_add(length, SeqCst);
+    let elsewhere = header.trace_elsewhere.load(SeqCst);
+    let all = before.saturating_add(length).saturating_add(elsewhere);
     let fits = limit == 0 || all <= limit;
     let extent = if fits { grown(p, lane, length) } else { None };
     if extent.is_none() {
