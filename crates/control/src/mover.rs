@@ -251,17 +251,23 @@ impl Source {
         while self.events.has_full(file_end)? {
             let elsewhere = elsewhere + (self.events.moved_bytes() - begin);
             let with_room = elsewhere + TRACE_EXTENT_MAX;
-            if self.events.tell_elsewhere(with_room).is_err() {
+            // An announcement without room for it would end the trace before its limit.
+            if !self.fits(with_room) || self.events.tell_elsewhere(with_room).is_err() {
                 break;
             }
             self.told = with_room;
             let Ok(header) = self.events.header() else { break };
             self.live_bytes = header.trace_bytes;
-            if with_room.saturating_add(self.live_bytes) > self.limit {
+            if !self.fits(with_room) {
                 break;
             }
             moved += self.events.move_full(file_end, TRACE_EXTENT_MAX)?;
         }
         Ok(moved)
+    }
+
+    /// Returns whether the limit allows these bytes outside the profile.
+    fn fits(&self, elsewhere: u64) -> bool {
+        elsewhere.saturating_add(self.live_bytes) <= self.limit
     }
 }
