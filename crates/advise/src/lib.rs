@@ -17,6 +17,7 @@ mod finding;
 mod material;
 mod rule;
 mod rules;
+mod steady_growth;
 mod suppression;
 mod timeline;
 
@@ -25,4 +26,5 @@ pub use finding::{Certainty, Finding, Place, Saves};
 pub use material::History;
 pub use rule::Rule;
 pub use rules::RULES;
+pub use steady_growth::SteadyGrowth;
 pub use suppression::{Suppression, Suppressions};

@@ -104,10 +104,11 @@ pub struct Selection {
     /// Show only this process, or all processes joined into one [default: the largest]
     #[arg(long, value_name = "PID|all", help_heading = SELECTION)]
     pub process: Option<Which>,
-    /// Show heap blocks, memory mapped by the program or its allocator, or both [default: heap]
-    #[arg(long, value_name = "heap|mapped|all", default_value = "heap", value_parser = kind_parser(),
-        hide_possible_values = true, hide_default_value = true, help_heading = SELECTION)]
-    pub kind: MemoryKind,
+    /// Show heap blocks, mappings, both, or the heap with what the program itself maps [default:
+    /// program in reports and pictures, heap in formats for programs]
+    #[arg(long, value_name = "heap|mapped|all|program", value_parser = kind_parser(),
+        hide_possible_values = true, help_heading = SELECTION)]
+    pub kind: Option<MemoryKind>,
     /// Keep only sites with a matching function (or module, file, scope, label, thread)
     #[arg(long, value_name = "[KIND:]REGEX", help_heading = SELECTION)]
     pub focus: Vec<String>,
@@ -223,7 +224,7 @@ impl Selection {
     pub fn everything() -> Selection {
         Selection {
             process: None,
-            kind: MemoryKind::Heap,
+            kind: Some(MemoryKind::Heap),
             focus: Vec::new(),
             ignore: Vec::new(),
             min_size: None,
@@ -240,6 +241,16 @@ impl Selection {
             own: Vec::new(),
             raw: false,
         }
+    }
+
+    /// Returns the kind of memory for a reader: a selected one, else for people all memory of the
+    /// program, for other programs the heap.
+    pub fn kind_for(&self, reader: Reader) -> MemoryKind {
+        let usual = match reader {
+            Reader::Person => MemoryKind::Program,
+            Reader::Program => MemoryKind::Heap,
+        };
+        self.kind.unwrap_or(usual)
     }
 
     /// Returns whether it excludes any part of a process.

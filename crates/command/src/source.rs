@@ -111,7 +111,7 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
     for process in &mut recording.processes {
-        select_memory(process, selection);
+        select_memory(process, selection, view.reader);
     }
     if is_joined {
         recording.join(view.apart);
@@ -137,14 +137,14 @@ pub fn report_estimates(recording: &Recording) {
 
 /// Applies a selection to a single process, prepared for a view; the result may be empty.
 pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, view: View) {
-    select_memory(process, selection);
+    select_memory(process, selection, view.reader);
     chosen.apply_to(process);
     show(process, selection, view);
 }
 
 /// Selects the kinds of memory of a process.
-fn select_memory(process: &mut Process, selection: &Selection) {
-    process.select_kind(selection.kind);
+fn select_memory(process: &mut Process, selection: &Selection, reader: Reader) {
+    process.select_kind(selection.kind_for(reader));
     process.select_python(selection.python);
     if selection.fold_recursion {
         process.fold_scopes();

@@ -2,6 +2,7 @@
 //!
 //! The heap and the mappings of a process have separate totals, peaks and sites. Initially, the
 //! tables of a process contain the heap. Selecting mappings replaces it; selecting all adds both.
+//! Selecting the program's memory adds only mappings whose bytes are not counted elsewhere.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Frame, FrameId, Lane, Mapped, MappedTotals, Mode, Process, Sample, Site, SizeClass, StackId,
-    StackNode,
+    Frame, FrameId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures, Mode, Process,
+    Sample, Site, SizeClass, StackId, StackNode, Sum,
 };
+use crate::quantity::{bytes, duration};
 
 /// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,11 +26,15 @@ pub enum MemoryKind {
     Mapped,
     /// Both.
     All,
+    /// Blocks of the allocator, and memory that the program maps for its own data. Mappings that
+    /// contain blocks, thread stacks, files and reserved addresses are excluded.
+    Program,
 }
 
 impl MemoryKind {
     /// All kinds, in the order of the help.
-    pub const ALL: [MemoryKind; 3] = [MemoryKind::Heap, MemoryKind::Mapped, MemoryKind::All];
+    pub const ALL: [MemoryKind; 4] =
+        [MemoryKind::Heap, MemoryKind::Mapped, MemoryKind::All, MemoryKind::Program];
 
     /// Returns the name in options.
     pub const fn name(self) -> &'static str {
@@ -36,6 +42,7 @@ impl MemoryKind {
             MemoryKind::Heap => "heap",
             MemoryKind::Mapped => "mapped",
             MemoryKind::All => "all",
+            MemoryKind::Program => "program",
         }
     }
 }
@@ -46,7 +53,7 @@ pub struct UnknownMemoryKind;
 
 impl fmt::Display for UnknownMemoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected heap, mapped or all")
+        f.write_str("expected heap, mapped, all or program")
     }
 }
 
@@ -60,12 +67,31 @@ impl FromStr for MemoryKind {
     }
 }
 
+impl Mapping {
+    /// Returns whether it is memory for data of the program that no recorded block contains:
+    /// anonymous or shared memory that was accessible from its creation.
+    pub fn is_of_program(&self) -> bool {
+        let is_data = matches!(self.class, MappingClass::Other | MappingClass::Shared);
+        is_data && self.protection != 0
+    }
+}
+
 impl Process {
+    /// Returns the sum over the mappings that [`MemoryKind::Program`] adds to the heap; `None`
+    /// without such mappings, or after a kind was selected.
+    pub fn program_mappings(&self) -> Option<Measures> {
+        let mapped = self.mappings.as_deref()?;
+        let sum = Sum::over(mapped.sites.iter().filter(|site| is_of_program(site)));
+        (sum.allocations > 0).then_some(sum)
+    }
+
     /// Selects a kind of memory. Can be called only once, because the other kind is dropped.
     ///
     /// Events are recorded only for the heap, so a process of another kind has no trace, and
-    /// labels, windows and marks cover the heap.
+    /// labels, windows and marks cover the heap. [`MemoryKind::Program`] therefore leaves a
+    /// process with a trace as it is.
     pub fn select_kind(&mut self, kind: MemoryKind) {
+        let program = self.program_mappings();
         let mapped = self.mappings.take().map(|mapped| *mapped);
         match kind {
             MemoryKind::Heap => {}
@@ -80,7 +106,49 @@ impl Process {
                 }
                 self.say_part("heap and mapped memory, the peak is the sum of both peaks");
             }
+            MemoryKind::Program => {
+                if let (Some(mapped), Some(sum), false) = (mapped, program, self.has_trace()) {
+                    self.add_program_mappings(mapped, sum);
+                }
+            }
         }
+    }
+
+    /// Adds the mappings of the program to the heap.
+    fn add_program_mappings(&mut self, mut mapped: Mapped, sum: Measures) {
+        let all = self.mapped.clone().unwrap_or_default();
+        let is_all = mapped.sites.iter().all(is_of_program);
+        if !is_all {
+            // Counts by size and over time are known only for all mappings together.
+            let files = std::mem::take(&mut mapped.files);
+            let sites = std::mem::take(&mut mapped.sites);
+            let kept = sites.into_iter().zip(files).filter(|(site, _)| is_of_program(site));
+            (mapped.sites, mapped.files) = kept.unzip();
+            mapped.samples.clear();
+            mapped.histogram.clear();
+            for (index, lane) in mapped.lanes.iter_mut().enumerate() {
+                let of_lane = mapped.sites.iter().filter(|site| site.lane.0 as usize == index);
+                lane.measures = Sum::over(of_lane);
+            }
+        }
+        let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
+        let totals = MappedTotals { totals: Measures { peak_bytes, ..sum }, ..all };
+        let heap = (self.totals.peak_bytes, self.peak_time_ns);
+        self.add_mappings(mapped, &totals);
+        let (highest, when) = match self.time.samples.iter().max_by_key(|s| s.live_bytes) {
+            Some(sample) if is_all => (sample.live_bytes, Some(sample.time_ns)),
+            _ => (heap.0.max(peak_bytes), None),
+        };
+        self.peak_time_ns = when.unwrap_or(self.peak_time_ns);
+        let bound = self.totals.peak_bytes.saturating_sub(highest);
+        self.completeness.peak_bound_bytes =
+            self.completeness.peak_bound_bytes.saturating_add(bound);
+        let peak = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
+        self.completeness.memory = Some(format!(
+            "at the peak of each kind: heap {}, mapped by the program {}",
+            peak(heap),
+            peak((peak_bytes, totals.peak_time_ns)),
+        ));
     }
 
     fn say_part(&mut self, kind: &str) {
@@ -175,6 +243,10 @@ impl Process {
         }
         sites
     }
+}
+
+fn is_of_program(site: &Site) -> bool {
+    site.kind.mapping().is_some_and(|mapping| mapping.is_of_program())
 }
 
 /// Adds the sums of other lanes of the same process.

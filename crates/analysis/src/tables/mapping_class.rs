@@ -48,7 +48,11 @@ const ALLOCATOR_PREFIXES: [&str; 20] = [
 ];
 
 /// Functions that allocate, regardless of their library.
-const ALLOCATING: [&str; 9] = [
+const ALLOCATING: [&str; 12] = [
+    // jemalloc without a prefix
+    "pages_map",
+    "os_pages_map",
+    "extent_alloc_mmap",
     "malloc",
     "calloc",
     "realloc",
@@ -233,6 +237,7 @@ mod tests {
         allocator(&["_rjem_je_pages_map@polars.so", "main@app"]);
         allocator(&["mi_heap_malloc@app"]);
         allocator(&["os_map@app", "malloc@app", "main@app"]);
+        allocator(&["os_pages_map@app", "pages_map@app", "malloc_init_hard@app"]);
         assert_eq!(of(private, None, &["remalloc@app"]), MappingClass::Other);
         let arena = |frames: &[&str]| {
             assert_eq!(of(private, None, frames), MappingClass::PythonArena, "{frames:?}");

@@ -179,6 +179,7 @@ fn completeness(
         interceptions: unrecorded::interceptions(header, &profile.modules),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
+        memory: None,
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }

@@ -68,7 +68,7 @@ pub fn top(options: &TopOptions) -> Outcome {
     let selection = options.stacks.selection();
     let chosen = Chosen::new(&selection, Reader::Person)?;
     let prepare = move |process: &mut Process| {
-        process.select_kind(selection.kind);
+        process.select_kind(selection.kind.unwrap_or_default());
         process.select_python(selection.python);
         chosen.apply_to(process);
         source::rewrite_languages(process, &selection);

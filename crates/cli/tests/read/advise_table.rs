@@ -1,8 +1,9 @@
-//! The findings of `heaptide advise` for small and real programs: those that are right, checked by
-//! hand, and no others.
+//! The findings of `heaptide advise` and the first sentences of `heaptide report` for small and real
+//! programs: those that are right, checked by hand, and no others.
 //!
 //! A row has a program, how it runs, and its findings as `rule subject`. Names in real programs
 //! depend on their versions, so a finding of those is only compared with the rules in the row.
+//! Another table has parts of the sentences, in their order.
 
 use crate::advise::{found_in, recording};
 use crate::harness::{Guest, clean, heaptide, programs, recorded, run, scratch};
@@ -61,7 +62,7 @@ const PYTHON: &[(&str, &str, &[&str])] = &[
 /// Scripts of Python, none of which has a finding.
 const PYTHON_SCRIPTS: &[(&str, &str)] = &[
     (
-        "sort",
+        "sorted",
         "import random; random.seed(1); print(len(sorted(random.random() for _ in range(50000))))",
     ),
     (
@@ -111,9 +112,9 @@ const PYTHON_SCRIPTS: &[(&str, &str)] = &[
 
 /// Real programs: program, arguments, and the rules that may have findings.
 const REAL: &[(&str, &[&str], &[&str])] = &[
-    ("gcc", &["-O2", "-c", "small.c", "-o", "small.o"], &[]),
+    ("gcc", &[]),
     // The compiler visits each tree with a set of its own, which it frees at once.
-    ("g++", &["-O1", "-c", "small.cpp", "-o", "small2.o"], &["temporary"]),
+    ("g++", &[]),
     ("rustc", &["-Copt-level=0", "small.rs", "-o", "small3"], &[]),
     ("sort", &["-n", "-r", "numbers"], &[]),
     (
@@ -159,6 +160,272 @@ const REAL: &[(&str, &[&str], &[&str])] = &[
     ("openssl", &["dgst", "-sha256", "numbers"], &[]),
 ];
 
+/// Parts of the sentences about a program, in their order.
+const SENTENCES: &[(&str, &[&str])] = &[
+    (
+        "advise_service.cpp QUICK",
+        &[
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 26.0 MiB, 99.7% of peak usage (26.1 MiB after ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "advise_service.cpp FAULT",
+        &[
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 16.6 MiB, 99.",
+            " of peak usage (16.6 MiB after ",
+            "freed before exit. Live memory grew from ",
+            " to 16.6 MiB in ",
+            " per second.",
+        ],
+    ),
+    (
+        "advise_service.cpp LIMITED",
+        &[
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 812 KiB, 91.6% of peak usage (887 KiB after ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "advise_fill.cpp FAULT",
+        &[
+            "`fill(std::vector<int>&)` (advise_fill.cpp:21) holds 328 KiB of `std::vector<int>`, 82.2% of peak usage (399 KiB ",
+        ],
+    ),
+    (
+        "advise_fill.cpp ALIKE",
+        &[
+            "`fill(std::vector<int>&)` (advise_fill.cpp:18) holds 156 KiB of `std::vector<int>`, 68.8% of peak usage (227 KiB ",
+        ],
+    ),
+    (
+        "advise_fill.cpp SHORT",
+        &["`libstdc++.so", " holds 71.0 KiB, 99.9% of peak usage (71.1 KiB ", "all live at exit."],
+    ),
+    (
+        "advise_trim.c FAULT",
+        &[
+            "`trim` (advise_trim.c:14) holds 6.26 MiB, 100% of peak usage (6.26 MiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "timesteps.c TABLE",
+        &["`block` (api_guest.h:16) holds 45.3 KiB, 100% of peak usage", "31.3 KiB live at exit."],
+    ),
+    (
+        "trace_lulesh.c TABLE",
+        &[
+            "`take` (trace_lulesh.c:33) holds 27.0 MiB, 100% of peak usage",
+            "4.86 MiB live at exit.",
+        ],
+    ),
+    (
+        "advise_cross_thread.c FAULT",
+        &[
+            "`new_message` (advise_cross_thread.c:15) holds ",
+            " of peak usage",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "advise_cross_thread.c ALIKE",
+        &[
+            "`new_message` (advise_cross_thread.c:15) holds ",
+            " of peak usage",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "trace_cross.c TABLE",
+        &["`contended` (trace_cross.c:22) holds ", " of peak usage", "), freed before exit."],
+    ),
+    (
+        "coroutines.c TABLE",
+        &[
+            "`even` (coroutines.c:16) holds 96 B, 41.4% of peak usage (232 B ",
+            "), freed before exit; then `odd` (coroutines.c:17) 96 B, `in_main` (coroutines.c:18) 40 B.",
+        ],
+    ),
+    (
+        "leaks.c TABLE",
+        &[
+            "`grows` (leaks.c:18) holds 9.77 KiB, 63.7% of peak usage (15.3 KiB ",
+            "), all live at exit.",
+        ],
+    ),
+    (
+        "deep.c TABLE",
+        &[
+            "`down` (deep.c:12) holds 11.8 KiB, 100% of peak usage (11.8 KiB ",
+            "), all live at exit.",
+        ],
+    ),
+    (
+        "large.c TABLE",
+        &[
+            "`five` (large.c:13) holds 5.00 GiB, 62.5% of peak usage (8.00 GiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "highest.c TABLE",
+        &[
+            "`chunk` (highest.c:25) holds 4.01 KiB, 86.8% of peak usage (4.62 KiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "temporary.c TABLE",
+        &[
+            "`resizes` (temporary.c:20) holds 4.88 KiB, 99.2% of peak usage (4.92 KiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "owners.cpp TABLE",
+        &[
+            "`user6()` (owners.cpp:53) holds 71.2 KiB, 26.2% of peak usage (272 KiB ",
+            "), all live at exit; then `libstdc++.so",
+            " 71.0 KiB, `Cache::get(int)` (owners.cpp:28) 62.8 KiB.",
+        ],
+    ),
+    (
+        "exceptions.cpp TABLE",
+        &["`libstdc++.so", " holds 71.0 KiB, 99.7% of peak usage", "all live at exit."],
+    ),
+    (
+        "wide.cpp TABLE",
+        &[
+            "`leaf<",
+            "()` (wide.cpp:8) holds 504 B, 100% of peak usage (504 B ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "advise_fill.rs fault",
+        &[
+            "`advise_fill::fill` (advise_fill.rs:14) holds 128 KiB of `Vec<u32>`, 99.",
+            " of peak usage",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "advise_fill.rs alike",
+        &[
+            "`advise_fill::fill` (advise_fill.rs:12) holds 78.1 KiB of `Vec<u32>`, 99.",
+            " of peak usage",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "owners.rs ",
+        &[
+            "`owners::Store::insert` (owners.rs:22) holds 210 KiB of `Box<owners::Session>`, 99.",
+            " of peak usage",
+            "), all live at exit.",
+        ],
+    ),
+    (
+        "advise_cache.py fault",
+        &["`render` (advise_cache.py:14) holds 5.8", " of peak usage", "), freed before exit"],
+    ),
+    ("advise_cache.py alike", &["No function holds more than ", " of peak usage", "; largest: "]),
+    (
+        "advise_exceptions.py fault",
+        &["`parse` (advise_exceptions.py:13) holds 10.", " of peak usage", "), freed before exit."],
+    ),
+    (
+        "advise_exceptions.py alike",
+        &["No function holds more than ", " of peak usage", "; largest: "],
+    ),
+    (
+        "advise_fragmented.py fault",
+        &["`load", "(advise_fragmented.py:14) holds 4", " of peak usage", "), freed before exit."],
+    ),
+    (
+        "advise_fragmented.py alike",
+        &["`load", "(advise_fragmented.py:14) holds 4", " of peak usage", "), freed before exit."],
+    ),
+    ("sorted", &["No function holds more than ", " of peak usage", "; largest: `<genexpr>` "]),
+    ("sort", &["code without names in sort holds 36.5 MiB, >99.9% of peak usage (36.5 MiB "]),
+    (
+        "json",
+        &[
+            "`JSONDecoder.raw_decode` (decoder.py:",
+            " holds ",
+            " of peak usage",
+            "), freed before exit; then `",
+            "(<string>:1)",
+        ],
+    ),
+    ("regex", &["`findall` (__init__.py:", " holds 3.", " of peak usage", "), freed before exit"]),
+    ("words", &["No function holds more than ", " of peak usage", "; largest: "]),
+    ("database", &["No function holds more than ", " of peak usage", "; largest: "]),
+    (
+        "tasks",
+        &[
+            "No function holds more than ",
+            " of peak usage",
+            "; largest: `BaseEventLoop.create_task` (base_events.py:",
+        ],
+    ),
+    ("queue", &["No function holds more than ", " of peak usage", "; largest: "]),
+    ("errors", &["No function holds more than ", " of peak usage", "; largest: "]),
+    ("gcc", &[]),
+    ("g++", &[]),
+    ("rustc", &["No function holds more than ", "; largest: `"]),
+    ("awk", &["mawk holds 8.04 MiB, 100% of peak usage (8.04 MiB ", "8.04 MiB live at exit."]),
+    (
+        "perl",
+        &[
+            "`Perl_more_sv` holds 9.24 MiB, 30.5% of peak usage (30.3 MiB ",
+            "), all live at exit; then code without names in perl ",
+        ],
+    ),
+    ("sed", &["code without names in sed holds ", " of peak usage", "live at exit."]),
+    ("grep", &["code without names in grep holds ", " of "]),
+    (
+        "xz",
+        &[
+            "code without names in liblzma.so",
+            "holds 93.1 MiB, >99.9% of peak usage (93.1 MiB ",
+            "), all live at exit. Of 93.1 MiB in blocks, at most ",
+            " were resident.",
+        ],
+    ),
+    (
+        "jq",
+        &[
+            "code without names in libjq.so",
+            " holds 12.8 MiB, 91.0% of peak usage (14.1 MiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "sqlite3",
+        &[
+            "code without names in libsqlite3.so",
+            " holds 3.85 MiB, 99.9% of peak usage (3.86 MiB ",
+            "), freed before exit.",
+        ],
+    ),
+    (
+        "bash",
+        &[
+            "code without names in bash holds 2.30 MiB, 49.",
+            "% of peak usage (4.6",
+            "live at exit; then `alloc_word_desc` 938 KiB, `make_word_list` 938 KiB.",
+        ],
+    ),
+    ("dot", &["code without names in libfontconfig.so", " holds ", " of peak usage", "; then "]),
+    ("node", &[" of peak usage"]),
+    ("git", &["code without names in git holds ", " of peak usage"]),
+    ("tar", &["code without names in tar holds ", " of peak usage"]),
+    ("find", &[" holds ", " of peak usage"]),
+    ("openssl", &["code without names in libcrypto.so.3 holds ", " of peak usage"]),
+];
+
 const SMALL_C: &str =
     "#include <stdio.h>\nint main(int n, char **v) { return printf(\"%s\", v[n - 1]); }\n";
 const SMALL_CPP: &str = "#include <map>\n#include <string>\n#include <vector>\n\
@@ -184,10 +451,33 @@ fn compare(what: &str, advice: &Value, expected: &[&str]) {
     assert!(is_same, "{what}: {found:?} instead of {expected:?}\n{:#}", advice["findings"]);
 }
 
+/// Returns the command and the sentences with which the report of a recording begins.
+fn sentences(recording: &Path) -> String {
+    let place = recording.parent().expect("a directory");
+    let outcome = run(clean(heaptide()).arg("report").arg(recording), place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{}", recording.display());
+    let (heading, _) = outcome.stdout.split_once("\n\n").expect("a blank line");
+    heading.lines().collect::<Vec<_>>().join(" ")
+}
+
+/// Compares the sentences about a program with its row.
+fn compare_sentences(what: &str, recording: &Path) {
+    let found = sentences(recording);
+    let row = SENTENCES.iter().find(|row| row.0 == what);
+    let parts = row.unwrap_or_else(|| panic!("{what} has no row; its sentences: {found}")).1;
+    let mut rest = &*found;
+    for part in parts {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{what}: no {part:?} in: {found}"));
+        rest = &rest[at + part.len()..];
+    }
+}
+
 #[test]
 fn findings_of_small_programs() {
     for (file, variant, expected) in GUESTS {
-        compare(&format!("{file} {variant}"), &found_in(&recording(file, variant, &[])), expected);
+        let recording = recording(file, variant, &[]);
+        compare(&format!("{file} {variant}"), &found_in(&recording), expected);
+        compare_sentences(&format!("{file} {variant}"), &recording);
     }
 }
 
@@ -197,7 +487,9 @@ fn findings_of_services() {
         for (file, variant, expected) in SERVICES {
             scope.spawn(move || {
                 let what = format!("{file} {variant}");
-                compare(&what, &found_in(&recording(file, variant, &[])), expected);
+                let recording = recording(file, variant, &[]);
+                compare(&what, &found_in(&recording), expected);
+                compare_sentences(&what, &recording);
             });
         }
     });
@@ -209,7 +501,8 @@ fn findings_of_rust_programs() {
         let name = format!("table-{}-{argument}", file.replace('.', "-"));
         let place = scratch(&name);
         let program = Guest::read(file).build(&file.replace('.', "-"), &[]);
-        let advice = record(&place, program.to_str().expect("a path"), &[argument]);
+        let what = format!("{file} {argument}");
+        let advice = record(&what, &place, program.to_str().expect("a path"), &[argument]);
         compare(&name, &advice, expected);
     }
 }
@@ -221,11 +514,12 @@ fn findings_of_python_programs() {
         let name = format!("table-{file}-{argument}");
         let script = programs().join(file);
         let arguments = [script.to_str().expect("a path"), argument];
-        compare(&name, &record(&scratch(&name), &python, &arguments), expected);
+        let what = format!("{file} {argument}");
+        compare(&name, &record(&what, &scratch(&name), &python, &arguments), expected);
     }
     for (name, script) in PYTHON_SCRIPTS {
         let place = scratch(&format!("table-python-{name}"));
-        compare(name, &record(&place, &python, &["-c", script]), &[]);
+        compare(name, &record(name, &place, &python, &["-c", script]), &[]);
     }
 }
 
@@ -243,7 +537,7 @@ fn findings_of_real_programs() {
         let arguments: Vec<String> =
             arguments.iter().map(|word| word.replace("ROOT", root)).collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let advice = record(&place, program, &arguments);
+        let advice = record(program, &place, program, &arguments);
         let found = short(&advice);
         let is_right = |finding: &String| rules.iter().any(|rule| finding.starts_with(rule));
         assert!(found.iter().all(is_right), "{program}: {found:?}\n{:#}", advice["findings"]);
@@ -265,7 +559,7 @@ fn write_inputs(place: &Path) {
 }
 
 /// Records a program, which must succeed, and returns the findings of its largest process.
-fn record(place: &Path, program: &str, arguments: &[&str]) -> Value {
+fn record(what: &str, place: &Path, program: &str, arguments: &[&str]) -> Value {
     let recording: PathBuf = place.join("a.heaptide");
     let mut command = recorded(&recording, &[]);
     command.arg(program).args(arguments).current_dir(place).env("LC_ALL", "C");
@@ -275,6 +569,7 @@ fn record(place: &Path, program: &str, arguments: &[&str]) -> Value {
     command.current_dir(place).args(["advise", "a.heaptide", "--format", "json"]);
     let outcome = run(&mut command, place);
     assert_eq!(outcome.status, 0, "{program}: {}", outcome.stderr);
+    compare_sentences(what, &recording);
     let json: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     json["processes"][0].clone()
 }

@@ -19,6 +19,7 @@ use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ended, sampling_says};
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
+use crate::shared::sentence::sentence;
 
 /// Maximum number of samples in the chart.
 const SAMPLES: usize = 1500;
@@ -32,6 +33,8 @@ const MOMENTS: usize = 300;
 pub(super) struct Head<'a> {
     version: &'static str,
     title: String,
+    /// What holds the memory, as sentences.
+    sentence: Option<String>,
     facts: Vec<(&'static str, String)>,
     mode: &'static str,
     /// Whether the process has a trace.
@@ -176,6 +179,7 @@ impl<'a> Head<'a> {
         Head {
             version: env!("CARGO_PKG_VERSION"),
             title: command_line(process, 160),
+            sentence: sentence(process),
             facts: facts(process),
             mode: process.mode.name(),
             traced: process.has_trace(),
@@ -209,6 +213,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
     facts.extend(
         process.completeness.part.iter().map(|part| ("counts", printable(part).into_owned())),
     );
+    facts.extend(process.completeness.memory.iter().map(|memory| ("memory", memory.clone())));
     facts.extend(sampling_says(process).map(|says| ("sampled", says)));
     facts
 }

@@ -38,6 +38,7 @@ function drawHead() {
   const { head } = shown.model;
   const fact = ([name, value]) => element("span", {}, `${name} `, element("b", {}, value));
   const parts = [element("h1", {}, head.title),
+    ...(head.sentence ? [element("p", { class: "sentence" }, head.sentence)] : []),
     element("p", { class: "facts" }, ...head.facts.map(fact))];
   if (head.warnings.length > 0) {
     const lines = head.warnings.map((warning) => element("li", {}, warning));

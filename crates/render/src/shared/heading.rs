@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use heaptide_analysis::model::{End, Highest, Process, Removed};
+use heaptide_analysis::model::{Completeness, End, Highest, Process, Removed};
 use heaptide_analysis::trace::OnDisk;
 
 use crate::shared::names::printable;
@@ -51,7 +51,8 @@ pub(crate) fn highest_says(highest: &Highest) -> String {
 /// Describes what the counts cover if not the whole process, and how it was sampled.
 pub(crate) fn counts_say(p: &Process) -> Vec<String> {
     let sampled = sampling_says(p).map(|says| format!("sampled: {says}"));
-    p.completeness.part.iter().cloned().chain(sampled).collect()
+    let Completeness { part, memory, .. } = &p.completeness;
+    part.iter().chain(memory).cloned().chain(sampled).collect()
 }
 
 /// Describes what a trace contains and its size on disk; `None` without a trace.

@@ -21,6 +21,8 @@ pub struct Hotspot {
     pub measures: Measures,
     /// Its stacks and their values of the requested metric, summed over the lanes, largest first.
     pub stacks: Vec<(StackId, u64)>,
+    /// The part of the value that mappings have.
+    pub mapped: u64,
 }
 
 /// The owners of a process's allocations, for any metric.
@@ -28,12 +30,18 @@ pub struct Charges<'a> {
     process: &'a Process,
     /// The owners.
     pub owners: Owners,
+    /// Sums over the mappings of each stack that has some.
+    mapped: FxHashMap<StackId, Measures>,
 }
 
 impl<'a> Charges<'a> {
     /// Determines the owners.
     pub fn of(process: &'a Process) -> Charges<'a> {
-        Charges { process, owners: Owners::of(process) }
+        let mut mapped: FxHashMap<StackId, Measures> = FxHashMap::default();
+        for site in process.tables.sites.iter().filter(|site| site.kind.mapping().is_some()) {
+            mapped.entry(site.stack).or_default().add(&site.measures);
+        }
+        Charges { process, owners: Owners::of(process), mapped }
     }
 
     /// Returns the functions with a value of the metric, largest first.
@@ -48,9 +56,12 @@ impl<'a> Charges<'a> {
             }
             let frame = self.owners.frame(self.process, stack);
             let index = *of_key.entry(self.key(frame)).or_insert_with(|| {
-                hotspots.push(Hotspot { frame, measures: Measures::default(), stacks: Vec::new() });
+                let (measures, stacks) = (Measures::default(), Vec::new());
+                hotspots.push(Hotspot { frame, measures, stacks, mapped: 0 });
                 hotspots.len() - 1
             });
+            let mapped = self.mapped.get(&stack).map_or(0, |mapped| measure.of(mapped));
+            hotspots[index].mapped = measure.combine().of(hotspots[index].mapped, mapped);
             hotspots[index].measures.add(&measures);
             hotspots[index].stacks.push((stack, value));
         }
@@ -84,6 +95,15 @@ enum Key {
 }
 
 impl Hotspot {
+    /// Returns the kind of its memory: heap, mapped, or both.
+    pub fn memory(&self, measure: Measure) -> &'static str {
+        match self.mapped {
+            0 => "heap",
+            mapped if mapped == measure.of_sites().of(&self.measures) => "mapped",
+            _ => "both",
+        }
+    }
+
     /// Returns whether the hotspot is one function, not several nameless ones of a module.
     pub fn is_one_frame(&self, process: &Process) -> bool {
         let Some(frame) = self.frame else {

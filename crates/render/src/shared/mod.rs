@@ -22,6 +22,7 @@ pub mod printed_stack;
 pub mod quantity;
 pub mod ranks;
 pub mod scope_path;
+pub mod sentence;
 pub(crate) mod sequence;
 pub(crate) mod threads;
 pub mod views;

@@ -22,6 +22,9 @@ pub(crate) fn figures(out: &mut Screen, process: &Process) -> io::Result<()> {
     if let Some(part) = &process.completeness.part {
         writeln!(out, "  counts   {}", printable(part))?;
     }
+    if let Some(memory) = &process.completeness.memory {
+        writeln!(out, "  memory   {memory}")?;
+    }
     match sampling_says(process) {
         Some(says) => writeln!(out, "  sampled  {says}"),
         None => Ok(()),

@@ -13,6 +13,7 @@ use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
+use crate::shared::sentence::{sentence, wrapped};
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
@@ -184,6 +185,9 @@ fn process_page(out: &mut Screen, process: &Process, page: &Page) -> io::Result<
 fn heading(out: &mut Screen, process: &Process) -> io::Result<()> {
     let command = command_line(process, out.fit(WIDTH));
     writeln!(out, "{}", Style::Heading.of(command))?;
+    if let Some(sentence) = sentence(process) {
+        writeln!(out, "{}\n", wrapped(&sentence, out.columns().min(WIDTH)))?;
+    }
     let image = match process.identity.image {
         0 => String::new(),
         n => format!(", image {n} after exec"),

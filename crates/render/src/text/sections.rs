@@ -10,7 +10,7 @@ use crate::shared::frames;
 use crate::shared::hotspots::{Charges, Hotspot};
 use crate::shared::printed_stack;
 use crate::shared::quantity::{counted, percent};
-use crate::text::columns::{Columns, last, right};
+use crate::text::columns::{Columns, last, left, right};
 use crate::text::estimates;
 use crate::text::screen::{Screen, Style};
 use crate::text::stack_lines;
@@ -88,6 +88,7 @@ pub(crate) fn section(
         right(10, measure.heading()),
         estimates::column(process, measure),
         right(10, second.heading()),
+        left(6, "memory").if_known(process.completeness.memory.is_some()),
         last("function and callers"),
     ]);
     columns.heading(out)?;
@@ -101,7 +102,8 @@ pub(crate) fn section(
         let value = out.amount(measure, value);
         let limits = estimates::cell(out, process, measure, &hotspot.measures);
         let title = title(out, &labels, functions, hotspot);
-        columns.row(out, [share, value, limits, of_second, title])?;
+        let memory = hotspot.memory(measure).to_owned();
+        columns.row(out, [share, value, limits, of_second, memory, title])?;
         callers(out, &labels, hotspot, way, measure)?;
     }
     if found.len() > rows {
@@ -112,7 +114,7 @@ pub(crate) fn section(
         let others = found.len() - rows;
         let others = counted(others as u64, "other function");
         let (share, value) = (percent(rest, whole), out.amount(measure, rest));
-        columns.row(out, [share, value, limits, String::new(), others])?;
+        columns.row(out, [share, value, limits, String::new(), String::new(), others])?;
     }
     Ok(())
 }

@@ -1,57 +1,58 @@
-//! The summary at the end of `heaptide run`: five lines, and further lines for a trace and for
-//! gaps.
+//! The summary at the end of `heaptide run`: what holds the memory, five lines, and further lines
+//! for a trace and for gaps.
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use heaptide_analysis::model::{End, Measure, Mode, Process, Recording, ScopeId};
-use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
+use heaptide_analysis::model::{End, Process, Recording};
+use heaptide_analysis::selection::kind::MemoryKind;
 
+use crate::shared::accounts;
 use crate::shared::command_line::command_line;
-use crate::shared::frames;
 use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
-use crate::shared::hotspots::Charges;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
-use crate::shared::scope_path::scope_path;
+use crate::shared::sentence::sentence;
 use crate::text::missing;
 
 /// The time from the first start to the last end is shown if it exceeds the program's own by more
 /// than this fraction.
 const SPAN_PART: u64 = 20;
 
-/// Returns five lines about the started program, or about the process with the highest peak if the
-/// started one is not known: what ran and how it ended, what it allocated, its peak and what held
-/// it, what is live, and the next command. Further lines follow if another process used more
+/// Returns sentences about the memory of the started program, or of the process with the highest
+/// peak if the started one is not known, and five lines: what ran and how it ended, what it
+/// allocated, its peak, what is live, and the next command. Further lines follow if another process used more
 /// memory, for mappings, for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
     let process = recording.requested().unwrap_or(largest);
+    let whole = with_mappings(process);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let mut lines = vec![
+    let mut lines: Vec<String> = sentence(&whole).into_iter().collect();
+    lines.extend([
         first(recording, process),
         format!(
             "  allocated  {} of {} in all, {temporary} of them temporary",
             counted(t.allocations, "block"),
             bytes(t.requested_bytes)
         ),
-        format!(
-            "  peak       {} after {}{}",
-            bytes(t.peak_bytes),
-            duration(process.peak_time_ns),
-            holder(process)
-        ),
+        peak(&whole),
         format!(
             "  {}  {} in {}",
             if matches!(process.lifetime.end, End::Exited(_)) { "at exit  " } else { "at end   " },
             bytes(t.live_bytes),
             counted(t.live_blocks, "block")
         ),
-    ];
+    ]);
     lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
+    lines.extend(
+        accounts::summary(process)
+            .map(|(resident, note)| format!("  resident   {} {note}", bytes(resident))),
+    );
     if !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);
@@ -79,35 +80,21 @@ fn first(recording: &Recording, process: &Process) -> String {
     format!("{} {}{span}{others}", command_line(process, 60), ended(process))
 }
 
-fn holder(process: &Process) -> String {
-    if process.mode == Mode::Scopes {
-        return scope_holder(process);
+/// Returns the process with the mappings of the program added to the heap.
+fn with_mappings(process: &Process) -> Cow<'_, Process> {
+    if process.program_mappings().is_none() || process.has_trace() {
+        return Cow::Borrowed(process);
     }
-    let found = Charges::of(process).hotspots(Measure::AtPeakBytes);
-    let Some(frame) = found.first().and_then(|h| h.frame) else {
-        return String::new();
-    };
-    let frame = &process.tables.frames[frame.0 as usize];
-    let share = percent(found[0].measures.at_peak_bytes, process.totals.at_peak_bytes);
-    let name = match frame.function {
-        Some(_) => frames::label(process, frame, 50),
-        None => frames::module_shown(process, frame).into_owned(),
-    };
-    format!(", {share} of it by {name}")
+    let mut whole = process.clone();
+    whole.select_kind(MemoryKind::Program);
+    Cow::Owned(whole)
 }
 
-/// Returns the scope that held most at peak.
-fn scope_holder(process: &Process) -> String {
-    let groups = by_scope(process);
-    let Some(Group { key: Key::Scope(id), own, .. }) =
-        top(groups, Measure::AtPeakBytes, Order::Own, 1).first().copied()
-    else {
-        return String::new();
-    };
-    let share = percent(own.at_peak_bytes, process.totals.at_peak_bytes);
-    match id {
-        ScopeId(0) => format!(", {share} of it in no scope"),
-        id => format!(", {share} of it in {}", scope_path(process, id, 50)),
+fn peak(process: &Process) -> String {
+    let size = bytes(process.totals.peak_bytes);
+    match &process.completeness.memory {
+        Some(memory) => format!("  peak       {size} {memory}"),
+        None => format!("  peak       {size} after {}", duration(process.peak_time_ns)),
     }
 }
 
