@@ -13,7 +13,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crates/recorder", &["sys", "store", "event", "api"]),
     (
         "crates/advise",
-        &["finding", "timeline", "material", "rule", "rules", "suppression", "advice"],
+        &[
+            "finding",
+            "timeline",
+            "steady_growth",
+            "material",
+            "rule",
+            "rules",
+            "suppression",
+            "advice",
+        ],
     ),
     (
         "crates/analysis",

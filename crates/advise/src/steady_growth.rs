@@ -40,8 +40,8 @@ pub struct SteadyGrowth {
 }
 
 impl SteadyGrowth {
-    /// Returns the growth of a process whose work takes at least `run_min_ns`, if it is as steady as
-    /// in a process whose memory has no bound.
+    /// Returns the growth of a process whose work takes at least `run_min_ns`, if it is as steady
+    /// as in a process whose memory has no bound.
     pub fn of(process: &Process, run_min_ns: u64) -> Option<SteadyGrowth> {
         let samples = &process.time.samples;
         let highest = samples.iter().map(|sample| sample.live_bytes).max()?;

@@ -485,6 +485,7 @@ fn key(source: &Path, compiler: &str, flags: &[&str]) -> String {
     let headers = ["heaptide.h", "heaptide.hpp", "heaptide_test.h"].map(|name| include.join(name));
     let of_guests = ["guest.h", "api_guest.h"].map(|name| programs().join(name));
     let mut hasher = DefaultHasher::new();
+    fs::canonicalize(source).expect("a source").hash(&mut hasher); // debug information has it
     for path in [source].into_iter().chain(headers.iter().chain(&of_guests).map(PathBuf::as_path)) {
         fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}")).hash(&mut hasher);
     }

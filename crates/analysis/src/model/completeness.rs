@@ -5,8 +5,8 @@
 pub struct Completeness {
     /// What the numbers cover if not the whole run: a snapshot, the time since a reset.
     pub part: Option<String>,
-    /// The kinds of memory that the numbers cover, with their peaks, if mappings of the program were
-    /// added to the heap.
+    /// The kinds of memory that the numbers cover, with their peaks, if mappings of the program
+    /// were added to the heap.
     pub memory: Option<String>,
     /// Error bound of `peak_bytes` and of numbers at peak, in bytes.
     pub peak_bound_bytes: u64,

@@ -22,8 +22,8 @@ const SPAN_PART: u64 = 20;
 
 /// Returns sentences about the memory of the started program, or of the process with the highest
 /// peak if the started one is not known, and five lines: what ran and how it ended, what it
-/// allocated, its peak, what is live, and the next command. Further lines follow if another process used more
-/// memory, for mappings, for a trace, and for each significant gap.
+/// allocated, its peak, what is live, and the next command. Further lines follow if another process
+/// used more memory, for mappings, for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
