@@ -13,6 +13,7 @@ use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
+use crate::shared::runtime::runtime_says;
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
@@ -265,8 +266,11 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     if let Some((peak, says)) = mapped_summary(process) {
         row(out, "mapped", &peak, &says)?;
     }
-    match accounts::summary(process) {
-        Some((resident, note)) => row(out, "resident", &bytes(resident), &note),
+    if let Some((resident, note)) = accounts::summary(process) {
+        row(out, "resident", &bytes(resident), &note)?;
+    }
+    match runtime_says(process) {
+        Some(says) => row(out, "runtime", "", &says),
         None => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ use crate::shared::hotspots::Charges;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
+use crate::shared::runtime::runtime_says;
 use crate::shared::scope_path::scope_path;
 use crate::text::missing;
 
@@ -51,7 +52,13 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             counted(t.live_blocks, "block")
         ),
     ];
-    lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
+    // Address space that a runtime reserves would mislead.
+    match runtime_says(process) {
+        Some(says) => lines.push(format!("  runtime    {says}")),
+        None => lines.extend(
+            mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")),
+        ),
+    }
     if !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);
