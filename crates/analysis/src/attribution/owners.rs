@@ -51,6 +51,16 @@ impl Owners {
         Owners { functions, roles, owners }
     }
 
+    /// Returns the same owners by line: functions are replaced by their lines
+    /// ([`Functions::by_line`]).
+    pub fn by_line(self, process: &Process) -> Owners {
+        let functions = self.functions.by_line(process);
+        let lines = (0..functions.len() as u32).map(FunctionId);
+        let function = |line| self.functions.of_frame(functions.first_frame(line));
+        let roles = lines.map(|line| self.role(function(line))).collect();
+        Owners { functions, roles, owners: self.owners }
+    }
+
     /// Returns the frame of a stack's owner; `None` without a stack.
     pub fn frame(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
