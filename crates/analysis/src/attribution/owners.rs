@@ -163,6 +163,19 @@ mod tests {
         assert_eq!(process.label(owner), "_PyEval_X");
     }
 
+    /// Java's compiled code owned most memory of a program, as `?`.
+    #[test]
+    fn compiled_code_without_a_name_owns_nothing() {
+        let mut process = with_stacks(&["main;compiled;malloc"]);
+        let compiled = |frame: &&mut Frame| frame.function.as_deref() == Some("compiled");
+        let frame = process.tables.frames.iter_mut().find(compiled).expect("its frame");
+        (frame.function, frame.module) = (None, None);
+        let innermost = StackId(process.tables.stacks.len() as u32 - 1);
+        let owners = Owners::of(&process);
+        let owner = owners.frame(&process, innermost).expect("an owner");
+        assert_eq!(process.label(owner), "main");
+    }
+
     #[test]
     fn where_all_are_a_runtime_the_innermost_of_it_owns() {
         assert_eq!(owner(&[Starter, Runtime, Runtime, Container, Wrapper]), 3);
