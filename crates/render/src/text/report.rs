@@ -263,13 +263,16 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         [(t.live_bytes, "byte"), (t.live_blocks, "block")].map(|(n, of)| counted(n, of));
     let note = format!("{size} in {blocks}");
     row(out, live_name(process), &out.bytes(t.live_bytes), &note)?;
+    let runtime = runtime_says(process);
     if let Some((peak, says)) = mapped_summary(process) {
-        row(out, "mapped", &peak, &says)?;
+        // Runtimes reserve much more than they use.
+        let of = if runtime.is_some() { "of address space " } else { "" };
+        row(out, "mapped", &peak, &format!("{of}{says}"))?;
     }
     if let Some((resident, note)) = accounts::summary(process) {
         row(out, "resident", &bytes(resident), &note)?;
     }
-    match runtime_says(process) {
+    match runtime {
         Some(says) => row(out, "runtime", "", &says),
         None => Ok(()),
     }
