@@ -1,5 +1,5 @@
-// Memory that a function with the name of LuaJIT's allocator maps: 64 MiB of address space, of which
-// 5 MiB are resident. One block of 100,000 bytes is from malloc.
+// Memory that a function with the name of LuaJIT's allocator maps: 64 MiB of address space, of
+// which 5 MiB are resident. One block of 100,000 bytes is from malloc.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
