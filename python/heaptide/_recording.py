@@ -102,7 +102,8 @@ class Recording:
 
         - ``process``, ``image``, ``program``, ``host``, ``rank``, ``run``: the process image
         - ``stack``: functions from the outermost to the allocating one; ``frame``: the innermost
-        - ``owner``: function that the allocation is attributed to; ``type``: allocated type
+        - ``owner``: function that the allocation is attributed to; ``owner_file``, ``owner_line``:
+          its source; ``type``: allocated type
         - ``module``, ``file``, ``line``: of the innermost function
         - ``label``, ``kind``, ``class``, ``mem.alloc``: purpose and kind of the memory
         - ``lane``: name of the threads; ``path``: open scopes, outermost first
@@ -133,9 +134,9 @@ class Recording:
         - ``freed``, ``reallocated``, ``temporary``, ``cross_thread``: how the block ended
         - ``lane``, ``freed_lane``, ``freed_tid``: name of the allocating and the freeing thread,
           number of the latter; ``freed_in``: scopes of the freeing thread
-        - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``, ``type``,
-          ``module``, ``file``, ``line``, ``label``, ``kind``, ``call``, ``mem.alloc``, ``path``:
-          see `sites`
+        - ``stack``, ``free_stack``: functions, outermost first; ``frame``, ``owner``,
+          ``owner_file``, ``owner_line``, ``type``, ``module``, ``file``, ``line``, ``label``,
+          ``kind``, ``call``, ``mem.alloc``, ``path``: see `sites`
 
         The table holds all blocks in memory. For a trace with many millions of blocks, use `query`
         to get sums: ``SELECT owner,avg(lifetime_ns) FROM lifetimes GROUP BY owner``.

@@ -4,11 +4,13 @@ The kernel needs the recorder; see `heaptide.kernel`.
 """
 
 import html
+import json
+import linecache
 import os
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, NamedTuple, Sequence, Tuple
 
 from . import _control, _figures, _live, _scopes
-from ._command import HeaptideError, package
+from ._command import HeaptideError, ask, package
 from ._recording import Picture, Recording
 from ._tables import Table
 from ._units import format_size
@@ -24,10 +26,20 @@ _RULES = os.path.join(os.path.dirname(__file__), "cell.rules")
 _UNRECORDED = "this kernel has no recorder; choose the kernel that `python -m heaptide.kernel install` installs"
 
 
-class Cell:
-    """The allocations of a cell: notebooks show numbers, a timeline and a flame graph."""
+class Line(NamedTuple):
+    """A line of a cell: bytes allocated by it and its callees, and those of them not freed."""
 
-    def __init__(self, number: int, figures: _figures.Figures, peak: int) -> None:
+    text: str
+    requested_bytes: int
+    live_bytes: int
+
+
+class Cell:
+    """The allocations of a cell: notebooks show numbers, its lines, a timeline and a flame graph."""
+
+    def __init__(
+        self, number: int, figures: _figures.Figures, peak: int, file: str, code: str
+    ) -> None:
         self.number = number
         self.figures = figures
         self.peak_bytes = peak
@@ -36,6 +48,7 @@ class Cell:
         self._recording = Recording([profile], ["--focus", scope, "--rules", _RULES])
         self._timeline = _timeline(Recording([profile], []), _name(number))
         self._graph = self._recording.flamegraph("requested_bytes")
+        self._lines = _lines(["lines", file, profile, "--focus", scope], code) if file else []
 
     def owners(self) -> Table:
         """Like `Recording.owners`, for the cell."""
@@ -44,6 +57,10 @@ class Cell:
     def sites(self) -> Table:
         """Like `Recording.sites`, for the cell."""
         return self._recording.sites()
+
+    def lines(self) -> List[Line]:
+        """Returns the lines of the cell, with what each allocated; empty if none did."""
+        return list(self._lines)
 
     def flamegraph(self) -> Picture:
         """Returns a flame graph of all allocations of the cell by stack."""
@@ -64,11 +81,54 @@ class Cell:
     def _repr_html_(self) -> str:
         # An inline picture must not have an XML declaration.
         graph = self._graph.svg[self._graph.svg.index("<svg") :]
-        return "<p>{}</p>{}{}".format(html.escape(repr(self)), self.timeline().svg, graph)
+        numbers, lines = html.escape(repr(self)), _table_of(self._lines)
+        return "<p>{}</p>{}{}{}".format(numbers, lines, self.timeline().svg, graph)
 
 
 def _name(number: int) -> str:
     return "cell {}".format(number)
+
+
+def _file_of(code: str) -> str:
+    """Returns the name under which IPython compiled a cell; empty if it is unknown."""
+    for name, entry in reversed(list(linecache.cache.items())):
+        if len(entry) > 2 and "".join(entry[2]).strip() == code.strip():
+            return name
+    return ""
+
+
+def _lines(words: List[str], code: str) -> List[Line]:
+    """Returns the lines of a cell, given the command that sums them."""
+    try:
+        process = json.loads(ask([*words, "--format", "json"]))["processes"][0]
+    except HeaptideError:
+        return []  # no line of the cell allocated
+    sums = {line["line"]: line["inclusive"] for line in process["lines"]}
+    found = []
+    for number, text in enumerate(code.splitlines(), 1):
+        of = sums.get(number, {})
+        found.append(Line(text, of.get("requested_bytes", 0), of.get("live_bytes", 0)))
+    return found
+
+
+def _table_of(lines: List[Line]) -> str:
+    """Returns lines as a table in HTML; empty if there are none."""
+    if not lines:
+        return ""
+    row = (
+        "<tr><td>{}</td><td>{}</td>"
+        '<td style="text-align: left; font-family: monospace; white-space: pre">{}</td></tr>'
+    )
+    rows = [
+        row.format(_size(line.requested_bytes), _size(line.live_bytes), html.escape(line.text))
+        for line in lines
+    ]
+    head = "<tr><th>allocated</th><th>not freed</th><th>line</th></tr>"
+    return "<table>{}{}</table>".format(head, "".join(rows))
+
+
+def _size(size: int) -> str:
+    return format_size(size) if size else ""
 
 
 def _timeline(recording: Recording, window: str) -> List[Tuple[int, int]]:
@@ -156,8 +216,9 @@ class _Magic:
             raise _Shown(result.error_before_exec or result.error_in_exec)
         figures = window.figures
         peak = max(figures.peak_bytes - start, thread.figures.peak_bytes)
+        code = self._shell.transform_cell(code)
         try:
-            return Cell(self._number, figures, peak)
+            return Cell(self._number, figures, peak, _file_of(code), code)
         except HeaptideError as error:
             raise _usage_error(str(error)) from error
 

@@ -11,6 +11,7 @@ report can list its allocations by function. Its peak is that of a window of the
 import contextlib
 import gc
 import json
+import linecache
 import os
 import re
 import sys
@@ -33,6 +34,7 @@ _THREAD = "pytest_thread"
 # test's allocations to list.
 _OWNERS = 3
 _OWNERS_OF_FAILURES = 10
+_LINES_OF_FAILURES = 5
 _LEAST_PART = 0.01
 # The number of call stacks to list for a leak.
 _LEAKS = 5
@@ -317,6 +319,7 @@ class _MemoryLimit:
         owners = _owners(item.nodeid).get(item.nodeid, [])
         lines = ["Largest allocating functions, by bytes in all:"]
         lines += _lines(owners[:_OWNERS_OF_FAILURES])
+        lines += _source_lines(item.nodeid)
         summary = "Test was limited to {} but held {} at once".format(
             format_size(self.limit), format_size(peak)
         )
@@ -472,6 +475,28 @@ def _owners(test: Optional[str] = None) -> Dict[str, List[_Owner]]:
         owners[:] = [owner for owner in owners if owner.allocated >= least]
         owners.sort(key=lambda owner: -owner.allocated)
     return found
+
+
+def _source_lines(test: str) -> List[str]:
+    """Returns the source lines that allocated most in a test, with a heading."""
+    from ._recording import Recording
+
+    query = (
+        "SELECT owner_file,owner_line,sum(requested_bytes) AS bytes "
+        "GROUP BY owner_file,owner_line WHERE {}={}"
+    ).format(_TEST, _quoted(test))
+    rows = Recording([_live.recording()], ["--python", "mixed"]).query(query)
+    rows = [row for row in rows if row.get("owner_file") and row.get("owner_line") and row["bytes"]]
+    rows.sort(key=lambda row: -row["bytes"])
+    least = sum(row["bytes"] for row in rows) * _LEAST_PART
+    shown = [row for row in rows[:_LINES_OF_FAILURES] if row["bytes"] >= least]
+    lines = ["Largest allocating lines, by bytes in all:"] if shown else []
+    for row in shown:
+        file, number = row["owner_file"], row["owner_line"]
+        text = linecache.getline(file, number).strip()
+        place = "{}:{}".format(os.path.basename(file), number)
+        lines.append("{:>10}  {}  {}".format(format_size(row["bytes"]), place, text).rstrip())
+    return lines
 
 
 def _quoted(text: str) -> str:

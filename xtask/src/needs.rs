@@ -57,6 +57,7 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("pgrep"), &["procps"], "processes, looked for by their command lines"),
     need(Probe::Program("setpriv"), &["util-linux"], "programs that die with their parent"),
     need(Probe::Program("tmux"), &["tmux"], "a terminal for `heaptide top`"),
+    need(Probe::Program("gfortran"), &["gfortran"], "guests in Fortran"),
     need(Probe::Program("sqlite3"), &["sqlite3"], "a guest"),
     need(Probe::Program("jq"), &["jq"], "a guest"),
     need(Probe::Program("redis-server"), &["redis-server"], "a guest"),

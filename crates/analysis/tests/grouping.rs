@@ -53,7 +53,11 @@ fn rows(process: &Process, owners: &Owners, groups: &[Group]) -> Vec<(String, u6
         Key::Lane(l) => process.tables.lanes[l.0 as usize].name.clone(),
         Key::Size(class) => process.tables.histogram[class as usize].size_max.to_string(),
         Key::Stack(stack) => process.path_of(stack).iter().map(|&f| process.label(f)).collect(),
-        Key::Function(None) | Key::Module(None) => "none".to_owned(),
+        Key::Line(Some(frame)) => {
+            let line = process.tables.frames[frame.0 as usize].line.expect("a line");
+            format!("{}:{line}", process.label(frame))
+        }
+        Key::Function(None) | Key::Line(None) | Key::Module(None) => "none".to_owned(),
         Key::Scope(_) | Key::Label(..) | Key::Type(_) | Key::Call(_) => "all".to_owned(),
     };
     let row = |g: &Group| (label(g.key), g.own.usable_bytes, g.inclusive.usable_bytes);
@@ -77,6 +81,58 @@ fn functions_count_a_site_once_however_often_they_are_in_it() {
         &[("a", 0, 1130), ("b", 0, 1130), ("c", 1030, 1030), ("d", 100, 100), ("none", 7, 7)],
     );
     check(GroupBy::Function, Order::Own, &[("c", 1030, 1030), ("d", 100, 100), ("none", 7, 7)]);
+}
+
+/// Returns the process with a source file: functions begin at line 10, and calls at odd addresses
+/// are at line 11.
+fn process_with_lines(name: &str) -> Process {
+    let mut process = process(name);
+    for frame in &mut process.tables.frames {
+        let line = 10 + (frame.offset & 1) as u32;
+        (frame.file, frame.line) = (Some("letters.c".into()), Some(line));
+    }
+    process
+}
+
+#[test]
+fn lines_divide_functions() {
+    let process = process_with_lines("lines");
+    let owners = Owners::of(&process);
+    let groups = group(&process, &owners, GroupBy::Line);
+    let groups = top(groups, Measure::UsableBytes, Order::Inclusive, 9);
+    let found = rows(&process, &owners, &groups);
+    let found: Vec<_> = found.iter().map(|(l, own, all)| (l.as_str(), *own, *all)).collect();
+    let expected = [
+        ("a:10", 0, 1130),
+        ("b:10", 0, 1130),
+        ("c:11", 1000, 1000),
+        ("b:11", 0, 130),
+        ("d:10", 100, 100),
+        ("c:10", 30, 30),
+        ("none", 7, 7),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn trees_of_lines() {
+    let process = process_with_lines("tree-lines");
+    let owners = Owners::of(&process).by_line(&process);
+    let tree = Tree::top_down(&process, &owners.functions, Measure::UsableBytes, Recursion::Fold);
+    let expected = [
+        "root 7 1137",
+        " a 0 1130",
+        "  b 0 1130",
+        "   c 1000 1000",
+        "   b 0 130",
+        "    d 100 100",
+        "    c 30 30",
+    ];
+    assert_eq!(draw(&tree, &process, &owners), expected);
+    let tree = Tree::bottom_up(&process, &owners, Measure::UsableBytes, Recursion::Fold, 0);
+    let roots = draw(&tree, &process, &owners);
+    let roots: Vec<&str> = roots.iter().map(|row| &**row).filter(|row| &row[1..2] != " ").collect();
+    assert_eq!(roots, ["root 7 1137", " c 0 1000", " d 0 100", " c 0 30"]);
 }
 
 #[test]

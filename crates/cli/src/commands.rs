@@ -12,6 +12,7 @@ mod flamegraph;
 mod histogram;
 mod info;
 mod leaks;
+mod lines;
 mod man;
 mod memory;
 mod merge;
@@ -74,6 +75,8 @@ pub enum Command {
     Detach(attach::DetachOptions),
     /// Show totals, peak usage, leaks and temporary allocations with their stacks
     Report(report::ReportOptions),
+    /// Show a source file with the memory that each line allocates
+    Lines(lines::LinesOptions),
     /// Show the call tree with inclusive and exclusive values
     Tree(tree::TreeOptions),
     /// Draw a flame graph
@@ -146,6 +149,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Attach(options) => attach::attach(&options),
         Command::Detach(options) => attach::detach(&options),
         Command::Report(options) => report::report(&options),
+        Command::Lines(options) => lines::lines(&options),
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),
         Command::Peak(options) => peak::peak(&options),

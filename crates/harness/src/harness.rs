@@ -441,6 +441,7 @@ fn compiler_of(source: &Path) -> &'static str {
         Some("c") => "cc",
         Some("cpp") => "c++",
         Some("rs") => "rustc",
+        Some("f90") => "gfortran",
         _ => panic!("no compiler for {source:?}"),
     }
 }
@@ -462,6 +463,8 @@ fn compile(source: &Path, target: &Path, compiler: &str, flags: &[&str]) {
     let mut command = Command::new(compiler);
     match compiler {
         "rustc" => command.args(["--edition=2024", "-Copt-level=2", "-g"]),
+        // It writes module files into the directory of the program.
+        "gfortran" => command.args(["-O1", "-g", "-J"]).arg(target.parent().expect("a directory")),
         _ => command.args(BUILD_FLAGS),
     };
     let fresh = beside(target, "new");

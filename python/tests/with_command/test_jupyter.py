@@ -98,6 +98,27 @@ class Notebooks(unittest.TestCase):
         )
         self.assertEqual(printed(outputs[-1]), "[1000001]\n[2000001]\nFalse\n")
 
+    def test_lines_of_a_cell_have_known_sizes(self):
+        outputs = self.cells(
+            "%load_ext heaptide",
+            "%%heaptide cell\nkept = bytearray(1_000_000)\n\nfor _ in range(3):\n"
+            "    bytearray(2_000_000)",
+            "for line in cell.lines():\n"
+            "    print(line.requested_bytes // 10000, line.live_bytes // 10000, line.text)",
+        )
+        (shown,) = [output for output in outputs[1] if "text/html" in output.get("data", {})]
+        self.assertIn("kept = bytearray(1_000_000)</td>", shown.data["text/html"])
+        lines = printed(outputs[2]).splitlines()
+        self.assertEqual(
+            lines,
+            [
+                "100 100 kept = bytearray(1_000_000)",
+                "0 0 ",
+                "0 0 for _ in range(3):",
+                "600 0     bytearray(2_000_000)",
+            ],
+        )
+
     def test_an_error_ends_the_cell_and_is_shown_once(self):
         outputs = self.cells("%load_ext heaptide", "%%heaptide\n1 / 0", "%%heaptide a b\n1")
         shown = [output for output in outputs[1] if output.get("traceback")]

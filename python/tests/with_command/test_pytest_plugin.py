@@ -206,6 +206,12 @@ class Plugin(unittest.TestCase):
         self.assertIn("memory of tests, by heaptide", done.stdout)
         self.assertEqual(re.findall(r"^test_memory\.py (\S+)", done.stdout, re.M), [OUTCOMES])
         self.assertIn("MEMORY PROBLEMS test_memory.py::test_fails_2000000", done.stdout)
+        # The owner of the memory is `hold`.
+        self.assertRegex(
+            done.stdout,
+            r"Largest allocating lines, by bytes in all:\n +1\.91 MiB  test_memory\.py:\d+  "
+            r"return bytearray\(size\)\n",
+        )
         most = done.stdout.split("memory of tests, by heaptide")[1]
         self.assertRegex(most, r"\ntest_memory\.py::test_passes_without_a_leak\n +peak 4\.[78]")
         self.assertRegex(

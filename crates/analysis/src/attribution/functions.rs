@@ -40,6 +40,34 @@ impl Functions {
         functions
     }
 
+    /// Returns the lines of the functions in place of the functions: frames of a function with the
+    /// same source line.
+    ///
+    /// ```
+    /// use heaptide_analysis::attribution::Functions;
+    /// # let mut bytes = vec![0; 4096];
+    /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
+    /// # (bytes[8], bytes[12], bytes[65]) = (1, 2, 16);
+    /// # let process =
+    /// #     heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
+    /// let functions = Functions::of(&process);
+    /// assert!(functions.by_line(&process).len() >= functions.len());
+    /// ```
+    pub fn by_line(&self, process: &Process) -> Functions {
+        let mut ids = FxHashMap::default();
+        let mut lines = Functions { of_frame: Vec::new(), first_frame: Vec::new() };
+        for (frame, index) in process.tables.frames.iter().zip(0..) {
+            let function = self.of_frame(FrameId(index));
+            let place = (function, frame.file.as_deref(), frame.line);
+            let id = *ids.entry(place).or_insert_with(|| {
+                lines.first_frame.push(FrameId(index));
+                FunctionId((lines.first_frame.len() - 1) as u32)
+            });
+            lines.of_frame.push(id);
+        }
+        lines
+    }
+
     /// Returns the function of a frame.
     pub fn of_frame(&self, frame: FrameId) -> FunctionId {
         self.of_frame[frame.0 as usize]
@@ -130,6 +158,8 @@ fn role_of(frame: &Frame, in_runtime: bool) -> Role {
             Role::Owner if is_of_rust_library(frame) => Role::Container,
             role => role,
         },
+        // Code that a runtime compiled, without a name: its callers are more informative.
+        None if frame.module.is_none() => Role::Container,
         None => Role::Owner,
     };
     by_name.in_runtime(in_runtime)

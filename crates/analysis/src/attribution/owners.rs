@@ -51,6 +51,16 @@ impl Owners {
         Owners { functions, roles, owners }
     }
 
+    /// Returns the same owners by line: functions are replaced by their lines
+    /// ([`Functions::by_line`]).
+    pub fn by_line(self, process: &Process) -> Owners {
+        let functions = self.functions.by_line(process);
+        let lines = (0..functions.len() as u32).map(FunctionId);
+        let function = |line| self.functions.of_frame(functions.first_frame(line));
+        let roles = lines.map(|line| self.role(function(line))).collect();
+        Owners { functions, roles, owners: self.owners }
+    }
+
     /// Returns the frame of a stack's owner; `None` without a stack.
     pub fn frame(&self, process: &Process, stack: StackId) -> Option<FrameId> {
         let owner = self.stack(stack);
@@ -151,6 +161,19 @@ mod tests {
         let innermost = StackId(process.tables.stacks.len() as u32 - 1);
         let owner = owners.frame(&process, innermost).expect("an owner");
         assert_eq!(process.label(owner), "_PyEval_X");
+    }
+
+    /// Java's compiled code owned most memory of a program, as `?`.
+    #[test]
+    fn compiled_code_without_a_name_owns_nothing() {
+        let mut process = with_stacks(&["main;compiled;malloc"]);
+        let compiled = |frame: &&mut Frame| frame.function.as_deref() == Some("compiled");
+        let frame = process.tables.frames.iter_mut().find(compiled).expect("its frame");
+        (frame.function, frame.module) = (None, None);
+        let innermost = StackId(process.tables.stacks.len() as u32 - 1);
+        let owners = Owners::of(&process);
+        let owner = owners.frame(&process, innermost).expect("an owner");
+        assert_eq!(process.label(owner), "main");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Demangles symbols: C++ (Itanium ABI), both Rust manglings, and Cython.
+//! Demangles symbols: C++ (Itanium ABI), both Rust manglings, Fortran and Cython.
 
 use std::fmt::{self, Write};
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 use rustc_hash::FxHashMap;
 
-use super::{cython, empty_packs};
+use super::{cython, empty_packs, fortran};
 
 /// Recursion limit that fits into the stack of any thread.
 const SHALLOW: u32 = 96;
@@ -27,7 +27,8 @@ impl Demangler {
     /// mangling is not understood.
     pub fn readable(&mut self, symbol: &str) -> String {
         let name = self.demangled(symbol).unwrap_or(symbol);
-        cython::readable(name).unwrap_or_else(|| name.to_owned())
+        let language = cython::readable(name).or_else(|| fortran::readable(name));
+        language.unwrap_or_else(|| name.to_owned())
     }
 
     /// Returns the demangled name of a symbol; `None` if it is not mangled.

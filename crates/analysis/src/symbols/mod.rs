@@ -25,6 +25,7 @@ mod demangle;
 mod elf;
 mod empty_packs;
 mod engine;
+mod fortran;
 pub(crate) mod jit;
 pub(crate) mod jit_name;
 mod located;

@@ -1,4 +1,4 @@
-//! Groups sites by function, stack, module, scope, label, type, lane, size or call.
+//! Groups sites by function, line, stack, module, scope, label, type, lane, size or call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +15,8 @@ use crate::model::{
 pub enum GroupBy {
     /// A function.
     Function,
+    /// A source line of a function.
+    Line,
     /// A whole stack, over all lanes.
     Stack,
     /// A module.
@@ -39,14 +41,15 @@ impl GroupBy {
 
     /// Returns all groupings.
     pub const fn all() -> &'static [GroupBy] {
-        use GroupBy::{Call, Function, Label, Lane, Module, Scope, Size, Stack, Type};
-        &[Function, Stack, Module, Scope, Label, Type, Lane, Size, Call]
+        use GroupBy::{Call, Function, Label, Lane, Line, Module, Scope, Size, Stack, Type};
+        &[Function, Line, Stack, Module, Scope, Label, Type, Lane, Size, Call]
     }
 
     /// Returns the name in options.
     pub const fn name(self) -> &'static str {
         match self {
             GroupBy::Function => "function",
+            GroupBy::Line => "line",
             GroupBy::Stack => "stack",
             GroupBy::Module => "module",
             GroupBy::Scope => "scope",
@@ -87,6 +90,8 @@ impl FromStr for GroupBy {
 pub enum Key {
     /// A function; `None` for allocations without a stack.
     Function(Option<FunctionId>),
+    /// One of the frames with a source line of a function; `None` for allocations without a stack.
+    Line(Option<FrameId>),
     /// A stack; the root for allocations without one.
     Stack(StackId),
     /// A module; `None` for code without a file and allocations without a stack.
@@ -110,7 +115,7 @@ pub enum Key {
 pub struct Group {
     /// Their common value.
     pub key: Key,
-    /// Sums over the sites whose owner is the function or in the module.
+    /// Sums over the sites whose owner is the function, at the line or in the module.
     pub own: Measures,
     /// Sums over the sites whose stack contains it, counting each site once.
     pub inclusive: Measures,
@@ -138,6 +143,14 @@ pub fn group(process: &Process, owners: &Owners, by: GroupBy) -> Vec<Group> {
             let of = |frame| owners.functions.of_frame(frame).0;
             let key = |function: Option<u32>| Key::Function(function.map(FunctionId));
             through(process, owners, owners.functions.len(), of, key)
+        }
+        GroupBy::Line => {
+            let lines = owners.functions.by_line(process);
+            let of = |frame| lines.of_frame(frame).0;
+            let key = |line: Option<u32>| {
+                Key::Line(line.map(|id| lines.first_frame(FunctionId(id)))) //
+            };
+            through(process, owners, lines.len(), of, key)
         }
         GroupBy::Module => {
             let nowhere = process.tables.modules.len() as u32;

@@ -8,6 +8,7 @@ pub mod diff;
 pub mod highest;
 pub mod leaks;
 pub mod lifetimes;
+pub mod lines;
 pub mod memory;
 pub mod open_scopes;
 pub mod owners_over_time;

@@ -103,6 +103,8 @@ Example:
 pub enum DiffBy {
     /// A function
     Function,
+    /// A source line of a function
+    Line,
     /// A whole stack
     Stack,
     /// A scope path
@@ -137,6 +139,7 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     let before = open(options, &sources[0], measure, None)?;
     let rows = match (options.by, before.mode) {
         (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
+        (Some(DiffBy::Line), _) => Rows::Lines,
         (Some(DiffBy::Stack), _) => Rows::Stacks,
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Process;
 use heaptide_analysis::views::leaks::{Leaks, Used};
@@ -12,7 +12,7 @@ use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS};
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Depth, Empty, View};
 use heaptide_command::{output, source};
-use heaptide_render::shared::views::LeaksView;
+use heaptide_render::shared::views::{LeaksBy, LeaksView};
 use heaptide_render::text::leaks::Found;
 use heaptide_render::{json, text};
 
@@ -27,6 +27,9 @@ pub struct LeaksOptions {
     /// Show at most N leaks
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// Show one row for each KIND [default: stack]
+    #[arg(long, value_name = "KIND")]
+    pub by: Option<By>,
     /// Output format: text for reading, json with all leaks
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
@@ -40,6 +43,27 @@ pub struct LeaksOptions {
     pub selection: Selection,
 }
 
+/// The kind of rows of leaks.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// A whole stack
+    Stack,
+    /// The function that allocated
+    Function,
+    /// A source line of that function
+    Line,
+}
+
+impl By {
+    const fn rows(self) -> LeaksBy {
+        match self {
+            By::Stack => LeaksBy::Stack,
+            By::Function => LeaksBy::Function,
+            By::Line => LeaksBy::Line,
+        }
+    }
+}
+
 const LEAKS_EXAMPLE: &str = "\
 Example:
   heaptide leaks app.heaptide --suppressions known-leaks.txt || echo \"new leaks\"";
@@ -49,6 +73,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Prints live blocks; the result is negative if any of them is not suppressed.
 pub fn leaks(options: &LeaksOptions) -> Outcome {
+    if options.format == Format::Json && options.by.is_some() {
+        return Err(Error::new("--by requires --format text; json contains all stacks").into());
+    }
     let suppressions = suppressions(!options.no_built_in, &options.suppressions)?;
     // If filters match nothing, there are no leaks.
     let depth = match options.format {
@@ -57,7 +84,12 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
     };
     let view = View { empty: Empty::Shown, depth, ..View::default() };
     let mut selected = source::open_view(&options.source, &options.selection, view)?;
-    let view = LeaksView { suppressions: &suppressions, top: options.top, process: selected.pid };
+    let view = LeaksView {
+        suppressions: &suppressions,
+        top: options.top,
+        process: selected.pid,
+        by: options.by.map_or(LeaksBy::Stack, By::rows),
+    };
     let found = match options.format {
         Format::Json => Found::of(&selected.recording, &view),
         Format::Text => {

@@ -2,11 +2,15 @@
 
 use std::num::NonZeroUsize;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::Measure;
+use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::recording::origin::Origin;
+use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
-use heaptide_command::selection::{Origins, Selection, Source};
+use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{Depth, Reader, View};
 use heaptide_command::{output, source, values};
 use heaptide_render::shared::views::{BranchOrder, Idle};
@@ -41,10 +45,35 @@ pub struct TreeOptions {
     /// [default: 1, or 0 for up to 50 scopes]
     #[arg(long, value_name = "P", value_parser = values::percent)]
     pub min_percent: Option<f64>,
-    #[command(flatten)]
-    pub origins: Origins,
+    /// Show a node for each function or line; or join all processes, with an outermost frame for
+    /// each process, host or rank [default: function]
+    #[arg(long, value_name = "function|line|process|host|rank", value_parser = by_parser(),
+        hide_possible_values = true)]
+    pub by: Option<By>,
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// What nodes represent, or the outermost frames of joined processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Functions.
+    Function,
+    /// Lines of functions.
+    Line,
+    /// Functions, below a frame for each process, host or rank.
+    Origin(Origin),
+}
+
+/// Parses the kind of nodes or outermost frames.
+fn by_parser() -> impl TypedValueParser<Value = By> {
+    let nodes = [(GroupBy::Function.name(), By::Function), (GroupBy::Line.name(), By::Line)];
+    let names = nodes.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let origins = Origin::all().iter().map(|by| by.name());
+    PossibleValuesParser::new(names.into_iter().chain(origins)).try_map(move |name| {
+        let node = nodes.iter().find(|(of, _)| *of == name).map(|(_, by)| *by);
+        node.map_or_else(|| name.parse().map(By::Origin), Ok)
+    })
 }
 
 /// The order of branches.
@@ -87,8 +116,15 @@ pub fn tree(options: &TreeOptions) -> Outcome {
     let metric = options.metric.unwrap_or(metric);
     let order = options.order.map_or(order, Branches::order);
     require_of_rows(metric)?;
-    let apart =
-        if options.scopes { options.origins.in_scopes() } else { options.origins.in_stacks() };
+    let apart = match options.by {
+        Some(By::Function | By::Line) if options.scopes => {
+            let what = "--by function and --by line require a tree of functions; omit --scopes";
+            return Err(Error::new(what).into());
+        }
+        Some(By::Origin(by)) if options.scopes => Apart::InScopes(by),
+        Some(By::Origin(by)) => Apart::InStacks(by),
+        _ => Apart::Nowhere,
+    };
     let cuts_itself = options.bottom_up || options.scopes;
     let depth = if cuts_itself { Depth::Output } else { Depth::Stacks };
     let view = View { apart, depth, reader: Reader::Person, ..View::default() };
@@ -112,6 +148,7 @@ pub fn tree(options: &TreeOptions) -> Outcome {
     selected.require_stacks(process)?;
     let view = tree::View {
         measure: metric,
+        by_line: options.by == Some(By::Line),
         bottom_up: options.bottom_up,
         order,
         depth,

@@ -14,6 +14,7 @@ mod filters;
 mod folded;
 mod hostile;
 mod inputs;
+mod lines;
 mod manners;
 mod manual;
 mod merging;

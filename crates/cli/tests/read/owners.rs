@@ -2,6 +2,8 @@
 
 use crate::harness::{self, Guest, heaptide, recorded, run, scratch};
 use crate::pictures::browse;
+use crate::programs;
+use heaptide_fixtures::skips::skip;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,25 @@ fn sums(answer: &str) -> BTreeMap<String, u64> {
         Some((key.trim().to_owned(), value.parse().ok()?))
     };
     answer.lines().filter_map(row).collect()
+}
+
+/// The runtime of gfortran has no symbols for the functions that allocate.
+#[test]
+fn what_the_runtime_of_fortran_allocates_is_its_callers() {
+    if !programs::is_installed("gfortran") {
+        return skip("gfortran");
+    }
+    let (recording, place) = recording("fortran", "owners.f90");
+    let query = "SELECT owner,sum(requested_bytes) AS sum GROUP BY owner";
+    let owners = sums(&asked(query, &recording, &place));
+    assert_eq!(owners["solver::assemble"], 720_000, "{owners:?}");
+    assert_eq!(owners["solver::step"], 2 * (720_000 + 524_288 + 80_000), "{owners:?}");
+    let lines = prints("report --by line --exact --metric requested_bytes", &recording, &place);
+    for (place, bytes) in [("owners.f90:19", " 2,488,576 "), ("owners.f90:21", " 160,000 ")] {
+        let name = format!("{place} solver::step");
+        let row = lines.lines().find(|row| row.contains(&name)).expect("a row");
+        assert!(row.contains(bytes), "{lines}");
+    }
 }
 
 const CACHE: &str = "Cache::get(int)";

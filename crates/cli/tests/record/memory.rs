@@ -145,6 +145,31 @@ fn a_mapping_behind_a_bss_is_none() {
 }
 
 /// Python objects are in mapped arenas: heap and arenas explain the growth of RSS.
+/// Its 64 MiB of address space would mislead.
+#[test]
+fn the_heap_of_a_runtime_is_resident_memory() {
+    let place = scratch("memory-runtime");
+    let recording = place.join("a.heaptide");
+    let program = Guest::read("runtime_heap.c").build("memory-runtime", &[]);
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).arg("--").arg(program);
+    let outcome = run(&mut command, &place);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let says = "LuaJIT's heap is not the malloc heap: 5.00 MiB resident in mappings of ";
+    assert!(
+        outcome.stderr.contains(&format!("  runtime    {says}memory-runtime; ")),
+        "{outcome:?}"
+    );
+    assert!(!outcome.stderr.contains("64.0 MiB"), "{outcome:?}");
+    let account = &memory(&recording, &place, "end")[0]["account"];
+    let heap = row(account, &["mappings", "LuaJIT runtime"]);
+    assert_eq!(number(heap, "resident_bytes"), 5 * MIB, "{account}");
+    assert_eq!(number(heap, "size_bytes"), 64 * MIB, "{account}");
+    let mut command = heaptide();
+    let page = run(command.arg("report").arg(&recording), &place);
+    assert!(page.stdout.contains(says), "{page:?}");
+}
+
 #[test]
 fn dictionaries_of_python() {
     const SCRIPT: &str = "import os\n\

@@ -1,7 +1,7 @@
 //! `sites`: counters by stack, scope, label and thread.
 
 use heaptide_analysis::attribution::{Owners, Types};
-use heaptide_analysis::model::{FrameId, Measure, Process, ScopeId, Site, Spread, StackId};
+use heaptide_analysis::model::{Frame, FrameId, Measure, Process, ScopeId, Site, Spread, StackId};
 
 use super::info::{Info, measure};
 use super::live::{self, Live};
@@ -24,6 +24,8 @@ pub(super) fn of_blocks() -> Vec<Info> {
             .also("function"),
         Info::text("frame", "innermost function"),
         Info::text("owner", "function that the allocation is attributed to").also("allocator"),
+        Info::text("owner_file", "source file of the owner"),
+        Info::uint("owner_line", "", "source line of the owner"),
         Info::text("type", "allocated type, if names of C++ or Rust functions contain it"),
         Info::text("module", "path of the file with the innermost function"),
         Info::text("file", "source file of the innermost function"),
@@ -168,6 +170,8 @@ pub(super) struct Blocks {
     stacks: Vec<NodeId>,
     frame: Column,
     owner: Column,
+    owner_file: Column,
+    owner_line: Column,
     of_type: Column,
     module: Column,
     file: Column,
@@ -186,7 +190,8 @@ impl Blocks {
         let labels = process.tables.labels.iter().map(|label| strings.bits(&label.name)).collect();
         let column = |name| filler.column(name);
         let (owner, of_type) = (column("owner"), column("type"));
-        let owners = owner.or(of_type).map(|_| Owners::of(process));
+        let (owner_file, owner_line) = (column("owner_file"), column("owner_line"));
+        let owners = owner.or(owner_file).or(owner_line).or(of_type).map(|_| Owners::of(process));
         let types = owners.as_ref().filter(|_| of_type.is_some());
         let types = types.map_or(Types::default(), |owners| Types::of(process, owners));
         Blocks {
@@ -195,6 +200,8 @@ impl Blocks {
             stacks,
             frame: column("frame"),
             owner,
+            owner_file,
+            owner_line,
             of_type,
             module: column("module"),
             file: column("file"),
@@ -250,11 +257,16 @@ impl Blocks {
             let owner = owners.frame(process, stack);
             text(self.owner, owner.map(|id| process.label(id)).as_deref());
         }
+        let owner = self.owners.as_ref().and_then(|owners| owners.frame(process, stack));
+        let owner = owner.map(|id| &process.tables.frames[id.0 as usize]);
+        text(self.owner_file, owner.and_then(|owner| owner.file.as_deref()));
         text(self.of_type, self.types.of_stack(stack).map(|id| self.types.name(id)));
         let module = frame.module.map(|id| process.tables.modules[id.0 as usize].path.as_str());
         text(self.module, module);
         text(self.file, frame.file.as_deref());
-        filler.set(self.line, row, frame.line.map(|line| Bits(line.into())));
+        let line = |frame: &Frame| frame.line.map(|line| Bits(line.into()));
+        filler.set(self.line, row, line(frame));
+        filler.set(self.owner_line, row, owner.and_then(line));
     }
 }
 

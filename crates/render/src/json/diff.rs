@@ -47,7 +47,7 @@ impl Serialize for Whole<'_> {
         map.serialize_entry("without_rows", &without_rows)?;
         let top = if without_rows.is_some() { 0 } else { view.top.unwrap_or(usize::MAX) };
         match view.rows {
-            Rows::Functions => {
+            Rows::Functions | Rows::Lines => {
                 let Changes { rows, uncertain } = difference.functions();
                 serialize_uncertain(difference, uncertain, &mut map)?;
                 let row = |&change: &FunctionChange| FunctionRow { difference, change };
@@ -143,21 +143,26 @@ impl Serialize for Values {
     }
 }
 
-/// A function: its name and module. Instead of a name it has the address of a call in the module of
-/// one build, or null for all nameless functions of a module.
+/// A function, or a line of it: name, module and place. Instead of a name it has the address of a
+/// call in the module of one build, or null for all nameless functions of a module.
 struct FunctionEntry<'a>(&'a Name);
 
 impl FunctionEntry<'_> {
     fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let function = match self.0 {
-            Name::Function { name, .. } => Some(&**name),
+            Name::Function { name, .. } | Name::Line { name, .. } => Some(&**name),
             Name::Nameless(_) | Name::Place { .. } | Name::Scope { .. } => None,
         };
         let offset = match self.0 {
             Name::Place { offset, .. } => Some(offset),
-            Name::Function { .. } | Name::Nameless(_) | Name::Scope { .. } => None,
+            Name::Function { .. } | Name::Line { .. } | Name::Nameless(_) | Name::Scope { .. } => {
+                None
+            }
         };
         map.serialize_entry("function", &function)?;
+        if let Name::Line { place, .. } = self.0 {
+            map.serialize_entry("place", &**place)?;
+        }
         map.serialize_entry("module", self.0.module())?;
         map.serialize_entry("offset", &offset)
     }
@@ -230,7 +235,9 @@ impl Serialize for ScopeRow<'_> {
         let ScopeRow { difference, change } = self;
         let entry = |name: u32| match &difference.names[name as usize] {
             Name::Scope { attribute, value } => Some(ScopeEntry { attribute, value }),
-            Name::Function { .. } | Name::Nameless(_) | Name::Place { .. } => None,
+            Name::Function { .. } | Name::Line { .. } | Name::Nameless(_) | Name::Place { .. } => {
+                None
+            }
         };
         let names = difference.paths.names_of(change.path).take(SCOPES + 1);
         let mut path: Vec<_> = names.filter_map(entry).collect();

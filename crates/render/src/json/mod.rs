@@ -7,6 +7,7 @@ mod document;
 mod entries;
 pub mod histogram;
 pub mod leaks;
+pub mod lines;
 pub mod memory;
 pub mod peak;
 pub mod ranks;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Measure, Measures, Process, Recording, ScopeId, Site};
+use heaptide_analysis::model::{FrameId, Measure, Measures, Process, Recording, ScopeId, Site};
 use heaptide_analysis::views::highest;
 use heaptide_analysis::views::peak::Moment;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -84,7 +84,7 @@ impl PeakEntry<'_> {
         let stacks = sites.iter().map(|site| site.stack);
         let of_functions = functions.iter().map(|hotspot| hotspot.stacks[0].0);
         let numbers = FrameNumbers::of_stacks(process, stacks.chain(of_functions));
-        let function = |hotspot: &Hotspot| FunctionEntry::of(process, hotspot);
+        let function = |hotspot: &Hotspot| FunctionEntry::of(process, &charges, hotspot);
         map.serialize_entry("functions", &functions.iter().map(function).collect::<Vec<_>>())?;
         let scope = |row: Row<ScopeId>| ScopeEntry { process, row };
         let scopes: Vec<_> = by_scope(process).into_iter().map(scope).collect();
@@ -133,13 +133,27 @@ struct FunctionEntry<'a> {
     stacks: usize,
     at_peak_blocks: u64,
     at_peak_bytes: u64,
+    lines: Vec<LineEntry<'a>>,
     #[serde(flatten)]
     limits: Limits,
 }
 
+/// A line of a function that allocates.
+#[derive(serde::Serialize)]
+struct LineEntry<'a> {
+    file: Option<&'a str>,
+    line: Option<u32>,
+    at_peak_bytes: u64,
+}
+
 impl FunctionEntry<'_> {
-    fn of<'a>(process: &'a Process, hotspot: &Hotspot) -> FunctionEntry<'a> {
+    fn of<'a>(process: &'a Process, charges: &Charges, hotspot: &Hotspot) -> FunctionEntry<'a> {
         let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
+        let lines = hotspot.lines(charges, Measure::AtPeakBytes);
+        let line = |(id, at_peak_bytes): (FrameId, u64)| {
+            let frame = &process.tables.frames[id.0 as usize];
+            LineEntry { file: frame.file.as_deref(), line: frame.line, at_peak_bytes }
+        };
         FunctionEntry {
             function: frame.and_then(|frame| frame.function.as_deref()),
             module: frame.map_or("", |frame| frames::module_name(process, frame)),
@@ -147,6 +161,7 @@ impl FunctionEntry<'_> {
             stacks: hotspot.stacks.len(),
             at_peak_blocks: hotspot.measures.at_peak_blocks,
             at_peak_bytes: hotspot.measures.at_peak_bytes,
+            lines: lines.into_iter().map(line).collect(),
             limits: Limits::of(process, &hotspot.measures),
         }
     }

@@ -61,6 +61,7 @@ function itemEntries(item) {
         () => change({ own: state.own === "" ? "1" : "", zoom: "" })],
     ];
   }
+  if (item.kind === "line") return itemEntries(shown.model.item(item.function));
   const isSelectable = ["thread", "label", "type"].includes(item.kind);
   if (isSelectable) return [[`Only this ${item.kind}`, () => change({ [item.kind]: item.name, zoom: "" })]];
   if (item.kind === "scope") {

@@ -162,6 +162,16 @@ class Model {
     return this.extra("type", type, name, name);
   }
 
+  /** Returns the item of the source line of a frame, with its function. */
+  lineItem(frame) {
+    const { columns } = this;
+    const [number, line] = [columns["frame.function"][frame], columns["frame.line"][frame]];
+    const [of, file] = [this.item(number), this.text(columns["frame.file"][frame])];
+    const place = (path) => (path ? `${path}${line ? `:${line}` : ""} ` : "");
+    return this.extra("line", frame, place(file.split("/").pop()) + of.short, place(file) + of.name,
+      { module: of.module, own: of.own, function: number });
+  }
+
   /** Returns the scopes of a path, outermost first. */
   scopePath(scope) {
     const path = [];
@@ -193,6 +203,24 @@ class Model {
   ownerOf(stack) {
     const owner = this.stackOwner[stack];
     return owner === 0 ? -1 : this.columns["frame.function"][this.columns["stack.frame"][owner]];
+  }
+
+  /** Returns the source lines of owners: the number of the line by stack, −1 without one, and a
+   * frame of each line. */
+  lines() {
+    return this.once("lines", () => {
+      const { columns } = this;
+      const places = ["function", "file", "line"].map((name) => columns[`frame.${name}`]);
+      const [numbers, frames] = [new Map(), []];
+      const ofStack = Int32Array.from(this.stackOwner, (owner) => {
+        if (owner === 0) return -1;
+        const frame = columns["stack.frame"][owner];
+        const key = places.map((place) => place[frame]).join(" ");
+        if (!numbers.has(key)) numbers.set(key, frames.push(frame) - 1);
+        return numbers.get(key);
+      });
+      return { ofStack, frames };
+    });
   }
 
   /** Sums the values of the selected sites by branch. */

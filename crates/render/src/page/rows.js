@@ -39,6 +39,20 @@ function functionRows(model) {
   return { ...grouped(model, key, none + 1, (f) => (f === none ? nothing() : f)), inclusive, key };
 }
 
+/** Returns the source lines of owners. */
+function lineRows(model) {
+  const stacks = model.columns["site.stack"];
+  const { ofStack, frames } = model.lines();
+  const none = frames.length;
+  const nothing = () => model.extra("none", 0, "(no stack)", "(no stack)");
+  const key = (site) => {
+    const line = ofStack[stacks[site]];
+    return line < 0 ? none : line;
+  };
+  const item = (line) => (line === none ? nothing() : model.lineItem(frames[line]));
+  return grouped(model, key, none + 1, item);
+}
+
 function ownerItem(model, stack) {
   if (stack === 0) return model.extra("none", 0, "(no stack)", "(no stack)");
   const owner = model.ownerOf(stack);
@@ -126,6 +140,8 @@ function threadRows(model) {
 const hasStacks = (model) => model.head.mode === "stacks";
 const tableKinds = [
   { kind: "functions", title: "Functions", text: "function", rows: functionRows, there: hasStacks },
+  { kind: "lines", title: "Lines", text: "source line of the owner", rows: lineRows,
+    there: (model) => hasStacks(model) && model.columns["frame.line"].some((line) => line > 0) },
   { kind: "stacks", title: "Stacks", text: "owner, and its stack", rows: stackRows, there: hasStacks },
   { kind: "sites", title: "Sites", text: "owner, stack, thread, scope and label", rows: siteRows,
     there: hasStacks },

@@ -8,6 +8,8 @@ use heaptide_analysis::views::diff::{By, Change, Difference, Side};
 pub enum Rows {
     /// A function.
     Functions,
+    /// A source line of a function.
+    Lines,
     /// A whole stack.
     Stacks,
     /// A scope path.
@@ -19,6 +21,7 @@ impl Rows {
     pub const fn by(self) -> By {
         match self {
             Rows::Functions | Rows::Stacks => By::Stacks,
+            Rows::Lines => By::Lines,
             Rows::Scopes => By::Scopes,
         }
     }
@@ -27,6 +30,7 @@ impl Rows {
     pub const fn name(self) -> &'static str {
         match self {
             Rows::Functions => "function",
+            Rows::Lines => "line",
             Rows::Stacks => "stack",
             Rows::Scopes => "scope",
         }
@@ -56,7 +60,7 @@ impl View<'_> {
         let why = |side| match (process(difference, side).mode, self.rows) {
             (Mode::Counters, Rows::Scopes) => Some("--mode counters, so there are no scopes"),
             (Mode::Counters, _) => Some("--mode counters, so there are no stacks"),
-            (Mode::Scopes, Rows::Functions | Rows::Stacks) => {
+            (Mode::Scopes, Rows::Functions | Rows::Lines | Rows::Stacks) => {
                 Some("--mode scopes, so there are no stacks; --by scope compares scopes")
             }
             (Mode::Stacks | Mode::Scopes, _) => {

@@ -1,5 +1,6 @@
 //! Hotspots: sites grouped by the function that is responsible for the memory, with its stacks.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
@@ -7,10 +8,16 @@ use heaptide_analysis::model::{FrameId, Measure, Measures, ModuleId, Process, St
 use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
 
+use crate::shared::frames::{self, file_name};
+use crate::shared::names::printable;
+
 /// The heaviest path is followed while it carries at least this fraction of the hotspot, …
 const WAY_PART: u64 = 10;
 /// … and for at least this many frames.
 const WAY_MIN: usize = 2;
+
+/// The most lines of a function that are listed.
+const LINES_LISTED: usize = 3;
 
 /// A function, and what it allocated directly and through allocating helpers.
 #[derive(Clone, Debug)]
@@ -114,6 +121,26 @@ impl Hotspot {
             || self.stacks.iter().all(|(stack, _)| innermost(*stack) == Some(frame))
     }
 
+    /// Returns a frame of each of the function's source lines that allocate, with the value of the
+    /// metric of `stacks`, largest first. The values add up to that of the hotspot.
+    pub fn lines(&self, charges: &Charges, measure: Measure) -> Vec<(FrameId, u64)> {
+        let process = charges.process;
+        let frames = &process.tables.frames;
+        let mut lines: Vec<(FrameId, u64)> = Vec::new();
+        let mut of_place = FxHashMap::default();
+        for &(stack, value) in &self.stacks {
+            let Some(id) = charges.owners.frame(process, stack) else { continue };
+            let frame = &frames[id.0 as usize];
+            let at = *of_place.entry((frame.file.as_deref(), frame.line)).or_insert_with(|| {
+                lines.push((id, 0));
+                lines.len() - 1
+            });
+            lines[at].1 = measure.combine().of(lines[at].1, value);
+        }
+        lines.sort_by_key(|&(frame, value)| (Reverse(value), frames[frame.0 as usize].line));
+        lines
+    }
+
     /// Returns the number of frames of allocating helpers inside the function on one of its stacks.
     pub fn helpers(&self, process: &Process, functions: &Functions, stack: StackId) -> usize {
         let function = self.frame.map(|id| functions.of_frame(id));
@@ -165,6 +192,38 @@ impl Hotspot {
             here.iter_mut().for_each(|(stack, _)| *stack = up(process, *stack, 1));
         }
     }
+}
+
+/// Returns the source place of a function: its line, or the lines that allocate with their values
+/// in one unit, such as `lru.py :4 20.0, :5 16.5, :6 3.50 MiB, 2 more`. `amounts` formats values.
+pub(crate) fn places(
+    process: &Process,
+    lines: &[(FrameId, u64)],
+    amounts: impl Fn(&[u64]) -> (Vec<String>, &'static str),
+) -> String {
+    let frame = |line: &(FrameId, u64)| &process.tables.frames[line.0.0 as usize];
+    let [first, _, ..] = lines else {
+        return lines.first().map_or(String::new(), |line| frames::place(process, frame(line)));
+    };
+    let file = frame(first).file.as_deref();
+    let shown = &lines[..lines.len().min(LINES_LISTED)];
+    let values: Vec<u64> = shown.iter().map(|line| line.1).collect();
+    let (values, unit) = amounts(&values);
+    let place = |(line, value): (&(FrameId, u64), String)| {
+        let frame = frame(line);
+        let number = frame.line.map_or_else(|| "?".to_owned(), |line| line.to_string());
+        let other = frame.file.as_deref().filter(|other| Some(*other) != file);
+        let other = other.map_or(Cow::Borrowed(""), |other| printable(file_name(other)));
+        format!("{other}:{number} {value}")
+    };
+    let listed: Vec<String> = shown.iter().zip(values).map(place).collect();
+    let file = file.map_or(Cow::Borrowed("?"), |file| printable(file_name(file)));
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let more = match lines.len() - shown.len() {
+        0 => String::new(),
+        n => format!(", {n} more"),
+    };
+    format!("{file} {}{unit}{more}", listed.join(", "))
 }
 
 fn frame_at(process: &Process, stack: StackId) -> FrameId {

@@ -33,6 +33,35 @@ pub fn amount(measure: Measure, value: u64) -> String {
     if measure.is_bytes() { bytes(value) } else { short_count(value) }
 }
 
+/// Formats values of a metric in the unit that suits the largest one. Returns them and the unit,
+/// which is empty for numbers in full.
+///
+/// ```
+/// use heaptide_analysis::model::Measure;
+/// use heaptide_render::shared::quantity::amounts;
+/// let (values, unit) = amounts(Measure::LiveBytes, &[20 << 20, 3 << 19, 1]);
+/// assert_eq!((values.join(" "), unit), ("20.0 1.50 <0.01".to_owned(), "MiB"));
+/// assert_eq!(amounts(Measure::LiveBlocks, &[1536, 7]).0, ["1,536", "7"]);
+/// ```
+pub fn amounts(measure: Measure, values: &[u64]) -> (Vec<String>, &'static str) {
+    const BYTES: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    const COUNTS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    let largest = values.iter().copied().max().unwrap_or(0);
+    let (units, step, in_full) =
+        if measure.is_bytes() { (BYTES, 1024.0, 1024) } else { (COUNTS, 1000.0, 100_000) };
+    let (mut unit, mut scale) = (0, 1.0);
+    while largest >= in_full && largest as f64 / scale >= 999.5 && unit + 1 < units.len() {
+        unit += 1;
+        scale *= step;
+    }
+    let value = |&value: &u64| match value as f64 / scale {
+        _ if unit == 0 || value == 0 => count(value),
+        scaled if scaled < 0.005 => "<0.01".to_owned(),
+        scaled => three_digits(scaled),
+    };
+    (values.iter().map(value).collect(), units[unit])
+}
+
 /// Formats a share of a whole: `12.3%`; `<0.1%` for small shares, `-` if the whole is 0.
 ///
 /// ```

@@ -11,9 +11,9 @@ use heaptide_analysis::views::memory::{At, Memory};
 
 use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
-use crate::shared::hotspots::{Charges, Hotspot};
+use crate::shared::hotspots::{self, Charges, Hotspot};
 use crate::shared::names::elide_middle;
-use crate::shared::quantity::{bytes, duration, percent};
+use crate::shared::quantity::{amounts, bytes, duration, percent};
 use crate::shared::scope_path::scope_path;
 
 /// Maximum characters of a name.
@@ -88,7 +88,7 @@ fn function_holders(process: &Process) -> Option<String> {
     let whole = process.totals.at_peak_bytes;
     let held = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes;
     let first = found.first()?;
-    let name = |hotspot: &Hotspot| holder_name(&labels, hotspot);
+    let name = |hotspot: &Hotspot| holder_name(&labels, &charges, hotspot);
     let next = |hotspots: &[Hotspot]| -> Vec<String> {
         let of = |h: &Hotspot| format!("{} {}", name(h), bytes(held(h)));
         hotspots.iter().map(of).collect()
@@ -134,7 +134,7 @@ fn type_of(process: &Process, charges: &Charges, hotspot: &Hotspot) -> String {
     format!(" of `{}`", elide_middle(types.name(first), NAME))
 }
 
-fn holder_name(labels: &Labels, hotspot: &Hotspot) -> String {
+fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String {
     let process = labels.process;
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "code without a recorded stack".to_owned();
@@ -145,7 +145,12 @@ fn holder_name(labels: &Labels, hotspot: &Hotspot) -> String {
     }
     let name = labels.label(frame, NAME);
     match &frame.file {
-        Some(_) => format!("`{name}` ({})", frames::place(process, frame)),
+        Some(_) => {
+            let measure = Measure::AtPeakBytes;
+            let lines = hotspot.lines(charges, measure);
+            let places = hotspots::places(process, &lines, |v| amounts(measure, v));
+            format!("`{name}` ({places})")
+        }
         None => format!("`{name}`"),
     }
 }

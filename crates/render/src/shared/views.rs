@@ -13,6 +13,20 @@ pub struct LeaksView<'a> {
     pub top: Option<usize>,
     /// Restricts the view to the images of this process.
     pub process: Option<u32>,
+    /// What a row of the text represents, if blocks have stacks.
+    pub by: LeaksBy,
+}
+
+/// What a row of leaks represents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LeaksBy {
+    /// A whole stack.
+    #[default]
+    Stack,
+    /// The owner of the blocks.
+    Function,
+    /// The line of the owner.
+    Line,
 }
 
 /// Options of the view of sizes.

@@ -42,11 +42,12 @@ pub fn write(out: &mut Screen, difference: &Difference, view: &View) -> io::Resu
     }
     let chosen = view.chosen.map_or(String::new(), |why| format!(" ({why})"));
     let (found, uncertain) = match view.rows {
-        Rows::Functions => {
+        Rows::Functions | Rows::Lines => {
             let Changes { mut rows, uncertain } = difference.functions();
             // Functions that only pass on a change of their callees are omitted.
             rows.retain(|row| row.own.amount() != 0 && is_certain(row.limits, OWN));
-            let heading = format!("{name} by function: itself, and with its callees{chosen}");
+            let by = view.rows.name();
+            let heading = format!("{name} by {by}: itself, and with its callees{chosen}");
             functions(out, difference, &rows, view, &heading)?;
             (rows.len(), uncertain)
         }
@@ -227,15 +228,19 @@ fn functions(
     if rows.is_empty() {
         return Ok(());
     }
-    let columns = columns(out, heading, "function")?;
+    let columns = columns(out, heading, view.rows.name())?;
     let (measure, width) = (difference.measure.of_sites(), out.fit(NAME));
     let rows = &rows[..shown(view).min(rows.len())];
     let labels = labels(difference, rows.iter().map(|row| row.path));
     for change in rows {
         let name = match change.name.map(|id| (id, &difference.names[id as usize])) {
             None => "(no stack)".to_owned(),
-            Some((id, name @ Name::Function { .. })) => {
+            Some((id, name @ (Name::Function { .. } | Name::Line { .. }))) => {
                 let label = labels.label(&frame(difference, id), width);
+                let label = match name {
+                    Name::Line { place, .. } => format!("{} {label}", printable(place)),
+                    _ => label,
+                };
                 match name.module() {
                     "" => label,
                     module => label + &Style::Minor.of(format!("  [{}]", printable(module))),
@@ -340,9 +345,10 @@ fn labels(difference: &Difference, paths: impl Iterator<Item = PathId>) -> Label
 fn frame(difference: &Difference, name: u32) -> Frame {
     let name = &difference.names[name as usize];
     let function = match name {
-        Name::Function { name, .. } => name.clone(),
+        Name::Function { name, .. } | Name::Line { name, .. } => name.clone(),
         _ => name.called().into_owned().into(),
     };
-    let file = matches!(name, Name::Function { .. }).then(|| name.module().into());
+    let file =
+        matches!(name, Name::Function { .. } | Name::Line { .. }).then(|| name.module().into());
     Frame { file, ..Frame::named(function) }
 }

@@ -2,9 +2,11 @@
 //! suppressed.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
+use heaptide_analysis::attribution::{FunctionId, Owners};
+use heaptide_analysis::model::{End, Measure, Measures, Mode, Process, Recording};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
@@ -14,11 +16,11 @@ use crate::shared::heading::{ending, live_name};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, percent};
 use crate::shared::scope_path::scope_path;
-use crate::shared::views::LeaksView;
+use crate::shared::views::{LeaksBy, LeaksView};
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, right};
 use crate::text::screen::{Screen, Style};
-use crate::text::{estimates, stack_lines};
+use crate::text::{estimates, stack_lines, table};
 
 /// Default number of leaks of a process.
 const ROWS: usize = 20;
@@ -28,6 +30,10 @@ const ROWS_OF_SEVERAL: usize = 5;
 const PAGES: usize = 5;
 /// Maximum characters of a name.
 const NAME: usize = 64;
+
+/// Why objects of a Python program are not among its leaks.
+const FREED_BY_PYTHON: &str = "Python frees its objects when it ends, so those that were kept until \
+    then are not listed; `heaptide peak`, or a snapshot before the end, shows them";
 
 /// The live blocks in the processes of a recording.
 pub struct Found<'a> {
@@ -134,6 +140,13 @@ fn page(
     if let Some(why) = no_leak_yet(process.lifetime.end) {
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
+    if process.has_python() && matches!(process.lifetime.end, End::Exited(_)) {
+        writeln!(out, "{}", Style::Warning.of(FREED_BY_PYTHON))?;
+    }
+    if view.by != LeaksBy::Stack && process.mode == Mode::Stacks {
+        by_owner(out, process, leaks, view.by, rows)?;
+        return suppressions(out, leaks, view.suppressions);
+    }
     let stacks = leaks.leaks.iter().take(rows).filter_map(|leak| match leak.origin {
         Origin::Stack(stack) => Some(stack),
         Origin::Scope(_) | Origin::Lane(_) => None,
@@ -150,6 +163,56 @@ fn page(
         writeln!(out, "\n  {} in {} more; --top {all} shows all", bytes(rest), count(more))?;
     }
     suppressions(out, leaks, view.suppressions)
+}
+
+/// Writes leaks by the function that allocated, or by its line.
+fn by_owner(
+    out: &mut Screen,
+    process: &Process,
+    leaks: &Leaks,
+    by: LeaksBy,
+    rows: usize,
+) -> io::Result<()> {
+    let owners = Owners::of(process);
+    let (owners, name) = match by {
+        LeaksBy::Line => (owners.by_line(process), "line"),
+        LeaksBy::Stack | LeaksBy::Function => (owners, "function"),
+    };
+    let mut sums: BTreeMap<Option<FunctionId>, Measures> = BTreeMap::new();
+    for leak in &leaks.leaks {
+        let Origin::Stack(stack) = leak.origin else { continue };
+        let owner = owners.frame(process, stack).map(|frame| owners.functions.of_frame(frame));
+        sums.entry(owner).or_default().add(&leak.measures);
+    }
+    let mut sums: Vec<(Option<FunctionId>, Measures)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, m)| Reverse((m.live_bytes, m.live_blocks)));
+    let columns = Columns([
+        right(6, "share"),
+        right(10, "bytes"),
+        estimates::column(process, Measure::LiveBytes),
+        right(10, "blocks"),
+        last(name),
+    ]);
+    writeln!(out)?;
+    columns.heading(out)?;
+    let frame = |owner: Option<FunctionId>| owner.map(|id| owners.functions.first_frame(id));
+    let shown = &sums[..rows.min(sums.len())];
+    let labels = Labels::of_ids(process, shown.iter().filter_map(|(owner, _)| frame(*owner)));
+    for (owner, m) in shown {
+        let name = match (frame(*owner), by) {
+            (None, _) => "(no stack)".to_owned(),
+            (Some(frame), LeaksBy::Line) => table::line_name(&labels, frame, out.fit(NAME)),
+            (Some(frame), _) => table::function_name(&labels, frame, "", out.fit(NAME)),
+        };
+        let share = percent(m.live_bytes, leaks.bytes());
+        let limits = estimates::cell(out, process, Measure::LiveBytes, m);
+        let (size, blocks) = (out.bytes(m.live_bytes), out.count(m.live_blocks));
+        columns.row(out, [share, size, limits, blocks, name])?;
+    }
+    match sums.len().saturating_sub(rows) {
+        0 => Ok(()),
+        more => writeln!(out, "\n  {more} more; --top {} shows all", sums.len()),
+    }
 }
 
 /// Returns an addition to a message about no leaks, if some were suppressed.

@@ -10,6 +10,7 @@ mod estimates;
 pub mod histogram;
 pub mod info;
 pub mod leaks;
+pub mod lines;
 pub mod memory;
 pub mod missing;
 pub mod origins;

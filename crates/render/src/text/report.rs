@@ -13,6 +13,7 @@ use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
+use crate::shared::runtime::runtime_says;
 use crate::shared::sentence::{sentence, wrapped};
 use crate::text::annotations;
 use crate::text::caption::figures;
@@ -266,11 +267,17 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         [(t.live_bytes, "byte"), (t.live_blocks, "block")].map(|(n, of)| counted(n, of));
     let note = format!("{size} in {blocks}");
     row(out, live_name(process), &out.bytes(t.live_bytes), &note)?;
+    let runtime = runtime_says(process);
     if let Some((peak, says)) = mapped_summary(process) {
-        row(out, "mapped", &peak, &says)?;
+        // Runtimes reserve much more than they use.
+        let of = if runtime.is_some() { "of address space " } else { "" };
+        row(out, "mapped", &peak, &format!("{of}{says}"))?;
     }
-    match accounts::summary(process) {
-        Some((resident, note)) => row(out, "resident", &bytes(resident), &note),
+    if let Some((resident, note)) = accounts::summary(process) {
+        row(out, "resident", &bytes(resident), &note)?;
+    }
+    match runtime {
+        Some(says) => row(out, "runtime", "", &says),
         None => Ok(()),
     }
 }

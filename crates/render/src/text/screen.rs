@@ -114,6 +114,16 @@ impl<'a> Screen<'a> {
         if metric.is_bytes() { self.bytes(value) } else { self.count(value) }
     }
 
+    /// Formats values of a metric in one unit. Returns them and the unit, which is empty if they
+    /// are in full.
+    pub(crate) fn amounts(&self, metric: Measure, values: &[u64]) -> (Vec<String>, &'static str) {
+        if self.is_exact {
+            (values.iter().map(|&value| quantity::count(value)).collect(), "")
+        } else {
+            quantity::amounts(metric, values)
+        }
+    }
+
     /// Returns the width of a column of numbers that has `characters` if they are rounded.
     pub(crate) fn number_width(&self, characters: usize) -> usize {
         characters + if self.is_exact && characters >= NUMBER_MIN { EXACT_MORE } else { 0 }

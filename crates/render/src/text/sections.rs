@@ -7,7 +7,7 @@ use heaptide_analysis::model::{End, FrameId, Measure, Measures, Process};
 
 use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
-use crate::shared::hotspots::{Charges, Hotspot};
+use crate::shared::hotspots::{self, Charges, Hotspot};
 use crate::shared::printed_stack;
 use crate::shared::quantity::{counted, percent};
 use crate::text::columns::{Columns, last, left, right};
@@ -101,7 +101,8 @@ pub(crate) fn section(
         let share = percent(value, whole);
         let value = out.amount(measure, value);
         let limits = estimates::cell(out, process, measure, &hotspot.measures);
-        let title = title(out, &labels, functions, hotspot);
+        let place = place(out, process, charges, hotspot, measure);
+        let title = title(out, &labels, functions, hotspot, &place);
         let memory = hotspot.memory(measure).to_owned();
         columns.row(out, [share, value, limits, of_second, memory, title])?;
         callers(out, &labels, hotspot, way, measure)?;
@@ -139,8 +140,29 @@ fn helper(process: &Process, functions: &Functions, hotspot: &Hotspot) -> Option
     process.frames_of(stack).nth(inner)
 }
 
+/// Returns the lines of a function that allocate; empty without a source file.
+fn place(
+    screen: &Screen,
+    process: &Process,
+    charges: &Charges,
+    hotspot: &Hotspot,
+    measure: Measure,
+) -> String {
+    let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
+    if frame.is_none_or(|frame| frame.file.is_none()) {
+        return String::new();
+    }
+    hotspots::places(process, &hotspot.lines(charges, measure), |v| screen.amounts(measure, v))
+}
+
 /// Returns the function, the helper through which it allocates, and its source place.
-fn title(screen: &Screen, labels: &Labels, functions: &Functions, hotspot: &Hotspot) -> String {
+fn title(
+    screen: &Screen,
+    labels: &Labels,
+    functions: &Functions,
+    hotspot: &Hotspot,
+    place: &str,
+) -> String {
     let process = labels.process;
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
         return "(no stack)".to_owned();
@@ -154,20 +176,19 @@ fn title(screen: &Screen, labels: &Labels, functions: &Functions, hotspot: &Hots
         };
     }
     let name = labels.label(frame, screen.fit(NAME));
-    let place = match &frame.file {
-        Some(_) => frames::place(process, frame) + " ",
-        None => String::new(),
-    };
     let name = if is_own(process, frame) { Style::Own.of(name) } else { name };
     let helper = helper(process, functions, hotspot).map_or(String::new(), |id| {
         let helper = &process.tables.frames[id.0 as usize];
         format!(" via {}", labels.label(helper, screen.fit(HELPER)))
     });
     match frame.module {
-        Some(_) => format!("{name}{helper}  {}", Style::Minor.of(format!("{place}[{module}]"))),
+        Some(_) => {
+            let place = format!("{place} [{module}]");
+            format!("{name}{helper}  {}", Style::Minor.of(place.trim_start()))
+        }
         // Python functions have a file but no module.
         None if frame.file.is_some() => {
-            format!("{name}{helper}  {}", Style::Minor.of(place.trim_end()))
+            format!("{name}{helper}  {}", Style::Minor.of(place))
         }
         // The name is sufficient: requests below the stack threshold, or code without a file.
         None => format!("{name}{helper}"),

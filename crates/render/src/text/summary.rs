@@ -13,6 +13,7 @@ use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
+use crate::shared::runtime::runtime_says;
 use crate::shared::sentence::sentence;
 use crate::text::missing;
 
@@ -48,11 +49,15 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             counted(t.live_blocks, "block")
         ),
     ]);
-    lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
-    lines.extend(
-        accounts::summary(process)
-            .map(|(resident, note)| format!("  resident   {} {note}", bytes(resident))),
-    );
+    // Address space that a runtime reserves would mislead.
+    match runtime_says(process) {
+        Some(says) => lines.push(format!("  runtime    {says}")),
+        None => lines.extend(
+            mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")),
+        ),
+    }
+    let resident = accounts::summary(process);
+    lines.extend(resident.map(|(size, note)| format!("  resident   {} {note}", bytes(size))));
     if !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);

@@ -1,10 +1,11 @@
-//! A table of functions, stacks, modules, scopes, labels, lanes, block sizes or called functions.
+//! A table of functions, lines, stacks, modules, scopes, labels, lanes, block sizes or called
+//! functions.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{Functions, Owners, Types, is_own};
-use heaptide_analysis::model::{Lane, Measure, Mode, Process, StackId};
+use heaptide_analysis::model::{FrameId, Lane, Measure, Mode, Process, StackId};
 use heaptide_analysis::views::aggregate::{self, Group, GroupBy, Key, Order, group, top};
 use heaptide_analysis::views::highest::Highest;
 
@@ -17,13 +18,15 @@ use crate::shared::views::HistogramView;
 use crate::text::annotations;
 use crate::text::caption::caption;
 use crate::text::columns::{Column, Columns, last, right};
-use crate::text::screen::{Screen, Style};
+use crate::text::screen::{Screen, Style, visible};
 use crate::text::{estimates, histogram, stack_lines};
 
 /// Default number of rows.
 const ROWS: usize = 20;
 /// Maximum characters of a name.
 const NAME: usize = 64;
+/// Minimum characters of a function's name after its place.
+const NAME_MIN: usize = 16;
 
 /// Options of the table.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,7 @@ pub fn write(
     }
 }
 
-/// Writes functions or modules with their own and inclusive values.
+/// Writes functions, lines or modules with their own and inclusive values.
 fn names(
     out: &mut Screen,
     process: &Process,
@@ -108,6 +111,7 @@ fn names(
     shown.sort_by_key(|g| Reverse((measure.of(&g.own), measure.of(&g.inclusive))));
     let frame = |g: &Group| match g.key {
         Key::Function(Some(id)) => Some(owners.functions.first_frame(id)),
+        Key::Line(frame) => frame,
         _ => None,
     };
     let labels = Labels::of_ids(process, shown.iter().take(rows).filter_map(frame));
@@ -196,18 +200,32 @@ fn cells(out: &Screen, measure: Measure, value: u64, whole: u64) -> String {
 fn name(labels: &Labels, functions: &Functions, group: &Group, width: usize) -> String {
     let process = labels.process;
     match group.key {
-        Key::Function(Some(id)) => {
-            let frame = &process.tables.frames[functions.first_frame(id).0 as usize];
-            let label = labels.label(frame, width);
-            let label = if is_own(process, frame) { Style::Own.of(label) } else { label };
-            format!("{label}{}", Style::Minor.of(frames::in_module(process, frame)))
-        }
+        Key::Function(Some(id)) => function_name(labels, functions.first_frame(id), "", width),
+        Key::Line(Some(id)) => line_name(labels, id, width),
         Key::Module(Some(id)) => {
             printable(&process.tables.modules[id.0 as usize].path).into_owned()
         }
         Key::Module(None) => "(code without a file, or no stack)".to_owned(),
         _ => "(no stack)".to_owned(),
     }
+}
+
+/// Returns the source place of a frame and its function, with its module.
+pub(crate) fn line_name(labels: &Labels, frame: FrameId, width: usize) -> String {
+    let place = match &labels.process.tables.frames[frame.0 as usize] {
+        known if known.file.is_some() => frames::place(labels.process, known) + " ",
+        _ => String::new(),
+    };
+    function_name(labels, frame, &place, width)
+}
+
+/// Returns the label of a frame's function after `place`, and before its module.
+pub(crate) fn function_name(labels: &Labels, frame: FrameId, place: &str, width: usize) -> String {
+    let process = labels.process;
+    let frame = &process.tables.frames[frame.0 as usize];
+    let label = labels.label(frame, width.saturating_sub(visible(place)).max(NAME_MIN));
+    let label = if is_own(process, frame) { Style::Own.of(label) } else { label };
+    format!("{place}{label}{}", Style::Minor.of(frames::in_module(process, frame)))
 }
 
 fn stacks(

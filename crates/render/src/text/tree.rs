@@ -30,6 +30,8 @@ const INDENT_MAX: usize = 40;
 pub struct View {
     /// Metric of the values.
     pub measure: Measure,
+    /// Whether nodes are lines of functions, not whole functions.
+    pub by_line: bool,
     /// Whether the tree starts at allocating functions, with their callers below.
     pub bottom_up: bool,
     /// Order of sibling branches.
@@ -49,6 +51,7 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
         return writeln!(out, "  recorded with --mode counters: no stacks, so no tree");
     }
     let owners = Owners::of(process);
+    let owners = if view.by_line { owners.by_line(process) } else { owners };
     let functions = &owners.functions;
     let measure = view.measure.of_sites();
     let whole = measure.of(&process.totals);
@@ -64,7 +67,8 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
         "callers above callees"
     };
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
-    let heading = "  inclusive               own               function";
+    let nodes = if view.by_line { "line" } else { "function" };
+    let heading = format!("  inclusive               own               {nodes}");
     writeln!(out, "{}", Style::Heading.of(heading))?;
     let shown = tree.nodes.iter().filter(|node| node.inclusive >= least);
     let shown = shown.filter_map(|node| node.function).map(|id| functions.first_frame(id));
@@ -189,6 +193,11 @@ impl Printer<'_> {
         };
         let used = at.guides.chars().count() + branch.chars().count();
         let least = if out.is_limited() { NAME_NARROW } else { NAME_MIN };
+        let source = match frame.file {
+            Some(_) if self.view.by_line => frames::place(self.process, frame) + " ",
+            _ => String::new(),
+        };
+        let used = used + visible(&source);
         let width = out.fit(WIDTH).saturating_sub(used + VALUES).max(least);
         let label = self.labels.label(frame, width);
         let mut place = frames::in_module(self.process, frame);
@@ -197,7 +206,7 @@ impl Printer<'_> {
         }
         let label = if is_own(self.process, frame) { Style::Own.of(label) } else { label };
         let place = Style::Minor.of(place);
-        self.row(out, inclusive, own, &format!("{}{branch}{label}", at.guides), &place)
+        self.row(out, inclusive, own, &format!("{}{branch}{source}{label}", at.guides), &place)
     }
 
     fn row(

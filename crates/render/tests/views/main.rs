@@ -217,6 +217,7 @@ fn functions_with_long_names_are_not_one_function() {
     assert!(titles.iter().any(|title| title.contains("(524,320 bytes")), "{titles:?}");
     let by = |by| table::Table { by, sort: Some(Measure::AtPeakBytes), top: None };
     let calls = tree::View {
+        by_line: false,
         measure: Measure::AtPeakBytes,
         bottom_up: false,
         order: BranchOrder::Value,
@@ -278,6 +279,7 @@ fn json_of_scopes_and_labels() {
 #[test]
 fn trees() {
     let view = tree::View {
+        by_line: false,
         measure: Measure::AtPeakBytes,
         bottom_up: false,
         order: BranchOrder::Value,

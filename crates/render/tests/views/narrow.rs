@@ -4,7 +4,7 @@
 use heaptide_analysis::views::diff::Comparison;
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::shared::difference::{self, Rows};
-use heaptide_render::shared::views::{HistogramView, LeaksView};
+use heaptide_render::shared::views::{HistogramView, LeaksBy, LeaksView};
 
 use super::*;
 
@@ -29,7 +29,14 @@ fn pages_of(process: Process, layout: Layout) -> Vec<(String, String)> {
     }
     for bottom_up in [false, true] {
         let (measure, order) = (Measure::AtPeakBytes, BranchOrder::Value);
-        let view = tree::View { measure, bottom_up, order, depth: usize::MAX, min_percent: 0.0 };
+        let view = tree::View {
+            measure,
+            by_line: bottom_up,
+            bottom_up,
+            order,
+            depth: usize::MAX,
+            min_percent: 0.0,
+        };
         let page = shown_in(layout, |out| tree::write(out, &process, &view));
         pages.push(("tree".to_owned(), page));
     }
@@ -37,11 +44,12 @@ fn pages_of(process: Process, layout: Layout) -> Vec<(String, String)> {
     let page = shown_in(layout, |out| text::histogram::write(out, &process, &histogram));
     pages.push(("histogram".to_owned(), page));
     let suppressions = Suppressions::default();
-    let view = LeaksView { suppressions: &suppressions, process: None, top: None };
+    let view =
+        LeaksView { suppressions: &suppressions, process: None, top: None, by: LeaksBy::Stack };
     let found = text::leaks::Found::of(&all, &view);
     pages
         .push(("leaks".to_owned(), shown_in(layout, |out| text::leaks::write(out, &found, &view))));
-    for rows in [Rows::Functions, Rows::Stacks, Rows::Scopes] {
+    for rows in [Rows::Functions, Rows::Lines, Rows::Stacks, Rows::Scopes] {
         let after = with(process.clone(), |p| {
             p.tables.sites.iter_mut().for_each(|site| site.measures.at_peak_bytes *= 3);
         });

@@ -1,7 +1,7 @@
 //! Pages of a sampled recording: which numbers are estimates, and their intervals.
 
 use heaptide_analysis::views::suppressions::Suppressions;
-use heaptide_render::shared::views::LeaksView;
+use heaptide_render::shared::views::{LeaksBy, LeaksView};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn pages_have_intervals() {
         expect(&format!("sampled_by_{}.txt", by.name()), &page);
     }
     let known = Suppressions::default();
-    let view = LeaksView { suppressions: &known, process: None, top: None };
+    let view = LeaksView { suppressions: &known, process: None, top: None, by: LeaksBy::Stack };
     let process = all();
     let found = text::leaks::Found::of(&process, &view);
     expect("sampled_leaks.txt", &shown(|out| text::leaks::write(out, &found, &view)));

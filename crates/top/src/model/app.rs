@@ -516,7 +516,7 @@ impl App {
                 self.filter = Filter::parse(&text).ok().filter(|_| !text.is_empty());
                 self.overlay = Overlay::Prompt { text, wrong: None };
             }
-            '1'..='6' => {
+            '1'..='7' => {
                 let index = c as usize - '1' as usize;
                 self.set_view(View::ALL[index]);
             }

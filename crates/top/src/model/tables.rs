@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use heaptide_analysis::attribution::{FunctionId, Owners};
-use heaptide_analysis::model::{LaneId, Process, ScopeId, SiteRow, StackId};
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
+use heaptide_analysis::model::{FrameId, LaneId, Process, ScopeId, SiteRow, StackId};
 use heaptide_analysis::recording::live::Counts;
 use heaptide_analysis::selection::pattern::Pattern;
 use heaptide_render::shared::frames;
@@ -17,12 +17,16 @@ use super::view::{Key, View};
 const NONE: u32 = u32::MAX;
 /// The most characters of a row's name that comparisons include.
 const NAME_MAX: usize = 4096;
+/// The fewest characters of a function's name after its place.
+const LABEL_MIN: usize = 8;
 
 /// The tables of a process, with the owners of its stacks.
 pub struct Tables {
     /// The process; counters of its sites are those from when the tables were read.
     pub(crate) process: Process,
     pub(crate) owners: Owners,
+    /// The lines of functions, when a view has needed them.
+    lines: OnceCell<Functions>,
     /// By slot, the row of its site.
     rows: Vec<SiteRow>,
     groups: [OnceCell<Groups>; View::ALL.len()],
@@ -70,7 +74,8 @@ impl Tables {
     /// Prepares the tables of a process. The slots of its counters are set later.
     pub(crate) fn new(process: Process) -> Tables {
         let owners = Owners::of(&process);
-        Tables { process, owners, rows: Vec::new(), groups: Default::default() }
+        let (lines, groups) = Default::default();
+        Tables { process, owners, lines, rows: Vec::new(), groups }
     }
 
     /// Maps each slot to the row of the site with its id.
@@ -221,6 +226,7 @@ impl Tables {
             View::Threads => self.grouped(|site| Key::Thread(site.lane)),
             View::Labels => self.grouped(|site| Key::Label(site.label, site.kind)),
             View::Stacks => self.grouped(|site| Key::Stack(site.stack)),
+            View::Lines => self.grouped(|site| Key::Line(self.line(site.stack))),
             View::Scopes => {
                 let scopes = 0..self.process.tables.scopes.len() as u32;
                 Groups {
@@ -283,6 +289,13 @@ impl Tables {
         Some(self.owners.functions.of_frame(frame))
     }
 
+    /// Returns the first frame with the source line of a stack's owner.
+    pub(crate) fn line(&self, stack: StackId) -> Option<FrameId> {
+        let lines = self.lines.get_or_init(|| self.owners.functions.by_line(&self.process));
+        let frame = self.owners.frame(&self.process, stack)?;
+        Some(lines.first_frame(lines.of_frame(frame)))
+    }
+
     /// Returns the name of a row, in at most `width` characters.
     pub(crate) fn name(&self, key: Key, width: usize) -> String {
         match key {
@@ -299,6 +312,7 @@ impl Tables {
                 elide_middle(&format!("{}{kind}", printable(name)), width)
             }
             Key::Stack(stack) => self.stack(stack, width),
+            Key::Line(frame) => self.source_line(frame, width),
             Key::New => elide_middle("(new stacks, names follow)", width),
         }
     }
@@ -331,6 +345,21 @@ impl Tables {
         let file = frames::in_module(&self.process, frame);
         let used = name.chars().count();
         if used + file.chars().count() <= width { name + &file } else { name }
+    }
+
+    /// Formats a line: its place and its function.
+    fn source_line(&self, frame: Option<FrameId>, width: usize) -> String {
+        let function = frame.map(|frame| self.owners.functions.of_frame(frame));
+        let frame = frame.map(|frame| &self.process.tables.frames[frame.0 as usize]);
+        let Some(frame) = frame.filter(|frame| frame.file.is_some()) else {
+            return self.function(function, width);
+        };
+        let place = frames::place(&self.process, frame);
+        let room = width.saturating_sub(place.chars().count() + 1);
+        if room < LABEL_MIN {
+            return elide_middle(&place, width);
+        }
+        format!("{place} {}", frames::label(&self.process, frame, room))
     }
 
     fn thread(&self, lane: LaneId, width: usize) -> String {

@@ -72,6 +72,7 @@ impl Tree {
         let top = match key {
             Key::Owner(function) | Key::Function(function) => function?,
             Key::Stack(stack) if stack != StackId(0) => tables.owner(stack)?,
+            Key::Line(frame) => tables.owners.functions.of_frame(frame?),
             _ => return None,
         };
         let start_of = |stack: StackId| match key {
@@ -79,6 +80,7 @@ impl Tree {
                 let owner = tables.owners.stack(stack);
                 (tables.owner(stack) == Some(top)).then_some(owner)
             }
+            Key::Line(line) => (tables.line(stack) == line).then(|| tables.owners.stack(stack)),
             Key::Stack(only) => (stack == only).then(|| tables.owners.stack(stack)),
             _ => outermost(tables, stack, top),
         };

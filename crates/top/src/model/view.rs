@@ -1,7 +1,7 @@
 //! The kinds of rows, and their columns.
 
 use heaptide_analysis::attribution::FunctionId;
-use heaptide_analysis::model::{LabelId, LaneId, ScopeId, SiteKind, StackId};
+use heaptide_analysis::model::{FrameId, LabelId, LaneId, ScopeId, SiteKind, StackId};
 
 /// The kind of rows in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,12 +19,21 @@ pub enum View {
     Labels,
     /// Whole stacks.
     Stacks,
+    /// The source line that each allocation is attributed to.
+    Lines,
 }
 
 impl View {
     /// All views, in the order of their number keys.
-    pub const ALL: [View; 6] =
-        [View::Owners, View::Functions, View::Threads, View::Scopes, View::Labels, View::Stacks];
+    pub const ALL: [View; 7] = [
+        View::Owners,
+        View::Functions,
+        View::Threads,
+        View::Scopes,
+        View::Labels,
+        View::Stacks,
+        View::Lines,
+    ];
 
     /// Returns its name on the screen.
     pub const fn title(self) -> &'static str {
@@ -35,6 +44,7 @@ impl View {
             View::Scopes => "scopes",
             View::Labels => "labels",
             View::Stacks => "stacks",
+            View::Lines => "lines",
         }
     }
 
@@ -64,6 +74,8 @@ pub(crate) enum Key {
     Label(Option<LabelId>, SiteKind),
     /// A stack.
     Stack(StackId),
+    /// A line of a function, by one of its frames; `None` for allocations without a stack.
+    Line(Option<FrameId>),
     /// Stacks that are newer than the tables.
     New,
 }
@@ -78,6 +90,7 @@ impl Key {
             Key::Scope(_) => View::Scopes,
             Key::Label(..) => View::Labels,
             Key::Stack(_) => View::Stacks,
+            Key::Line(_) => View::Lines,
         }
     }
 }

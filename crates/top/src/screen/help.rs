@@ -7,7 +7,7 @@ use crate::model::app::{App, Overlay, Status};
 
 /// The keys and their effects.
 pub(super) const KEYS: [(&str, &str); 20] = [
-    ("1 … 6, Tab", "owners, functions, threads, scopes, labels, stacks"),
+    ("1 … 7, Tab", "owners, functions, threads, scopes, labels, stacks, lines"),
     ("s, < and >", "order by the next column, or the one before"),
     ("r", "reverse the order"),
     ("↑ ↓ PgUp PgDn", "select a row; also j and k, Home and End, the wheel"),

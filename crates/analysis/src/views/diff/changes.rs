@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 
 use super::change::{Change, Side};
-use super::comparison::{By, Difference};
-use super::name::Name;
+use super::comparison::Difference;
+use super::name::{By, Name};
 use super::paths::{EFFECTIVE, PathId};
 use crate::attribution::{Role, owners_in_tree};
 use crate::model::{Combine, Measures, Process, Spread};
@@ -191,7 +191,7 @@ impl Difference {
     /// longer paths changed.
     pub fn paths(&self) -> Changes<PathChange> {
         let sums = |own: &[Change], combine| match self.by {
-            By::Stacks => own.to_vec(),
+            By::Stacks | By::Lines => own.to_vec(),
             By::Scopes => self.paths.sums(own, combine),
         };
         let inclusive = sums(&self.paths.own, self.measure.of_sites().combine());

@@ -5,21 +5,12 @@
 //! Neither tree stores a text for each stack.
 
 use super::change::{Change, Side};
-use super::name::Name;
+use super::name::{By, Name};
 use super::names::Names;
 use super::paths::{self, PathId, Paths};
 use crate::model::{Measure, Measures, Process, Tables};
 use crate::views::aggregate::by_stack;
 use crate::views::scopes;
-
-/// The elements of paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
-    /// Functions: paths are stacks.
-    Stacks,
-    /// Scopes: paths are scope paths.
-    Scopes,
-}
 
 /// A comparison while processes are added.
 pub struct Comparison {
@@ -76,7 +67,7 @@ impl Comparison {
     /// Adds the paths with a value.
     fn add(&mut self, side: Side, process: &Process) {
         match self.by {
-            By::Stacks => self.add_stacks(side, process),
+            By::Stacks | By::Lines => self.add_stacks(side, process),
             By::Scopes => self.add_scopes(side, process),
         }
     }
@@ -92,7 +83,7 @@ impl Comparison {
             needed[process.tables.stacks[index].parent.0 as usize] |= needed[index];
         }
         self.paths.reserve(needed.iter().filter(|needed| **needed).count());
-        let names = self.names.of_frames(process);
+        let names = self.names.of_frames(process, self.by);
         if let Some(names) = self.names.merge_places() {
             self.paths.rename(
                 &names,

@@ -11,6 +11,6 @@ mod tests;
 
 pub use change::{Change, Side};
 pub use changes::{Changes, FunctionChange, Limits, PathChange};
-pub use comparison::{By, Comparison, Difference, HalfCompared};
-pub use name::Name;
+pub use comparison::{Comparison, Difference, HalfCompared};
+pub use name::{By, Name};
 pub use paths::{Node, PathId, Paths};

@@ -6,6 +6,17 @@ use std::sync::Arc;
 use crate::attribution::{Role, known};
 use crate::model;
 
+/// The elements of paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Functions: paths are stacks.
+    Stacks,
+    /// Source lines of functions: paths are stacks.
+    Lines,
+    /// Scopes: paths are scope paths.
+    Scopes,
+}
+
 /// An element of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Name {
@@ -15,6 +26,15 @@ pub enum Name {
         name: Arc<str>,
         /// The file name of its module; empty for code without a file.
         module: Arc<str>,
+    },
+    /// A source line of a function.
+    Line {
+        /// The demangled name of the function.
+        name: Arc<str>,
+        /// The file name of its module; empty for code without a file.
+        module: Arc<str>,
+        /// The name of the source file, and the line: `parse.c:12`.
+        place: Arc<str>,
     },
     /// All functions without names of a module with several or unknown builds; the module's file
     /// name, empty for code without a file.
@@ -48,6 +68,7 @@ impl Name {
     pub fn called(&self) -> Cow<'_, str> {
         match self {
             Name::Function { name, .. } => Cow::Borrowed(name),
+            Name::Line { name, place, .. } => Cow::Owned(format!("{place} {name}")),
             Name::Nameless(file) if file.is_empty() => Cow::Borrowed("[code without a file]"),
             Name::Nameless(file) => Cow::Owned(format!("[{file}: functions without names]")),
             Name::Place { module, offset } => Cow::Owned(format!("{module}+{offset:#x}")),
@@ -58,9 +79,10 @@ impl Name {
     /// Returns the file name of the module; empty for code without a file, and for scopes.
     pub fn module(&self) -> &str {
         match self {
-            Name::Function { module, .. } | Name::Nameless(module) | Name::Place { module, .. } => {
-                module
-            }
+            Name::Function { module, .. }
+            | Name::Line { module, .. }
+            | Name::Nameless(module)
+            | Name::Place { module, .. } => module,
             Name::Scope { .. } => "",
         }
     }
@@ -69,8 +91,11 @@ impl Name {
     pub(super) fn role(&self) -> Role {
         let in_runtime = known().is_runtime(self.module());
         match self {
-            Name::Function { name, .. } => known().role(name).in_runtime(in_runtime),
+            Name::Function { name, .. } | Name::Line { name, .. } => {
+                known().role(name).in_runtime(in_runtime)
+            }
             Name::Scope { .. } => Role::Owner,
+            Name::Nameless(_) | Name::Place { .. } if self.module().is_empty() => Role::Container,
             Name::Nameless(_) | Name::Place { .. } => Role::Owner.in_runtime(in_runtime),
         }
     }

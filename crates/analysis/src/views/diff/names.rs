@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::name::Name;
+use super::name::{By, Name};
 use crate::attribution::{FunctionId, Functions};
 use crate::attribution::{file_in_every_build, name_in_every_build};
 use crate::model::{Frame, FrameId, Module, ModuleId, Process, Scope};
@@ -44,6 +44,8 @@ enum Build {
 enum Key {
     /// A function's name and file.
     Function(Arc<str>, FileId),
+    /// The name and file of a function, the name of its source file, and a line in it.
+    Line(Arc<str>, FileId, Box<str>, u32),
     /// Functions without names of a file.
     Nameless(FileId),
     /// An address in a file of one build.
@@ -58,18 +60,21 @@ fn hash(key: &Key) -> u64 {
 
 impl Names {
     /// Returns the name of each frame of a process. Earlier names may have to be merged afterwards.
-    pub(super) fn of_frames(&mut self, process: &Process) -> Vec<u32> {
+    pub(super) fn of_frames(&mut self, process: &Process, by: By) -> Vec<u32> {
         let nowhere = (self.file("", &[]), Arc::from(""));
         let files: Vec<(FileId, Arc<str>)> =
             process.tables.modules.iter().map(|module| self.module(process, module)).collect();
-        let functions = Functions::of(process);
+        let functions = match by {
+            By::Lines => Functions::of(process).by_line(process),
+            By::Stacks | By::Scopes => Functions::of(process),
+        };
         let of_function: Vec<u32> = (0..functions.len() as u32)
             .map(|id| {
                 let frame =
                     &process.tables.frames[functions.first_frame(FunctionId(id)).0 as usize];
                 let of_module = |ModuleId(id)| &files[id as usize];
                 let (file, module) = frame.module.map_or(&nowhere, of_module);
-                self.of_frame(frame, *file, module)
+                self.of_frame(frame, *file, module, by)
             })
             .collect();
         let frames = (0..process.tables.frames.len() as u32).map(FrameId);
@@ -113,9 +118,13 @@ impl Names {
         self.names
     }
 
-    fn of_frame(&mut self, frame: &Frame, file: FileId, module: &Arc<str>) -> u32 {
+    fn of_frame(&mut self, frame: &Frame, file: FileId, module: &Arc<str>, by: By) -> u32 {
         let (module, offset) = (module.clone(), frame.offset);
         match &frame.function {
+            Some(name) if by == By::Lines => match (&frame.file, frame.line) {
+                (Some(source), Some(line)) => self.line(name, file, module, (source, line)),
+                _ => self.function(name, file, module),
+            },
             Some(name) => self.function(name, file, module),
             None if self.is_one_build(file) => {
                 self.number(Key::Place(file, offset), Name::Place { module, offset })
@@ -136,6 +145,20 @@ impl Names {
             *shown = name.clone();
         }
         number
+    }
+
+    /// Returns the name of a line. Directories of source files differ between builds.
+    fn line(
+        &mut self,
+        name: &Arc<str>,
+        file: FileId,
+        module: Arc<str>,
+        (source, line): (&str, u32),
+    ) -> u32 {
+        let source = source.rsplit('/').next().unwrap_or(source);
+        let key = Key::Line(name_in_every_build(name).as_ref().into(), file, source.into(), line);
+        let place = format!("{source}:{line}").into();
+        self.number(key, Name::Line { name: name.clone(), module, place })
     }
 
     /// Returns the number of an equal name, or adds the name.

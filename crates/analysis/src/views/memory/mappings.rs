@@ -6,6 +6,7 @@ use heaptide_format as format;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::row::{self, Row, with_largest};
+use super::runtimes;
 use crate::model::{Account, AccountRange, MappingClass, Mode, Process};
 
 /// All glibc arenas except the first are aligned to their maximum size.
@@ -197,6 +198,26 @@ impl<'a> Classifier<'a> {
     }
 }
 
+/// Moves the children that language runtimes mapped for their own heaps to a row for each runtime.
+fn take_runtimes(row: &mut Row) -> Vec<Row> {
+    let mut found: Vec<Row> = Vec::new();
+    for child in std::mem::take(&mut row.children) {
+        let Some(runtime) = runtimes::of_caller(&child.name) else {
+            row.children.push(child);
+            continue;
+        };
+        row.subtract(&child);
+        let name = runtimes::row_name(runtime);
+        let at = found.iter().position(|row| row.name == name).unwrap_or_else(|| {
+            found.push(Row { name, ..Row::default() });
+            found.len() - 1
+        });
+        found[at].add(child.resident_bytes, child.size_bytes, child.swap_bytes);
+        found[at].children.push(child);
+    }
+    found.into_iter().map(with_largest).collect()
+}
+
 /// Returns whether a mapping was recorded and is of a class.
 fn is_of(range: &AccountRange, class: MappingClass) -> bool {
     range.mapping.as_ref().is_some_and(|mapping| mapping.class == class)
@@ -236,8 +257,14 @@ impl<'a> Sorted<'a> {
         let recorded = MappingClass::ALL.map(|class| (class.name(), Class::Recorded(class)));
         let by_file = [("files", Class::File), ("shared memory", Class::Shared)];
         let known = recorded.into_iter().chain(by_file);
-        let mut children: Vec<Row> =
-            known.map(|(name, class)| with_largest(self.by_name(name, class))).collect();
+        let mut children: Vec<Row> = Vec::new();
+        for (name, class) in known {
+            let mut row = self.by_name(name, class);
+            if class == Class::Recorded(MappingClass::Other) {
+                children.extend(take_runtimes(&mut row));
+            }
+            children.push(with_largest(row));
+        }
         children.push(anonymous);
         let mut row = row::sum("mappings".to_owned(), children.iter());
         row.children = children;

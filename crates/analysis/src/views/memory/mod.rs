@@ -8,6 +8,8 @@ mod heap;
 mod mappings;
 pub mod parts;
 mod row;
+pub mod runtime_heap;
+mod runtimes;
 
 use std::cmp::Reverse;
 
@@ -16,6 +18,7 @@ use mappings::{Class, History};
 use row::with_largest;
 
 pub use row::Row;
+pub use runtimes::Runtime;
 
 /// Selects an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

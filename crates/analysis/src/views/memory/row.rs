@@ -38,6 +38,13 @@ pub(super) fn sum<'a>(name: String, rows: impl Iterator<Item = &'a Row>) -> Row 
 }
 
 impl Row {
+    /// Subtracts the values of one of its parts.
+    pub(super) fn subtract(&mut self, part: &Row) {
+        self.resident_bytes = self.resident_bytes.saturating_sub(part.resident_bytes);
+        self.size_bytes = self.size_bytes.saturating_sub(part.size_bytes);
+        self.swap_bytes = self.swap_bytes.saturating_sub(part.swap_bytes);
+    }
+
     /// Adds resident bytes, size and bytes in swap.
     pub(super) fn add(&mut self, resident: u64, size: u64, swap: u64) {
         self.resident_bytes = self.resident_bytes.saturating_add(resident);
