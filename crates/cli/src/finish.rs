@@ -7,6 +7,7 @@ use std::rc::Rc;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
 use heaptide_analysis::recording::{members, seal_with};
+use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_analysis::symbols::{Blazesym, Lookup, is_about_split};
 use heaptide_command::error::Error;
@@ -254,9 +255,12 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
     let shown = from_here(shown);
+    read.choose_subject();
     for process in &mut read.processes {
+        process.select_kind(MemoryKind::Program);
         process.select_python(PythonFrames::Mixed);
     }
+    read.join_subject();
     let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));

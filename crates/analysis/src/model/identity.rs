@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::subject::ImageRole;
+
 /// Identity of a process image: its program, and its relation to other images.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -20,6 +22,8 @@ pub struct Identity {
     pub execs: u32,
     /// Whether `heaptide run` started the process directly.
     pub is_requested: bool,
+    /// Its part in the recording.
+    pub role: ImageRole,
     /// Whether the image began as a fork of a recorded process.
     pub forked: bool,
     /// Path of the program.

@@ -15,6 +15,7 @@ mod sampling;
 mod scope_name;
 mod site_rows;
 mod spread;
+mod subject;
 mod sum;
 mod tables;
 mod time;
@@ -40,6 +41,7 @@ pub(crate) use scope_name::scope_name;
 pub use scope_name::scope_path;
 pub use site_rows::{SiteRow, SiteRows};
 pub use spread::Spread;
+pub use subject::{ImageRole, Reason, Rest, Subject};
 pub use sum::Sum;
 pub use tables::{
     BELOW_THRESHOLD, CodeKind, Entered, Frame, Label, Lane, Module, Moved, NOT_BELOW_THRESHOLD,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, Lifetime};
 use super::process::Process;
+use super::subject::{ImageRole, Subject};
 
 /// The result of `heaptide run`: one profile per process image, in order of start.
 #[derive(Debug, Default)]
@@ -28,9 +29,20 @@ pub struct Recording {
     pub processes: Vec<Process>,
     /// Files that could not be read.
     pub damaged: Vec<DamagedFile>,
+    /// Which images views show if none is selected; `None` until it is chosen, and if all images
+    /// were joined.
+    pub subject: Option<Subject>,
 }
 
 impl Recording {
+    /// Returns the subject, if it was chosen and filters left something of it: the process with the
+    /// highest peak of those that belong to it.
+    pub fn subject_process(&self) -> Option<&Process> {
+        let is_subject = |process: &&Process| process.identity.role == ImageRole::Subject;
+        let of_subject = self.processes.iter().filter(is_subject);
+        of_subject.rev().max_by_key(|process| process.totals.peak_bytes)
+    }
+
     /// Returns the program that `heaptide run` started: the last image of its process. If several
     /// commands recorded programs, returns the one with the highest peak. `None` if no such image
     /// was read.

@@ -8,6 +8,7 @@ use heaptide_format::StringHeader;
 use zerocopy::FromBytes;
 
 use super::directory::{profiles_in, recordings_in};
+use super::metadata::Metadata;
 use super::running;
 use crate::error::Error;
 use crate::files::input;
@@ -48,6 +49,18 @@ pub struct ImageSummary {
     pub peak_bytes: u64,
     /// Start, nanoseconds since 1970-01-01 UTC.
     pub start_realtime_ns: u64,
+    /// Time from start to end, or to the last activity that the header contains, in nanoseconds.
+    pub duration_ns: u64,
+    /// Parent's process id at the start.
+    pub ppid: u32,
+    /// Whether the image began as a fork of a recorded process.
+    pub forked: bool,
+    /// Whether another program replaced it.
+    pub is_replaced: bool,
+    /// Its rank in a parallel job.
+    pub rank: Option<u32>,
+    /// Whether `heaptide run` started its process; `false` if the recording was not read.
+    pub is_requested: bool,
 }
 
 impl ImageSummary {
@@ -69,8 +82,10 @@ impl ImageSummary {
 pub fn of_recording(path: &Path) -> Result<Vec<ImageSummary>, Error> {
     let running = running::of_recording(path)?;
     let files = if path.is_dir() { profiles_in(path)? } else { vec![path.to_owned()] };
+    let started = if path.is_dir() { started(path) } else { Vec::new() };
     let summary = |file: PathBuf| {
         let mut summary = of_profile(file)?;
+        summary.is_requested = started.contains(&summary.pid);
         if let Some(found) = running.iter().find(|running| running.file == summary.file) {
             (summary.is_running, summary.pid) = (true, found.pid);
         }
@@ -79,6 +94,17 @@ pub fn of_recording(path: &Path) -> Result<Vec<ImageSummary>, Error> {
     let mut images: Vec<ImageSummary> = files.into_iter().filter_map(summary).collect();
     images.sort_by_key(|image| (image.start_realtime_ns, image.pid, image.image));
     Ok(images)
+}
+
+/// Returns the process ids of the programs that were started directly.
+fn started(recording: &Path) -> Vec<u32> {
+    let Ok(Some(metadata)) = Metadata::read(recording) else {
+        return Vec::new();
+    };
+    match &metadata.members[..] {
+        [] => vec![metadata.root_pid],
+        members => members.iter().map(|member| member.root_pid).collect(),
+    }
 }
 
 /// Returns the most recently modified recording in a directory that a process writes to; `None` if
@@ -125,6 +151,12 @@ pub fn of_profile(file: PathBuf) -> Option<ImageSummary> {
         process_start_ticks: header.process_start_ticks,
         peak_bytes: header.peak_bytes,
         start_realtime_ns: header.start_realtime_ns,
+        duration_ns: header.end_time_ns.max(header.last_seen_ns).max(header.peak_time_ns),
+        ppid: header.ppid,
+        forked: header.forked != 0,
+        is_replaced: header.end_kind == format::End::Exec as u32,
+        rank: header.rank.checked_sub(1),
+        is_requested: false,
         file,
     })
 }

@@ -51,7 +51,23 @@ impl Recording {
         if self.processes.len() > 1 || apart != Apart::Nowhere && !self.processes.is_empty() {
             let processes = std::mem::take(&mut self.processes);
             self.processes.extend(join(processes, apart, &self.path));
+            self.subject = None;
         }
+    }
+
+    /// Joins some of the process images to a single one, in the place of the first of them.
+    pub(crate) fn join_some(&mut self, is_one: impl Fn(&Process) -> bool) {
+        let Some(place) = self.processes.iter().position(&is_one) else {
+            return;
+        };
+        let (some, mut rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.processes).into_iter().partition(is_one);
+        let joined = match <[Process; 1]>::try_from(some) {
+            Ok([alone]) => Some(alone),
+            Err(some) => join(some, Apart::Nowhere, &self.path),
+        };
+        rest.splice(place..place, joined);
+        self.processes = rest;
     }
 }
 
@@ -459,6 +475,7 @@ fn identity(processes: &[Process], first: &Process, path: &Path) -> Identity {
         process_number: number(first.identity.process_number),
         execs: number(first.identity.execs),
         is_requested: alone && first.identity.is_requested,
+        role: common(processes, |p| &p.identity.role).copied().unwrap_or_default(),
         forked: alone && first.identity.forked,
         program: common(processes, |p| &p.identity.program).cloned().unwrap_or_default(),
         command: command(processes),

@@ -23,10 +23,12 @@ pub mod origin;
 mod parts;
 mod removed;
 pub mod ring;
+mod roles;
 pub mod room;
 pub mod running;
 mod seal;
 pub mod snapshot;
+pub mod subject;
 
 pub use directory::{newest, profiles_in, recordings_below, recordings_in};
 pub use parts::Choice;

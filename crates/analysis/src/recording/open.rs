@@ -94,6 +94,7 @@ impl Recording {
             removed: parts.removed,
             processes,
             damaged: parts.damaged,
+            subject: None,
         })
     }
 }

@@ -17,9 +17,9 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    Attribution, BELOW_THRESHOLD, CodeKind, Completeness, End, Frame, FrameId, Identity, Lifetime,
-    Loss, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Process, Rank, Site, SiteRows,
-    StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
+    Attribution, BELOW_THRESHOLD, CodeKind, Completeness, End, Frame, FrameId, Identity, ImageRole,
+    Lifetime, Loss, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Process, Rank, Site,
+    SiteRows, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
@@ -147,6 +147,7 @@ fn identity(profile: Profile, ending: Ending) -> Identity {
         process_number: ending.process_number,
         execs: ending.execs,
         is_requested: ending.is_requested,
+        role: ImageRole::Unknown,
         forked: header.forked != 0,
         program: profile.program,
         command: profile.command,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::aggregate::by_stack;
 use super::scopes;
 use super::suppressions::{Matched, Suppressions};
-use crate::model::{End, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
+use crate::model::{End, ImageRole, LaneId, Measures, Mode, Process, ScopeId, Site, StackId};
 
 /// The origin of live blocks, in the recorded level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -131,9 +131,9 @@ impl Leaks {
 }
 
 /// Returns whether the live blocks of a process count as leaks: a process that called exec had no
-/// chance to free them.
+/// chance to free them, and a launcher is not the program that the user looks at.
 pub fn counts(process: &Process) -> bool {
-    process.lifetime.end != End::Exec
+    process.lifetime.end != End::Exec && process.identity.role != ImageRole::Launcher
 }
 
 /// Returns the suppression of an origin. Without stacks, a pattern can match a scope or a lane.

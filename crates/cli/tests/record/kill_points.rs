@@ -192,6 +192,7 @@ fn report(process: Process) -> serde_json::Value {
         removed: Removed::default(),
         processes: vec![process],
         damaged: Vec::new(),
+        subject: None,
     };
     let choice = json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
     let mut text = Vec::new();

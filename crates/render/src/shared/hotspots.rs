@@ -51,6 +51,11 @@ impl<'a> Charges<'a> {
         Charges { process, owners: Owners::of(process), mapped }
     }
 
+    /// Returns whether some of the memory is mapped.
+    pub fn has_mappings(&self) -> bool {
+        !self.mapped.is_empty()
+    }
+
     /// Returns the functions with a value of the metric, largest first.
     pub fn hotspots(&self, measure: Measure) -> Vec<Hotspot> {
         let measure = measure.of_sites();

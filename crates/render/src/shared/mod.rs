@@ -26,5 +26,6 @@ pub mod scope_path;
 pub mod sentence;
 pub(crate) mod sequence;
 pub mod source_text;
+pub mod subject;
 pub(crate) mod threads;
 pub mod views;

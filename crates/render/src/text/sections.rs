@@ -88,7 +88,7 @@ pub(crate) fn section(
         right(10, measure.heading()),
         estimates::column(process, measure),
         right(10, second.heading()),
-        left(6, "memory").if_known(process.completeness.memory.is_some()),
+        left(6, "memory").if_known(charges.has_mappings()),
         last("function and callers"),
     ]);
     columns.heading(out)?;

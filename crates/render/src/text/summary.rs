@@ -1,11 +1,9 @@
 //! The summary at the end of `heaptide run`: what holds the memory, five lines, and further lines
-//! for a trace and for gaps.
+//! for the choice among several processes, for a trace and for gaps.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use heaptide_analysis::model::{End, Process, Recording};
-use heaptide_analysis::selection::kind::MemoryKind;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
@@ -15,33 +13,36 @@ use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::runtime::runtime_says;
 use crate::shared::sentence::sentence;
+use crate::shared::subject::subject_says;
 use crate::text::missing;
 
 /// The time from the first start to the last end is shown if it exceeds the program's own by more
 /// than this fraction.
 const SPAN_PART: u64 = 20;
 
-/// Returns sentences about the memory of the started program, or of the process with the highest
-/// peak if the started one is not known, and five lines: what ran and how it ended, what it
-/// allocated, its peak, what is live, and the next command. Further lines follow if another process
-/// used more memory, for mappings, for a trace, and for each significant gap.
+/// Returns sentences about the memory of the subject, or if none was chosen of the started program,
+/// and lines: what was started and how it ended; what the subject allocated, its peak, what is live;
+/// and the next command. Further lines state the choice among several processes, and there are
+/// lines for mappings, for resident memory, for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
-    let process = recording.requested().unwrap_or(largest);
-    let whole = with_mappings(process);
+    let requested = recording.requested();
+    let process = recording.subject_process().or(requested).unwrap_or(largest);
+    let subject = subject_says(recording);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let mut lines: Vec<String> = sentence(&whole).into_iter().collect();
+    let mut lines: Vec<String> = sentence(process).into_iter().collect();
+    lines.push(first(recording, requested.unwrap_or(process)));
+    lines.extend(subject.as_ref().map(|says| format!("  subject    {says}")));
     lines.extend([
-        first(recording, process),
         format!(
             "  allocated  {} of {} in all, {temporary} of them temporary",
             counted(t.allocations, "block"),
             bytes(t.requested_bytes)
         ),
-        peak(&whole),
+        peak(process),
         format!(
             "  {}  {} in {}",
             if matches!(process.lifetime.end, End::Exited(_)) { "at exit  " } else { "at end   " },
@@ -58,7 +59,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     }
     let resident = accounts::summary(process);
     lines.extend(resident.map(|(size, note)| format!("  resident   {} {note}", bytes(size))));
-    if !std::ptr::eq(process, largest) {
+    if subject.is_none() && !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);
         lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
@@ -75,32 +76,31 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
 /// others can end, or become another one by exec, long before they end.
 fn first(recording: &Recording, process: &Process) -> String {
     let others = match recording.processes.len() - 1 {
+        _ if subject_says(recording).is_some() => String::new(),
         0 => String::new(),
         1 => "; 1 other process image is in the report".to_owned(),
         n => format!("; {n} other process images are in the report"),
     };
     let (span_ns, own_ns) = (recording.span_ns(), process.lifetime.duration_ns);
-    let is_longer = !others.is_empty() && span_ns - span_ns / SPAN_PART > own_ns;
+    let is_longer = span_ns - span_ns / SPAN_PART > own_ns;
     let span = if is_longer { format!(", {} for all", duration(span_ns)) } else { String::new() };
     format!("{} {}{span}{others}", command_line(process, 60), ended(process))
 }
 
-/// Returns the process with the mappings of the program added to the heap.
-fn with_mappings(process: &Process) -> Cow<'_, Process> {
-    if process.program_mappings().is_none() || process.has_trace() {
-        return Cow::Borrowed(process);
-    }
-    let mut whole = process.clone();
-    whole.select_kind(MemoryKind::Program);
-    Cow::Owned(whole)
-}
-
+/// Returns the peak: for heap and mappings with that of each kind, and for several images the
+/// highest sum at one time with its bound.
 fn peak(process: &Process) -> String {
-    let size = bytes(process.totals.peak_bytes);
-    match &process.completeness.memory {
-        Some(memory) => format!("  peak       {size} {memory}"),
-        None => format!("  peak       {size} after {}", duration(process.peak_time_ns)),
-    }
+    let (size, after) = (bytes(process.totals.peak_bytes), duration(process.peak_time_ns));
+    let of = match (&process.time.highest, &process.completeness.memory) {
+        (Some(highest), _) => {
+            let live = bytes(highest.live_bytes);
+            format!("{live} at one time by samples, at most {size}, after {after}")
+        }
+        (None, Some(memory)) => format!("{size} {memory}"),
+        (None, None) if process.identity.images > 1 => format!("at most {size} after {after}"),
+        (None, None) => format!("{size} after {after}"),
+    };
+    format!("  peak       {of}")
 }
 
 fn next(path: &Path) -> String {

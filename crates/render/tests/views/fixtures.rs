@@ -194,6 +194,7 @@ fn identity() -> Identity {
         process_number: 0,
         execs: 0,
         is_requested: false,
+        role: ImageRole::Unknown,
         forked: false,
         program: "/usr/bin/app".to_owned(),
         command: ["app", "--input", "a file.txt"].map(str::to_owned).to_vec(),
