@@ -7,7 +7,8 @@ import html
 import json
 import linecache
 import os
-from typing import Any, List, NamedTuple, Sequence, Tuple
+import sys
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _control, _figures, _live, _scopes
 from ._command import HeaptideError, ask, package
@@ -19,6 +20,8 @@ from ._units import format_size
 _CELL = "cell"
 # The number of functions to list.
 _OWNERS = 10
+# The number of owners to name when a cell raises.
+_HELD = 3
 # Width and height of the timeline, in pixels, and its margin for axis labels.
 _WIDTH, _HEIGHT, _MARGIN = 900, 160, 70
 
@@ -38,17 +41,25 @@ class Cell:
     """The allocations of a cell: notebooks show numbers, its lines, a timeline and a flame graph."""
 
     def __init__(
-        self, number: int, figures: _figures.Figures, peak: int, file: str, code: str
+        self,
+        number: int,
+        figures: _figures.Figures,
+        peak: int,
+        file: str,
+        code: str,
+        error: Optional[BaseException] = None,
     ) -> None:
         self.number = number
         self.figures = figures
         self.peak_bytes = peak
+        self.error = error
         profile = _live.profile()
         scope = "scope:^{}={}$".format(_CELL, number)
         self._recording = Recording([profile], ["--focus", scope, "--rules", _RULES])
         self._timeline = _timeline(Recording([profile], []), _name(number))
         self._graph = self._recording.flamegraph("requested_bytes")
         self._lines = _lines(["lines", file, profile, "--focus", scope], code) if file else []
+        self._held = [] if error is None else _held(self._recording.owners())
 
     def owners(self) -> Table:
         """Like `Recording.owners`, for the cell."""
@@ -71,18 +82,29 @@ class Cell:
         return Picture(_drawn(self._timeline))
 
     def __repr__(self) -> str:
-        return "peak {}, {:,} allocations of {} in all, {} not freed".format(
+        text = "peak {}, {:,} allocations of {} in all, {} ".format(
             format_size(self.peak_bytes),
             self.figures.allocations,
             format_size(self.figures.requested_bytes),
             format_size(self.figures.live_bytes),
         )
+        if self.error is None:
+            return text + "not freed"
+        text += "held when it raised {}".format(type(self.error).__name__)
+        return text + (": " + ", ".join(self._held) if self._held else "")
 
     def _repr_html_(self) -> str:
         # An inline picture must not have an XML declaration.
         graph = self._graph.svg[self._graph.svg.index("<svg") :]
         numbers, lines = html.escape(repr(self)), _table_of(self._lines)
         return "<p>{}</p>{}{}{}".format(numbers, lines, self.timeline().svg, graph)
+
+
+def _held(owners: Table) -> List[str]:
+    """Returns the functions that hold most, with their bytes."""
+    rows = zip(owners["owner"], owners["live_bytes"])
+    largest = sorted((row for row in rows if row[1] > 0), key=lambda row: -row[1])[:_HELD]
+    return ["{} {}".format(owner or "(no stack)", format_size(size)) for owner, size in largest]
 
 
 def _name(number: int) -> str:
@@ -169,18 +191,61 @@ def _drawn(samples: Sequence[Tuple[int, int]]) -> str:
 
 
 class _Shown(Exception):
-    """The error of a cell whose traceback has already been shown: ends the cell, and a run of all
-    cells.
+    """The error of a cell that IPython has already shown in its own way: ends the cell, and a run
+    of all cells.
     """
 
     def _render_traceback_(self) -> List[str]:
         return []
 
 
+def _with_traceback(error: BaseException, lines: Callable[[], List[str]]) -> BaseException:
+    """Returns an error that IPython shows with this traceback, without the frames of the magic."""
+
+    def rendered(*_: object) -> List[str]:
+        return lines()
+
+    # IPython shows its own traceback of errors of syntax.
+    if not isinstance(error, SyntaxError):
+        try:
+            error._render_traceback_ = rendered  # type: ignore[attr-defined]
+            return error
+        except AttributeError:
+            pass  # its class allows no attributes
+    kind = type(type(error).__name__, (Exception,), {"_render_traceback_": rendered})
+    like: BaseException = kind(str(error))
+    return like
+
+
 def _usage_error(reason: str) -> Exception:
     """Returns an error that IPython shows in one line."""
     error: Exception = package("IPython.core.error").UsageError("%%heaptide: " + reason)
     return error
+
+
+class _Tracebacks:
+    """Keeps the traceback of a cell, which would otherwise be shown while the cell is recorded."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._show = shell.showtraceback
+        self.last: Optional[Callable[[], List[str]]] = None
+
+    def defer(self, *words: Any, **options: Any) -> None:
+        """Replaces ``showtraceback``. Formatting a traceback allocates much, which is not the
+        cell's.
+        """
+        kind, error, frames = sys.exc_info()
+        usage = package("IPython.core.error").UsageError
+        if error is None or isinstance(error, (SyntaxError, usage)):
+            self._show(*words, **options)
+            return
+        formatted = self._shell.InteractiveTB.structured_traceback
+        self.last = lambda: formatted(kind, error, frames, tb_offset=1)
+
+    def keep(self, _kind: Any, _error: Any, lines: List[str]) -> None:
+        """Replaces ``_showtraceback``, which errors of syntax call directly."""
+        self.last = lambda: lines
 
 
 class _Magic:
@@ -198,29 +263,47 @@ class _Magic:
         if not _control.recording():
             raise _usage_error(_UNRECORDED)
         self._number += 1
-        found = self._run(cell)
-        package("IPython.display").display(found)
-        if name:
-            self._shell.user_ns[name] = found
+        found, error = self._run(cell)
+        if found is not None:
+            package("IPython.display").display(found)
+            if name:
+                self._shell.user_ns[name] = found
+        if error is not None:
+            raise error
 
-    def _run(self, code: str) -> Cell:
+    def _run(self, code: str) -> Tuple[Optional[Cell], Optional[BaseException]]:
+        """Runs a cell; returns its allocations, and the error to raise, with one traceback."""
         window, thread = _figures.window(_name(self._number)), _figures.measure()
         _control.on()
         try:
             start = _figures.totals().live_bytes
             with window, thread, _scopes.scope(_CELL, self._number):
-                result = self._shell.run_cell(code)
+                raised, shown = self._raised(code)
         finally:
             _control.off()
-        if not result.success:
-            raise _Shown(result.error_before_exec or result.error_in_exec)
         figures = window.figures
         peak = max(figures.peak_bytes - start, thread.figures.peak_bytes)
         code = self._shell.transform_cell(code)
         try:
-            return Cell(self._number, figures, peak, _file_of(code), code)
+            return Cell(self._number, figures, peak, _file_of(code), code, raised), shown
         except HeaptideError as error:
-            raise _usage_error(str(error)) from error
+            # The program's error matters more, such as one of syntax, before any allocation.
+            return None, shown or _usage_error(str(error))
+
+    def _raised(self, code: str) -> Tuple[Optional[BaseException], Optional[BaseException]]:
+        """Runs a cell without showing its error; returns that, and the one to raise instead."""
+        shell, tracebacks = self._shell, _Tracebacks(self._shell)
+        shell.showtraceback, shell._showtraceback = tracebacks.defer, tracebacks.keep
+        try:
+            result = shell.run_cell(code)
+        finally:
+            del shell.showtraceback, shell._showtraceback
+        error = result.error_before_exec or result.error_in_exec
+        if error is None:
+            return None, None
+        # The outer cell shows the traceback of the inner one.
+        last = tracebacks.last
+        return error, _Shown(error) if last is None else _with_traceback(error, last)
 
 
 def load(shell: Any) -> None:

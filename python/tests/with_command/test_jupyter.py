@@ -120,11 +120,36 @@ class Notebooks(unittest.TestCase):
         )
 
     def test_an_error_ends_the_cell_and_is_shown_once(self):
-        outputs = self.cells("%load_ext heaptide", "%%heaptide\n1 / 0", "%%heaptide a b\n1")
-        shown = [output for output in outputs[1] if output.get("traceback")]
-        self.assertEqual([error.ename for error in shown], ["ZeroDivisionError"])
-        self.assertEqual(outputs[1][-1].output_type, "error")
+        outputs = self.cells(
+            "%load_ext heaptide",
+            "%%heaptide\n1 / 0",
+            "%%heaptide a b\n1",
+            "%%heaptide\n1 +",
+            "print(1)",
+        )
+        for cell, name in ((outputs[1], "ZeroDivisionError"), (outputs[3], "SyntaxError")):
+            shown = [output for output in cell if output.output_type == "error"]
+            self.assertEqual([error.ename for error in shown], [name])
+            self.assertTrue(shown[0].traceback)
+            # Frames of the magic are omitted.
+            self.assertNotIn("run_cell", "".join(shown[0].traceback))
+            self.assertEqual(cell[-1].output_type, "error")
         self.assertIn("'a b' is not the name of a variable", str(outputs[2]))
+        self.assertEqual(printed(outputs[4]), "1\n")
+
+    def test_a_cell_that_raises_shows_what_it_held(self):
+        outputs = self.cells(
+            "%load_ext heaptide\ndef load():\n    return bytearray(3_000_000)",
+            "%%heaptide failed\ndata = load()\nmore = bytearray(1_000_000)\n{}['missing']",
+            "print(type(failed.error).__name__)",
+        )
+        shown, error = outputs[1]
+        self.assertRegex(
+            shown.data["text/plain"],
+            r"^peak 3\.8\d MiB, .*, 3\.8\d MiB held when it raised KeyError: load 2\.86 MiB, ",
+        )
+        self.assertEqual((error.ename, error.evalue), ("KeyError", "'missing'"))
+        self.assertEqual(printed(outputs[2]), "KeyError\n")
 
     def test_a_kernel_without_the_recorder_names_the_command_to_run(self):
         install = [sys.executable, "-m", "ipykernel", "install", "--name", "bare"]

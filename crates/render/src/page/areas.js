@@ -53,9 +53,12 @@ function drawnAreas(areas, x, y) {
   if (!areas) return [];
   const { times, layers } = areas;
   const at = (value, i) => `${x(times[i]).toFixed(1)},${y(value).toFixed(1)}`;
+  // As in the line of live bytes, each value holds until the next one.
+  const edge = (values) => stepsOf(values.map((value, i) => [i, value]))
+    .map(([i, value]) => at(value, i));
   return layers.map((layer) => {
-    const back = layer.from.map(at).reverse();
-    return element("path", { d: `M${layer.to.map(at).join("L")}L${back.join("L")}Z`,
+    const back = edge(layer.from).reverse();
+    return element("path", { d: `M${edge(layer.to).join("L")}L${back.join("L")}Z`,
       fill: layer.colour, "fill-opacity": 0.8, class: "area" });
   });
 }
@@ -63,9 +66,13 @@ function drawnAreas(areas, x, y) {
 /** Returns the buttons that select the areas, and a function that shows the selection and the names
  * of parts. */
 function areaChoices() {
-  const usable = areaKinds.filter(([kind]) => kind === "none" || areasOf(kind) !== null);
+  // What a server sends later has its place from the start.
+  const isAwaited = (kind) => kind === "owners" && shown.model.head.owners === undefined
+    && server.there && awaitsOwners();
+  const usable = areaKinds.filter(([kind]) =>
+    kind === "none" || areasOf(kind) !== null || isAwaited(kind));
   const buttons = usable.map(([kind, title, meaning]) => choice(title,
-    { title: meaning, "data-areas": kind }, () => change({ areas: kind })));
+    { title: meaning, "data-areas": kind, disabled: isAwaited(kind) }, () => change({ areas: kind })));
   const group = element("span", { class: "group", id: "area-kinds", hidden: usable.length < 2 }, ...buttons);
   const show = (names) => {
     const kind = areaKind();
@@ -74,7 +81,7 @@ function areaChoices() {
       element("i", { style: `background: ${part.colour}; height: 10px` }),
       part.name.length > 34 ? `${part.name.slice(0, 33)}…` : part.name);
     const parts = areasOf(kind)?.parts ?? [];
-    names.hidden = parts.length === 0;
+    names.hidden = parts.length === 0 && !isAwaited("owners");
     names.replaceChildren(...parts.map(name));
   };
   return { group, show };

@@ -189,15 +189,35 @@ function lookOfBoxes(pane) {
   const known = coloursOf(look.dark);
   const colour = isDifference ? (node) => differenceColour(tree, node, m, look.dark)
     : (node, number) => known[number] ?? colourOf(number, look.dark);
-  return { ...look, colour, searched: shown.model.found(searchTest()) };
+  const searched = shown.model.found(searchTest());
+  return { ...look, colour, searched, leads: leadsOf(pane, searched) };
 }
 
-function drawBox(to, box, { colour, searched, ink, rest, letter }) {
+/** Returns for each node whether a match below it is not drawn; null without a search. */
+function leadsOf(pane, searched) {
+  if (!searched) return null;
+  const known = pane.leads;
+  if (known?.laid === pane.laid && known.searched === searched) return known.nodes;
+  const { tree } = flame;
+  const sum = tree.sum(measureShown());
+  const drawn = new Set(pane.boxes.map((box) => box.node));
+  const nodes = new Uint8Array(tree.parent.length);
+  // Parents precede their children.
+  for (let i = nodes.length - 1; i > 0; i -= 1) {
+    const isAway = sum[i] > 0 && tree.item[i] >= 0 && searched[tree.item[i]] && !drawn.has(i);
+    if (isAway || nodes[i] === 1) nodes[tree.parent[i]] = 1;
+  }
+  pane.leads = { laid: pane.laid, searched, nodes };
+  return nodes;
+}
+
+function drawBox(to, box, { colour, searched, leads, ink, rest, letter }) {
   const number = box.node < 0 ? ROOT - box.branches : flame.tree.item[box.node];
   const hit = searched && number >= 0 && searched[number];
-  const alpha = box.above ? 0.45 : searched && !hit ? 0.3 : 1;
+  const isLead = leads !== null && !hit && box.node >= 0 && leads[box.node] === 1;
+  const alpha = box.above || isLead ? 0.45 : searched && !hit ? 0.3 : 1;
   if (to.globalAlpha !== alpha) to.globalAlpha = alpha;
-  to.fillStyle = number < 0 ? rest : hit ? "#f2992e" : colour(box.node, number);
+  to.fillStyle = hit || isLead ? "#f2992e" : number < 0 ? rest : colour(box.node, number);
   const y = box.level * flame.row;
   to.fillRect(box.x, y, Math.max(0.4, box.width - (box.width > 3 ? 1 : 0)), flame.row - 1);
   const room = Math.floor((box.width - 8) / letter);

@@ -1,9 +1,12 @@
 // Findings as text: what a change of the program would save, and the numbers that support it.
 
-/** Draws the findings of the displayed process; hides the section if there are none. */
+/** Draws the findings of the displayed process below one line, so that nothing moves when a server
+ * sends them; hides the section if there are none and none are awaited. */
 function findings(section) {
   const found = shown.model.head.findings ?? [];
-  section.hidden = found.length === 0;
+  const isAwaited = shown.model.head.findings === undefined && awaitsFindings();
+  section.hidden = found.length === 0 && !isAwaited && !findings.wasAwaited;
+  findings.wasAwaited = isAwaited;
   const list = found.map((one) => element("details", { class: "finding" },
     element("summary", {}, element("b", {}, one.subject), ` ${one.what} `,
       element("span", { class: "soft" }, `${one.place ? `${one.place}, ` : ""}saves up to ${one.saves}`)),
@@ -13,7 +16,14 @@ function findings(section) {
       element("code", {}, `--suppress '${one.suppression.replaceAll("'", "'\\''")}'`)),
     one.owner === null ? null : element("button", { type: "button", class: "plain",
       click: () => change({ search: one.owner }) }, "Show in graph and tables")));
-  section.replaceChildren(element("div", { class: "row" },
-    element("h2", {}, counted(found.length, "finding")),
-    element("span", { class: "soft small" }, "what a change would save, most first")), ...list);
+  const title = [element("h2", {}, isAwaited ? "Findings" : titleOf(found)),
+    element("span", { class: "soft small" }, isAwaited ? "looking for savings…"
+      : found.length > 0 ? "what a change would save, most first" : "")];
+  section.replaceChildren(found.length === 0 ? element("div", { class: "row title" }, ...title)
+    : element("details", { id: "finding-list" },
+      element("summary", { class: "title" }, ...title), ...list));
+}
+
+function titleOf(found) {
+  return found.length === 0 ? "No findings" : counted(found.length, "finding");
 }

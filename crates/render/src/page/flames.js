@@ -320,7 +320,7 @@ function foundText(tree, m) {
     }
     inside[i] = hit || below ? 1 : 0;
   }
-  const away = unseen > 0 ? `, ${count(unseen)} of them not in view` : "";
+  const away = unseen > 0 ? `, ${count(unseen)} of them not in view: below the tinted boxes` : "";
   const boxes = hits === 1 ? "1 box" : `${count(hits)} boxes`;
   return `found: ${amount(m, value)}, ${percent(value, sum[0])}, in ${boxes}${away}`;
 }

@@ -29,7 +29,7 @@ pub const OWNERS: usize = 10;
 /// The page, with placeholders in double braces.
 const PAGE: &str = include_str!("page.html");
 pub(crate) const STYLE: &str = include_str!("page.css");
-const SCRIPT: [&str; 18] = [
+const SCRIPT: [&str; 19] = [
     include_str!("base.js"),
     include_str!("data.js"),
     include_str!("model.js"),
@@ -38,6 +38,7 @@ const SCRIPT: [&str; 18] = [
     include_str!("rows.js"),
     include_str!("timeline.js"),
     include_str!("areas.js"),
+    include_str!("owners.js"),
     include_str!("brush.js"),
     include_str!("findings.js"),
     include_str!("boxes.js"),

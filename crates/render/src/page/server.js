@@ -91,28 +91,44 @@ async function loadRest(model) {
   if (shown.model === model) document.body.removeAttribute("aria-busy");
 }
 
+/** Returns whether a server will send live bytes by owner. */
+function awaitsOwners() {
+  const process = processes().find((one) => one.number === state.process);
+  return Boolean(process?.has_trace) && !process.running && state.snapshot === null
+    && state.filter === "";
+}
+
+/** Returns whether a server will send findings. */
+function awaitsFindings() {
+  return server.there && state.from === null
+    && !processes().find((one) => one.number === state.process)?.running;
+}
+
 /** Requests live bytes by owner, which need a pass over the trace, after everything else is drawn. */
 async function loadOwners(model) {
-  const process = processes().find((one) => one.number === state.process);
-  if (!process?.has_trace || process.running || state.snapshot !== null || state.filter !== "") return;
+  if (!awaitsOwners()) return;
   try {
     server.owners ??= new Map();
     if (!server.owners.has(state.process)) {
       server.owners.set(state.process, await server.json("owners", { process: state.process }));
     }
     model.head.owners = server.owners.get(state.process);
-    if (shown.model === model) timeline(byId("timeline"));
-  } catch { /* the chart has no owners then */ }
+  } catch {
+    model.head.owners = null; // the chart has none then
+  }
+  if (shown.model === model) timeline(byId("timeline"));
 }
 
 /** Requests findings late, because they need the stacks as recorded, which the page does not have. */
 async function loadFindings(model) {
-  const { process, snapshot, filter, from } = state;
-  if (from !== null || processes().find((one) => one.number === process)?.running) return;
+  const { process, snapshot, filter } = state;
+  if (!awaitsFindings()) return;
   try {
     model.head.findings = await server.json("findings", { process, snapshot, filter });
-    if (shown.model === model) findings(byId("findings"));
-  } catch { /* the page has no findings then */ }
+  } catch {
+    model.head.findings = []; // the page has none then
+  }
+  if (shown.model === model) findings(byId("findings"));
 }
 
 /** Shows an error at the top of the page. */

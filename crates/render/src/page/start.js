@@ -67,9 +67,9 @@ function drawChoices() {
     { title: `${measure.name}, ${measure.description}: ${exactly(m, measure.total)}`,
       disabled: measure.total === 0, "aria-pressed": String(m === measureShown()) },
     () => change({ measure: measure.name })));
-  const others = element("select", { "aria-label": "Other measures",
+  const others = element("select", { "aria-label": "More metrics",
     change: (event) => change({ measure: event.target.value }) },
-  element("option", { value: "", selected: measureShown() < usualColumns, disabled: true }, "other"),
+  element("option", { value: "", selected: measureShown() < usualColumns, disabled: true }, "more…"),
   ...measures.slice(usualColumns).map((measure, i) => element("option", { value: measure.name,
     disabled: measure.total === 0, selected: measureShown() === i + usualColumns },
   words(i + usualColumns))));
@@ -86,14 +86,20 @@ function drawChoices() {
 /** Draws everything of the displayed process. */
 function drawAll() {
   document.title = `${shown.model.head.title} · Heaptide`;
+  // Nothing is shown until all parts have their places, so that none of them moves.
+  document.querySelector("main").hidden = false;
+  byId("foot").hidden = false;
   drawHead();
   drawSources();
   drawTotals();
+  owners(byId("owners"));
   timeline(byId("timeline"));
   findings(byId("findings"));
   drawChoices();
   flames(byId("flames"));
   tables(byId("tables"));
+  if (!drawAll.hasQueries) queryBox(byId("query"));
+  drawAll.hasQueries = true;
 }
 
 /** Redraws what a change of the address affects. */
@@ -110,6 +116,7 @@ function drawChange(news) {
     return;
   }
   drawChoices();
+  if (!isOf("sort", "order", "columns", "table")) owners(byId("owners"));
   const isOfTable = isOf("table", "sort", "order", "columns") && !isOf("search");
   if (!isOfTable) flames.draw?.();
   if (isOf("table", "search", "measure")) table.rows = 40;
@@ -161,7 +168,6 @@ async function start() {
       shown.model = model;
       drawAll();
     }
-    queryBox(byId("query"));
   } catch (error) {
     problem(error.message);
     throw error;

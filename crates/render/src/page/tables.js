@@ -87,6 +87,12 @@ function nameOfRow(model, rows, row) {
   return [model.item(rows.item(row)).name, ...facts.flat()].join("\0");
 }
 
+/** Returns the function that orders rows with equal values, such as those that own nothing. */
+function secondKey(rows, m) {
+  const inclusive = state.sort === "own" && rows.inclusive?.(m);
+  return inclusive ? (row) => inclusive[row] : () => 0;
+}
+
 /** Returns the function that computes the value by which rows are sorted. */
 function sortKey(rows, before, m) {
   const { model } = shown;
@@ -126,11 +132,12 @@ function rowsInOrder(rows, before, m) {
   for (let row = 0; row < rows.length; row += 1) {
     if ((inclusive[row] !== 0 || own[row] !== 0 || before?.(row)) && fits(row)) found.push(row);
   }
-  return { found: firstOf(found, sortKey(rows, before, m)), length: found.length };
+  const keys = [sortKey(rows, before, m), secondKey(rows, m)];
+  return { found: firstOf(found, ...keys), length: found.length };
 }
 
 /** Returns the rows to show of those found, in order. */
-function firstOf(found, key) {
+function firstOf(found, key, second = () => 0) {
   const sign = state.order === "falling" ? -1 : 1;
   if (state.sort === "name") {
     const names = new Map(found.map((row) => [row, key(row)]));
@@ -143,7 +150,8 @@ function firstOf(found, key) {
     const last = values[sign < 0 ? found.length - table.rows : table.rows - 1];
     first = found.filter((row) => sign * (key(row) - last) <= 0);
   }
-  return first.sort((a, b) => sign * (key(a) - key(b)) || a - b).slice(0, table.rows);
+  const order = (a, b) => sign * (key(a) - key(b) || second(a) - second(b)) || a - b;
+  return first.sort(order).slice(0, table.rows);
 }
 
 function drawnTable(looks) {

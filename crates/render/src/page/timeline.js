@@ -1,6 +1,6 @@
 // The chart of live and resident bytes over time, with windows, marks and the allocation rate.
 
-const chart = { height: 150, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
+const chart = { height: 180, rate: 40, left: 72, right: 14, top: 22, gap: 22 };
 
 function timeline(section) {
   const { head } = shown.model;
@@ -94,7 +94,6 @@ function drawChart(svg, series) {
   const end = Math.max(head.duration_ns, times[times.length - 1], 1);
   const lines = series.filter((one) => one.shown);
   const areas = areasShown();
-  chart.height = areas ? 210 : 150;
   const known = [...lines.map((one) => one.values), ...(areas ? [areas.layers.at(-1).to] : [])];
   const highest = known.flat().reduce((a, b) => Math.max(a, b), 1);
   const top = Math.max(highest, series[0].shown ? head.totals.peak_bytes : 1) * 1.06;
