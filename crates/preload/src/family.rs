@@ -503,7 +503,8 @@ const IN_PAGES: u32 = 1 << 31;
 const PAGE_BITS: u32 = 12;
 
 /// Stores the size of a new block.
-fn keep_size(block: Address, usable: u64) {
+#[inline(always)]
+pub fn keep_size(block: Address, usable: u64) {
     let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
     let number = bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32);
     process().sizes.put(block, number.max(1));
@@ -525,7 +526,8 @@ pub fn size_of(block: Address) -> Option<u64> {
 }
 
 /// Returns and removes the size of a block; `None` if it was not recorded.
-fn take_size(block: Address) -> Option<u64> {
+#[inline(always)]
+pub fn take_size(block: Address) -> Option<u64> {
     let sizes = &process().sizes;
     if !sizes.is_made() {
         return None;
