@@ -7,7 +7,7 @@
 
 use crate::Preload;
 use crate::allocator::Address;
-use crate::family::{keep_size, take_size};
+use crate::family::{keep_size, keep_size_in, take_size, take_size_in};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -163,7 +163,7 @@ fn allocated(inside: &mut Inside, block: Address, bytes: u64) {
     if block.is_null() {
         return dispatch::failed(inside);
     }
-    keep_size(block, bytes);
+    keep_size_in(inside.lane(), block, bytes);
     match fast_path::allocated_of_size(inside.lane(), block, bytes, bytes) {
         Done::Counted => {}
         Done::WantsStack(seen) => record::allocated_of_size(inside, block, (bytes, bytes), seen),
@@ -237,25 +237,41 @@ fn reallocate_nested(old: Address, had: u64, call: impl FnOnce() -> Address) -> 
     block
 }
 
-/// A block of unknown size is none of the wrappers': it was allocated before they were, or in the
-/// process from which this one was forked. If it belongs to malloc, the hooks of that record it.
 extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
     let below = below(context);
-    let call = || (below.free)(below.context, block);
-    let Some(bytes) = (if block.is_null() { None } else { take_size(block) }) else {
-        return call();
-    };
-    // The recorder is left after the call: pymalloc frees blocks of more than 512 bytes with free.
+    if block.is_null() {
+        return (below.free)(below.context, block);
+    }
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
-        record::freed_nested(block, || bytes);
-        return call();
+        return free_nested(below, block);
+    };
+    let Some(bytes) = take_size_in(inside.lane(), block) else {
+        return free_unknown(inside, below, block);
     };
     match fast_path::freed_of_size(inside.lane(), block, bytes) {
         Done::Counted => {}
         Done::NotifyMonitors => monitors::freed(inside.lane(), block, bytes),
-        _ => freed_slowly(&mut inside, block, bytes),
+        Done::NotTaken | Done::WantsStack(_) => freed_slowly(&mut inside, block, bytes),
     }
-    call();
+    // Still inside: pymalloc frees blocks of more than 512 bytes with free.
+    (below.free)(below.context, block);
+}
+
+/// Frees a block that no wrapper has recorded: it was allocated before they were there, or in the
+/// process from which this one was forked. If it belongs to malloc, the hooks of that record it.
+#[inline(never)]
+fn free_unknown(inside: Inside, below: &Allocator, block: Address) {
+    drop(inside);
+    (below.free)(below.context, block);
+}
+
+/// Frees a block in a signal handler, below another wrapper, or where nothing is recorded.
+#[inline(never)]
+fn free_nested(below: &Allocator, block: Address) {
+    if let Some(bytes) = take_size(block) {
+        record::freed_nested(block, || bytes);
+    }
+    (below.free)(below.context, block);
 }
 
 #[inline(never)]

@@ -75,13 +75,15 @@ fn python_says(recording: &Recording) -> Option<&'static str> {
         PythonObjects::Blocks => {
             "objects are blocks; `--python-memory arenas` records Python's arenas instead"
         }
-        PythonObjects::TurnedOff => "objects are in arenas, which are mappings (--python-memory)",
+        PythonObjects::TurnedOff => {
+            "objects are in arenas, which are mappings (--python-memory arenas)"
+        }
         PythonObjects::FreeThreaded => "objects are not recorded: the interpreter is free-threaded",
         PythonObjects::Running => {
-            "objects are in arenas, which are mappings: the interpreter ran before"
+            "objects are not recorded: the interpreter ran before the recorder found it"
         }
         PythonObjects::NoMemory => {
-            "objects are in arenas, which are mappings: no memory for the recorder's tables"
+            "objects are not recorded: no memory for the recorder's table of their sizes"
         }
     })
 }
