@@ -40,8 +40,6 @@ pub struct End<'a> {
     pub ended: &'a Ended,
     /// Why recording was impossible or partial, if it was. Was printed before the start.
     pub obstacle: Option<&'a Obstacle>,
-    /// Whether Python's own allocator was disabled.
-    pub python_objects: bool,
 }
 
 /// Stores the end, and seals the recording if no other command of the launch writes to it. Returns
@@ -51,7 +49,7 @@ pub fn finish(recorded: &Recorded, own: Own, end: &End, options: &RunOptions) ->
     let result = match own.number {
         None => note_end(&recording, own.metadata, end)
             .map(|has_profiles| {
-                has_profiles.then(|| seal_apart(&recording, &recording, How::new(options, end)))
+                has_profiles.then(|| seal_apart(&recording, &recording, How::new(options)))
             })
             .map(|_| ()),
         Some(number) => leave(recorded, &recording, (number, own.member), end, options),
@@ -111,7 +109,7 @@ fn leave(
             Ok(false) => break,
             Err(error) => {
                 message(error);
-                seal_apart(recording, recording, How::new(options, end));
+                seal_apart(recording, recording, How::new(options));
                 break;
             }
         }
@@ -122,7 +120,7 @@ fn leave(
         let _ = lead.is_ours(); // no effect on file systems without locks
         recorded.share();
         if !self::profiles(recording)?.is_empty() {
-            seal_apart(recording, recording, How::new(options, end));
+            seal_apart(recording, recording, How::new(options));
         }
         let _ = members::remove(recording, number); // if it stays, the loop merges it once more
     }
@@ -186,13 +184,11 @@ pub struct How<'a> {
     pub names: &'a NameOptions,
     /// Whether to print neither progress nor a summary.
     pub quiet: bool,
-    /// Whether Python's own allocator was disabled.
-    pub python_objects: bool,
 }
 
 impl<'a> How<'a> {
-    fn new(options: &'a RunOptions, end: &End) -> How<'a> {
-        How { names: &options.names, quiet: options.quiet, python_objects: end.python_objects }
+    fn new(options: &'a RunOptions) -> How<'a> {
+        How { names: &options.names, quiet: options.quiet }
     }
 }
 
@@ -270,11 +266,6 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     }
     for note in notes.iter().filter(|note| is_about_split(note)) {
         message(format_args!("  {note}"));
-    }
-    if how.python_objects {
-        message(
-            "  Python objects are blocks (PYTHONMALLOC=malloc); `--python-memory arenas` keeps Python's allocator",
-        );
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ pub use format::{Format, metric_parser, require_of_rows};
 pub use mode::{Mode, ModeParser};
 pub use names::NameOptions;
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
-pub use run::{PythonMemory, RunOptions};
+pub use run::RunOptions;
 pub use snapshots::SnapshotOptions;
 pub use stacks::StackOptions;
 

@@ -1,7 +1,6 @@
 //! `heaptide run`: starts the program with the recorder preloaded, waits for it without
 //! interfering, and seals the recording.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,6 @@ use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
 use heaptide_supervise::program::{self, Obstacle};
-use heaptide_supervise::python::is_cpython;
 use heaptide_supervise::signals::Signals;
 use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::Supervisor;
@@ -27,7 +25,7 @@ use heaptide_supervise::supervisor::Supervisor;
 use crate::finish::{End, Own, finish, withdraw};
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
-use crate::options::{Mode, PythonMemory, RunOptions};
+use crate::options::{Mode, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::reports::{Check, Reports};
@@ -66,7 +64,7 @@ fn record(
     options: &RunOptions,
     mode: Mode,
     program: &Program,
-    (mut environment, reports): (Environment, &Reports),
+    (environment, reports): (Environment, &Reports),
 ) -> Outcome {
     let mut settings = Settings::new(options, mode)?;
     let obstacle = Obstacle::from_program(&program.file, environment.get("LD_PRELOAD"));
@@ -78,10 +76,6 @@ fn record(
             "a seccomp filter ends programs that change their code, so allocators other than that \
              of the C library are not recorded, as with --no-intercept",
         );
-    }
-    let python_objects = has_python_objects(options, program, &environment);
-    if python_objects {
-        environment.set(PYTHONMALLOC, OsStr::new("malloc"));
     }
     let Started { mut supervisor, recorded, own } =
         start(options, &settings, program, environment, obstacle.as_ref())?;
@@ -116,7 +110,7 @@ fn record(
     if let Some(Err(e)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{e}; reading the remaining events from the profile"));
     }
-    let end = End { ended: &ended, obstacle: obstacle.as_ref(), python_objects };
+    let end = End { ended: &ended, obstacle: obstacle.as_ref() };
     if let Some(recording) = finish(&recorded, own, &end, options) {
         reports.write(&recording);
     }
@@ -141,21 +135,6 @@ pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option
         message(format_args!("{error}; more snapshots may be missing, or not removed"));
     });
     begun.map_err(message).ok()
-}
-
-/// The variable that selects CPython's allocator of objects.
-const PYTHONMALLOC: &str = "PYTHONMALLOC";
-
-/// Returns whether each Python object is to be allocated as a block. An allocator that the user has
-/// chosen is kept.
-fn has_python_objects(options: &RunOptions, program: &Program, environment: &Environment) -> bool {
-    let is_chosen = environment.get(PYTHONMALLOC).is_some();
-    match options.python_memory {
-        _ if is_chosen || options.no_preload => false,
-        Some(PythonMemory::Arenas) => false,
-        Some(PythonMemory::Objects) => true,
-        None => is_cpython(&program.file, environment.get("PATH")),
-    }
 }
 
 /// A running program and its recording.

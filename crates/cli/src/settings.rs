@@ -84,6 +84,7 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
                 is_number(text.strip_prefix(BELOW).unwrap_or(&text)),
                 "a number, or < and a number",
             ),
+            Setting::PythonMemory => (["objects", "arenas"].contains(&&*text), "objects or arenas"),
             Setting::SnapshotEvery => (
                 text.split('.').count() <= 2 && text.split('.').all(is_number),
                 "seconds, such as 0.5",

@@ -27,6 +27,7 @@ impl Front for Embedded {
         heap_state: HeapState::default,
         own_code: || Range::EMPTY,
         route: |_| Route::NONE,
+        python_runs: || (),
     };
 
     #[inline(always)]

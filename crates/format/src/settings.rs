@@ -152,6 +152,10 @@ settings! {
     Intercept = "INTERCEPT", ["--no-intercept"], "the library",
         "`off`: do not change the code of an allocator that the executable or a library contains (`--no-intercept`); its allocations are then not recorded",
         "on";
+    /// Whether objects of Python are blocks.
+    PythonMemory = "PYTHON_MEMORY", ["--python-memory"], "the library",
+        "`arenas`: do not record the objects of Python, only the arenas in which they are (`--python-memory`)",
+        "`objects`";
     /// Whether to record accounts of resident memory.
     Accounts = "ACCOUNTS", ["--no-accounts"], "the library",
         "`off`: record no accounts of resident memory (`--no-accounts`)", "on";

@@ -56,6 +56,45 @@ pub const IMAGE_FAMILY_INLINED: u32 = 1 << 18;
 /// the recorder could not detect.
 pub const IMAGE_FAMILY_UNCERTAIN: u32 = 1 << 19;
 
+/// [`crate::FileHeader::image_flags`]: three bits, from this one on, hold how the objects of a
+/// CPython interpreter are recorded, a [`PythonObjects`].
+pub const IMAGE_PYTHON_SHIFT: u32 = 20;
+
+/// How the objects of a CPython interpreter are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PythonObjects {
+    /// There is no interpreter, or the recorder is older.
+    None = 0,
+    /// Each object is a block.
+    Blocks = 1,
+    /// In arenas: the user chose that.
+    TurnedOff = 2,
+    /// In arenas: the interpreter is free-threaded.
+    FreeThreaded = 3,
+    /// In arenas: the interpreter was running before the recorder found it.
+    Running = 4,
+    /// In arenas: no memory for the sizes of blocks.
+    NoMemory = 5,
+}
+
+impl PythonObjects {
+    /// All values, in the order of their numbers.
+    const ALL: [PythonObjects; 6] = [
+        PythonObjects::None,
+        PythonObjects::Blocks,
+        PythonObjects::TurnedOff,
+        PythonObjects::FreeThreaded,
+        PythonObjects::Running,
+        PythonObjects::NoMemory,
+    ];
+
+    /// Returns the choice in [`crate::FileHeader::image_flags`]; `None` if only a later version
+    /// knows it.
+    pub fn from_flags(flags: u32) -> Option<PythonObjects> {
+        PythonObjects::ALL.get((flags >> IMAGE_PYTHON_SHIFT & 7) as usize).copied()
+    }
+}
+
 /// Entries of [`crate::FileHeader::interceptions`].
 pub const INTERCEPTIONS: usize = 6;
 /// Bytes of names in a [`crate::Interception`].

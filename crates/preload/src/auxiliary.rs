@@ -6,7 +6,7 @@ use crate::allocator::{Address, NULL};
 use crate::arch;
 use crate::intercept::{deep, families, notice};
 use crate::next_symbol::{call_real, real};
-use crate::{confinement, imports, mappings, mlock};
+use crate::{confinement, imports, mappings, mlock, python_wrapping};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::api::monitors;
 use heaptide_recorder::event::inside::{Inside, here};
@@ -80,6 +80,7 @@ extern "C" fn before_dlsym() -> usize {
     families::look_at_new();
     imports::look_at_new();
     python_interpreter::look_again();
+    python_wrapping::look_again();
     match REAL.get() {
         0 => nothing_opened as *const () as usize,
         address => address,
@@ -101,9 +102,11 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         monitors::before_unloading(inside.lane());
         python_interpreter::before_unloading();
     }
+    python_wrapping::before_unloading();
     let unloading = may.then(Unloading::begin);
     let status = call_real!(REAL, (handle), -1);
     drop(unloading);
+    unloading::walk(python_wrapping::after_unloading);
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
         monitors::after_unloading(inside.lane());
         modules::modules().loads.fetch_add(1, Relaxed);

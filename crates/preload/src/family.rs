@@ -9,11 +9,14 @@ use crate::Preload;
 use crate::allocator::{Address, NULL};
 use crate::statistics::Statistics;
 use crate::{arch, inlined};
+use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Call;
 use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
+use heaptide_recorder::store::shadow::take_word;
 
 /// The arguments and effect of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -502,13 +505,55 @@ fn size_class(size: u64) -> u64 {
 const IN_PAGES: u32 = 1 << 31;
 const PAGE_BITS: u32 = 12;
 
-/// Stores the size of a new block.
-fn keep_size(block: Address, usable: u64) {
+/// Returns the number that stands for a size in the table.
+#[inline(always)]
+fn number_of(usable: u64) -> u32 {
     let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
-    let number = bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32);
-    process().sizes.put(block, number.max(1));
+    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32).max(1)
 }
 
+/// Stores the size of a new block.
+pub fn keep_size(block: Address, usable: u64) {
+    process().sizes.put(block, number_of(usable));
+}
+
+/// Does the same with the lane's cache of the table.
+#[inline(always)]
+pub fn keep_size_in(lane: &mut LaneState, block: Address, usable: u64) {
+    match lane.size_leaves.word(block) {
+        Some(word) => word.store(number_of(usable), Relaxed),
+        None => keep_size_in_leaf(lane, block, usable),
+    }
+}
+
+#[inline(never)]
+fn keep_size_in_leaf(lane: &mut LaneState, block: Address, usable: u64) {
+    let sizes = &process().sizes;
+    if sizes.is_made() {
+        keep_size(block, usable);
+        lane.size_leaves.find(sizes, block);
+    }
+}
+
+/// Returns and removes the size of a block likewise; `None` if it was not recorded.
+#[inline(always)]
+pub fn take_size_in(lane: &mut LaneState, block: Address) -> Option<u64> {
+    match lane.size_leaves.word(block) {
+        Some(word) => bytes(take_word(word)),
+        None => take_size_in_leaf(lane, block),
+    }
+}
+
+#[inline(never)]
+fn take_size_in_leaf(lane: &mut LaneState, block: Address) -> Option<u64> {
+    let sizes = &process().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(take_word(lane.size_leaves.find(sizes, block)?))
+}
+
+#[inline(always)]
 fn bytes(number: u32) -> Option<u64> {
     let pages = (number & !IN_PAGES) as u64;
     let bytes = if number & IN_PAGES != 0 { pages << PAGE_BITS } else { pages };
@@ -525,7 +570,7 @@ pub fn size_of(block: Address) -> Option<u64> {
 }
 
 /// Returns and removes the size of a block; `None` if it was not recorded.
-fn take_size(block: Address) -> Option<u64> {
+pub fn take_size(block: Address) -> Option<u64> {
     let sizes = &process().sizes;
     if !sizes.is_made() {
         return None;

@@ -1,7 +1,9 @@
 //! The library's services to the recorder.
 
 use crate::intercept::{families, notice, outcome};
-use crate::{Preload, allocator, attachment, exec, family, next_symbol, route, statistics};
+use crate::{
+    Preload, allocator, attachment, exec, family, next_symbol, python_wrapping, route, statistics,
+};
 use heaptide_recorder::sys::front::{Front, Platform};
 use heaptide_recorder::sys::options::Options;
 
@@ -22,6 +24,7 @@ impl Front for Preload {
         heap_state: statistics::of_process,
         own_code: next_symbol::own_code,
         route: route::of_mode,
+        python_runs: python_wrapping::renew,
     };
 
     #[inline(always)]
@@ -48,5 +51,5 @@ fn create_tables(scarce: bool) -> Option<()> {
     if is_first {
         notice::watch_at_start();
     }
-    Some(())
+    python_wrapping::start(scarce)
 }

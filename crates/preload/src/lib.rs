@@ -33,6 +33,8 @@ mod mlock;
 mod next_symbol;
 mod operators;
 mod own_allocator;
+mod python_allocator;
+mod python_wrapping;
 mod route;
 mod statistics;
 

@@ -15,7 +15,6 @@ mod fixtures;
 pub mod images;
 pub mod process;
 pub mod program;
-pub mod python;
 pub mod signals;
 pub mod start;
 pub mod supervisor;

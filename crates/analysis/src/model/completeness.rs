@@ -1,5 +1,7 @@
 //! What the tables of a process lack, and how exact its numbers are.
 
+use heaptide_format::PythonObjects;
+
 /// What the tables lack, and how exact the numbers are.
 #[derive(Clone, Debug, Default)]
 pub struct Completeness {
@@ -27,6 +29,8 @@ pub struct Completeness {
     pub other_allocator: Option<&'static str>,
     /// Allocators that the program contains, and whether they are intercepted.
     pub interceptions: Vec<Interception>,
+    /// How the objects of Python are recorded; `None` if there is no interpreter.
+    pub python_objects: Option<PythonObjects>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.
     pub losses: Vec<Loss>,
     /// The limit of the profile, if it was reached.

@@ -28,7 +28,7 @@ pub use account::{
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
 pub use completeness::{Completeness, Interception, Loss, ProfileLimit, UnrecordedProgram};
-pub use heaptide_format::Call;
+pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 pub use mapped::Mapped;

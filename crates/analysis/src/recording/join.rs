@@ -407,6 +407,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             starts_in_middle: processes.iter().any(|p| p.completeness.starts_in_middle),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
+            python_objects: processes.iter().filter_map(|p| p.completeness.python_objects).max(),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{
     Frame, FrameId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures, Mode, Process,
-    Sample, Site, SizeClass, StackId, StackNode, Sum,
+    PythonObjects, Sample, Site, SizeClass, StackId, StackNode, Sum,
 };
 use crate::quantity::{bytes, duration};
 
@@ -67,11 +67,37 @@ impl FromStr for MemoryKind {
     }
 }
 
+/// What arenas of Python contain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arenas {
+    /// Recorded blocks.
+    Blocks,
+    /// Objects that were not recorded as blocks.
+    Data,
+}
+
+impl Arenas {
+    fn of(process: &Process) -> Arenas {
+        match process.completeness.python_objects {
+            None | Some(PythonObjects::None | PythonObjects::Blocks) => Arenas::Blocks,
+            Some(_) => Arenas::Data,
+        }
+    }
+}
+
 impl Mapping {
     /// Returns whether it is memory for data of the program that no recorded block contains:
-    /// anonymous or shared memory that was accessible from its creation.
-    pub fn is_of_program(&self) -> bool {
-        let is_data = matches!(self.class, MappingClass::Other | MappingClass::Shared);
+    /// anonymous or shared memory that was accessible from its creation. `arenas` has the purpose of
+    /// Python's arenas.
+    fn is_of_program(&self, arenas: Arenas) -> bool {
+        let is_data = match self.class {
+            MappingClass::Other | MappingClass::Shared => true,
+            MappingClass::PythonArena => arenas == Arenas::Data,
+            MappingClass::Allocator
+            | MappingClass::ThreadStack
+            | MappingClass::File
+            | MappingClass::Library => false,
+        };
         is_data && self.protection != 0
     }
 }
@@ -81,7 +107,8 @@ impl Process {
     /// without such mappings, or after a kind was selected.
     pub fn program_mappings(&self) -> Option<Measures> {
         let mapped = self.mappings.as_deref()?;
-        let sum = Sum::over(mapped.sites.iter().filter(|site| is_of_program(site)));
+        let arenas = Arenas::of(self);
+        let sum = Sum::over(mapped.sites.iter().filter(|site| is_of_program(site, arenas)));
         (sum.allocations > 0).then_some(sum)
     }
 
@@ -117,12 +144,14 @@ impl Process {
     /// Adds the mappings of the program to the heap.
     fn add_program_mappings(&mut self, mut mapped: Mapped, sum: Measures) {
         let all = self.mapped.clone().unwrap_or_default();
-        let is_all = mapped.sites.iter().all(is_of_program);
+        let arenas = Arenas::of(self);
+        let is_all = mapped.sites.iter().all(|site| is_of_program(site, arenas));
         if !is_all {
             // Counts by size and over time are known only for all mappings together.
             let files = std::mem::take(&mut mapped.files);
             let sites = std::mem::take(&mut mapped.sites);
-            let kept = sites.into_iter().zip(files).filter(|(site, _)| is_of_program(site));
+            let all = sites.into_iter().zip(files);
+            let kept = all.filter(|(site, _)| is_of_program(site, arenas));
             (mapped.sites, mapped.files) = kept.unzip();
             mapped.samples.clear();
             mapped.histogram.clear();
@@ -245,8 +274,8 @@ impl Process {
     }
 }
 
-fn is_of_program(site: &Site) -> bool {
-    site.kind.mapping().is_some_and(|mapping| mapping.is_of_program())
+fn is_of_program(site: &Site, arenas: Arenas) -> bool {
+    site.kind.mapping().is_some_and(|mapping| mapping.is_of_program(arenas))
 }
 
 /// Adds the sums of other lanes of the same process.

@@ -178,6 +178,7 @@ fn completeness(
         has_own_malloc: header.image_flags & format::IMAGE_OWN_MALLOC != 0,
         other_allocator: unrecorded::other_allocator(header.image_flags),
         interceptions: unrecorded::interceptions(header, &profile.modules),
+        python_objects: unrecorded::python_objects(header),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
         memory: None,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use heaptide_format as format;
 use heaptide_format::{
     FileHeader, IMAGE_ATTACHED, IMAGE_FAMILY_INLINED, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_UNCERTAIN,
-    IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC, NotIntercepted, Python, Unrecorded,
+    IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC, NotIntercepted, Python, PythonObjects, Unrecorded,
 };
 
 use crate::model::{Interception, Loss, ProfileLimit, UnrecordedProgram};
@@ -130,6 +130,12 @@ fn python(header: &FileHeader) -> Option<String> {
         }
     };
     Some(format!("stacks have native frames only: {why}"))
+}
+
+/// Returns how the objects of Python are recorded; `None` if there is no interpreter, or if only a
+/// later version of the recorder knows it.
+pub(crate) fn python_objects(header: &FileHeader) -> Option<PythonObjects> {
+    PythonObjects::from_flags(header.image_flags).filter(|&choice| choice != PythonObjects::None)
 }
 
 /// Returns whether a command attached to the running process. A forked child inherits the flag.

@@ -21,10 +21,20 @@ const INTERCEPTION: &str = "Special cases";
 /// How the memory of Python objects is recorded.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PythonMemory {
-    /// Each object is a block: Python's own allocator is turned off (PYTHONMALLOC=malloc)
+    /// Each object is a block with a stack
     Objects,
-    /// Python's own allocator stays; its arenas are recorded as mappings
+    /// Python's arenas are recorded as mappings, and no objects in them
     Arenas,
+}
+
+impl PythonMemory {
+    /// Returns the value of the recorder's setting.
+    fn value(self) -> &'static str {
+        match self {
+            PythonMemory::Objects => "objects",
+            PythonMemory::Arenas => "arenas",
+        }
+    }
 }
 
 /// `heaptide run`.
@@ -52,7 +62,7 @@ pub struct RunOptions {
     /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
-    /// How to record small Python objects, if the program is CPython [default: objects]
+    /// How to record the objects of CPython, in all processes [default: objects]
     #[arg(long, value_name = "objects|arenas")]
     pub python_memory: Option<PythonMemory>,
     #[command(flatten)]
@@ -147,6 +157,7 @@ impl RunOptions {
             (Setting::Follow, self.no_follow.then(|| pid.to_string())),
             (Setting::Reuse, switch(self.no_reuse, OFF)),
             (Setting::Intercept, switch(self.no_intercept, OFF)),
+            (Setting::PythonMemory, self.python_memory.map(|chosen| chosen.value().to_owned())),
             (Setting::Accounts, switch(self.no_accounts, OFF)),
             (Setting::Start, switch(self.start_off, OFF)),
             (Setting::SnapshotSignal, self.snapshot_on.map(|signal| signal.to_string())),
@@ -178,7 +189,7 @@ mod tests {
     use super::*;
 
     /// Options without a setting of the recorder: the command implements them.
-    const OF_THE_COMMAND: [&str; 14] = [
+    const OF_THE_COMMAND: [&str; 13] = [
         "--debuginfod",
         "--force",
         "--help",
@@ -187,7 +198,6 @@ mod tests {
         "--keep-snapshots-size",
         "--max-recording",
         "--no-preload",
-        "--python-memory",
         "--quiet",
         "--snapshot-every",
         "--snapshot-when",

@@ -37,6 +37,7 @@ mod limits;
 mod mappings;
 mod memory;
 mod python_frames;
+mod python_objects;
 mod refusals;
 mod replacing;
 mod sampled;

@@ -1,7 +1,7 @@
 //! Python frames, with each installed CPython: names, lines and counts match the header of
 //! `python_frames.py` in every version.
 
-use crate::harness::{Guest, directory, heaptide, programs, recorded, run, scratch};
+use crate::harness::{Guest, heaptide, programs, recorded, run, scratch};
 use crate::programs::python;
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
@@ -41,7 +41,7 @@ const GENERATED: i128 = 100_016;
 type Frame = (String, String, i128);
 
 /// Returns the interpreters 3.8 to 3.14: the one in PATH, and those of pyenv.
-fn pythons() -> Vec<PathBuf> {
+pub fn pythons() -> Vec<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
     let versions = root.and_then(|root| fs::read_dir(root.join("versions")).ok());
@@ -210,45 +210,6 @@ fn python_and_native_frames_are_in_one_stack_in_their_order() {
     assert!(!native.contains("key_of"), "{native}");
 }
 
-#[test]
-fn objects_are_blocks_unless_the_user_chose_an_allocator() {
-    let Some(python) = python() else { return skip("python3") };
-    let place = scratch("python-memory");
-    // 5000 objects of at least 56 bytes, which Python's own allocator takes from its arenas.
-    let script = "import os\nkept = [complex(i, i) for i in range(5000)]\n\
-        print(os.environ.get('PYTHONMALLOC'))\n";
-    let allocations = |options: &[&str], variable: Option<&str>| {
-        let recording = place.join("x.heaptide");
-        let _ = fs::remove_dir_all(&recording);
-        let mut command = recorded(&recording, options);
-        command.env_remove("PYTHONMALLOC").arg(&python).args(["-c", script]);
-        if let Some(value) = variable {
-            command.env("PYTHONMALLOC", value);
-        }
-        let outcome = run(&mut command, &place);
-        let report = report(&recording, &[]);
-        let all = list(&report, "processes").iter();
-        let count: i128 = all.map(|process| number(&process["totals"], "allocations")).sum();
-        (outcome.stdout.trim().to_owned(), count)
-    };
-    let (variable, objects) = allocations(&[], None);
-    assert_eq!(variable, "malloc");
-    for (options, chosen, expected) in [
-        (&["--python-memory", "arenas"][..], None, "None"),
-        (&[], Some("pymalloc"), "pymalloc"),
-        (&["--python-memory", "objects"], Some("pymalloc"), "pymalloc"),
-    ] {
-        let (variable, arenas) = allocations(options, chosen);
-        assert_eq!(variable, expected, "{options:?}");
-        assert!(objects - arenas >= 5000, "{options:?}: {objects}, {arenas}");
-    }
-    let program = directory("python-memory").join("not-python");
-    fs::write(&program, "#!/bin/sh\necho \"$PYTHONMALLOC.\"\n").expect("a script");
-    let mut command = recorded(&place.join("y.heaptide"), &[]);
-    command.env_remove("PYTHONMALLOC").arg("sh").arg(&program);
-    assert_eq!(run(&mut command, &place).stdout, ".\n", "another program's environment");
-}
-
 /// The cell for a variable of an inner function is allocated before the first line is executed.
 #[test]
 fn what_prepares_a_call_is_of_the_first_line() {
@@ -297,7 +258,7 @@ fn mappings_have_python_frames() {
 }
 
 /// Returns the library of an interpreter, if it has one, and its installation directory.
-fn library_of(python: &Path) -> Option<(PathBuf, String)> {
+pub fn library_of(python: &Path) -> Option<(PathBuf, String)> {
     let script = "import sys, sysconfig as s\n\
         print(s.get_config_var('LIBDIR'), s.get_config_var('INSTSONAME'), sys.base_prefix, sep='\\n')";
     let output = Command::new(python).args(["-c", script]).output().ok()?;

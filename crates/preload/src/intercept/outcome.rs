@@ -8,7 +8,8 @@ use heaptide_format::shared::{self, Word};
 use heaptide_format::{
     IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT,
     IMAGE_FAMILY_UNCERTAIN, IMAGE_IMPORTS_ONLY, IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC,
-    IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS, NotIntercepted,
+    IMAGE_PYTHON_SHIFT, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS,
+    NotIntercepted, PythonObjects,
 };
 use heaptide_recorder::event::process::process;
 
@@ -92,6 +93,13 @@ pub fn note_libc(outcome: Result<(), NotIntercepted>) {
 /// Records that a command attached.
 pub fn note_attached() {
     FLAGS.fetch_or(IMAGE_ATTACHED, Relaxed);
+}
+
+/// Records how the objects of a Python interpreter are recorded. The process has a profile.
+pub fn note_python(choice: PythonObjects) {
+    FLAGS.fetch_and(!(7 << IMAGE_PYTHON_SHIFT), Relaxed);
+    FLAGS.fetch_or((choice as u32) << IMAGE_PYTHON_SHIFT, Relaxed);
+    describe(process().header());
 }
 
 /// Records that functions of an intercepted allocator may be inlined unnoticed.

@@ -14,7 +14,7 @@ use crate::event::stacks::{self, Same};
 use crate::store::control_words;
 use crate::store::ids::SiteId;
 use crate::store::sites::{own_epoch, own_word};
-use crate::sys::front::Front;
+use crate::sys::front::{Front, MAYBE_UNMAPPED};
 use core::sync::atomic::AtomicU64;
 use heaptide_format::shared::{Lane, Site, Word};
 use heaptide_format::{CONTROL_MONITORS, Mode, SIZE_CLASSES};
@@ -95,6 +95,11 @@ pub fn allocated_in_counters<F: Front>(
     let Some(usable) = common_allocation::<F>(lane, block) else {
         return false;
     };
+    count_in_counters(lane, block, requested, usable)
+}
+
+#[inline(always)]
+fn count_in_counters(lane: &mut LaneState, block: *mut u8, requested: u64, usable: u64) -> bool {
     let record = lane.record;
     if requested > own_word(&record.largest_bytes) {
         return false;
@@ -136,13 +141,24 @@ pub fn allocated_in_stacks<F: Front>(
 #[inline(always)]
 pub fn allocated_at<F: Front>(
     lane: &mut LaneState,
-    (id, site): (SiteId, &Site),
+    site: (SiteId, &Site),
     block: *mut u8,
     requested: u64,
 ) -> bool {
     let Some(usable) = common_allocation::<F>(lane, block) else {
         return false;
     };
+    count_at(lane, site, block, requested, usable)
+}
+
+#[inline(always)]
+fn count_at(
+    lane: &mut LaneState,
+    (id, site): (SiteId, &Site),
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) -> bool {
     let record = lane.record;
     let Some(word) = lane.leaves.word(block) else {
         return false;
@@ -158,6 +174,60 @@ pub fn allocated_at<F: Front>(
     lane.last_block = block;
     count(record, requested, usable);
     true
+}
+
+/// Returns whether nothing is due after a block of this size is counted.
+#[inline(always)]
+fn may_allocate(lane: &LaneState, usable: u64) -> bool {
+    lane.live.may_allocate(lane.allocated() + usable)
+}
+
+/// Counts an allocation of a block whose usable bytes are known, and which may not be a block of
+/// the process's allocator.
+#[inline(always)]
+pub fn allocated_of_size(
+    lane: &mut LaneState,
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) -> Done {
+    let (is_common, monitored) = observers(lane);
+    if !is_common || !may_allocate(lane, usable) {
+        return Done::NotTaken;
+    }
+    let is_counted = match lane.quick {
+        STACKS if !monitored => {
+            let (sp, bp) = lane.gate.registers();
+            let seen = stacks::same(lane, Entry { sp, bp }.registers());
+            let (id, node) = (lane.place.last_site, lane.place.last_node.number());
+            if seen != Same::Node(node)
+                || !count_at(lane, (id, id.record()), block, requested, usable)
+            {
+                return Done::WantsStack(seen);
+            }
+            true
+        }
+        COUNTERS | SAMPLED => count_in_counters(lane, block, requested, usable),
+        SCOPES => {
+            let here = (lane.place.here, lane.place.here_record);
+            count_at(lane, here, block, requested, usable)
+        }
+        _ => false,
+    };
+    if is_counted { Done::counted(monitored) } else { Done::NotTaken }
+}
+
+/// Counts an allocation of such a block at a site. Returns false, and does nothing, if it is for
+/// the slow path.
+#[inline(always)]
+pub fn allocated_of_size_at(
+    lane: &mut LaneState,
+    site: (SiteId, &Site),
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) -> bool {
+    may_allocate(lane, usable) && count_at(lane, site, block, requested, usable)
 }
 
 /// Adds an allocation to the lane's counters. The bytes that limits refer to come last.
@@ -200,6 +270,12 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
     let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
+    count_free_in_counters(lane, block, usable);
+    true
+}
+
+#[inline(always)]
+fn count_free_in_counters(lane: &mut LaneState, block: *mut u8, usable: u64) {
     class(&lane.record.freed_classes, usable).add(1);
     lane.record.freed_here_bytes.add(usable);
     lane.live.count_free(usable);
@@ -207,7 +283,6 @@ pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool
         lane.record.temporary.add(1);
         lane.last_block = core::ptr::null_mut();
     }
-    true
 }
 
 /// Counts a free in mode sampled likewise, if the block certainly is not sampled.
@@ -222,6 +297,11 @@ pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
+    count_free_in_site(lane, block, usable)
+}
+
+#[inline(always)]
+fn count_free_in_site(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     let Some(word) = lane.leaves.word(block) else {
         return false;
     };
@@ -249,6 +329,30 @@ pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
         lane.last_block = core::ptr::null_mut();
     }
     true
+}
+
+/// Counts a free of a block whose usable bytes are known, and which may not be a block of the
+/// process's allocator.
+#[inline(always)]
+pub fn freed_of_size(lane: &mut LaneState, block: *mut u8, usable: u64) -> Done {
+    let (is_common, monitored) = observers(lane);
+    let may_free = lane.live.may_free(lane.live.freed().wrapping_add(usable));
+    if !is_common || !may_free || usable >= MAYBE_UNMAPPED {
+        return Done::NotTaken;
+    }
+    let is_counted = match lane.quick {
+        SCOPES | STACKS => count_free_in_site(lane, block, usable),
+        COUNTERS => {
+            count_free_in_counters(lane, block, usable);
+            true
+        }
+        SAMPLED if !sampling::is_sampled_block(lane, block) => {
+            count_free_in_counters(lane, block, usable);
+            true
+        }
+        _ => false,
+    };
+    if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
 /// Returns the counter of a size that an allocation can have. For these, finding the class takes

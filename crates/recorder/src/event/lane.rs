@@ -84,6 +84,8 @@ pub struct LaneState {
     pub nodes: Cursor,
     /// The leaves of the shadow table that were used last.
     pub leaves: Leaves,
+    /// The same of the table of sizes.
+    pub size_leaves: Leaves,
     /// Odd while the thread calls monitors.
     pub calling: AtomicU32,
     /// The block that the thread is moving by realloc while there are monitors, or 0.

@@ -10,6 +10,7 @@ use crate::event::python_interpreter::{
 use crate::store::ids::PythonLineId;
 use crate::store::python_lines;
 use crate::store::shared::{Store, store};
+use crate::sys::front;
 use crate::sys::memory::{self, InChild};
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -529,6 +530,7 @@ impl Chain {
     /// Reads name, file and line of a place.
     #[inline(never)]
     fn read(&self, place: Place) -> PythonLineId {
+        front::python_runs();
         let (known, code) = (known(), place.code);
         let layout = &known.layout;
         let is_code = code != 0 && word(code + TYPE) == known.code_type;

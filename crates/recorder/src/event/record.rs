@@ -102,6 +102,31 @@ pub fn allocated_in_stack<F: Front>(
     requested: u64,
     seen: Same,
 ) {
+    let site = site_of_stack(inside, block, requested, seen);
+    let lane = inside.lane();
+    if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
+        allocated_at(lane, site, block, requested, F::usable(block));
+    }
+}
+
+/// Does the same for a block of this size, which may not be one of the process's allocator.
+#[inline(never)]
+pub fn allocated_of_size(
+    inside: &mut Inside,
+    block: *mut u8,
+    (requested, usable): (u64, u64),
+    seen: Same,
+) {
+    let site = site_of_stack(inside, block, requested, seen);
+    let (lane, at) = (inside.lane(), (site, site.record()));
+    if !fast_path::allocated_of_size_at(lane, at, block, requested, usable) {
+        allocated_at(lane, site, block, requested, usable);
+    }
+}
+
+/// Returns the site of a new block's stack, of which `seen` is known.
+#[inline(always)]
+fn site_of_stack(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) -> SiteId {
     let at = inside.entry().registers();
     let lane = inside.lane();
     let node = match seen {
@@ -110,10 +135,7 @@ pub fn allocated_in_stack<F: Front>(
     };
     note_block(block, requested);
     let node = stacks::with_python(lane, node);
-    let site = site_of_node(lane, node);
-    if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
-        allocated_at(lane, site, block, requested, F::usable(block));
-    }
+    site_of_node(lane, node)
 }
 
 /// Notes a new block, which may have the address of a former code object of Python.

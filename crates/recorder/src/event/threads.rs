@@ -356,6 +356,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.record.tid.set(tid);
         state.record.threads.add(1);
         state.leaves.clear();
+        state.size_leaves.clear();
         state.mode = p.header().mode.get();
         sampling::begin(state);
         trace::begin(state, tid);

@@ -8,6 +8,7 @@ use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::event::windows::bound_bytes;
 use crate::store::samples::{PER_DOUBLING, Samples};
+use crate::sys::front;
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
@@ -45,6 +46,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 #[cold]
 #[inline(never)]
 pub fn sample(lane: &mut LaneState) {
+    front::python_runs();
     let p = process();
     let allocated = lane.allocated();
     lane.live.sample_at(allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL));

@@ -61,6 +61,8 @@ pub struct Platform {
     /// Returns where the front's entries continue with events of a thread that may take the fast
     /// path of this [`heaptide_format::Mode`]; 0 stands for all other threads.
     pub route: fn(mode: u32) -> Route,
+    /// Called now and then, and when Python code runs for the first time.
+    pub python_runs: fn(),
 }
 
 /// An allocator that has statistics about its memory.
@@ -135,6 +137,13 @@ pub fn usable(block: *mut u8) -> u64 {
 /// Returns whether the program runs under a valgrind tool that replaces the allocator.
 pub fn is_under_valgrind() -> bool {
     platform().is_some_and(|platform| (platform.is_under_valgrind)())
+}
+
+/// Gives the front an opportunity to look whether an interpreter has reset its allocators.
+pub fn python_runs() {
+    if let Some(platform) = platform() {
+        (platform.python_runs)();
+    }
 }
 
 /// Returns whether [`Front::usable_at_hand`] may be called.

@@ -42,6 +42,8 @@ pub struct Options {
     pub reuse: bool,
     /// `HEAPTIDE_INTERCEPT=off`: do not change code of allocators that preloading does not reach.
     pub intercept: bool,
+    /// `HEAPTIDE_PYTHON_MEMORY=arenas`: do not record objects of Python.
+    pub python_arenas: bool,
     /// `HEAPTIDE_ACCOUNTS=off`: no accounts of resident memory.
     pub accounts: bool,
     /// `HEAPTIDE_START=off`: recording starts disabled.
@@ -158,6 +160,7 @@ impl Options {
             follow: None,
             reuse: true,
             intercept: true,
+            python_arenas: false,
             accounts: true,
             start_off: false,
             threshold: None,
@@ -204,6 +207,7 @@ impl Options {
             }
             Setting::Reuse => self.reuse &= !is_off,
             Setting::Intercept => self.intercept &= !is_off,
+            Setting::PythonMemory => self.python_arenas |= value == b"arenas",
             Setting::Accounts => self.accounts &= !is_off,
             Setting::Start => self.start_off |= is_off,
             Setting::Threshold => {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{End, Process, Recording};
+use heaptide_analysis::model::{End, Process, PythonObjects, Recording};
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
@@ -68,8 +68,31 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
     lines.extend(removed_says(&recording.removed).map(|says| format!("  removed    {says}")));
     lines.extend(missing::lines(recording).iter().map(|what| format!("  missing    {what}")));
+    lines.extend(python_says(recording).map(|says| format!("  python     {says}")));
     lines.push(next(path));
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
+}
+
+/// Returns how the objects of Python are recorded; none if there are none. Of several processes, the
+/// one with the fewest objects counts.
+fn python_says(recording: &Recording) -> Option<&'static str> {
+    let choices = recording.processes.iter().filter_map(|p| p.completeness.python_objects);
+    Some(match choices.max()? {
+        PythonObjects::None => return None,
+        PythonObjects::Blocks => {
+            "objects are blocks; `--python-memory arenas` records Python's arenas instead"
+        }
+        PythonObjects::TurnedOff => {
+            "objects are in arenas, which are mappings (--python-memory arenas)"
+        }
+        PythonObjects::FreeThreaded => "objects are not recorded: the interpreter is free-threaded",
+        PythonObjects::Running => {
+            "objects are not recorded: the interpreter ran before the recorder found it"
+        }
+        PythonObjects::NoMemory => {
+            "objects are not recorded: no memory for the recorder's table of their sizes"
+        }
+    })
 }
 
 /// Returns the command, how it ended, and which other processes there are. A program that starts

@@ -297,6 +297,22 @@ macro_rules! pass_registers {
             "ret\n"
         )
     };
+    (2) => {
+        concat!(
+            $crate::push_record!(),
+            "mov x2, sp\nmov x3, x29\nmov x29, sp\nbl {body}\n",
+            $crate::pop_record!(),
+            "ret\n"
+        )
+    };
+    (3) => {
+        concat!(
+            $crate::push_record!(),
+            "mov x3, sp\nmov x4, x29\nmov x29, sp\nbl {body}\n",
+            $crate::pop_record!(),
+            "ret\n"
+        )
+    };
     (4) => {
         concat!(
             $crate::push_record!(),

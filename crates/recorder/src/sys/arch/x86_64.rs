@@ -275,6 +275,12 @@ macro_rules! pass_registers {
     (1) => {
         "mov rsi, rsp\nmov rdx, rbp\njmp {body}"
     };
+    (2) => {
+        "mov rdx, rsp\nmov rcx, rbp\njmp {body}"
+    };
+    (3) => {
+        "mov rcx, rsp\nmov r8, rbp\njmp {body}"
+    };
     (4) => {
         "mov r8, rsp\nmov r9, rbp\njmp {body}"
     };

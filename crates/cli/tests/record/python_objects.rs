@@ -1,0 +1,261 @@
+//! Objects of Python are blocks, whoever starts the interpreter: the numbers are those in the
+//! headers of `python_objects.py` and `python_again.c`.
+
+use crate::harness::{Guest, Outcome, directory, heaptide, programs, recorded, run, scratch};
+use crate::programs::python;
+use crate::python_frames::{library_of, pythons};
+use crate::recording::{assert_consistent, list, number};
+use heaptide_fixtures::skips::skip;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Sizes of the blocks of `build` and `large`, and their numbers.
+const BUILT: (i128, i128) = (120, 20_000);
+const LARGE: (i128, i128) = (5033, 100);
+
+/// Runs a command with the recorder and `--by-size`, and returns what it printed and the report
+/// with Python frames.
+fn record(place: &Path, options: &[&str], command: &mut Command) -> (Outcome, Value) {
+    let recording = place.join("x.heaptide");
+    let _ = fs::remove_dir_all(&recording);
+    let mut outer = recorded(&recording, &[&["--by-size"], options].concat());
+    outer.arg(command.get_program()).args(command.get_args());
+    outer.env_remove("PYTHONMALLOC");
+    for (name, value) in command.get_envs() {
+        outer.env(name, value.expect("a value"));
+    }
+    let outcome = run(&mut outer, place);
+    let mut report = heaptide();
+    report.args(["report", "--python", "only", "--format", "json"]).arg(&recording);
+    let output = report.output().expect("heaptide runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_consistent(&report);
+    (outcome, report)
+}
+
+/// Returns a command that runs `python_objects.py`.
+fn objects(python: impl AsRef<Path>, options: &[&str], what: &str) -> Command {
+    let mut command = Command::new(python.as_ref());
+    command.args(options).arg(programs().join("python_objects.py")).arg(what);
+    command
+}
+
+/// Returns how many blocks of a size a function of Python allocated, and how many of these are
+/// freed, in all processes.
+fn blocks(report: &Value, size: i128, function: &str) -> (i128, i128) {
+    let mut counts = (0, 0);
+    for process in list(report, "processes") {
+        let frames = list(process, "frames");
+        for site in list(process, "sites") {
+            let mut names = list(site, "stack").iter().map(|index| {
+                frames[index.as_u64().expect("an index") as usize]["function"].as_str()
+            });
+            let is_of = |name: &str| name.split('.').next() == Some(function);
+            if site["size"].as_i64().map(i128::from) == Some(size)
+                && names.any(|name| name.is_some_and(is_of))
+            {
+                counts.0 += number(site, "allocations");
+                counts.1 += number(site, "frees");
+            }
+        }
+    }
+    counts
+}
+
+/// Asserts that the program allocated and freed its blocks this many times.
+fn assert_times(report: &Value, times: i128, shown: &str) {
+    for ((size, count), function) in [(BUILT, "build"), (LARGE, "large")] {
+        let expected = (count * times, count * times);
+        assert_eq!(blocks(report, size, function), expected, "{shown}: {function}");
+    }
+    for process in list(report, "processes") {
+        assert_eq!(list(process, "losses").len(), 0, "{shown}");
+    }
+}
+
+fn assert_all_frees_are_known(report: &Value, shown: &str) {
+    for process in list(report, "processes") {
+        assert_eq!(number(process, "unmatched_frees"), 0, "{shown}");
+    }
+}
+
+#[test]
+fn every_version_has_its_objects_and_environment() {
+    let pythons = pythons();
+    if pythons.is_empty() {
+        return skip("python3");
+    }
+    let place = scratch("python-objects");
+    for python in pythons {
+        let shown = python.display().to_string();
+        let (outcome, report) = record(&place, &[], &mut objects(&python, &[], "plain"));
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "None\n"), "{shown}");
+        assert_times(&report, 1, &shown);
+        assert_all_frees_are_known(&report, &shown);
+    }
+}
+
+fn executable(file: &Path, text: &str) {
+    fs::write(file, text).expect("a script");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+#[test]
+fn every_launcher_leads_to_objects() {
+    let Some(python) = python() else { return skip("python3") };
+    let (place, files) = (scratch("python-launched"), directory("python-launched"));
+    let script = programs().join("python_objects.py").display().to_string();
+    let (makefile, shim) = (files.join("Makefile"), files.join("shim"));
+    fs::write(&makefile, format!("all:\n\t@{python} {script} plain\n")).expect("a makefile");
+    executable(&shim, &format!("#!/bin/sh\nexec {python} \"$@\"\n"));
+    let (makefile, shim) = (makefile.display().to_string(), shim.display().to_string());
+    let line = format!("{python} {script} plain; true");
+    let launchers: [&[&str]; 4] = [
+        &["sh", "-c", &line],
+        &["make", "-f", &makefile],
+        &["env", "-i", "PATH=/usr/bin:/bin", &python, &script, "plain"],
+        &[&shim, &script, "plain"],
+    ];
+    for words in launchers {
+        let mut command = Command::new(words[0]);
+        let (outcome, report) = record(&place, &[], command.args(&words[1..]));
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "None\n"), "{words:?}");
+        assert_times(&report, 1, words[0]);
+    }
+}
+
+#[test]
+fn options_and_variables_of_python_change_no_number() {
+    let Some(python) = python() else { return skip("python3") };
+    let place = scratch("python-options");
+    let cases: [(&[&str], Option<&str>); 8] = [
+        (&["-I"], None),
+        (&["-E"], None),
+        (&["-I"], Some("malloc")),
+        (&["-X", "tracemalloc"], None),
+        (&["-X", "dev"], None),
+        (&[], Some("debug")),
+        (&[], Some("pymalloc")),
+        (&[], Some("malloc")),
+    ];
+    for (options, variable) in cases {
+        let shown = format!("{options:?} {variable:?}");
+        let mut command = objects(&python, options, "plain");
+        if let Some(value) = variable {
+            command.env("PYTHONMALLOC", value);
+        }
+        let (outcome, report) = record(&place, &[], &mut command);
+        let printed = format!("{}\n", variable.unwrap_or("None"));
+        assert_eq!((outcome.status, &*outcome.stdout), (0, &*printed), "{shown}");
+        assert_times(&report, 1, &shown);
+        // A table of tracemalloc that is replaced while a block is freed is unknown.
+        if !options.contains(&"tracemalloc") {
+            assert_all_frees_are_known(&report, &shown);
+        }
+    }
+}
+
+#[test]
+fn tracemalloc_threads_and_forks() {
+    for python in pythons() {
+        let place = scratch("python-objects-kinds");
+        for (what, times) in [("tracemalloc", 3), ("threads", 12), ("fork", 2)] {
+            let shown = format!("{} {what}", python.display());
+            let (outcome, report) = record(&place, &[], &mut objects(&python, &[], what));
+            assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
+            assert_times(&report, times, &shown);
+        }
+    }
+}
+
+/// Before 3.12, code of a subinterpreter is attributed to the function that called it.
+#[test]
+fn subinterpreters() {
+    for python in pythons() {
+        let place = scratch("python-objects-nested");
+        let shown = python.display().to_string();
+        let (outcome, report) = record(&place, &[], &mut objects(&python, &[], "nested"));
+        assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
+        let process = &list(&report, "processes")[0];
+        let of_size = list(process, "sites").iter();
+        let of_size = of_size.filter(|site| site["size"].as_i64() == Some(LARGE.0 as i64));
+        let count: i128 = of_size.map(|site| number(site, "allocations")).sum();
+        assert!((2 * LARGE.1..2 * LARGE.1 + 20).contains(&count), "{shown}: {count}");
+        assert_all_frees_are_known(&report, &shown);
+    }
+}
+
+/// A block is counted as in a run in which Python takes all objects from malloc, whose hooks then
+/// record them. The script uses no address (`id`), whose objects differ in size.
+#[test]
+fn the_numbers_are_those_of_pythons_malloc() {
+    const SCRIPT: &str = "import json\n\
+        text = '{\"a\": [1, 2.5, null], \"b\": \"c\"}'\n\
+        kept = [(json.loads(text), str(i), [i] * (i % 300)) for i in range(2000)]\n\
+        del kept\n";
+    let place = scratch("python-equal");
+    for python in pythons() {
+        let counts = |variable: &str| {
+            let mut command = Command::new(&python);
+            // Names of the same length, since the environment is in objects, too.
+            command.args(["-c", SCRIPT]).env(variable, "malloc").env("PYTHONHASHSEED", "0");
+            let (_, report) = record(&place, &[], &mut command);
+            let totals = &list(&report, "processes")[0]["totals"];
+            ["allocations", "frees", "reallocations", "requested_bytes"]
+                .map(|name| number(totals, name))
+        };
+        let (own, forced) = (counts("PYTHONMALLOX"), counts("PYTHONMALLOC"));
+        assert!(own[0] > 30_000, "{}: {own:?}", python.display());
+        assert_eq!(own, forced, "{}", python.display());
+    }
+}
+
+#[test]
+fn arenas_are_mappings_and_objects_none_if_the_user_wants_that() {
+    let Some(python) = python() else { return skip("python3") };
+    let place = scratch("python-arenas");
+    let options = ["--python-memory", "arenas"];
+    let (outcome, report) = record(&place, &options, &mut objects(&python, &[], "plain"));
+    assert_eq!((outcome.status, &*outcome.stdout), (0, "None\n"));
+    assert_eq!(blocks(&report, BUILT.0, "build"), (0, 0));
+    assert_eq!(blocks(&report, LARGE.0, "large"), (LARGE.1, LARGE.1));
+    let says = |options: &[&str]| {
+        let recording = place.join("y.heaptide");
+        let mut command = heaptide();
+        command.args(["run", "--force", "-o"]).arg(&recording).args(options);
+        let output = command.args(["--", &python, "-c", "0"]).output().expect("heaptide runs");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        text.lines().filter(|line| line.contains(" python ")).map(str::to_owned).collect::<String>()
+    };
+    assert!(says(&[]).contains("objects are blocks"), "{}", says(&[]));
+    assert!(says(&options).contains("objects are in arenas"), "{}", says(&options));
+}
+
+/// The interpreters that are libraries, and their installation directories.
+fn libraries() -> Vec<(PathBuf, String)> {
+    pythons().iter().filter_map(|python| library_of(python)).collect()
+}
+
+#[test]
+fn an_interpreter_that_is_initialised_again_has_its_objects() {
+    let libraries = libraries();
+    if libraries.is_empty() {
+        return skip("libpython");
+    }
+    let program = Guest::read("python_again.c").build("python_again", &["-ldl"]);
+    let place = scratch("python-again");
+    for (library, home) in libraries {
+        let shown = library.display().to_string();
+        let mut command = Command::new(&program);
+        command.arg(&library).arg("3").env("PYTHONHOME", &home);
+        let (outcome, report) = record(&place, &[], &mut command);
+        assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
+        let (allocated, freed) = blocks(&report, BUILT.0, "build");
+        assert_eq!((allocated, freed), (3 * BUILT.1, 3 * BUILT.1), "{shown}");
+        assert_all_frees_are_known(&report, &shown);
+    }
+}

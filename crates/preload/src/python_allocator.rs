@@ -1,0 +1,292 @@
+//! The wrappers around CPython's allocators of objects: pymalloc serves each object as usual, and
+//! each object is recorded as a block, of the size that was requested.
+//!
+//! What pymalloc itself allocates with malloc, for objects of more than 512 bytes and for its
+//! tables, is part of the outer event. Its arenas are recorded as mappings. If wrappers are stacked
+//! (tracemalloc, the debug hooks), the outermost one records.
+
+use crate::Preload;
+use crate::allocator::Address;
+use crate::family::{keep_size, keep_size_in, take_size, take_size_in};
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use heaptide_format::Call;
+use heaptide_recorder::event::fast_path::{self, Done};
+use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::event::process::process;
+use heaptide_recorder::event::record::{self, Moving, MovingNested};
+use heaptide_recorder::event::{dispatch, monitors, trace};
+
+/// An allocator as CPython stores it (`PyMemAllocatorEx`): a context and four functions.
+pub type Raw = [usize; 5];
+
+/// The functions of an allocator; the first argument of each is the context.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Allocator {
+    context: Address,
+    malloc: extern "C" fn(Address, usize) -> Address,
+    calloc: extern "C" fn(Address, usize, usize) -> Address,
+    realloc: extern "C" fn(Address, Address, usize) -> Address,
+    free: extern "C" fn(Address, Address),
+}
+
+/// The most allocators that are wrapped in a process. A slot is never changed, since a wrapper may
+/// be below an allocator that someone put on top.
+const WRAPPED_MAX: usize = 16;
+
+/// The allocators that wrappers call; those below [`COUNT`] are set.
+struct Wrapped(UnsafeCell<[Raw; WRAPPED_MAX]>);
+
+// SAFETY: a slot is written before it is counted, by one thread at a time, and never afterwards.
+unsafe impl Sync for Wrapped {}
+
+static WRAPPED: Wrapped = Wrapped(UnsafeCell::new([[0; 5]; WRAPPED_MAX]));
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the address of a slot.
+fn slot(index: usize) -> *const Raw {
+    WRAPPED.0.get().cast::<Raw>().wrapping_add(index)
+}
+
+/// Returns the wrapper of an allocator; none without space, or if the allocator lacks a function.
+/// Called by one thread at a time.
+pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
+    if allocator[1..].contains(&0) {
+        return None;
+    }
+    let count = COUNT.load(Relaxed);
+    // SAFETY: counted slots do not change.
+    let known = (0..count).find(|&index| unsafe { *slot(index) } == allocator);
+    let index = match known {
+        Some(index) => index,
+        None if count < WRAPPED_MAX => {
+            // SAFETY: a slot that is not counted; only one thread at a time gets here.
+            unsafe { slot(count).cast_mut().write(allocator) };
+            COUNT.store(count + 1, Release);
+            count
+        }
+        None => return None,
+    };
+    let functions = [malloc, calloc, realloc, free].map(|function| function as *const () as usize);
+    Some([slot(index) as usize, functions[0], functions[1], functions[2], functions[3]])
+}
+
+/// Returns whether an allocator is one of the wrappers.
+pub fn is_wrapper(allocator: &Raw) -> bool {
+    allocator[1] == malloc as *const () as usize
+}
+
+/// Returns the function of the first allocator that was wrapped, usually pymalloc's; 0 if there is
+/// none.
+pub fn first_malloc() -> usize {
+    // SAFETY: not changed once it is counted, and all zeros before.
+    unsafe { (*slot(0))[1] }
+}
+
+/// Returns whether anything was wrapped in this process, or in the one from which it was forked.
+pub fn is_used() -> bool {
+    COUNT.load(Acquire) != 0
+}
+
+/// Returns the allocator below a wrapper. While another thread replaces an allocator by a wrapper,
+/// a caller can read the function of the new one and the context of the old one. That is null
+/// wherever this may happen, and the first allocator is meant.
+#[inline(always)]
+fn below(context: Address) -> &'static Allocator {
+    let slot = if context.is_null() { slot(0) } else { context as *const Raw };
+    // SAFETY: a counted slot, whose functions are not null.
+    unsafe { &*slot.cast::<Allocator>() }
+}
+
+/// Defines the entry of a wrapper: it passes the caller's registers after the arguments.
+macro_rules! entries {
+    ($($name:ident $arguments:tt = $body:path;)*) => {
+        $(
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    heaptide_recorder::pass_registers!($arguments),
+                    ".cfi_endproc",
+                    body = sym $body
+                )
+            }
+        )*
+    };
+}
+
+entries! {
+    malloc 2 = malloc_body;
+    calloc 3 = calloc_body;
+    realloc 3 = realloc_body;
+    free 2 = free_body;
+}
+
+extern "C" fn malloc_body(context: Address, bytes: usize, sp: u64, bp: u64) -> Address {
+    let below = below(context);
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return (below.malloc)(below.context, bytes);
+    };
+    let block = (below.malloc)(below.context, bytes);
+    allocated(&mut inside, block, requested(bytes));
+    block
+}
+
+extern "C" fn calloc_body(
+    context: Address,
+    count: usize,
+    bytes: usize,
+    sp: u64,
+    bp: u64,
+) -> Address {
+    let below = below(context);
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return (below.calloc)(below.context, count, bytes);
+    };
+    inside.lane().gate.note_call(Call::Calloc);
+    let block = (below.calloc)(below.context, count, bytes);
+    allocated(&mut inside, block, requested(count.wrapping_mul(bytes)));
+    block
+}
+
+/// Returns the size of a request: CPython's allocators allocate a byte if none is requested.
+#[inline(always)]
+fn requested(bytes: usize) -> u64 {
+    bytes.max(1) as u64
+}
+
+/// Records a new block; null means that the request failed.
+#[inline(always)]
+fn allocated(inside: &mut Inside, block: Address, bytes: u64) {
+    if block.is_null() {
+        return dispatch::failed(inside);
+    }
+    keep_size_in(inside.lane(), block, bytes);
+    match fast_path::allocated_of_size(inside.lane(), block, bytes, bytes) {
+        Done::Counted => {}
+        Done::WantsStack(seen) => record::allocated_of_size(inside, block, (bytes, bytes), seen),
+        Done::NotifyMonitors => monitors::allocated(inside.lane(), block, bytes, bytes),
+        Done::NotTaken => allocated_slowly(inside, block, bytes),
+    }
+}
+
+#[inline(never)]
+fn allocated_slowly(inside: &mut Inside, block: Address, bytes: u64) {
+    inside.lane().renew_limits();
+    dispatch::allocated(inside, block, bytes, bytes);
+}
+
+extern "C" fn realloc_body(
+    context: Address,
+    old: Address,
+    bytes: usize,
+    sp: u64,
+    bp: u64,
+) -> Address {
+    let below = below(context);
+    let call = || (below.realloc)(below.context, old, bytes);
+    let had = if old.is_null() { None } else { take_size(old) };
+    if had.is_none() && is_of_malloc(old) {
+        return call(); // the hooks of malloc record it
+    }
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return match had {
+            Some(had) => reallocate_nested(old, had, call),
+            None => call(),
+        };
+    };
+    let Some(had) = had else {
+        inside.lane().gate.note_call(Call::Realloc);
+        let block = call();
+        allocated(&mut inside, block, requested(bytes));
+        return block;
+    };
+    let moving = Moving::begin(&mut inside, old, had);
+    let block = call();
+    if block.is_null() {
+        keep_size(old, had);
+        dispatch::reallocation_failed(&mut inside, moving);
+    } else {
+        let bytes = requested(bytes);
+        keep_size(block, bytes);
+        dispatch::reallocated(&mut inside, moving, block, bytes, bytes);
+    }
+    block
+}
+
+/// Returns whether a block of unknown size was recorded by the hooks of malloc: an interpreter that
+/// ran before its allocators were wrapped took blocks of more than 512 bytes from there.
+#[cold]
+fn is_of_malloc(block: Address) -> bool {
+    let p = process();
+    !block.is_null() && p.shadow.is_made() && p.shadow.get(block as u64) != 0
+}
+
+/// A reallocation in a signal handler, or by an allocator below another wrapper: the new block is
+/// not recorded, the old one ends.
+#[cold]
+fn reallocate_nested(old: Address, had: u64, call: impl FnOnce() -> Address) -> Address {
+    let moving = MovingNested::begin(old, |_| had);
+    let block = call();
+    if block.is_null() {
+        keep_size(old, had);
+    }
+    moving.end(block);
+    block
+}
+
+extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
+    let below = below(context);
+    if block.is_null() {
+        return (below.free)(below.context, block);
+    }
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return free_nested(below, block);
+    };
+    let Some(bytes) = take_size_in(inside.lane(), block) else {
+        return free_unknown(inside, below, block);
+    };
+    match fast_path::freed_of_size(inside.lane(), block, bytes) {
+        Done::Counted => {}
+        Done::NotifyMonitors => monitors::freed(inside.lane(), block, bytes),
+        Done::NotTaken | Done::WantsStack(_) => freed_slowly(&mut inside, block, bytes),
+    }
+    // Still inside: pymalloc frees blocks of more than 512 bytes with free.
+    (below.free)(below.context, block);
+}
+
+/// Frees a block that no wrapper has recorded: it was allocated before they were there, or in the
+/// process from which this one was forked. If it belongs to malloc, the hooks of that record it.
+#[inline(never)]
+fn free_unknown(inside: Inside, below: &Allocator, block: Address) {
+    drop(inside);
+    (below.free)(below.context, block);
+}
+
+/// Frees a block in a signal handler, below another wrapper, or where nothing is recorded.
+#[inline(never)]
+fn free_nested(below: &Allocator, block: Address) {
+    if let Some(bytes) = take_size(block) {
+        record::freed_nested(block, || bytes);
+    }
+    (below.free)(below.context, block);
+}
+
+#[inline(never)]
+fn freed_slowly(inside: &mut Inside, block: Address, bytes: u64) {
+    inside.lane().renew_limits();
+    trace::capture_free(inside);
+    dispatch::freed(inside, block, bytes);
+}
+
+/// Returns a function with an address.
+///
+/// # Safety
+/// `address` is that of a function of the type `F`, a function pointer.
+pub unsafe fn function<F: Copy>(address: usize) -> F {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    // SAFETY: the caller's contract.
+    unsafe { core::mem::transmute_copy::<usize, F>(&address) }
+}
