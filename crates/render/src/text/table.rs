@@ -225,7 +225,14 @@ pub(crate) fn function_name(labels: &Labels, frame: FrameId, place: &str, width:
     let frame = &process.tables.frames[frame.0 as usize];
     let label = labels.label(frame, width.saturating_sub(visible(place)).max(NAME_MIN));
     let label = if is_own(process, frame) { Style::Own.of(label) } else { label };
-    format!("{place}{label}{}", Style::Minor.of(frames::in_module(process, frame)))
+    // Without a module, the file would be shown twice.
+    let is_repeated = !place.is_empty() && frame.module.is_none();
+    let module = if is_repeated {
+        String::new()
+    } else {
+        Style::Minor.of(frames::in_module(process, frame))
+    };
+    format!("{place}{label}{module}")
 }
 
 fn stacks(

@@ -201,6 +201,9 @@ impl Printer<'_> {
         let width = out.fit(WIDTH).saturating_sub(used + VALUES).max(least);
         let label = self.labels.label(frame, width);
         let mut place = frames::in_module(self.process, frame);
+        if !source.is_empty() && frame.module.is_none() {
+            place.clear(); // the source file
+        }
         if out.is_limited() && VALUES + used + visible(&label) + visible(&place) > out.columns() {
             place.clear();
         }

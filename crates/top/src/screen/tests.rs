@@ -114,7 +114,7 @@ fn the_screen_has_sums_views_rows_and_keys() {
     let expected = "\
 app --serve  pid 42                                                                    running  1.00 s
 live 15.0 MiB in 5 blocks   peak 20.0 MiB   resident 30.0 MiB   0 allocs/s   0 B/s
- owners  functions  threads  scopes  labels  stacks
+ owners  functions  threads  scopes  labels  stacks  lines
     ▼live   blocks     growth  allocs/s   bytes/s   at peak owner
  12.0 MiB        3                                 12.0 MiB parse  [app]
  2.00 MiB        1                                 2.00 MiB load  [app]
@@ -161,7 +161,14 @@ fn each_view_has_its_rows() {
             "1.00 MiB 1 1.00 MiB main"
         ]
     );
-    assert_eq!(of(&mut shown, "\t").len(), 3, "owners after stacks");
+    // Without source lines, the rows are functions.
+    let owners = [
+        "12.0 MiB 3 12.0 MiB parse [app]",
+        "2.00 MiB 1 2.00 MiB load [app]",
+        "1.00 MiB 1 1.00 MiB main [app]",
+    ];
+    assert_eq!(of(&mut shown, "7"), owners);
+    assert_eq!(of(&mut shown, "\t"), owners, "owners after lines");
 }
 
 #[test]
