@@ -11,7 +11,9 @@ const PAGE: &str = "docs/options.md";
 const HEAD: &str = "\
 # Options
 
-This page contains the output of `heaptide COMMAND --help`. `cargo xtask options` writes it, and `cargo xtask tidy` checks it.
+This page contains the output of `heaptide COMMAND --help-all`. `cargo xtask options` writes it, and `cargo xtask tidy` checks it.
+
+Sizes have the units of GNU commands: `4096`, `4K` and `10MiB` are in powers of 1024, `10MB` is 10 × 1000² bytes; `1.5G` is accepted. Times are `500ms`, `10s`, `2m`, `1h` or `7d`; a number without a unit is in seconds.
 ";
 
 /// Writes the document.
@@ -28,10 +30,11 @@ pub fn check(root: &Path, heaptide: &Path) -> Result<Vec<Problem>, String> {
 }
 
 fn page(heaptide: &Path) -> Result<String, String> {
-    let overview = help(heaptide, &["--help"])?;
+    let overview = help(heaptide, &["--help-all"])?;
     let mut page = HEAD.to_string() + &section("heaptide", &overview);
     for command in commands(&overview) {
-        page += &section(&format!("heaptide {command}"), &help(heaptide, &[command, "--help"])?);
+        page +=
+            &section(&format!("heaptide {command}"), &help(heaptide, &[command, "--help-all"])?);
     }
     Ok(page)
 }

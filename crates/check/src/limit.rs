@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use heaptide_analysis::model::{Measure, Unit};
-use heaptide_command::growth;
+use heaptide_command::{growth, values};
 use heaptide_render::shared::quantity;
 
 /// The limited quantity.
@@ -98,7 +98,8 @@ pub struct Limit {
 impl FromStr for Limit {
     type Err = String;
 
-    /// Parses `METRIC=VALUE`. Suffixes of bytes are powers of 1024, those of counts powers of 1000.
+    /// Parses `METRIC=VALUE`. Bytes have the units of [`values::bytes`]; K, M and G of counts are
+    /// powers of 1000.
     ///
     /// ```
     /// use heaptide_check::limit::{Bound, Limit};
@@ -154,17 +155,16 @@ fn growth_of(quantity: Quantity, text: &str) -> Option<growth::Limit> {
 }
 
 fn number(quantity: Quantity, text: &str) -> Option<u64> {
-    let thousand: f64 = match quantity.unit() {
-        Unit::Bytes => 1024.0,
-        Unit::Blocks | Unit::Events => 1000.0,
-    };
+    if quantity.unit() == Unit::Bytes {
+        return values::bytes(text).ok();
+    }
     let (digits, power) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1),
         b'm' | b'M' => (&text[..text.len() - 1], 2),
         b'g' | b'G' => (&text[..text.len() - 1], 3),
         _ => return text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?,
     };
-    let value = decimal(digits)? * thousand.powi(power);
+    let value = decimal(digits)? * 1000_f64.powi(power);
     (value < u64::MAX as f64).then_some(value.round() as u64)
 }
 

@@ -39,15 +39,19 @@ use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::sql::SqlOptions;
 use heaptide_command::terminal::TerminalOptions;
 
+use crate::help;
 use crate::library;
 use crate::options::{HELP_COLUMNS, RunOptions};
 use crate::run;
 use crate::sql;
+pub use export::ExportFormat;
 
 /// Record every memory allocation of a program; report peak usage, leaks, temporaries by stack.
 #[derive(Parser, Debug)]
 #[command(name = "heaptide", version, max_term_width = HELP_COLUMNS, after_help = EXAMPLE)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_flag = true, disable_version_flag = true, args = help::flags_of_root())]
+#[command(mut_subcommands = help::with_flags)]
 pub struct Options {
     /// The command to run.
     #[command(subcommand)]
@@ -68,24 +72,29 @@ Exit status: 0 success; 1 check failed or nothing found (leaks, a limit exceeded
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run a program and record its allocations
+    #[command(aliases = ["record", "profile", "start"])]
     Run(RunOptions),
     /// Record a program that is already running
     Attach(attach::AttachOptions),
     /// End the recording of a program that `heaptide attach` records
     Detach(attach::DetachOptions),
     /// Show totals, peak usage, leaks and temporary allocations with their stacks
+    #[command(aliases = ["summary", "stats", "stat", "show", "print"])]
+    #[command(aliases = ["analyze", "analyse", "dump"])]
     Report(report::ReportOptions),
     /// Show a source file with the memory that each line allocates
     Lines(lines::LinesOptions),
     /// Show the call tree with inclusive and exclusive values
     Tree(tree::TreeOptions),
     /// Draw a flame graph
+    #[command(alias = "flame")]
     Flamegraph(flamegraph::FlamegraphOptions),
     /// Show allocations live at peak memory usage
     Peak(peak::PeakOptions),
     /// Show what the resident memory of a process consists of
     Memory(memory::MemoryOptions),
     /// Show memory that was never freed; exit with status 1 if there is any
+    #[command(alias = "leak")]
     Leaks(leaks::LeaksOptions),
     /// Suggest changes to the program and what each would save, with evidence
     Advise(advise::AdviseOptions),
@@ -94,12 +103,15 @@ pub enum Command {
     /// Show live bytes and allocations over time
     Timeline(timeline::TimelineOptions),
     /// Watch a running program: its memory by owner, growth, allocation rates
+    #[command(alias = "live")]
     Top(top::TopOptions),
     /// Show recordings in the browser, live while programs run
+    #[command(alias = "open")]
     View(view::ViewOptions),
     /// Serve metrics and profiles of running programs, for Prometheus, pprof and others
     Serve(serve::ServeOptions),
     /// Compare two recordings, of the same build or of different builds
+    #[command(alias = "compare")]
     Diff(diff::DiffOptions),
     /// Check memory limits, also against a baseline; exit with status 1 if one is exceeded
     Check(check::CheckOptions),
@@ -116,6 +128,7 @@ pub enum Command {
     /// Merge recordings of several processes, ranks or runs into one
     Merge(merge::MergeOptions),
     /// Convert a recording to the format of another tool
+    #[command(alias = "convert")]
     Export(export::ExportOptions),
     /// Describe a recording: processes, modules, build ids, losses, accuracy
     Info(info::InfoOptions),
@@ -260,6 +273,21 @@ mod tests {
             let command = options.expect("a metric").command;
             assert!(matches!(command, Command::Tree(t) if t.metric == Some(Measure::LiveBytes)));
             assert!(Options::try_parse_from(["heaptide", "tree", flag, "life"]).is_err());
+        }
+        for (word, expected) in [
+            ("peak", Measure::AtPeakBytes),
+            ("leaked", Measure::LiveBytes),
+            ("at-peak-blocks", Measure::AtPeakBlocks),
+            ("inuse_space", Measure::LiveBytes),
+            ("peak-bytes", Measure::PeakBytes),
+        ] {
+            let options = Options::try_parse_from(["heaptide", "report", "--sort", word]);
+            let command = options.expect("a metric").command;
+            assert!(matches!(command, Command::Report(r) if r.metric == Some(expected)), "{word}");
+        }
+        for command in ["tree", "flamegraph", "histogram", "ranks", "export --format csv"] {
+            let line = format!("heaptide {command} --sort peak");
+            assert!(Options::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
     }
 

@@ -11,6 +11,7 @@ mod debuginfod;
 mod ending;
 mod finish;
 mod guardian;
+mod help;
 mod joining;
 mod launch;
 mod library;
@@ -27,7 +28,7 @@ mod settings;
 mod sql;
 mod words;
 
-use heaptide_command::entry;
+use heaptide_command::entry::{self, CommandLine};
 use heaptide_supervise::exec;
 
 #[cfg(not(test))]
@@ -37,5 +38,7 @@ heaptide_supervise::entry!(command);
 #[cfg_attr(test, expect(dead_code))]
 fn command() -> u8 {
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
-    entry::command_with_hints(arguments, words::answer, commands::perform)
+    let arguments = words::meant(arguments);
+    let line = CommandLine { parse: help::parse, hint: words::answer };
+    entry::command_with_hints(&arguments, line, commands::perform)
 }

@@ -10,10 +10,10 @@ mod stacks;
 
 pub use format::{Format, metric_parser, require_of_rows};
 pub use mode::{Mode, ModeParser};
-pub use names::NameOptions;
+pub use names::{DEBUG_FILES, NameOptions};
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
-pub use run::RunOptions;
-pub use snapshots::SnapshotOptions;
+pub use run::{INTERCEPTION, RunOptions, STACKS};
+pub use snapshots::{SNAPSHOTS, SnapshotOptions};
 pub use stacks::StackOptions;
 
 /// The width of help texts.

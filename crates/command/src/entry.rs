@@ -18,24 +18,34 @@ pub fn command<Options: Parser>(
     arguments: &[OsString],
     perform: impl FnOnce(Options) -> Outcome,
 ) -> u8 {
-    command_with_hints(arguments, |_, _| None, perform)
+    let parse = |arguments: &[OsString]| Options::try_parse_from(arguments);
+    let line = CommandLine { parse, hint: |_, _| None };
+    command_with_hints(arguments, line, perform)
 }
 
-/// Like `command`. `hint` may return a line that replaces an error of the command line.
-pub fn command_with_hints<Options: Parser>(
+/// How a command line is parsed.
+pub struct CommandLine<Options> {
+    /// Parses the arguments, which start with the command's name.
+    pub parse: fn(&[OsString]) -> Result<Options, clap::Error>,
+    /// Returns lines that replace the error of a command line, if there are better ones.
+    pub hint: fn(&[OsString], &clap::Error) -> Option<String>,
+}
+
+/// Like `command`, with other help and errors.
+pub fn command_with_hints<Options>(
     arguments: &[OsString],
-    hint: impl FnOnce(&[OsString], &clap::Error) -> Option<String>,
+    line: CommandLine<Options>,
     perform: impl FnOnce(Options) -> Outcome,
 ) -> u8 {
     if let Some(status) = names::answer(arguments) {
         return status;
     }
-    let outcome = match Options::try_parse_from(arguments) {
+    let outcome = match (line.parse)(arguments) {
         Ok(options) => perform(options),
         Err(answer) if answer.use_stderr() => {
-            match hint(arguments, &answer) {
-                Some(line) => message::message(line),
-                None => refuse::<Options>(arguments, &answer),
+            match (line.hint)(arguments, &answer) {
+                Some(hint) => message_of_lines(&hint),
+                None => refuse(arguments, line.parse, &answer),
             }
             Err(Stop::Status(FAILED))
         }
@@ -62,12 +72,24 @@ fn print(answer: &clap::Error) -> Result<(), Error> {
     answer.print().and_then(|()| io::stdout().flush()).map_err(Error::Output)
 }
 
+/// Writes a message; lines after the first have no prefix.
+fn message_of_lines(text: &str) {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    message::message(first);
+    message::plain(rest);
+}
+
 /// Prints the error of a command line, if standard error is writable.
-fn refuse<Options: Parser>(arguments: &[OsString], answer: &clap::Error) {
+fn refuse<Options>(
+    arguments: &[OsString],
+    parse: fn(&[OsString]) -> Result<Options, clap::Error>,
+    answer: &clap::Error,
+) {
     // The message quotes arguments, so parse it again with printable ones.
     let shown =
         |argument: &OsString| printable(&text::from_bytes(argument.as_bytes())).into_owned();
-    match Options::try_parse_from(arguments.iter().map(shown)) {
+    let arguments: Vec<OsString> = arguments.iter().map(shown).map(OsString::from).collect();
+    match parse(&arguments) {
         Err(answer) if answer.use_stderr() => message::usage(&answer),
         _ => message::plain(&answer.render().to_string()),
     }

@@ -61,7 +61,7 @@ pub fn python_parser() -> impl TypedValueParser<Value = PythonFrames> {
 #[derive(Args, Clone, Debug)]
 pub struct Source {
     /// Recording to read: NAME.heaptide, a profile in it, or the process id of a running program;
-    /// REC@NAME is a snapshot of REC [default: the newest *.heaptide here]
+    /// REC@NAME is a snapshot of REC, @NAME one of the newest [default: the newest *.heaptide here]
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
     /// Read this snapshot instead of the end of the run; `heaptide info` lists snapshots
@@ -139,7 +139,7 @@ pub struct Selection {
     /// Show threads with matching names as one group, such as io=^io-,workers=^wrk
     #[arg(long, value_name = "NAME=REGEX,…", help_heading = NAMES)]
     pub group_threads: Vec<String>,
-    /// Collapse recursive scopes: A > B > A > B becomes A > B
+    /// Collapse recursive scopes: A > B > A > B becomes A > B; in SVG flame graphs also functions
     #[arg(long, help_heading = NAMES)]
     pub fold_recursion: bool,
     /// Show each value of numeric scope attributes, not iteration=0…99 as one scope

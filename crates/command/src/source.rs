@@ -1,6 +1,6 @@
 //! Reads a recording, named or the newest here, and applies the selection.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::recording::Choice;
@@ -19,6 +19,7 @@ use crate::select::Selected;
 pub use crate::selection::Reader;
 use crate::selection::{Selection, Source, Which};
 use crate::target;
+pub use crate::target::newest;
 
 /// How the selected processes are prepared for a view, in addition to the selection.
 #[derive(Clone, Copy, Debug)]
@@ -216,22 +217,6 @@ pub fn read(source: &Source) -> Result<Recording, Error> {
         return open_named(path, &choice, source.listed);
     }
     open_named(&newest()?, &choice, source.listed)
-}
-
-/// Returns the newest recording in the current directory, and prints its name.
-///
-/// Errors: there is none.
-pub fn newest() -> Result<PathBuf, Error> {
-    let here = Path::new(".");
-    let Some(path) = heaptide_analysis::newest(here)? else {
-        return Err(Error::new(
-            "no *.heaptide in the current directory; name a recording, or create one with \
-             `heaptide run -- PROGRAM`",
-        ));
-    };
-    let path = path.strip_prefix(here).unwrap_or(&path).to_owned();
-    message(format_args!("reading {}, the newest recording in this directory", path.display()));
-    Ok(path)
 }
 
 /// Reads a recording, shows progress if that takes long, and reports unreadable files.

@@ -1,14 +1,16 @@
-//! Alternatives to a recording's path: the process id of a running program, and `REC@NAME` for a
-//! snapshot.
+//! Alternatives to a recording's path: the process id of a running program, `REC@NAME` for a
+//! snapshot, and `@N` for one of the newest recording.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use heaptide_analysis::recording::running;
 use heaptide_analysis::recording::snapshot::Reference;
 
 use crate::error::Error;
+use crate::message::message;
 use crate::selection::Source;
 
 /// Finds the recording and snapshot that a source refers to.
@@ -41,6 +43,7 @@ fn find(given: &Path) -> Result<(PathBuf, Option<Reference>), Error> {
         return Ok((given.to_owned(), None));
     }
     match split(given) {
+        Some((path, snapshot)) if path.as_os_str().is_empty() => Ok((newest()?, Some(snapshot))),
         Some((path, snapshot)) => Ok((place_of(path)?, Some(snapshot))),
         None => Ok((place_of(given)?, None)),
     }
@@ -54,7 +57,28 @@ pub fn place_of(given: &Path) -> Result<PathBuf, Error> {
     Ok(running.map_or_else(|| given.to_owned(), |running| running.file))
 }
 
-/// Splits `REC@NAME` at the first `@` after an existing path or a process id; if the recording does
+/// Returns the newest recording in the current directory, and prints its name the first time.
+///
+/// Errors: there is none.
+pub fn newest() -> Result<PathBuf, Error> {
+    // `diff @1 @2` compares snapshots of one recording, even if a new one appears in between.
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = FOUND.get() {
+        return Ok(path.clone());
+    }
+    let here = Path::new(".");
+    let Some(path) = heaptide_analysis::newest(here)? else {
+        return Err(Error::new(
+            "no *.heaptide in the current directory; name a recording, or create one with \
+             `heaptide run -- PROGRAM`",
+        ));
+    };
+    let path = path.strip_prefix(here).unwrap_or(&path).to_owned();
+    message(format_args!("reading {}, the newest recording in this directory", path.display()));
+    Ok(FOUND.get_or_init(|| path).clone())
+}
+
+/// Splits `REC@NAME` at the first `@` after an existing path, a process id or nothing; if REC does
 /// not exist, splits `REC@N`.
 fn split(given: &Path) -> Option<(&Path, Reference)> {
     let bytes = given.as_os_str().as_bytes();
@@ -68,7 +92,9 @@ fn split(given: &Path) -> Option<(&Path, Reference)> {
         !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
     };
     let known = all().filter_map(|(index, _)| at(index));
-    let mut known = known.filter(|(path, _)| path.symlink_metadata().is_ok() || is_number(path));
+    let is_newest = |path: &Path| path.as_os_str().is_empty();
+    let mut known = known
+        .filter(|(path, _)| path.symlink_metadata().is_ok() || is_number(path) || is_newest(path));
     known.next().or_else(|| {
         let last = all().next_back().and_then(|(index, _)| at(index));
         last.filter(|(_, reference)| matches!(reference, Reference::Number(_)))
@@ -109,6 +135,18 @@ mod tests {
         for other in ["missing@x", "a.heaptide@0", "a.heaptide@", "a@1/b.heaptide"] {
             assert_eq!(of(other), (other.into(), None));
         }
+    }
+
+    #[test]
+    fn a_snapshot_without_a_recording_is_one_of_the_newest() {
+        let split = |given: &str| {
+            let (path, reference) = split(Path::new(given))?;
+            Some((path.to_owned(), reference.to_string()))
+        };
+        assert_eq!(split("@1"), Some((PathBuf::new(), "1".to_owned())));
+        assert_eq!(split("@start"), Some((PathBuf::new(), "\"start\"".to_owned())));
+        assert_eq!(split("@0"), None);
+        assert_eq!(split("@"), None);
     }
 
     #[test]

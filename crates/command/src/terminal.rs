@@ -11,6 +11,9 @@ use heaptide_format::settings::Setting;
 use heaptide_render::text::screen::Layout;
 use nix::sys::signal::{SigSet, Signal};
 
+/// The heading of options that all commands have.
+pub const GENERAL: &str = "General options";
+
 /// Options of all commands that show pages.
 #[derive(Args, Clone, Debug)]
 pub struct TerminalOptions {
@@ -20,11 +23,13 @@ pub struct TerminalOptions {
         global = true,
         value_name = "WHEN",
         default_value = "auto",
-        hide_default_value = true
+        hide_default_value = true,
+        help_heading = GENERAL,
+        hide_short_help = true
     )]
     pub color: When,
     /// Show pages without a pager ($HEAPTIDE_PAGER, $PAGER or less)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GENERAL, hide_short_help = true)]
     pub no_pager: bool,
 }
 

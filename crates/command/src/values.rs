@@ -111,35 +111,64 @@ pub fn some_bytes(text: &str, otherwise: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses bytes: `4096`, `4K`, `1M`, `2G`, in powers of 1024.
+/// Parses bytes: `4096`, `4K`, `1.5G` and `10MiB` in powers of 1024, `10MB` in powers of 1000, as
+/// GNU commands do.
+///
+/// ```
+/// use heaptide_command::values::bytes;
+/// assert_eq!(bytes("10M"), bytes("10MiB"));
+/// assert_eq!(bytes("10MB"), Ok(10_000_000));
+/// ```
 pub fn bytes(text: &str) -> Result<u64, String> {
     let expected = || "expected bytes, such as 4096, 4K or 1M".to_owned();
-    let (digits, factor) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
-        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1),
+    let (number, unit) = text.split_at(unit_in(text));
+    let factor = factor(unit).ok_or_else(expected)?;
+    let bytes = match whole(number) {
+        Some(number) => number.checked_mul(factor),
+        // Parts of bytes do not exist.
+        None if factor == 1 => None,
+        None => decimal(number).map(|number| (number * factor as f64).round() as u64),
     };
-    let number = whole(digits).ok_or_else(expected)?;
     // The top bit of a threshold is a flag.
-    number.checked_mul(factor).filter(|&n| n < 1 << 63).ok_or_else(expected)
+    bytes.filter(|&bytes| bytes < 1 << 63).ok_or_else(expected)
 }
 
-/// Parses a time: `500ms`, `10s`, `1.5s`, `2m`, `1h`, `7d`.
+/// Returns the bytes of a unit.
+fn factor(unit: &str) -> Option<u64> {
+    let unit = unit.to_ascii_lowercase();
+    let (power, rest) = match unit.as_bytes() {
+        [] | [b'b'] => return Some(1),
+        [b'k', rest @ ..] => (1, rest),
+        [b'm', rest @ ..] => (2, rest),
+        [b'g', rest @ ..] => (3, rest),
+        [b't', rest @ ..] => (4, rest),
+        _ => return None,
+    };
+    match rest {
+        b"" | b"ib" => Some(1024_u64.pow(power)),
+        b"b" => Some(1000_u64.pow(power)),
+        _ => None,
+    }
+}
+
+/// Returns the index of the unit after a number.
+fn unit_in(text: &str) -> usize {
+    text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len())
+}
+
+/// Parses a time: `500ms`, `10s`, `1.5s`, `2m`, `1h`, `7d`; a number without a unit is in seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time of at least 10ms, such as 500ms, 10s or 2m".to_owned();
-    let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
-    let (number, unit) = text.split_at(unit);
+    let (number, unit) = text.split_at(unit_in(text));
     let scale = match unit {
         "ms" => 1e-3,
-        "s" => 1.0,
+        "" | "s" | "sec" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
         _ => return Err(expected()),
     };
-    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let seconds = number.parse::<f64>().ok().filter(|_| plain).ok_or_else(expected)? * scale;
+    let seconds = decimal(number).ok_or_else(expected)? * scale;
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| expected())?;
     if time < SHORTEST { Err(expected()) } else { Ok(time) }
 }
@@ -175,18 +204,53 @@ fn whole(digits: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok()).flatten()
 }
 
+/// Parses a number without a sign or an exponent.
+fn decimal(text: &str) -> Option<f64> {
+    let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    text.parse::<f64>().ok().filter(|value| is_plain && value.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sizes_may_have_a_unit() {
-        assert_eq!(bytes("0"), Ok(0));
-        assert_eq!(bytes("4096"), Ok(4096));
-        assert_eq!(bytes("4k"), Ok(4096));
-        assert_eq!(bytes("3M"), Ok(3 << 20));
-        for bad in ["", "K", "-1", "+1", "1.5K", "1KB", "4 K", "9223372036854775808", "9999999999G"]
-        {
+        for (text, expected) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4096B", 4096),
+            ("4k", 4096),
+            ("4kB", 4000),
+            ("3M", 3 << 20),
+            ("10MiB", 10 << 20),
+            ("10mib", 10 << 20),
+            ("10MB", 10_000_000),
+            ("1.5G", 3 << 29),
+            ("0.5K", 512),
+            ("2TiB", 2 << 40),
+            ("9223372036854775807", i64::MAX as u64),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for bad in [
+            "",
+            "K",
+            "-1",
+            "+1",
+            "1.5",
+            "1.5B",
+            "1..5K",
+            "1e3K",
+            "infK",
+            "1KK",
+            "1Ki",
+            "1KBB",
+            "4 K",
+            "9223372036854775808",
+            "9999999999G",
+            "99999999999999.5G",
+        ] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
     }
@@ -204,14 +268,27 @@ mod tests {
     }
 
     #[test]
-    fn times_have_a_unit() {
+    fn times_may_have_a_unit() {
+        assert_eq!(time("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
-        for bad in
-            ["", "10", "s", "-1s", "1e3s", "infs", "9ms", "0s", "1w", "99999999999999999999h"]
-        {
+        for bad in [
+            "",
+            "0",
+            "s",
+            "-1s",
+            "1 s",
+            "1S",
+            "1e3s",
+            "infs",
+            "9ms",
+            "0s",
+            "1w",
+            "99999999999999999999h",
+        ] {
             assert!(time(bad).is_err(), "{bad}");
         }
     }

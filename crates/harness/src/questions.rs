@@ -54,7 +54,7 @@ pub const OF_EVENTS: &[&str] = &[
 /// Returns the formats that the help of `export` lists, except that of heaptide-sql, which has its
 /// own tests.
 pub fn formats() -> Vec<String> {
-    let help = heaptide().args(["export", "--help"]).output().expect("help").stdout;
+    let help = heaptide().args(["export", "--help-all"]).output().expect("help").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
     let lines = help.lines().skip_while(|line| !line.starts_with("      --format <")).skip(1);
     let values = lines.take_while(|line| !line.trim_start().starts_with("--"));

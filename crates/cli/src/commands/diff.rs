@@ -27,7 +27,7 @@ use crate::options::{FLAME_GRAPHS, metric_parser};
 #[command(after_help = DIFF_EXAMPLE)]
 pub struct DiffOptions {
     /// Baseline: a recording, a profile in it, or the process id of a running program; REC@N and
-    /// REC@NAME are snapshots of REC
+    /// REC@NAME are snapshots of REC, @N one of the newest recording
     #[arg(value_name = "A")]
     pub before: PathBuf,
     /// Recording to compare with it, in the same form
@@ -37,8 +37,8 @@ pub struct DiffOptions {
     #[arg(long, value_name = "KIND")]
     pub by: Option<DiffBy>,
     /// Metric to compare [default: live_bytes for snapshots of one run, otherwise at_peak_bytes]
-    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true)]
+    #[arg(long, aliases = ["measure", "sort"], value_name = "METRIC")]
+    #[arg(value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,
     /// Show at most N rows [default: 20, all in json]
     #[arg(long, value_name = "N")]

@@ -43,8 +43,8 @@ pub struct ExportOptions {
     pub format: ExportFormat,
     /// Metric to export, for single-metric formats [default: at_peak_bytes, with --scopes
     /// usable_bytes]
-    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true)]
+    #[arg(long, aliases = ["measure", "sort"], value_name = "METRIC")]
+    #[arg(value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -220,7 +220,7 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
     }
     if options.picture.is_asked_for() && format != Flamegraph {
         return refuse(
-            "--flames, --bottom-up, --unfold-recursion, --width and --title require \
+            "--flames, --bottom-up, --width and --title require \
              --format flamegraph",
         );
     }
@@ -290,8 +290,8 @@ fn write(
         }
         ExportFormat::Firefox => firefox::write(out, process, measure),
         ExportFormat::Flamegraph => {
-            let (levels, least) = (options.selection.depth, options.min_percent);
-            let drawing = options.picture.drawing(measure, lanes, levels, least);
+            let (selection, least) = (&options.selection, options.min_percent);
+            let drawing = options.picture.drawing(measure, lanes, selection, least);
             flamegraph::write(out, process, &drawing)
         }
         ExportFormat::Folded => {

@@ -25,8 +25,8 @@ pub struct FlamegraphOptions {
     #[arg(short, long, value_name = "FILE.svg")]
     pub output: Option<PathBuf>,
     /// Metric shown as the width of boxes [default: at_peak_bytes, with --scopes usable_bytes]
-    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true)]
+    #[arg(long, aliases = ["measure", "sort"], value_name = "METRIC")]
+    #[arg(value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,
     #[command(flatten)]
     pub frames: Frames,
@@ -67,8 +67,8 @@ pub fn flamegraph(options: &FlamegraphOptions) -> Outcome {
     }
     selected.require_value(process, metric, "draw")?;
     let lanes = if options.per_thread { Lanes::Apart } else { Lanes::Merged };
-    let (levels, least) = (options.selection.depth, options.min_percent);
-    let drawing = options.picture.drawing(metric, lanes, levels, least);
+    let (selection, least) = (&options.selection, options.min_percent);
+    let drawing = options.picture.drawing(metric, lanes, selection, least);
     let draw = |out: &mut dyn Write| flamegraph::write(out, process, &drawing);
     let path = options.output.clone().unwrap_or_else(|| beside(&selected.recording.path));
     if output::is_stdout(&path) {

@@ -36,6 +36,9 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9743",
         value_parser = socket_address)]
     pub listen: SocketAddr,
+    /// Listen on this port, instead of the port of --listen
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
     /// Serve at most N series at /metrics: the largest processes, scopes and labels have their own
     /// series, and the others are summed
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = series)]
@@ -80,7 +83,7 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     let token = options.token_file.as_deref().map(token).transpose()?;
     let server = Server::start(Options {
         targets,
-        address: options.listen,
+        address: address(options),
         names: options.host.clone(),
         token,
         series: options.max_series,
@@ -106,6 +109,12 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     output::print_text(|out| writeln!(out, "http://{address}/metrics"))?;
     server.run().map_err(Error::library)?;
     Ok(())
+}
+
+/// Returns the address to listen on.
+fn address(options: &ServeOptions) -> SocketAddr {
+    let port = options.port.unwrap_or(options.listen.port());
+    SocketAddr::new(options.listen.ip(), port)
 }
 
 /// Returns the targets of the command line, or the current directory if there are none.
@@ -151,4 +160,25 @@ fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
 fn series(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (SERIES_MIN..=1_000_000).contains(number));
     number.ok_or_else(|| format!("expected a number from {SERIES_MIN} to 1000000"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::{Command, Options};
+
+    #[test]
+    fn a_port_replaces_that_of_the_address() {
+        for (line, expected) in [
+            ("heaptide serve", "127.0.0.1:9743"),
+            ("heaptide serve --port 8000", "127.0.0.1:8000"),
+            ("heaptide serve --listen [::1]:7 --port 0", "[::1]:0"),
+        ] {
+            let parsed = Options::try_parse_from(line.split(' ')).expect(line);
+            let Command::Serve(options) = parsed.command else { panic!("another command") };
+            assert_eq!(address(&options).to_string(), expected);
+        }
+    }
 }

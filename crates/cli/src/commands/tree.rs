@@ -25,8 +25,8 @@ pub struct TreeOptions {
     #[command(flatten)]
     pub source: Source,
     /// Metric to show [default: at_peak_bytes, with --scopes usable_bytes]
-    #[arg(long, alias = "measure", value_name = "METRIC", value_parser = metric_parser(),
-        hide_possible_values = true)]
+    #[arg(long, aliases = ["measure", "sort"], value_name = "METRIC")]
+    #[arg(value_parser = metric_parser(), hide_possible_values = true)]
     pub metric: Option<Measure>,
     /// Show allocating functions first, with their callers below them
     #[arg(long, conflicts_with = "scopes")]

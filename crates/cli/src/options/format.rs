@@ -1,7 +1,9 @@
 //! Output formats and metrics: option values that several commands share.
 
-use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, ValueEnum};
 use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
 use heaptide_command::source::{Reader, Workers};
@@ -33,10 +35,50 @@ impl Format {
     }
 }
 
-/// Parses the name of a metric.
+/// Short names of metrics, and their names in other tools (the last two are those of pprof).
+const SHORT_NAMES: &[(Measure, &[&str])] = &[
+    (Measure::AtPeakBytes, &["peak", "at_peak"]),
+    (Measure::AtPeakBlocks, &["peak_blocks"]),
+    (Measure::LiveBytes, &["leaked", "leaks", "live", "leaked_bytes", "inuse_space"]),
+    (Measure::LiveBlocks, &["leaked_blocks", "inuse_objects"]),
+    (Measure::UsableBytes, &["allocated", "allocated_bytes", "alloc_space"]),
+    (Measure::Allocations, &["allocs", "calls", "alloc_objects"]),
+    (Measure::Temporary, &["temporaries", "temporary_allocations"]),
+    (Measure::RequestedBytes, &["requested"]),
+    (Measure::FreedBytes, &["freed"]),
+    (Measure::LargestBytes, &["largest"]),
+];
+
+/// Parses the name of a metric, also with `-` for `_`, or a short name.
 pub fn metric_parser() -> impl TypedValueParser<Value = Measure> {
-    let names = Measure::all().iter().map(|m| m.name());
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>())
+    MetricParser
+}
+
+#[derive(Clone)]
+struct MetricParser;
+
+impl TypedValueParser for MetricParser {
+    type Value = Measure;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Measure, clap::Error> {
+        let word = value.to_string_lossy().replace('-', "_");
+        let short = SHORT_NAMES.iter().find(|(_, names)| names.contains(&&*word));
+        if let Some(measure) = short.map(|(of, _)| *of).or_else(|| word.parse().ok()) {
+            return Ok(measure);
+        }
+        let names = Measure::all().iter().map(|measure| measure.name());
+        let parser = PossibleValuesParser::new(names).try_map(|name| name.parse::<Measure>());
+        parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Measure::all().iter().map(|measure| PossibleValue::new(measure.name()))))
+    }
 }
 
 /// Checks that rows, which are parts of a process, have a metric.

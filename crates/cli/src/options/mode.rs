@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 
 use clap::builder::{EnumValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
-use heaptide_format::{SAMPLE_MEAN_BYTES, SAMPLED, sample_mean};
+use heaptide_command::values;
+use heaptide_format::{SAMPLE_MEAN_BYTES, SAMPLE_MEAN_MAX_BYTES, SAMPLED, sample_mean};
 
 /// How much `run` records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,9 +95,7 @@ impl TypedValueParser for ModeParser {
             .and_then(|value| value.strip_prefix(SAMPLED))
             .is_some_and(|rest| rest.starts_with('='));
         if is_sampled {
-            const EXPECTED: &str = "expected sampled=BYTES from 1 to 1024G, such as sampled=64K";
-            let mean = |value: String| sample_mean(value.as_bytes()).ok_or(EXPECTED);
-            let parser = StringValueParser::new().try_map(mean);
+            let parser = StringValueParser::new().try_map(|value| mean(&value));
             return parser.parse_ref(command, argument, value).map(Mode::Sampled);
         }
         EnumValueParser::new().parse_ref(command, argument, value)
@@ -108,9 +107,26 @@ impl TypedValueParser for ModeParser {
     }
 }
 
+/// Parses the mean of `sampled=BYTES`, with the units of other sizes.
+fn mean(mode: &str) -> Result<u64, &'static str> {
+    let (_, mean) = mode.split_once('=').unwrap_or_default();
+    let mean = values::bytes(mean).ok().filter(|mean| (1..=SAMPLE_MEAN_MAX_BYTES).contains(mean));
+    mean.ok_or("expected sampled=BYTES from 1 to 1024G, such as sampled=64K")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_has_the_units_of_other_sizes() {
+        assert_eq!(mean("sampled=64K"), Ok(64 << 10));
+        assert_eq!(mean("sampled=1.5MiB"), Ok(3 << 19));
+        assert_eq!(mean("sampled=1024G"), Ok(1 << 40));
+        for bad in ["sampled=", "sampled=0", "sampled=1025G", "sampled=x"] {
+            assert!(mean(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_mode_has_the_value_that_it_is_parsed_from() {

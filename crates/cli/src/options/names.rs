@@ -11,20 +11,20 @@ use heaptide_command::progress::Progress;
 use crate::debuginfod::{self, Client};
 
 /// The heading of these options.
-const NAMES: &str = "Names of functions";
+pub const DEBUG_FILES: &str = "Names of functions";
 
 /// Where to look for names.
 #[derive(Args, Debug, Default)]
 pub struct NameOptions {
     /// Also look for debug files and modules in this directory. Can be repeated
-    #[arg(long = "symbols", value_name = "DIR", help_heading = NAMES)]
+    #[arg(long = "symbols", value_name = "DIR", help_heading = DEBUG_FILES)]
     pub directories: Vec<PathBuf>,
     /// Look for modules and debug files below this directory first, such as a container's root
-    #[arg(long, value_name = "DIR", help_heading = NAMES)]
+    #[arg(long, value_name = "DIR", help_heading = DEBUG_FILES)]
     pub sysroot: Option<PathBuf>,
     /// Fetch missing debug files from these debuginfod servers [default: $DEBUGINFOD_URLS]
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true,
-        help_heading = NAMES)]
+        help_heading = DEBUG_FILES)]
     pub debuginfod: Option<Option<String>>,
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::scope_frames::Inside;
-use heaptide_command::selection::Origins;
+use heaptide_command::selection::{Origins, Selection};
 use heaptide_render::export::flamegraph::{
     Drawing, LEAST_PERCENT, LEVELS, Order, Outermost, Recursion,
 };
@@ -60,8 +60,8 @@ pub struct Picture {
     /// Draw allocating functions at the root, and their callers next to them
     #[arg(long, help_heading = FLAME_GRAPHS)]
     pub bottom_up: bool,
-    /// Draw each recursive call as a separate box
-    #[arg(long, help_heading = FLAME_GRAPHS)]
+    /// Draw each recursive call as a separate box (default)
+    #[arg(long, help_heading = FLAME_GRAPHS, hide = true)]
     pub unfold_recursion: bool,
     /// Width of the image [default: the width of its window]
     #[arg(long, value_name = "PIXELS", help_heading = FLAME_GRAPHS,
@@ -82,22 +82,23 @@ impl Picture {
         switches.contains(&true) || self.width.is_some() || self.title.is_some()
     }
 
-    /// Returns the drawing, with at most `levels` levels and without boxes below `min_percent`.
+    /// Returns the drawing of a selection, without boxes below `min_percent`.
     pub fn drawing(
         &self,
         measure: Measure,
         lanes: Lanes,
-        levels: Option<NonZeroUsize>,
+        selection: &Selection,
         min_percent: Option<f64>,
     ) -> Drawing {
-        let recursion = if self.unfold_recursion { Recursion::Drawn } else { Recursion::Folded };
+        let is_folded = selection.fold_recursion && !self.unfold_recursion;
+        let recursion = if is_folded { Recursion::Folded } else { Recursion::Drawn };
         Drawing {
             measure,
             order: if self.bottom_up { Order::Callers } else { Order::Calls },
             lanes,
             outermost: if self.flames { Outermost::Bottom } else { Outermost::Top },
             recursion,
-            levels: levels.map_or(LEVELS, NonZeroUsize::get),
+            levels: selection.depth.map_or(LEVELS, NonZeroUsize::get),
             least_percent: min_percent.unwrap_or(LEAST_PERCENT),
             width: self.width,
             title: self.title.clone(),

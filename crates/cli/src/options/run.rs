@@ -14,9 +14,9 @@ use super::names::NameOptions;
 use super::snapshots::{SNAPSHOTS, SnapshotOptions};
 
 /// The heading of options for stacks and traces.
-const STACKS: &str = "Stacks and traces";
+pub const STACKS: &str = "Stacks and traces";
 /// The heading of options that disable something, for unusual programs.
-const INTERCEPTION: &str = "Special cases";
+pub const INTERCEPTION: &str = "Special cases";
 
 /// How the memory of Python objects is recorded.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

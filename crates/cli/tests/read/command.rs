@@ -87,6 +87,40 @@ fn summary_of_seven_lines() {
     assert!(said.contains(&made[0]), "report does not say which recording it took: {said}");
 }
 
+/// What users of heaptrack, memray, valgrind and perf type first.
+#[test]
+fn habits_of_other_tools_work() {
+    let place = scratch("habits");
+    let program = Guest::read("deep.c").build("habits", &[]);
+    let ask = |words: &[&str]| run(heaptide().args(words).current_dir(&place), &place);
+    let path = program.to_str().expect("UTF-8");
+    for words in [&[path][..], &["record", path], &["profile", "-o", "c.heaptide", path]] {
+        let outcome = ask(words);
+        assert_eq!(outcome.status, 0, "{words:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("heaptide:   peak "), "{}", outcome.stderr);
+    }
+    let report = ask(&["report", "c.heaptide", "--by", "function", "--sort", "peak"]);
+    assert_eq!((report.status, &*report.stderr), (0, ""));
+    let other = ask(&["summary", "c.heaptide", "--by", "function", "--metric", "at_peak_bytes"]);
+    assert_eq!(other.stdout, report.stdout);
+    for words in [
+        &["report", "c.heaptide", "--format", "html"][..],
+        &["report", "c.heaptide", "--format=html"],
+        &["export", "c.heaptide", "--format", "html"],
+    ] {
+        let page = ask(words);
+        assert_eq!((page.status, &*page.stderr), (0, ""), "{words:?}");
+        assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{words:?}");
+    }
+    let formats = ask(&["export", "c.heaptide"]);
+    assert_eq!((formats.status, &*formats.stdout), (2, ""));
+    let first = "heaptide: `heaptide export` requires --format with one of\n  folded ";
+    assert!(formats.stderr.starts_with(first), "{}", formats.stderr);
+    let recording = ask(&["c.heaptide"]);
+    let expected = "heaptide: unknown command `c.heaptide`; use `heaptide report c.heaptide`\n";
+    assert_eq!((recording.status, &*recording.stderr), (2, expected));
+}
+
 #[test]
 fn running_program_is_read() {
     let place = scratch("running");

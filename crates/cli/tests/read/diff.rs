@@ -178,6 +178,16 @@ fn snapshots_of_one_recording() {
     assert!(functions[1].starts_with("gone 0 30"), "{functions:?}");
     let page = of.prints(since);
     assert!(page.contains("\n        snapshot 1, "), "{page}");
+    // Without a name, the newest recording is meant, which is named once.
+    let named = of.prints("new.heaptide@1 new.heaptide --by function");
+    let rows = |page: &str| page.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+    for line in ["@1 new.heaptide --by function", "@1 @1 --by function"] {
+        let Outcome { status, stdout, stderr } = of.diff(line);
+        assert_eq!(status, 0, "{line}: {stderr}");
+        let expected = "heaptide: reading new.heaptide, the newest recording in this directory\n";
+        assert_eq!(stderr, expected, "{line}");
+        assert_eq!(rows(&stdout) == rows(&named), line.contains("new"), "{stdout}\n{named}");
+    }
     let Outcome { status, stdout, stderr } = of.diff("old.heaptide@2 old.heaptide");
     assert_eq!((status, &*stdout), (2, ""));
     assert_eq!(stderr, "heaptide: old.heaptide: no snapshot 2; available: 1\n");

@@ -463,15 +463,16 @@ fn flame_graphs_of_deep_stacks_open_on_content() {
         height.and_then(|height| height.parse::<u64>().ok()).expect("a height")
     };
     let boxes = |svg: &str| svg.matches("<title>down (12,048 bytes").count();
-    let folded = of.export("flamegraph");
-    assert_eq!((boxes(&folded), folded.contains(" deeper (")), (1, false));
+    let folded = of.export("flamegraph --fold-recursion");
+    assert_eq!((boxes(&folded), folded.contains(" deeper branch")), (1, false));
     assert!(height(&folded) < 250, "{}", height(&folded));
-    let unfolded = of.export("flamegraph --unfold-recursion");
-    assert!(unfolded.contains("<title>… 1 deeper ("), "{unfolded}");
+    let unfolded = of.export("flamegraph");
+    assert_eq!(of.export("flamegraph --unfold-recursion"), unfolded, "the former option");
+    assert!(unfolded.contains("<title>… 1 deeper branch ("), "{unfolded}");
     assert!((60 * 16..62 * 16 + 100).contains(&height(&unfolded)), "{}", height(&unfolded));
-    let deep = of.export("flamegraph --unfold-recursion --depth 200");
+    let deep = of.export("flamegraph --depth 200");
     assert!((200 * 16..202 * 16 + 100).contains(&height(&deep)), "{}", height(&deep));
-    assert!(!deep.contains(" deeper ("));
+    assert!(!deep.contains(" deeper branch"));
 }
 
 /// Charts for reports: both formats show the numbers of the guest.

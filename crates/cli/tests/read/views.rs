@@ -368,7 +368,7 @@ fn ten_thousand_scopes_inside_each_other() {
     assert!(folded.contains("  level=9999\n"));
     let svg = of.picture("--scopes");
     assert!(svg.contains("level=59 (") && !svg.contains("level=60 ("));
-    assert!(svg.contains("<title>… 1 deeper ("));
+    assert!(svg.contains("<title>… 1 deeper branch ("));
 }
 
 #[test]

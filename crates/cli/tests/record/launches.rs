@@ -190,6 +190,6 @@ fn names_of_recordings_have_what_differs() {
         assert_eq!((status, stderr.lines().count()), (2, 1), "{stderr}");
         assert!(stderr.contains(says), "{stderr}");
     }
-    let help = run(heaptide().args(["run", "--help"]), &launcher.place);
+    let help = run(heaptide().args(["run", "--help-all"]), &launcher.place);
     assert!(help.stdout.contains("%q{VAR}"));
 }

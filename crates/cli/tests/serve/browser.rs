@@ -21,6 +21,23 @@ const POLL: Duration = Duration::from_millis(30);
 /// Sizes of a window.
 pub const DESKTOP: (u32, u32) = (1440, 900);
 pub const PHONE: (u32, u32) = (390, 844);
+pub const WIDE: (u32, u32) = (1920, 1080);
+
+/// Script of every page: `layoutShift` returns how far its layout has moved without user input, in
+/// the unit of Cumulative Layout Shift.
+const SHIFTS: &str = "
+let shift = 0;
+const add = (list) => list.forEach((one) => { if (!one.hadRecentInput) shift += one.value; });
+const watch = new PerformanceObserver((list) => add(list.getEntries()));
+watch.observe({ type: 'layout-shift', buffered: true });
+const frame = () => new Promise((done) => requestAnimationFrame(done));
+window.layoutShift = async () => {
+  // The browser reports a shift after the frame that shows it.
+  for (let i = 0; i < 3; i += 1) await frame();
+  add(watch.takeRecords());
+  return shift;
+};
+";
 
 /// A browser with one page.
 pub struct Browser {
@@ -68,6 +85,8 @@ impl Browser {
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
             browser.command(domain, &json!({}));
         }
+        let source = format!("{{ {SHIFTS} }}");
+        browser.command("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": source }));
         Some(browser)
     }
 
@@ -122,6 +141,12 @@ impl Browser {
             "document.readyState === 'complete' && typeof shown === 'object'
              && shown.model !== null && !document.body.hasAttribute('aria-busy')",
         );
+    }
+
+    /// Opens a picture that is not a page of Heaptide.
+    pub fn open_picture(&mut self, address: &str) {
+        self.command("Page.navigate", &json!({ "url": address }));
+        self.until("document.readyState === 'complete' && location.href.endsWith('.svg')");
     }
 
     /// Selects the dark or light colour scheme, from the next page on.

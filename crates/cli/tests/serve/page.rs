@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::browser::{Browser, DESKTOP, PHONE};
+use crate::browser::{Browser, DESKTOP, PHONE, WIDE};
 use crate::harness::{Guest, heaptide, recorded, run, scratch};
 use crate::steps::Steps;
 use crate::view::Viewer;
@@ -93,6 +93,137 @@ fn each_view_fits_a_desk_and_a_phone() {
         browser.open(&viewer.url(), size);
         look_at_all(&mut browser, &format!("served, {name}"));
     }
+}
+
+/// Data that a server sends late has its place from the start; a layout shift of 0.1 is noticed.
+#[test]
+fn nothing_moves_while_the_page_is_drawn() {
+    let place = scratch("page-shifts");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    for address in [exported(&place), viewer.url()] {
+        for size in [DESKTOP, PHONE, WIDE] {
+            browser.open(&address, size);
+            let shift = browser.value("layoutShift()").as_f64().expect("a number");
+            assert!(shift < 0.05, "{shift} at {size:?}: {address}");
+        }
+    }
+}
+
+/// The first view names the owners and shows memory over time; the totals are below. A wide screen
+/// is used.
+#[test]
+fn the_first_view_has_owners_and_the_chart() {
+    let place = scratch("page-first-view");
+    record(&place, &["--mode", "trace"]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let page = exported(&place);
+    for size in [DESKTOP, PHONE, WIDE] {
+        browser.open(&page, size);
+        let order = all(
+            &mut browser,
+            "[...document.querySelectorAll('main > *')].filter((one) => one.clientHeight > 0)
+             .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+             .map((one) => one.id)",
+        );
+        let expected = ["owners", "timeline", "totals", "choices", "flames", "tables"];
+        assert_eq!(order, expected, "{size:?}");
+        let bottom = "byId('chart').getBoundingClientRect().bottom <= innerHeight";
+        assert_eq!(browser.value(bottom), true, "{size:?}");
+        // 1,000 blocks of 1,000 bytes, and those of the scopes and the pool.
+        let names = all(
+            &mut browser,
+            "[...document.querySelectorAll('#owner-names > *')].map((one) => one.textContent)",
+        );
+        assert!(names[0].starts_with("block 9") && names[0].contains("KiB, 99.9%"), "{names:?}");
+        let widths = browser.value(
+            "[...byId('bar').children].reduce((sum, one) => sum + one.clientWidth, 0)
+             / byId('bar').clientWidth",
+        );
+        assert!(widths.as_f64().is_some_and(|part| part > 0.98), "{widths}");
+        browser.assert_sound(&format!("{size:?}"));
+    }
+    assert!(browser.value("byId('flames').clientWidth").as_f64() > Some(1800.0));
+    browser.click("#owner-names button");
+    browser.until("state.search === 'block'");
+    // The other metrics are in a list.
+    let texts = "[...document.querySelectorAll('#choices select option')].map((one) => one.text)";
+    let more = all(&mut browser, texts);
+    assert_eq!(more[0], "more…");
+    assert!(more.len() > 2, "{more:?}");
+}
+
+/// The SVG flame graph has the boxes of the page: the same names in the same order and colours.
+#[test]
+fn the_picture_is_that_of_the_page() {
+    let place = scratch("page-picture");
+    record(&place, &[]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.theme("light");
+    browser.open(&exported(&place), DESKTOP);
+    let on_page = all(
+        &mut browser,
+        "flame.panes[0].levels.flatMap((level, i) => level.filter((box) => box.node >= 0)
+         .map((box) => { const number = flame.tree.item[box.node];
+           return `${i} ${itemText(number)} ${
+             number < 0 ? getComputedStyle(document.documentElement).getPropertyValue('--rest')
+             : colourOf(number, false)}`; }))",
+    );
+    let file = place.join("flame.svg");
+    let mut command = heaptide();
+    command.args(["flamegraph", "--force", "-o"]).arg(&file).arg(place.join("a.heaptide"));
+    assert_eq!(run(&mut command, &place).status, 0);
+    browser.open_picture(&format!("file://{}", file.display()));
+    let in_picture = all(
+        &mut browser,
+        "(() => { const boxes = [...document.querySelectorAll('#frames g')].map((g) => {
+           const rect = g.querySelector('rect');
+           const name = g.querySelector('title').textContent.replace(/ \\([^(]*\\)$/, '');
+           const colour = rect.getAttribute('fill').match(/\\d+/g)
+             .map((part) => Number(part).toString(16).padStart(2, '0')).join('');
+           return { y: Number(rect.getAttribute('y')), x: parseFloat(rect.getAttribute('x')), name,
+             colour }; });
+         const rows = [...new Set(boxes.map((box) => box.y))].sort((a, b) => a - b);
+         boxes.sort((a, b) => a.y - b.y || a.x - b.x);
+         return boxes.map((box) => `${rows.indexOf(box.y)} ${box.name} #${box.colour}`); })()",
+    );
+    assert_eq!(on_page, in_picture);
+    assert!(in_picture[0].starts_with("0 everything ") && in_picture.len() > 8, "{in_picture:?}");
+}
+
+/// Rows that own nothing are in the order of what passes through them; a match that is too deep or
+/// too narrow to be drawn tints the boxes above it.
+#[test]
+fn rows_without_own_memory_and_matches_out_of_view() {
+    let place = scratch("page-leads");
+    record(&place, &[]);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.open(&exported(&place), DESKTOP);
+    let rows = browser.value(
+        "(() => { const looks = tableKinds[0];
+         const rows = rowsOf(shown.model, looks);
+         const m = measureShown();
+         return rowsInOrder(rows, null, m).found
+           .map((row) => [rows.own(m)[row], rows.inclusive(m)[row]]); })()",
+    );
+    let rows: Vec<(f64, f64)> = serde_json::from_value(rows).expect("pairs");
+    let nothing: Vec<f64> = rows.iter().filter(|row| row.0 == 0.0).map(|row| row.1).collect();
+    assert!(nothing.len() > 3 && nothing.is_sorted_by(|a, b| a >= b), "{rows:?}");
+    assert!(nothing.first() > nothing.last(), "{rows:?}");
+    // Boxes below a third of the width are not drawn: the one of `holds_less`, and what it calls.
+    browser.value("flame.least = flame.panes[0].width / 3; flame.panes[0].laid = null");
+    browser.value("change({ search: 'holds_less' })");
+    let leads = all(
+        &mut browser,
+        "flame.panes[0].boxes.filter((box) => box.node >= 0
+           && lookOfBoxes(flame.panes[0]).leads[box.node] === 1)
+         .map((box) => itemText(flame.tree.item[box.node]))",
+    );
+    assert_eq!(leads.first().map(String::as_str), Some("everything"), "{leads:?}");
+    let found = browser.text("byId('found').textContent");
+    assert!(found.ends_with("in 1 box, 1 of them not in view: below the tinted boxes"), "{found}");
+    browser.assert_sound("matches out of view");
 }
 
 /// Texts, controls and their edges have enough contrast in light and dark, also under the pointer.
@@ -529,7 +660,9 @@ fn the_page_has_a_panel_of_findings() {
             let what = format!("{address} {size:?}");
             browser.open(&address, size);
             browser.until("document.querySelector('#findings details') !== null");
-            browser.value("document.querySelector('#findings details').open = true");
+            let open = "document.querySelectorAll('#findings details')
+                 .forEach((one) => { one.open = true; })";
+            browser.value(open);
             browser.assert_sound(&what);
             browser.load_checks();
             for check in ["boxes()", "names()", "contrast()", "overlaps()"] {
@@ -538,7 +671,7 @@ fn the_page_has_a_panel_of_findings() {
             let text = browser.text("document.querySelector('#findings').textContent");
             assert!(text.contains("parse_field allocates 20,000 blocks"), "{text}");
             assert!(text.contains("--suppress 'temporary:^parse_field$'"), "{text}");
-            browser.click("#findings details button");
+            browser.click("#findings .finding button");
             browser.until("state.search === 'parse_field'");
         }
     }

@@ -130,7 +130,26 @@ checks.reach = () => {
   checks.reached.add(at);
   const { outlineStyle, outlineWidth } = getComputedStyle(at);
   const isVisible = outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
-  return isVisible ? "" : `${checks.called(at)} has the focus, which is not visible`;
+  if (!isVisible) return `${checks.called(at)} has the focus, which is not visible`;
+  return checks.isRingWhole(at) ? "" : `${checks.called(at)}: its focus ring is cut off`;
+};
+
+/** Returns whether nothing cuts off the outline of an element, which must be one rectangle. */
+checks.isRingWhole = (at) => {
+  const { outlineOffset, outlineWidth } = getComputedStyle(at);
+  const wide = parseFloat(outlineOffset) + parseFloat(outlineWidth);
+  const { left, right, top, bottom } = at.getBoundingClientRect();
+  if (at.getClientRects().length > 1) return false;
+  for (let above = at.parentElement; above !== document.body; above = above.parentElement) {
+    if (getComputedStyle(above).overflowX === "visible") continue;
+    const clip = above.getBoundingClientRect();
+    // Half a pixel is lost to rounding. A list that scrolls can show a part of a control.
+    const isScrolled = above.scrollHeight > above.clientHeight + 1;
+    if (left - wide < clip.left - 0.5 || right + wide > clip.right + 0.5) return false;
+    if (isScrolled) continue;
+    if (top - wide < clip.top - 0.5 || bottom + wide > clip.bottom + 0.5) return false;
+  }
+  return left - wide >= -0.5 && right + wide <= document.documentElement.clientWidth + 0.5;
 };
 checks.unreached = () => checks.controls()
   .filter((one) => !one.disabled && one.tabIndex >= 0 && !checks.reached.has(one)).map(checks.called);

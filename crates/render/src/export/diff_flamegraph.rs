@@ -70,7 +70,6 @@ pub fn write(
     options.count_name = if measure.is_bytes() { "bytes" } else { measure.name() }.to_owned();
     let name_type = if view.rows == Rows::Scopes { "Scope:" } else { "Function:" };
     options.name_type = name_type.to_owned();
-    options.no_sort = true;
     options.negate_differentials = drawing.widths == Side::Before;
     flame_style::draw(out, options, &lines)
 }

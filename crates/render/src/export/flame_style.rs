@@ -1,4 +1,4 @@
-//! The common style of flame graphs: colours of the HTML page, outermost at the top.
+//! The common style of flame graphs: colours and words of the HTML page, outermost at the top.
 
 use std::io::{self, Write};
 
@@ -30,6 +30,8 @@ pub(super) fn options() -> Options<'static> {
     options.uicolor = INK;
     options.search_color = FOUND.parse().unwrap_or(options.search_color);
     options.text_truncate_direction = TextTruncateDirection::Right;
+    // The lines are in the order of the boxes.
+    options.no_sort = true;
     options
 }
 
@@ -45,6 +47,7 @@ pub(super) fn draw(
     let mut svg = Vec::new();
     let lines = lines.iter().map(String::as_str);
     flamegraph::from_lines(&mut options, lines, &mut svg).map_err(io::Error::other)?;
+    let svg = with_word_of_all(&svg);
     let Some(at) = svg.windows(END.len()).position(|part| part == END) else {
         return out.write_all(&svg);
     };
@@ -52,4 +55,14 @@ pub(super) fn draw(
     out.write_all(before)?;
     out.write_all(STYLE.as_bytes())?;
     out.write_all(after)
+}
+
+/// Gives the outermost box the name that it has on the page. No other title can be the same, since
+/// a box with all values is the first one.
+fn with_word_of_all(svg: &[u8]) -> Vec<u8> {
+    const TITLE: &[u8] = b"<title>all (";
+    let Some(at) = svg.windows(TITLE.len()).position(|part| part == TITLE) else {
+        return svg.to_vec();
+    };
+    [&svg[..at], b"<title>everything (", &svg[at + TITLE.len()..]].concat()
 }

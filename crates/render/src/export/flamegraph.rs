@@ -1,16 +1,17 @@
 //! Export of flame graphs as SVG, drawn by inferno: widths show a metric; as icicles or flames, of
-//! calls, callers or scopes.
+//! calls, callers or scopes. Order, colours and words are those of the HTML page.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
+use heaptide_analysis::attribution::{FunctionId, Functions, Owners, is_own};
 use heaptide_analysis::model::{Frame, Lane, LaneId, Measure, Process};
 use inferno::flamegraph::Direction;
 use inferno::flamegraph::color::{Color, PaletteMap};
 
 use crate::export::flame_style::{self, REST};
 use crate::export::folded_lines::{NAME, plain};
-use crate::shared::branches::{Branches, Lanes, What, lanes_by};
+use crate::shared::branches::{Branch, Branches, Lanes, What, lanes_by};
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::of_functions;
 use crate::shared::frames;
@@ -45,11 +46,11 @@ pub enum Outermost {
 /// Treatment of recursive calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recursion {
-    /// A recursive function is one box.
-    #[default]
-    Folded,
     /// Each call is a box.
+    #[default]
     Drawn,
+    /// A recursive function is one box.
+    Folded,
 }
 
 /// Options of a flame graph.
@@ -122,7 +123,11 @@ pub fn write(out: &mut dyn Write, process: &Process, drawing: &Drawing) -> io::R
     flame_style::draw(out, options, &lines)
 }
 
-/// Assigns a colour to each name: the hue by module, the shade by function, as on the HTML page.
+/// Characters of a name that determine its shade, as on the page.
+const SHADE: usize = 120;
+
+/// Assigns a colour to each name, as on the HTML page: the hue by module, the shade by function;
+/// the program's own code has its own hue.
 fn colours(
     process: &Process,
     functions: &Functions,
@@ -130,35 +135,49 @@ fn colours(
     lines: &[String],
 ) -> PaletteMap {
     let mut colours = PaletteMap::default();
-    // The outermost box, which inferno labels `all`.
+    // The outermost box.
     colours.insert("", REST);
-    for (name, id) in names.iter().zip(0..) {
+    let short = of_functions(process, functions, SHADE);
+    for ((name, short), id) in names.iter().zip(&short).zip(0..) {
         let frame = functions.first_frame(FunctionId(id));
         let frame = &process.tables.frames[frame.0 as usize];
-        colours.insert(name, colour_of(name, frames::module_path(process, frame)));
+        let colour = match frames::module_path(process, frame) {
+            _ if is_own(process, frame) => own_colour(short),
+            "" => colour_of(short, "function"),
+            module => colour_of(short, module),
+        };
+        colours.insert(name, colour);
     }
     // Threads, and boxes that merge several branches.
     for name in
         lines.iter().filter_map(|line| line.rsplit_once(' ')).flat_map(|(path, _)| path.split(';'))
     {
         if colours.get(name).is_none() {
-            let colour = if name.starts_with('…') { REST } else { colour_of(name, "") };
+            let colour = if name.starts_with('…') { REST } else { colour_of(name, "thread") };
             colours.insert(name, colour);
         }
     }
     colours
 }
 
+fn own_colour(name: &str) -> Color {
+    from_hsl((32.0 + 16.0 * hash(name)).round(), 0.75, light(name))
+}
+
 fn colour_of(name: &str, module: &str) -> Color {
-    // FNV-1a, scaled to the range from 0 to 1.
-    let hash = |text: &str| {
-        let add = |value: u32, byte: u8| (value ^ u32::from(byte)).wrapping_mul(16_777_619);
-        f64::from(text.bytes().fold(2_166_136_261, add) >> 8) / 16_777_216.0
-    };
-    let module = if module.is_empty() { "none" } else { module };
-    let hue = 165.0 + 150.0 * hash(module) + 50.0 * (hash(name) - 0.5);
-    let light = 0.70 + 0.12 * (hash(&format!("{name}.")) - 0.5);
-    from_hsl(hue, 0.62, light)
+    let hue = 165.0 + 140.0 * hash(module) + 30.0 * (hash(name) - 0.5);
+    from_hsl(hue.round(), 0.48, light(name))
+}
+
+fn light(name: &str) -> f64 {
+    let percent = 73.0 + 11.0 * (hash(&format!("{name}.")) - 0.5);
+    percent.round() / 100.0
+}
+
+/// FNV-1a over the units of UTF-16, as in `boxes.js`, scaled to the range from 0 to 1.
+fn hash(text: &str) -> f64 {
+    let add = |value: u32, unit: u16| (value ^ u32::from(unit)).wrapping_mul(16_777_619);
+    f64::from(text.encode_utf16().fold(2_166_136_261, add) >> 8) / 16_777_216.0
 }
 
 /// Returns a colour by hue in degrees, saturation and lightness, as defined in CSS Color 4.
@@ -172,10 +191,10 @@ fn from_hsl(hue: f64, saturation: f64, light: f64) -> Color {
     Color { r: part(0.0), g: part(8.0), b: part(4.0) }
 }
 
-/// Returns lines `outermost;…;innermost value`, sorted.
+/// Returns lines `outermost;…;innermost value`, largest first.
 fn lines(process: &Process, owners: &Owners, names: &[String], drawing: &Drawing) -> Vec<String> {
     let folded = |lane| folded(process, owners, names, drawing, lane);
-    let mut lines = match drawing.lanes {
+    match drawing.lanes {
         Lanes::Merged => folded(None),
         Lanes::Apart => {
             let lanes = lanes_by(process, drawing.measure).into_iter();
@@ -186,9 +205,7 @@ fn lines(process: &Process, owners: &Owners, names: &[String], drawing: &Drawing
             };
             lanes.flat_map(below).collect()
         }
-    };
-    lines.sort_unstable();
-    lines
+    }
 }
 
 /// Returns the lines of functions, given their names. Different functions have different names,
@@ -213,31 +230,53 @@ fn folded(
         Order::Callers => calls.callers(owners, whole.div_ceil(least)),
     };
     let tree = tree.cut_below(&[least], drawing.levels);
-    // The path to each branch, and its level.
-    let mut paths: Vec<(String, usize)> = vec![(String::new(), 0)];
+    let name = |branch: &Branch<1>, level: usize| match branch.what {
+        What::Call(frame) => names[functions.of_frame(frame).0 as usize].clone(),
+        What::Smaller(of) => {
+            let kind = if level > drawing.levels { "deeper" } else { "smaller" };
+            let plural = if of == 1 { "" } else { "es" };
+            format!("… {} {kind} branch{plural}", count(of.into()))
+        }
+        What::Root | What::Scope(_) => String::new(),
+    };
+    lines_of(&tree, name)
+}
+
+/// Returns the lines of a tree, in the order of the boxes: the largest branch of each branch first,
+/// those that merge others last, then its own value. `name` gets a branch and its level.
+fn lines_of(tree: &Branches<1>, name: impl Fn(&Branch<1>, usize) -> String) -> Vec<String> {
+    let mut inside: Vec<Vec<u32>> = vec![Vec::new(); tree.all.len()];
+    for (branch, index) in tree.all.iter().zip(0..).skip(1) {
+        inside[branch.parent as usize].push(index);
+    }
+    let order = |&index: &u32| {
+        let branch = &tree.all[index as usize];
+        (matches!(branch.what, What::Smaller(_)), Reverse(branch.inclusive[0]), index)
+    };
+    inside.iter_mut().for_each(|branches| branches.sort_unstable_by_key(order));
     let mut lines = Vec::new();
-    for branch in &tree.all {
-        let (above, level) = &paths[branch.parent as usize];
-        let (above, level) = (above.as_str(), *level);
-        let name = match branch.what {
-            What::Call(frame) => names[functions.of_frame(frame).0 as usize].clone(),
-            What::Smaller(of) if level == drawing.levels => {
-                format!("… {} deeper", count(of.into()))
+    let mut path = String::new();
+    // For each open branch: its index, how many of its branches are done, the end of its path.
+    let mut open = vec![(0usize, 0usize, 0usize)];
+    while let Some(top) = open.last_mut() {
+        let (index, done, end) = *top;
+        path.truncate(end);
+        if let Some(&next) = inside[index].get(done) {
+            top.1 += 1;
+            let branch = &tree.all[next as usize];
+            if !path.is_empty() {
+                path.push(';');
             }
-            What::Smaller(of) => format!("… {} smaller", count(of.into())),
-            What::Root | What::Scope(_) => String::new(),
-        };
-        let path = match (above, &*name) {
-            ("", name) => name.to_owned(),
-            (above, name) => format!("{above};{name}"),
-        };
-        if branch.own[0] > 0 {
+            path.push_str(&name(branch, open.len()));
+            open.push((next as usize, 0, path.len()));
+            continue;
+        }
+        let own = tree.all[index].own[0];
+        if own > 0 {
             let path = if path.is_empty() { "(no stack)" } else { &path };
-            lines.push(format!("{path} {}", branch.own[0]));
+            lines.push(format!("{path} {own}"));
         }
-        if branch.what != What::Root {
-            paths.push((path, level + 1));
-        }
+        open.pop();
     }
     lines
 }

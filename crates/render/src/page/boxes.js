@@ -247,6 +247,6 @@ function itemText(number) {
   if (number === ROOT) return "everything";
   if (number >= 0) return shown.model.item(number).short;
   const branches = ROOT - number;
-  return branches === 1 ? "1 smaller branch" : `${count(branches)} smaller branches`;
+  return branches === 1 ? "… 1 smaller branch" : `… ${count(branches)} smaller branches`;
 }
 

@@ -176,7 +176,10 @@ pub(crate) struct App {
     pub(crate) tables: Option<Box<Tables>>,
     mask: Option<Mask>,
     recent: VecDeque<Arc<Moment>>,
+    /// The counters that growth counts from, once the user has set a mark.
     mark: Option<Arc<Moment>>,
+    /// The first counters of a running program, which growth counts from until then.
+    first: Option<Arc<Moment>>,
     /// The selected row, once the user has moved.
     selected: Option<Key>,
     /// Whether the page has to be recomputed.
@@ -208,6 +211,7 @@ impl App {
             mask: None,
             recent: VecDeque::new(),
             mark: None,
+            first: None,
             selected: None,
             is_stale: true,
         })
@@ -215,7 +219,8 @@ impl App {
 
     /// Discards all data of a process, to show another one.
     pub(crate) fn forget(&mut self) {
-        (self.tables, self.mask, self.mark, self.selected) = (None, None, None, None);
+        (self.tables, self.mask, self.selected) = (None, None, None);
+        (self.mark, self.first) = (None, None);
         self.recent.clear();
         self.points.clear();
         self.zooms.clear();
@@ -252,7 +257,9 @@ impl App {
             return;
         }
         let same = self.recent.back().is_some_and(|last| Arc::ptr_eq(&last.counts, &moment.counts));
-        self.recent.push_back(Arc::new(moment));
+        let moment = Arc::new(moment);
+        self.first.get_or_insert_with(|| moment.clone());
+        self.recent.push_back(moment);
         let old_ns = time_ns.saturating_sub(RATE_NS);
         while self.recent.get(1).is_some_and(|second| second.time_ns <= old_ns) {
             let first = self.recent.pop_front();
@@ -304,14 +311,17 @@ impl App {
         self.recent.back().map(|moment| &**moment)
     }
 
-    /// Returns the counters at the mark, if there is one.
+    /// Returns the counters that growth counts from: those at the mark or, without one, the first
+    /// ones of a running program; none while they are also the current ones.
     pub(crate) fn mark(&self) -> Option<&Moment> {
-        self.mark.as_deref()
+        let is_earlier = |first: &&Moment| self.now().is_some_and(|n| n.time_ns > first.time_ns);
+        self.mark.as_deref().or_else(|| self.first.as_deref().filter(is_earlier))
     }
 
     pub(crate) fn moments(&self) -> Option<Moments<'_>> {
         let before = self.recent.front().filter(|_| self.recent.len() > 1);
-        Some(Moments { now: self.now()?, before: before.map(|m| &**m), mark: self.mark() })
+        let (before, mark) = (before.map(|m| &**m), self.mark());
+        Some(Moments { now: self.now()?, before, mark, is_marked: self.mark.is_some() })
     }
 
     /// Returns live bytes of the whole recording in these counters.

@@ -19,12 +19,14 @@ pub struct Moment {
     pub resident_bytes: u64,
 }
 
-/// The counters to compare: now, earlier for rates, and at the mark.
+/// The counters to compare: now, earlier for rates, and those that growth counts from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments<'a> {
     pub(crate) now: &'a Moment,
     pub(crate) before: Option<&'a Moment>,
     pub(crate) mark: Option<&'a Moment>,
+    /// Whether the user set the mark.
+    pub(crate) is_marked: bool,
 }
 
 impl Moments<'_> {

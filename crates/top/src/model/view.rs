@@ -103,7 +103,7 @@ pub enum Column {
     Live,
     /// Live blocks.
     Blocks,
-    /// Growth of live bytes since the mark.
+    /// Growth of live bytes since the mark or, without one, since the first numbers.
     Growth,
     /// Allocations per second.
     Allocations,
@@ -157,17 +157,25 @@ impl Column {
         }
     }
 
-    /// Returns the columns that fit into a table of this width, from left to right. The name after
-    /// them gets at least `NAME_WIDTH`; the first column is always included.
+    /// Returns the width that the name after the columns has at least, with this column.
+    const fn least_name_width(self) -> u16 {
+        match self {
+            Column::Live | Column::Growth => 19,
+            // A method with its class.
+            _ => 30,
+        }
+    }
+
+    /// Returns the columns that fit into a table of this width, from left to right, beside a name;
+    /// the first column is always included.
     pub(crate) fn fitting(width: u16) -> Vec<Column> {
-        const NAME_WIDTH: u16 = 19;
-        let mut left = width.saturating_sub(NAME_WIDTH);
+        let mut left = width;
         let mut by_rank = Column::ALL;
         by_rank.sort_by_key(|column| column.rank());
         let mut kept = Vec::new();
         for column in by_rank {
             let needs = column.width() + 1;
-            if kept.is_empty() || needs <= left {
+            if kept.is_empty() || needs + column.least_name_width() <= left {
                 left = left.saturating_sub(needs);
                 kept.push(column);
             } else {

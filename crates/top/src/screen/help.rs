@@ -6,7 +6,7 @@ use super::style::Style;
 use crate::model::app::{App, Overlay, Status};
 
 /// The keys and their effects.
-pub(super) const KEYS: [(&str, &str); 20] = [
+pub(super) const KEYS: [(&str, &str); 21] = [
     ("1 … 7, Tab", "owners, functions, threads, scopes, labels, stacks, lines"),
     ("s, < and >", "order by the next column, or the one before"),
     ("r", "reverse the order"),
@@ -27,6 +27,7 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("Ctrl-Z", "suspend"),
     ("q, Ctrl-C", "quit"),
     ("", "live, blocks, bytes: usable; at peak: live at peak usage"),
+    ("", "growth: since the mark or, without one, since top started"),
 ];
 
 /// Returns the most important keys, as many as fit.

@@ -99,7 +99,7 @@ fn sums(app: &App, width: usize) -> String {
             parts.push(format!("resident {}", bytes(moments.now.resident_bytes)));
         }
     }
-    if app.mark().is_some() {
+    if moments.is_marked || sum.growth_bytes != 0 {
         parts.push(format!("growth {}", signed_bytes(sum.growth_bytes)));
     }
     let per_second = moments.per_second(sum.allocations);

@@ -109,7 +109,7 @@ fn cell(column: Column, numbers: &Numbers, moments: &Moments) -> String {
     match column {
         Column::Live => bytes(numbers.live_bytes),
         Column::Blocks => short_count(numbers.live_blocks),
-        Column::Growth if moments.mark.is_none() => String::new(),
+        Column::Growth if numbers.growth_bytes == 0 && !moments.is_marked => String::new(),
         Column::Growth => signed_bytes(numbers.growth_bytes),
         Column::Allocations => match moments.per_second(numbers.allocations) {
             0 => String::new(),

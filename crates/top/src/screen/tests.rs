@@ -216,6 +216,39 @@ fn growth_is_since_the_mark_and_rates_are_per_second() {
 }
 
 #[test]
+fn growth_counts_from_the_first_numbers_until_there_is_a_mark() {
+    let mut shown = Shown::new(&program());
+    assert!(!shown.lines(130, 14)[1].contains("growth"), "there is no earlier number");
+    shown.counts[1].live_bytes = 5 << 20;
+    shown.at(2);
+    assert_eq!(
+        shown.rows(),
+        [
+            "12.0 MiB 3 12.0 MiB parse [app]",
+            "5.00 MiB 1 +3.00 MiB 2.00 MiB load [app]",
+            "1.00 MiB 1 1.00 MiB main [app]"
+        ]
+    );
+    assert!(shown.lines(130, 14)[1].contains("growth +3.00 MiB"));
+    shown.app.input(Input::Char('m'));
+    shown.counts[1].live_bytes = 4 << 20;
+    shown.at(3);
+    assert_eq!(shown.rows()[1], "4.00 MiB 1 -1.00 MiB 2.00 MiB load [app]");
+}
+
+#[test]
+fn a_method_keeps_its_class_on_a_narrow_terminal() {
+    let mut program = ProgramBuilder::new();
+    program.block("main;gateway::auth::TokenStore::issue", 1 << 20);
+    program.block("main;gateway::cache::ResponseCache::insert", 2 << 20);
+    let mut shown = Shown::new(&program);
+    let lines = shown.lines(80, 24);
+    assert!(lines.iter().any(|line| line.ends_with("ResponseCache::insert")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("TokenStore::issue")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("▼live   blocks     growth  allocs/s")));
+}
+
+#[test]
 fn a_filter_accepts_the_patterns_of_the_command_line() {
     let mut shown = Shown::new(&program());
     shown.keys("/^load$\n");
@@ -375,6 +408,6 @@ fn new_stacks_count_before_their_names_are_known() {
     let new = Counts { live_bytes: 50 << 20, live_blocks: 1, allocations: 1, ..Counts::default() };
     shown.counts.push(new);
     shown.at(2);
-    assert_eq!(shown.rows()[0], "50.0 MiB 1 1 0 B (new stacks, names follow)");
+    assert_eq!(shown.rows()[0], "50.0 MiB 1 +50.0 MiB 1 0 B (new stacks, names follow)");
     assert!(shown.lines(100, 14)[1].starts_with("live 65.0 MiB in 6 blocks"));
 }
