@@ -69,7 +69,7 @@ def workloads():
         Workload("tree", "tree builder, an allocation and its free", (tree,), (2, 4), "stacks",
                  2 * TREE_ALLOCATIONS, goals={"instructions": 800, "d1": 5, "l2": 1}),
         Workload("python", "Python, an allocation and its free", dicts, DOCUMENTS, "stacks",
-                 environment=(("PYTHONMALLOC", "malloc"), ("PYTHONHASHSEED", "0")),
+                 environment=(("PYTHONHASHSEED", "0"),),
                  goals={"instructions": 480, "i1": 4, "d1": 5}),
     ]
 

@@ -24,8 +24,6 @@ def _run(arguments: List[str]) -> NoReturn:
     values["LD_PRELOAD"] = library if not others else library + ":" + others
     values["HEAPTIDE_OUTPUT"] = os.path.abspath("jupyter-{}.heaptide".format(os.getpid()))
     values["HEAPTIDE_START"] = "off"
-    # Makes each object a block, like `heaptide run`.
-    values.setdefault("PYTHONMALLOC", "malloc")
     words = [sys.executable, "-m", "ipykernel_launcher", *arguments]
     os.execve(sys.executable, words, values)
 

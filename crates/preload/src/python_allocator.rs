@@ -33,7 +33,7 @@ struct Allocator {
 }
 
 /// The most allocators that are wrapped in a process. A slot is never changed, since a wrapper may
-/// be below an allocator that someone put on top.
+/// be below an allocator that the program put on top.
 const WRAPPED_MAX: usize = 16;
 
 /// The allocators that wrappers call; those below [`COUNT`] are set.

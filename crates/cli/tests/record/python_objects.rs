@@ -1,4 +1,4 @@
-//! Objects of Python are blocks, whoever starts the interpreter: the numbers are those in the
+//! Objects of Python are blocks, whatever starts the interpreter: the numbers are those in the
 //! headers of `python_objects.py` and `python_again.c`.
 
 use crate::harness::{Guest, Outcome, directory, heaptide, programs, recorded, run, scratch};
