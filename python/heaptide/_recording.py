@@ -209,8 +209,8 @@ class Recording:
           by function and scope
 
         ``metric`` is one of ``heaptide diff --metric``; the default is ``live_bytes`` between
-        snapshots of one run, else ``at_peak_bytes``. If there are several processes, the largest
-        ones are compared.
+        snapshots of one run, else ``at_peak_bytes``. If there are several processes, the subject
+        of each recording is compared.
         """
         if not isinstance(other, Recording):
             other = open(other)

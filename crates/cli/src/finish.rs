@@ -254,9 +254,11 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
     let shown = from_here(shown);
+    read.choose_subject();
     for process in &mut read.processes {
         process.select_python(PythonFrames::Mixed);
     }
+    read.join_subject();
     let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));

@@ -1,6 +1,7 @@
 //! Selects the process that a command shows, and checks that it has the required data.
 
-use heaptide_analysis::model::{Measure, Mode, Process, Recording};
+use heaptide_analysis::model::{ImageRole, Measure, Mode, Process, Recording};
+use heaptide_render::shared::subject::subject_says;
 
 use crate::message::message;
 use crate::outcome::Stop;
@@ -31,9 +32,22 @@ impl Selected {
         self.recording.processes.iter().filter(|process| is_selected(process, self.pid))
     }
 
-    /// The selected image with the largest value of a metric. A message reports which one if there
-    /// are others.
+    /// The subject of the recording, or the selected image with the largest value of a metric if a
+    /// process is selected or filters left nothing of the subject. A message reports which one if
+    /// there are others.
     pub fn largest(&self, metric: Measure) -> Result<&Process, Stop> {
+        if let Some(process) = self.subject() {
+            if let Some(says) = subject_says(&self.recording) {
+                let one = match &self.recording.subject {
+                    Some(subject) if subject.peaks.len() > 1 && process.identity.images == 1 => {
+                        format!("pid {} of ", process.identity.pid)
+                    }
+                    _ => String::new(),
+                };
+                message(format_args!("showing {one}{says}; `--process PID` selects another"));
+            }
+            return Ok(process);
+        }
         let all = self.images().count();
         let processes = &self.recording.processes;
         let largest = largest(processes, metric, |process| is_selected(process, self.pid));
@@ -50,14 +64,20 @@ impl Selected {
         Ok(process)
     }
 
+    /// The subject of the recording; `None` if a process is selected, or if filters left nothing of
+    /// the subject.
+    fn subject(&self) -> Option<&Process> {
+        self.recording.subject_process().filter(|_| self.pid.is_none())
+    }
+
     /// The first selected image, for output that contains all of them.
     pub fn first(&self) -> Result<&Process, Stop> {
         self.images().next().ok_or_else(|| self.without("process images"))
     }
 
-    /// The largest image by itself, for a command that reads another recording after this one. If
-    /// some images satisfy `preferred`, it is one of those. Second, the number of process images of
-    /// the recording.
+    /// The subject by itself, or else the largest image, for a command that reads another recording
+    /// after this one. If some images satisfy `preferred`, it is one of those. Second, the number of
+    /// process images of the recording.
     pub fn into_largest(
         mut self,
         metric: Measure,
@@ -69,6 +89,11 @@ impl Selected {
         let all = processes.len();
         let fits =
             |process: &Process| is_selected(process, pid) && (!any_preferred || preferred(process));
+        let is_subject =
+            |process: &Process| fits(process) && process.identity.role == ImageRole::Subject;
+        if let Some(index) = largest(processes, metric, is_subject) {
+            return Ok((processes.swap_remove(index), all));
+        }
         match largest(processes, metric, fits) {
             Some(index) => Ok((processes.swap_remove(index), all)),
             None => Err(self.without("process images")),

@@ -101,7 +101,8 @@ impl Source {
 /// The processes, blocks and frames to include, and how to name them.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
-    /// Show only this process, or all processes joined into one [default: the largest]
+    /// Show only this process, or all processes joined into one [default: the program with most
+    /// memory, not its launchers]
     #[arg(long, value_name = "PID|all", help_heading = SELECTION)]
     pub process: Option<Which>,
     /// Show heap blocks, memory mapped by the program or its allocator, or both [default: heap]

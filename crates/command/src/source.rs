@@ -35,6 +35,8 @@ pub struct View {
     pub reader: Reader,
     /// Whether numeric scope attributes are folded; for people they always are.
     pub values: Values,
+    /// Whether several images of the subject are joined, if no process is selected.
+    pub workers: Workers,
 }
 
 /// How sibling scopes of a numeric attribute are shown.
@@ -43,6 +45,15 @@ pub enum Values {
     /// Many of them are merged into one, unless the selection unfolds them.
     Folded,
     /// Each is a separate scope.
+    Each,
+}
+
+/// What becomes of several images of the subject if no process is selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Workers {
+    /// They are joined to one process.
+    Joined,
+    /// They stay as they are.
     Each,
 }
 
@@ -73,6 +84,7 @@ impl Default for View {
             empty: Empty::Negative,
             reader: Reader::Program,
             values: Values::Each,
+            workers: Workers::Joined,
         }
     }
 }
@@ -81,7 +93,7 @@ impl Default for View {
 pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recording>, Stop> {
     let mut all = Vec::new();
     for source in sources {
-        let Selected { mut recording, pid } = open(source, selection)?;
+        let Selected { mut recording, pid } = open_each(source, selection)?;
         recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));
         report_estimates(&recording);
         all.push(recording);
@@ -93,6 +105,11 @@ pub fn open_all(sources: &[Source], selection: &Selection) -> Result<Vec<Recordi
 /// process, or if filters leave nothing of them.
 pub fn open(source: &Source, selection: &Selection) -> Result<Selected, Stop> {
     open_view(source, selection, View::default())
+}
+
+/// Opens a recording and applies the selection; the images of the subject stay separate.
+pub fn open_each(source: &Source, selection: &Selection) -> Result<Selected, Stop> {
+    open_view(source, selection, View { workers: Workers::Each, ..View::default() })
 }
 
 /// Opens a recording and applies the selection, prepared for a view.
@@ -110,11 +127,17 @@ pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recor
     let chosen = Chosen::new(selection, view.reader)?;
     let mut recording = read(source)?;
     let progress = Progress::start("applying filters");
+    if selection.process.is_none() && !is_joined {
+        // Filters and kinds of memory do not change which process a view shows.
+        recording.choose_subject();
+    }
     for process in &mut recording.processes {
         select_memory(process, selection);
     }
     if is_joined {
         recording.join(view.apart);
+    } else if view.workers == Workers::Joined {
+        recording.join_subject();
     }
     chosen.apply(&mut recording);
     drop(progress);

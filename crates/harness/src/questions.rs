@@ -64,8 +64,7 @@ pub fn formats() -> Vec<String> {
 
 /// Returns the messages, except those about which of several processes is shown.
 pub fn complaints(stderr: &str) -> Vec<&str> {
-    let said = |line: &&str| {
-        line.contains(": comparing pid ") || line.starts_with("heaptide: showing pid ")
-    };
+    let said =
+        |line: &&str| line.contains(": comparing pid ") || line.starts_with("heaptide: showing ");
     stderr.lines().filter(|line| !said(line)).collect()
 }

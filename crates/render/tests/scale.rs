@@ -12,6 +12,7 @@ use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::quantity::count;
+use heaptide_render::text::report::Shown;
 use heaptide_render::text::screen::{Layout, Screen};
 use heaptide_render::text::{self, table};
 use heaptide_synthetic::{DEPTH, Plan, write};
@@ -124,7 +125,8 @@ fn shown(write: impl FnOnce(&mut Screen) -> io::Result<()>) -> String {
 fn pages_are_narrow_whatever_the_names() {
     let process = process();
     let mut pages = Vec::new();
-    let whole = text::report::Page { sort: None, top: Some(2000), process: None };
+    let whole =
+        text::report::Page { sort: None, top: Some(2000), process: None, shown: Shown::Subject };
     pages.push(shown(|out| text::report::write(out, &RECORDING, &whole)));
     for by in [GroupBy::Function, GroupBy::Stack] {
         let all = table::Table { by, sort: Some(Measure::Allocations), top: Some(5000) };

@@ -43,7 +43,7 @@ pub struct Options {
     pub recording: PathBuf,
     /// Whether it is followed or replayed.
     pub mode: Mode,
-    /// The process to show first; `None` for the largest.
+    /// The process to show first; `None` for the subject.
     pub pid: Option<u32>,
     /// The view to show first.
     pub view: View,
@@ -111,8 +111,9 @@ fn choose(options: &Options) -> Result<Image, Error> {
             return Err(Error::NoProcess { recording: recording(), pid, pids });
         }
     }
-    let largest = found.into_iter().max_by_key(|image| image.peak_bytes);
-    largest.ok_or_else(|| Error::NoneRunning { recording: recording() })
+    let fits = |image: &Image| found.iter().any(|found| found.file == image.file);
+    let first = images::first(&options.recording, fits)?;
+    first.ok_or_else(|| Error::NoneRunning { recording: recording() })
 }
 
 /// The state of the main loop.

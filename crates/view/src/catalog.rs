@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Reference};
+use heaptide_analysis::recording::subject;
 use heaptide_analysis::text::of_path;
 use heaptide_render::shared::command_line::command_line_of;
 use rustc_hash::FxHashMap;
@@ -158,17 +159,19 @@ impl Catalog {
         let listed = self.refresh()?;
         let recordings: Vec<Recording> = listed.iter().map(describe).collect();
         let moments = self.opened.iter().zip(listed.iter()).filter_map(|(opened, listed)| {
-            let largest = listed.images.iter().max_by_key(|numbered| numbered.image.peak_bytes)?;
-            moment(opened, &recordings, largest.number)
+            let images: Vec<_> =
+                listed.images.iter().map(|numbered| numbered.image.clone()).collect();
+            let first = listed.images.get(subject::first(&images)?)?;
+            moment(opened, &recordings, first.number)
         });
         Ok((recordings.clone(), moments.collect()))
     }
 }
 
-/// Returns what to show first of a recording: the largest process, or the named snapshot.
-fn moment(opened: &Opened, recordings: &[Recording], largest: u32) -> Option<Moment> {
+/// Returns what to show first of a recording: the subject, or the named snapshot.
+fn moment(opened: &Opened, recordings: &[Recording], subject: u32) -> Option<Moment> {
     let Some(reference) = &opened.snapshot else {
-        return Some(Moment { process: largest, snapshot: None });
+        return Some(Moment { process: subject, snapshot: None });
     };
     let is_it = |snapshot: &&Snapshot| match reference {
         Reference::Number(number) => snapshot.number == *number,
@@ -177,7 +180,7 @@ fn moment(opened: &Opened, recordings: &[Recording], largest: u32) -> Option<Mom
     let path = of_path(&opened.path);
     let recording = recordings.iter().find(|recording| recording.path == path)?;
     let mut processes: Vec<&Process> = recording.processes.iter().collect();
-    processes.sort_by_key(|process| process.number != largest);
+    processes.sort_by_key(|process| process.number != subject);
     processes.into_iter().find_map(|process| {
         let snapshot = process.snapshots.iter().rfind(is_it)?;
         Some(Moment { process: process.number, snapshot: Some(snapshot.number) })

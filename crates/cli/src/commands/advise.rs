@@ -15,7 +15,7 @@ use heaptide_command::project::Project;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, ImageId, image_of, image_of_snapshot};
-use heaptide_command::source::{self, Depth, Empty, Reader, Values, View};
+use heaptide_command::source::{self, Depth, Empty, Reader, Values, View, Workers};
 use heaptide_command::target;
 use heaptide_render::page::Findings;
 use heaptide_render::{export, json, text};
@@ -72,6 +72,7 @@ const VIEW: View = View {
     empty: Empty::Negative,
     reader: Reader::Program,
     values: Values::Folded,
+    workers: Workers::Joined,
 };
 /// The maximum number of snapshots to read. More would not make trends clearer.
 const SNAPSHOTS_MAX: usize = 40;
@@ -179,7 +180,7 @@ fn at(
         snapshot: Some(Reference::Number(snapshot.number)),
         ..source.clone()
     };
-    let view = View { empty: Empty::Shown, ..VIEW };
+    let view = View { empty: Empty::Shown, workers: Workers::Each, ..VIEW };
     let mut then = source::apply(&of, selection, view)?;
     let found = then.processes.iter().position(|of| image_of(of) == image_of(process));
     Ok(found.map(|index| then.processes.swap_remove(index)))

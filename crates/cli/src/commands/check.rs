@@ -21,7 +21,7 @@ use heaptide_command::message::{self, message};
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS, Stop};
 use heaptide_command::project::Project;
 use heaptide_command::selection::{Selection, Source};
-use heaptide_command::source::{self, Empty, View};
+use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
 use heaptide_render::shared::heading::sampling_says;
 use heaptide_render::shared::losses::lost_events;
@@ -323,7 +323,7 @@ fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
     RunOptions::from_arg_matches(&matches).map_err(Error::library)
 }
 
-/// Returns the metrics of a recording's largest process that the rules check, with notes on what is
+/// Returns the metrics of the subject of a recording that the rules check, with notes on what is
 /// missing.
 fn measure(
     recording: Option<&Path>,
@@ -334,7 +334,8 @@ fn measure(
     let [source] = &Source::each(recording.map(Path::to_owned).as_slice(), None, false)[..] else {
         return Err(Error::new("expected one recording").into());
     };
-    let view = View { empty: Empty::Shown, ..View::default() };
+    // The peak of joined images would be the sum of their peaks.
+    let view = View { empty: Empty::Shown, workers: Workers::Each, ..View::default() };
     // An empty recording is an error, not an exceeded limit.
     let opened = source::open_view(source, &options.selection, view).map_err(unless_negative)?;
     let process = opened.largest(Measure::PeakBytes).map_err(unless_negative)?;

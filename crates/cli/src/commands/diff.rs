@@ -182,8 +182,8 @@ fn check(options: &DiffOptions) -> Result<(), Error> {
     }
 }
 
-/// Returns the process of a recording to compare: the largest one that runs `program`, if any does,
-/// or else the largest.
+/// Returns the process of a recording to compare: of those that run `program`, if any does, or else
+/// of all, the subject or else the largest.
 fn open(
     options: &DiffOptions,
     source: &Source,

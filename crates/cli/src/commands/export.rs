@@ -16,7 +16,7 @@ use heaptide_command::replayed::{for_page, replayed};
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::snapshots::image_of;
-use heaptide_command::source::{Reader, Values, View};
+use heaptide_command::source::{Reader, Values, View, Workers};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::{
@@ -153,7 +153,8 @@ pub fn export(options: &ExportOptions) -> Outcome {
     // A graph is for people, so numeric values of scopes are folded, but its functions are
     // unchanged.
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
-    let view = View { inside, apart, reader, values, ..View::default() };
+    let workers = if is_of_all(options.format) { Workers::Each } else { Workers::Joined };
+    let view = View { inside, apart, reader, values, workers, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     if reader == Reader::Program {
         source::report_estimates(&selected.recording);

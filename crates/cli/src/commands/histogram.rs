@@ -74,13 +74,14 @@ pub fn histogram(options: &HistogramOptions) -> Outcome {
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
     }
-    let selected = source::open(&options.source, &options.selection)?;
     let view = HistogramView { sort: options.metric, top: options.top };
     if options.format == HistogramFormat::Json {
+        let selected = source::open_each(&options.source, &options.selection)?;
         let (recording, pid) = (&selected.recording, selected.pid);
         output::print(|out| json::histogram::write(out, recording, pid, &view))?;
         return Ok(());
     }
+    let selected = source::open(&options.source, &options.selection)?;
     let process = selected.largest(Measure::Allocations)?;
     match picture {
         None => output::print_page(|out| text::histogram::write(out, process, &view))?,

@@ -55,7 +55,8 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
         Format::Text => Depth::Output, // suppressions need whole stacks
         Format::Json => Depth::Stacks,
     };
-    let view = View { empty: Empty::Shown, depth, ..View::default() };
+    let workers = options.format.workers();
+    let view = View { empty: Empty::Shown, depth, workers, ..View::default() };
     let mut selected = source::open_view(&options.source, &options.selection, view)?;
     let view = LeaksView { suppressions: &suppressions, top: options.top, process: selected.pid };
     let found = match options.format {

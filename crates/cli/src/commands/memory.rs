@@ -58,7 +58,7 @@ pub fn memory(options: &MemoryOptions) -> Outcome {
         return Err(Error::new(reason.to_owned()).into());
     }
     let source = target::resolve(&options.source)?;
-    let mut selected = source::open(&source, &options.selection)?;
+    let mut selected = source::open_each(&source, &options.selection)?;
     if source.snapshot.is_none() {
         look_at_running(&mut selected.recording);
     }

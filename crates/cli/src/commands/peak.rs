@@ -28,7 +28,8 @@ pub struct PeakOptions {
 
 /// Prints the allocations live at peak.
 pub fn peak(options: &PeakOptions) -> Outcome {
-    let view = View { reader: options.format.reader(), ..View::default() };
+    let (reader, workers) = (options.format.reader(), options.format.workers());
+    let view = View { reader, workers, ..View::default() };
     let selected = source::open_view(&options.source, &options.selection, view)?;
     match options.format {
         Format::Json => output::print(|out| {

@@ -11,7 +11,7 @@ use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::selection::{Selection, Source, Which, origin_parser};
-use heaptide_command::source::{self, Empty, View};
+use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target};
 use heaptide_render::shared::ranks::Ranks;
 use heaptide_render::{heat_map, json, text};
@@ -167,7 +167,8 @@ fn read(recordings: &[PathBuf], options: &RanksOptions) -> Result<Vec<Place>, St
     let mut of_recording = Vec::new();
     for path in recordings {
         let [source] = &Source::each(std::slice::from_ref(path), None, false)[..] else { continue };
-        let view = View { reader: Format::Text.reader(), empty: Empty::Shown, ..View::default() };
+        let (reader, workers) = (Format::Text.reader(), Workers::Each);
+        let view = View { reader, empty: Empty::Shown, workers, ..View::default() };
         let mut recording = source::apply(source, &options.selection, view)?;
         let pid = options.selection.pid();
         recording.processes.retain(|process| pid.is_none_or(|pid| pid == process.identity.pid));

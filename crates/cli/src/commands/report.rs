@@ -12,10 +12,11 @@ use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::replayed::replayed;
 use heaptide_command::select::{self, Selected};
 use heaptide_command::selection::{Selection, Source, Which};
-use heaptide_command::source::View;
+use heaptide_command::source::{View, Workers};
 use heaptide_command::{missing_names, output, source};
 use heaptide_render::json;
 use heaptide_render::shared::names::printable;
+use heaptide_render::text::report::Shown;
 use heaptide_render::text::screen::Screen;
 use heaptide_render::text::{self, origins, table};
 
@@ -40,6 +41,9 @@ pub struct ReportOptions {
     /// Show sizes and counts in full, not rounded (`--by stack` always does)
     #[arg(long)]
     pub exact: bool,
+    /// Show a table of all process images, and a page for the largest ones
+    #[arg(long)]
+    pub all_processes: bool,
     /// Output format: text for reading, json with all sites and metrics
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
@@ -99,6 +103,10 @@ pub fn report(options: &ReportOptions) -> Outcome {
         let by = by.name();
         return Err(Error::new(format!("--by {by} shows all processes; omit --process all")).into());
     }
+    if options.all_processes && (options.by.is_some() || options.selection.process.is_some()) {
+        let what = "--all-processes shows the page of all processes; omit --by and --process";
+        return Err(Error::new(what).into());
+    }
     if let Some(metric) = options.metric
         && !matches!(options.by, Some(Rows::Processes(_)))
     {
@@ -109,7 +117,13 @@ pub fn report(options: &ReportOptions) -> Outcome {
         Some(_) => options.source.clone(),
     };
     let reader = options.format.reader();
-    let recording = source::apply(&source, &options.selection, View { reader, ..View::default() })?;
+    let workers = match (options.format, options.by) {
+        _ if options.all_processes => Workers::Each,
+        (Format::Json, _) | (_, Some(Rows::Processes(_))) => Workers::Each,
+        (Format::Text, None | Some(Rows::Sites(_))) => Workers::Joined,
+    };
+    let view = View { reader, workers, ..View::default() };
+    let recording = source::apply(&source, &options.selection, view)?;
     let (sort, top, process) = (options.metric, options.top, options.selection.pid());
     if options.format == Format::Json {
         let sort = sort.unwrap_or(Measure::AtPeakBytes);
@@ -143,7 +157,8 @@ pub fn report(options: &ReportOptions) -> Outcome {
             page(&|out| table::write(out, process, &table, highest.as_ref()))?;
         }
         None => {
-            let choice = text::report::Page { sort, top, process };
+            let shown = if options.all_processes { Shown::All } else { Shown::Subject };
+            let choice = text::report::Page { sort, top, process, shown };
             let recording = &selected.recording;
             let names = missing_names::line(recording, &recording.path);
             page(&|out| {

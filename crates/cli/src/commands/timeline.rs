@@ -15,7 +15,7 @@ use heaptide_command::progress::Progress;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
-use heaptide_command::source::{Empty, View};
+use heaptide_command::source::{Empty, View, Workers};
 use heaptide_command::{damage, output, source, target};
 use heaptide_render::export::timeline_csv;
 use heaptide_render::shared::views::{Moment, of_process};
@@ -93,7 +93,10 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
     check(options)?;
     let site = Site::from_options(options)?;
     let source = target::resolve(&options.source)?;
-    let selected = source::open(&source, &options.selection)?;
+    // Snapshots are those of one image, and JSON contains all of them.
+    let is_joined = site.is_none() && options.format != TimelineFormat::Json;
+    let open = if is_joined { source::open } else { source::open_each };
+    let selected = open(&source, &options.selection)?;
     let snapshots = readable_snapshots(&source, &selected.recording)?;
     if let Some(site) = site {
         return over_snapshots(options, &site, selected, &snapshots);
@@ -281,7 +284,7 @@ fn at(
         snapshot: Some(Reference::Number(number)),
         ..options.source.clone()
     };
-    let view = View { empty: Empty::Shown, ..View::default() };
+    let view = View { empty: Empty::Shown, workers: Workers::Each, ..View::default() };
     let mut then = source::apply(&of, &options.selection, view)?;
     let is_it = |p: &&mut Process| is_joined(options) || image_of(p) == image_of(process);
     let found = then.processes.iter_mut().find(is_it).map(|process| {

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Measure;
 use heaptide_command::error::Error;
-use heaptide_command::source::Reader;
+use heaptide_command::source::{Reader, Workers};
 
 /// Output formats of commands without other formats.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,14 @@ impl Format {
         match self {
             Format::Text => Reader::Person,
             Format::Json => Reader::Program,
+        }
+    }
+
+    /// Returns whether several images of the subject are joined: JSON contains each of them.
+    pub fn workers(self) -> Workers {
+        match self {
+            Format::Text => Workers::Joined,
+            Format::Json => Workers::Each,
         }
     }
 }

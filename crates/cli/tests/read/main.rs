@@ -25,6 +25,7 @@ mod queries;
 mod ranks;
 mod schema;
 mod screen;
+mod subject;
 mod test_limits;
 mod unwritable;
 mod views;

@@ -134,6 +134,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
     )?;
     map.serialize_entry("images", &process.identity.images)?;
     map.serialize_entry("requested", &process.identity.is_requested)?;
+    map.serialize_entry("role", &process.identity.role.name())?;
     map.serialize_entry("forked", &process.identity.forked)?;
     map.serialize_entry("mode", process.mode_name())?;
     if let Some(sampling) = SamplingEntry::of(process) {

@@ -23,5 +23,6 @@ pub mod quantity;
 pub mod ranks;
 pub mod scope_path;
 pub(crate) mod sequence;
+pub mod subject;
 pub(crate) mod threads;
 pub mod views;

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
+use heaptide_analysis::model::{End, ImageRole, Measure, Mode, Process, Recording};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
@@ -14,6 +14,7 @@ use crate::shared::heading::{ending, live_name};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, percent};
 use crate::shared::scope_path::scope_path;
+use crate::shared::subject::subject_says;
 use crate::shared::views::LeaksView;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, right};
@@ -31,7 +32,9 @@ const NAME: usize = 64;
 
 /// The live blocks in the processes of a recording.
 pub struct Found<'a> {
-    /// Processes with leaks, most bytes first.
+    /// Which process is the subject, if there are several.
+    subject: Option<String>,
+    /// Processes with leaks: the subject, then most bytes first.
     leaking: Vec<(&'a Process, Leaks)>,
     /// Processes without leaks, and processes whose live blocks do not count as leaks.
     others: Vec<(&'a Process, Leaks)>,
@@ -41,7 +44,7 @@ impl<'a> Found<'a> {
     /// Finds the leaks of the selected processes.
     pub fn of(recording: &'a Recording, view: &LeaksView) -> Found<'a> {
         let found = recording.processes.iter().map(|p| (p, Leaks::of(p, view.suppressions)));
-        Found::among(found, view)
+        Found::among(recording, found, view)
     }
 
     /// Finds the leaks of processes whose tables no longer contain suppressed blocks; `suppressed`
@@ -53,16 +56,22 @@ impl<'a> Found<'a> {
     ) -> Found<'a> {
         let none = Suppressions::none();
         let leaks = |(p, used)| (p, Leaks { used, ..Leaks::of(p, &none) });
-        Found::among(recording.processes.iter().zip(suppressed).map(leaks), view)
+        Found::among(recording, recording.processes.iter().zip(suppressed).map(leaks), view)
     }
 
-    fn among(found: impl Iterator<Item = (&'a Process, Leaks)>, view: &LeaksView) -> Found<'a> {
+    fn among(
+        recording: &Recording,
+        found: impl Iterator<Item = (&'a Process, Leaks)>,
+        view: &LeaksView,
+    ) -> Found<'a> {
         let is_chosen = |p: &Process| view.process.is_none_or(|pid| pid == p.identity.pid);
         let found = found.filter(|(p, _)| is_chosen(p));
         let (mut leaking, others): (Vec<_>, Vec<_>) =
             found.partition(|(p, leaks)| counts(p) && !leaks.leaks.is_empty());
-        leaking.sort_by_key(|(_, leaks)| Reverse(leaks.bytes()));
-        Found { leaking, others }
+        let is_subject = |process: &Process| process.identity.role == ImageRole::Subject;
+        leaking.sort_by_key(|(process, leaks)| (!is_subject(process), Reverse(leaks.bytes())));
+        let subject = subject_says(recording).filter(|_| view.process.is_none());
+        Found { subject, leaking, others }
     }
 
     /// Returns whether there are leaks that are not suppressed, in a process that could have freed
@@ -76,12 +85,15 @@ impl<'a> Found<'a> {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()> {
-    let Found { leaking, others } = found;
+    let Found { leaking, others, .. } = found;
     if let ([(process, leaks)], []) | ([], [(process, leaks)]) = (&leaking[..], &others[..]) {
         return page(out, process, leaks, view, view.top.unwrap_or(ROWS));
     }
     let all = counted((leaking.len() + others.len()) as u64, "process image");
     writeln!(out, "{all}, {} with live blocks that are not suppressed, most first", leaking.len())?;
+    if let Some(says) = found.subject.as_ref() {
+        writeln!(out, "subject: {says}")?;
+    }
     let (shown, rest) = leaking.split_at(leaking.len().min(PAGES));
     for (process, leaks) in shown {
         writeln!(out)?;
@@ -94,11 +106,16 @@ pub fn write(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()
         let (command, pid) = (command_line(process, 50), process.identity.pid);
         writeln!(out, "  {:>10}  {command} (--process {pid})", bytes(leaks.bytes()))?;
     }
-    let replaced = others.iter().filter(|(p, leaks)| !counts(p) && !leaks.leaks.is_empty());
-    match replaced.count() {
-        0 => Ok(()),
-        n => writeln!(out, "\n{} replaced by exec: not counted", counted(n as u64, "image")),
+    let uncounted = || others.iter().filter(|(p, leaks)| !counts(p) && !leaks.leaks.is_empty());
+    let is_replaced = |process: &Process| process.lifetime.end == End::Exec;
+    let replaced = uncounted().filter(|(process, _)| is_replaced(process)).count();
+    let launchers = uncounted().filter(|(process, _)| !is_replaced(process)).count();
+    for (images, why) in [(replaced, "replaced by exec"), (launchers, "of launchers")] {
+        if images > 0 {
+            writeln!(out, "\n{} {why}: not counted", counted(images as u64, "image"))?;
+        }
     }
+    Ok(())
 }
 
 fn page(

@@ -58,27 +58,27 @@ pub fn of_process(process: &Process) -> Vec<String> {
 
 /// Returns the processes of which nothing is recorded, by reason.
 fn unrecorded(recording: &Recording) -> Vec<String> {
-    let reasons = recording.processes.iter().filter_map(|process| process.completeness.unrecorded);
-    let lines = grouped(reasons).map(|(reason, n)| whose(recording, n, "everything", reason));
+    let lines = grouped(recording, |process| process.completeness.unrecorded)
+        .map(|(reason, n)| whose(recording, n, "everything", reason));
     let started = Some(&recording.unrecorded).filter(|why| !why.is_empty());
     let started = started.map(|why| format!("everything of the started program: {why}"));
     started.into_iter().chain(lines).collect()
 }
 
 fn in_part(recording: &Recording) -> Vec<String> {
-    let reasons = recording.processes.iter().filter_map(|p| p.completeness.in_part.as_deref());
-    grouped(reasons).map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
+    let reasons = grouped(recording, |process| process.completeness.in_part.as_deref());
+    reasons.map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
 }
 
 fn own_malloc(recording: &Recording) -> Option<String> {
-    let with =
-        recording.processes.iter().filter(|process| process.completeness.has_own_malloc).count();
-    (with > 0).then(|| whose(recording, with as u64, "some memory", OWN_MALLOC))
+    let has_own = |process: &&Process| process.completeness.has_own_malloc;
+    let with = images(recording.processes.iter().filter(has_own));
+    (with > 0).then(|| whose(recording, with, "some memory", OWN_MALLOC))
 }
 
 fn other_allocator(recording: &Recording) -> Vec<String> {
-    let reasons = recording.processes.iter().filter_map(|p| p.completeness.other_allocator);
-    grouped(reasons).map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
+    let reasons = grouped(recording, |process| process.completeness.other_allocator);
+    reasons.map(|(reason, n)| whose(recording, n, "some memory", reason)).collect()
 }
 
 /// Returns a line about processes that hardly allocated through the recorder, with the numbers of
@@ -117,7 +117,7 @@ fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
 
 /// Formats `WHAT: WHY`, with the number of processes if the recording has several.
 fn whose(recording: &Recording, n: u64, what: &str, why: &str) -> String {
-    match recording.processes.len() {
+    match images(recording.processes.iter()) {
         1 => format!("{what}: {why}"),
         all => format!("{what} of {n} of {all} process images: {why}"),
     }
@@ -179,13 +179,23 @@ fn losses(recording: &Recording) -> Vec<String> {
 }
 
 /// Groups equal texts and returns each with its count, in order of first occurrence.
-fn grouped<'a>(texts: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, u64)> {
+fn grouped<'a>(
+    recording: &'a Recording,
+    text: impl Fn(&'a Process) -> Option<&'a str>,
+) -> impl Iterator<Item = (&'a str, u64)> {
     let mut groups: Vec<(&str, u64)> = Vec::new();
-    for text in texts {
+    for process in &recording.processes {
+        let Some(text) = text(process) else { continue };
+        let images = u64::from(process.identity.images);
         match groups.iter_mut().find(|group| group.0 == text) {
-            Some(group) => group.1 += 1,
-            None => groups.push((text, 1)),
+            Some(group) => group.1 += images,
+            None => groups.push((text, images)),
         }
     }
     groups.into_iter()
+}
+
+/// Returns the number of images, of which some can be joined.
+fn images<'a>(processes: impl Iterator<Item = &'a Process>) -> u64 {
+    processes.map(|process| u64::from(process.identity.images)).sum()
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{End, Measure, Mode, Process, Recording};
+use heaptide_analysis::model::{End, ImageRole, Measure, Mode, Process, Recording};
 use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
@@ -13,6 +13,7 @@ use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
+use crate::shared::subject::subject_says;
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
@@ -43,42 +44,30 @@ pub struct Page {
     pub top: Option<usize>,
     /// Restricts the page to the images of this process.
     pub process: Option<u32>,
+    /// Which processes are shown if none is selected.
+    pub shown: Shown,
+}
+
+/// Which processes are shown if none is selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// The subject of the recording, if it was chosen.
+    Subject,
+    /// All in a table, and the largest ones with a page.
+    All,
 }
 
 /// Writes the page.
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result<()> {
-    let mut chosen: Vec<&Process> = recording.processes.iter().collect();
-    if let Some(pid) = page.process {
-        chosen.retain(|p| p.identity.pid == pid);
-    }
-    let several = chosen.len() > 1;
-    if several {
-        process_table(out, recording, &chosen, page.top.unwrap_or(TABLE_ROWS))?;
-    }
-    let requested = recording.requested();
-    let is_requested = |p: &Process| requested.is_some_and(|q| std::ptr::eq(p, q));
-    chosen.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
-    let largest = chosen.iter().map(|p| p.totals.peak_bytes).max().unwrap_or(0);
-    let small = |p: &&Process| !is_requested(p) && p.totals.peak_bytes < largest / PAGE_PART;
-    let pages = match page.process {
-        Some(_) => chosen.len(),
-        None => chosen.iter().take(PAGES).take_while(|p| !small(p)).count(),
-    };
-    for (i, process) in chosen[..pages].iter().enumerate() {
-        if several || i > 0 {
-            writeln!(out, "\n{}", "─".repeat(out.columns().min(WIDTH)))?;
+    let chosen = recording.subject_process().filter(|_| page.shown == Shown::Subject);
+    match chosen.filter(|_| page.process.is_none()) {
+        Some(process) => {
+            process_page(out, process, subject_says(recording).as_deref(), page)?;
+            other_processes(out, recording)?;
         }
-        process_page(out, process, page)?;
-    }
-    if pages < chosen.len() {
-        let rest = counted((chosen.len() - pages) as u64, "process image");
-        writeln!(
-            out,
-            "
-{rest} not shown; `--process PID` shows one"
-        )?;
+        None => pages(out, recording, page)?,
     }
     if !recording.unrecorded.is_empty() {
         writeln!(
@@ -96,6 +85,63 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
     Ok(())
 }
 
+/// Writes a line for each program of weight besides the subject, and the number of images.
+fn other_processes(out: &mut Screen, recording: &Recording) -> io::Result<()> {
+    let subject = recording.subject_process().map_or(0, |process| process.totals.peak_bytes);
+    let is_other = |process: &&Process| process.identity.role != ImageRole::Subject;
+    let others: Vec<&Process> = recording.processes.iter().filter(is_other).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let rest = counted(others.len() as u64, "other process image");
+    writeln!(out, "\n{rest} not shown; `--all-processes` lists all, `--process PID` shows one")?;
+    let mut large = others;
+    large.retain(|process| process.identity.role == ImageRole::Other);
+    large.retain(|process| process.totals.peak_bytes >= subject / PAGE_PART);
+    large.sort_by_key(|process| Reverse(process.totals.peak_bytes));
+    for process in large.iter().take(ROWS) {
+        let (peak, command) = (out.bytes(process.totals.peak_bytes), command_line(process, 50));
+        writeln!(out, "  {peak:>10}  {command} (--process {})", process.identity.pid)?;
+    }
+    Ok(())
+}
+
+/// Writes a table of the processes, if there are several, and the pages of the largest.
+fn pages(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result<()> {
+    let mut chosen: Vec<&Process> = recording.processes.iter().collect();
+    if let Some(pid) = page.process {
+        chosen.retain(|p| p.identity.pid == pid);
+    }
+    let several = chosen.len() > 1;
+    if several {
+        process_table(out, recording, &chosen, page.top.unwrap_or(TABLE_ROWS))?;
+    }
+    let requested = recording.subject_process().or(recording.requested());
+    let is_requested = |p: &Process| requested.is_some_and(|q| std::ptr::eq(p, q));
+    chosen.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
+    let largest = chosen.iter().map(|p| p.totals.peak_bytes).max().unwrap_or(0);
+    let small = |p: &&Process| !is_requested(p) && p.totals.peak_bytes < largest / PAGE_PART;
+    let pages = match page.process {
+        Some(_) => chosen.len(),
+        None => chosen.iter().take(PAGES).take_while(|p| !small(p)).count(),
+    };
+    for (i, process) in chosen[..pages].iter().enumerate() {
+        if several || i > 0 {
+            writeln!(out, "\n{}", "─".repeat(out.columns().min(WIDTH)))?;
+        }
+        process_page(out, process, None, page)?;
+    }
+    if pages < chosen.len() {
+        let rest = counted((chosen.len() - pages) as u64, "process image");
+        writeln!(
+            out,
+            "
+{rest} not shown; `--process PID` shows one"
+        )?;
+    }
+    Ok(())
+}
+
 /// Writes a table of the processes with the highest peaks, in order of start.
 fn process_table(
     out: &mut Screen,
@@ -109,7 +155,7 @@ fn process_table(
         "{path}: {} process images, {span} from the first start to the last end\n",
         all.len()
     )?;
-    let requested = recording.requested();
+    let requested = recording.subject_process().or(recording.requested());
     let mut largest = all.to_vec();
     let is_requested = |p: &Process| requested.is_some_and(|q| std::ptr::eq(p, q));
     largest.sort_by_key(|p| (!is_requested(p), Reverse(p.totals.peak_bytes)));
@@ -160,8 +206,13 @@ fn short_ending(end: End) -> String {
     }
 }
 
-fn process_page(out: &mut Screen, process: &Process, page: &Page) -> io::Result<()> {
-    heading(out, process)?;
+fn process_page(
+    out: &mut Screen,
+    process: &Process,
+    subject: Option<&str>,
+    page: &Page,
+) -> io::Result<()> {
+    heading(out, process, subject)?;
     totals(out, process)?;
     let rows = page.top.unwrap_or(ROWS);
     match (process.mode, page.sort) {
@@ -181,7 +232,7 @@ fn process_page(out: &mut Screen, process: &Process, page: &Page) -> io::Result<
     losses(out, process)
 }
 
-fn heading(out: &mut Screen, process: &Process) -> io::Result<()> {
+fn heading(out: &mut Screen, process: &Process, subject: Option<&str>) -> io::Result<()> {
     let command = command_line(process, out.fit(WIDTH));
     writeln!(out, "{}", Style::Heading.of(command))?;
     let image = match process.identity.image {
@@ -194,6 +245,9 @@ fn heading(out: &mut Screen, process: &Process) -> io::Result<()> {
         program => printable(program).into_owned(),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
+    if let Some(subject) = subject {
+        writeln!(out, "  subject  {subject}")?;
+    }
     let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
     writeln!(out, "  started  {started}, {}, {ended}", ran(process))?;
     if let Some(place) = place(process) {

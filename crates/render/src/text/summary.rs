@@ -1,5 +1,5 @@
-//! The summary at the end of `heaptide run`: five lines, and further lines for a trace and for
-//! gaps.
+//! The summary at the end of `heaptide run`: five lines, and further lines for the choice among
+//! several processes, for a trace and for gaps.
 
 use std::path::Path;
 
@@ -14,25 +14,29 @@ use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
+use crate::shared::subject::subject_says;
 use crate::text::missing;
 
 /// The time from the first start to the last end is shown if it exceeds the program's own by more
 /// than this fraction.
 const SPAN_PART: u64 = 20;
 
-/// Returns five lines about the started program, or about the process with the highest peak if the
-/// started one is not known: what ran and how it ended, what it allocated, its peak and what held
-/// it, what is live, and the next command. Further lines follow if another process used more
-/// memory, for mappings, for a trace, and for each significant gap.
+/// Returns five lines: what was started and how it ended; of the subject, or if none was chosen of
+/// the started program, what it allocated, its peak and what held it, what is live; and the next
+/// command. Further lines state the choice among several processes, and there is one for mappings,
+/// for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
-    let process = recording.requested().unwrap_or(largest);
+    let requested = recording.requested();
+    let process = recording.subject_process().or(requested).unwrap_or(largest);
+    let subject = subject_says(recording);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let mut lines = vec![
-        first(recording, process),
+    let mut lines = vec![first(recording, requested.unwrap_or(process))];
+    lines.extend(subject.as_ref().map(|says| format!("  subject    {says}")));
+    lines.extend([
         format!(
             "  allocated  {} of {} in all, {temporary} of them temporary",
             counted(t.allocations, "block"),
@@ -40,7 +44,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         ),
         format!(
             "  peak       {} after {}{}",
-            bytes(t.peak_bytes),
+            peak(process),
             duration(process.peak_time_ns),
             holder(process)
         ),
@@ -50,9 +54,9 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             bytes(t.live_bytes),
             counted(t.live_blocks, "block")
         ),
-    ];
+    ]);
     lines.extend(mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")));
-    if !std::ptr::eq(process, largest) {
+    if subject.is_none() && !std::ptr::eq(process, largest) {
         let (peak, pid) = (bytes(largest.totals.peak_bytes), largest.identity.pid);
         let command = command_line(largest, 40);
         lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
@@ -69,14 +73,27 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
 /// others can end, or become another one by exec, long before they end.
 fn first(recording: &Recording, process: &Process) -> String {
     let others = match recording.processes.len() - 1 {
+        _ if subject_says(recording).is_some() => String::new(),
         0 => String::new(),
         1 => "; 1 other process image is in the report".to_owned(),
         n => format!("; {n} other process images are in the report"),
     };
     let (span_ns, own_ns) = (recording.span_ns(), process.lifetime.duration_ns);
-    let is_longer = !others.is_empty() && span_ns - span_ns / SPAN_PART > own_ns;
+    let is_longer = span_ns - span_ns / SPAN_PART > own_ns;
     let span = if is_longer { format!(", {} for all", duration(span_ns)) } else { String::new() };
     format!("{} {}{span}{others}", command_line(process, 60), ended(process))
+}
+
+/// Returns the peak, and for several images the highest sum at one time with its bound.
+fn peak(process: &Process) -> String {
+    let sum = bytes(process.totals.peak_bytes);
+    match &process.time.highest {
+        Some(highest) => {
+            format!("{} at one time by samples, at most {sum},", bytes(highest.live_bytes))
+        }
+        None if process.identity.images > 1 => format!("at most {sum}"),
+        None => sum,
+    }
 }
 
 fn holder(process: &Process) -> String {

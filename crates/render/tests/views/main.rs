@@ -21,6 +21,7 @@ use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::json;
 use heaptide_render::shared::views::{BranchOrder, Idle};
+use heaptide_render::text::report::Shown;
 use heaptide_render::text::screen::{Layout, Screen};
 use heaptide_render::text::summary::summary;
 use heaptide_render::text::{self, info, scope_tree, table, tree};
@@ -59,7 +60,8 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     String::from_utf8(out).expect("views write UTF-8")
 }
 
-const PAGE: text::report::Page = text::report::Page { sort: None, top: None, process: None };
+const PAGE: text::report::Page =
+    text::report::Page { sort: None, top: None, process: None, shown: Shown::Subject };
 const ALL: json::report::Choice =
     json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
 
@@ -71,7 +73,7 @@ fn as_json(recording: &Recording, choice: &json::report::Choice) -> Value {
 #[test]
 fn the_page() {
     expect("page.txt", &shown(|out| text::report::write(out, &recording(vec![process()]), &PAGE)));
-    let page = text::report::Page { sort: Some(Measure::Allocations), top: Some(2), process: None };
+    let page = text::report::Page { sort: Some(Measure::Allocations), top: Some(2), ..PAGE };
     expect(
         "sorted.txt",
         &shown(|out| text::report::write(out, &recording(vec![process()]), &page)),
@@ -305,6 +307,50 @@ fn a_summary_is_five_lines() {
     assert_eq!(page.lines().count(), 5);
     assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
     expect("summary.txt", &page);
+}
+
+#[test]
+fn a_summary_and_a_report_name_the_subject() {
+    let sh = with(small(), |sh| {
+        sh.identity.program = "/usr/bin/dash".to_owned();
+        sh.identity.file = "app.heaptide/4243-0.profile".into();
+        sh.identity.is_requested = true;
+        sh.lifetime.end = End::Exited(0);
+    });
+    let mut both = recording(vec![sh.clone(), process()]);
+    both.choose_subject();
+    let page = summary(&both, Path::new("a.heaptide"));
+    let lines: Vec<&str> = page.lines().collect();
+    let subject = "app --input 'a file.txt' (pid 4242), >99.9% of memory over time; sh held 24 B";
+    assert_eq!(lines[0], "heaptide: sh exited with status 0 after 2.50 s");
+    assert_eq!(lines[1], format!("heaptide:   subject    {subject}"));
+    assert!(lines[3].starts_with("heaptide:   peak       4.66 MiB after 1.25 s, 84.0% of it by "));
+    assert_eq!(lines.len(), 6);
+    let page = shown(|out| text::report::write(out, &both, &PAGE));
+    assert!(page.starts_with("app --input 'a file.txt'\n"), "{page}");
+    assert!(page.contains(&format!("\n  subject  {subject}\n")), "{page}");
+    let rest =
+        "1 other process image not shown; `--all-processes` lists all, `--process PID` shows one";
+    assert_eq!(page.lines().last(), Some(rest));
+    let all = text::report::Page { shown: Shown::All, ..PAGE };
+    let page = shown(|out| text::report::write(out, &both, &all));
+    assert!(page.starts_with("app.heaptide: 2 process images, "), "{page}");
+
+    let worker = |pid: u32| {
+        with(process(), |worker| {
+            worker.identity.pid = pid;
+            worker.identity.process_number = pid;
+            worker.identity.file = format!("app.heaptide/{pid}-0.profile").into();
+        })
+    };
+    let mut workers = recording(vec![sh, worker(7), worker(8), worker(9)]);
+    workers.choose_subject();
+    workers.join_subject();
+    let page = summary(&workers, Path::new("a.heaptide"));
+    let subject = "3 images of app, peaks 4.66 MiB to 4.66 MiB, median 4.66 MiB, >99.9% of memory \
+                   over time; sh held 24 B";
+    assert!(page.contains(subject), "{page}");
+    assert!(page.contains(" at most 14.0 MiB, after "), "a bound: {page}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::Process;
-use heaptide_analysis::recording::images;
+use heaptide_analysis::recording::images::{self, ImageSummary};
+use heaptide_analysis::recording::subject;
 
 use crate::model::app::Image;
 
@@ -14,19 +15,32 @@ pub type Prepare = Arc<dyn Fn(&mut Process) + Send + Sync>;
 
 /// Lists the images of a recording, running ones first.
 pub(crate) fn list(recording: &Path) -> Result<Vec<Image>, Error> {
-    let mut images: Vec<Image> = images::of_recording(recording)?
-        .into_iter()
-        .map(|image| Image {
-            file: image.file,
-            pid: image.pid,
-            image: image.image,
-            program: image.program,
-            is_running: image.is_running,
-            peak_bytes: image.peak_bytes,
-        })
-        .collect();
+    let mut images: Vec<Image> = images::of_recording(recording)?.into_iter().map(image).collect();
     images.sort_by_key(|image| !image.is_running);
     Ok(images)
+}
+
+fn image(image: ImageSummary) -> Image {
+    Image {
+        file: image.file,
+        pid: image.pid,
+        image: image.image,
+        program: image.program,
+        is_running: image.is_running,
+        peak_bytes: image.peak_bytes,
+    }
+}
+
+/// Returns the image to show first: the subject of the images that `fits` accepts.
+///
+/// Errors: the recording cannot be read.
+pub(crate) fn first(
+    recording: &Path,
+    fits: impl Fn(&Image) -> bool,
+) -> Result<Option<Image>, Error> {
+    let mut images = images::of_recording(recording)?;
+    images.retain(|summary| fits(&image(summary.clone())));
+    Ok(subject::first(&images).map(|index| image(images.swap_remove(index))))
 }
 
 /// Explains why a recording without sites cannot be shown.
