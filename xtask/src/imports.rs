@@ -99,6 +99,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "monitors",
             "debuginfod",
             "options",
+            "help",
             "ending",
             "settings",
             "launch",

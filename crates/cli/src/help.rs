@@ -8,7 +8,6 @@ use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 use heaptide_command::selection::{NAMES, SELECTION};
 use heaptide_command::terminal::GENERAL;
 
-use crate::commands::Options;
 use crate::options::{DEBUG_FILES, FLAME_GRAPHS, INTERCEPTION, SNAPSHOTS, STACKS};
 
 /// The option for all options.
@@ -121,12 +120,12 @@ const GROUPS: [Group; 5] = [
 /// Parses a command line, whose help has two levels.
 ///
 /// Errors: those of the command line, or a requested help.
-pub fn parse(arguments: &[OsString]) -> Result<Options, clap::Error> {
-    let command = Options::command();
+pub fn parse<T: CommandFactory + FromArgMatches>(arguments: &[OsString]) -> Result<T, clap::Error> {
+    let command = T::command();
     let has_all = arguments.iter().any(|argument| argument.to_str() == Some("--help-all"));
     let mut command = if has_all { command } else { brief(command) };
     let matches = command.try_get_matches_from_mut(arguments)?;
-    Options::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Returns the command with help for one screen.

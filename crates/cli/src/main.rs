@@ -31,6 +31,8 @@ mod words;
 use heaptide_command::entry::{self, CommandLine};
 use heaptide_supervise::exec;
 
+use crate::commands::Options;
+
 #[cfg(not(test))]
 heaptide_supervise::entry!(command);
 
@@ -39,6 +41,6 @@ heaptide_supervise::entry!(command);
 fn command() -> u8 {
     let arguments = exec::inherited().map(|inherited| &*inherited.arguments).unwrap_or_default();
     let arguments = words::meant(arguments);
-    let line = CommandLine { parse: help::parse, hint: words::answer };
+    let line = CommandLine { parse: help::parse::<Options>, hint: words::answer };
     entry::command_with_hints(&arguments, line, commands::perform)
 }

@@ -387,7 +387,7 @@ mod tests {
             ("/usr/bin/orterun", "mpirun -n 4 app", ANY_BYTES),
             ("/usr/bin/node", "node /usr/bin/npm test", ANY_BYTES),
             ("/usr/bin/node", "/usr/bin/node --no-warnings /x/npm-cli.js test", ANY_BYTES),
-            ("/usr/bin/python3.11", "/usr/bin/python3 /home/u/.local/bin/poetry run a", ANY_BYTES),
+            ("/usr/bin/python3.11", "/usr/bin/python3 /opt/u/bin/poetry run a", ANY_BYTES),
             ("/usr/bin/python3.11", "python3 -X dev -m torch.distributed.run a.py", ANY_BYTES),
             ("/usr/bin/cargo", "cargo build --release", ANY_BYTES),
         ] {

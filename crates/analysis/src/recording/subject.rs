@@ -26,8 +26,8 @@ const NAMES: usize = 3;
 const ANCESTORS: usize = 64;
 
 impl Recording {
-    /// Chooses the subject and marks its images. Must be called before anything is selected, so that
-    /// the selection does not change the choice.
+    /// Chooses the subject and marks its images. Must be called before anything is selected, so
+    /// that the selection does not change the choice.
     ///
     /// ```
     /// use heaptide_analysis::model::{Process, Reason, Recording};
@@ -557,7 +557,7 @@ mod tests {
     const MAKE: &str = "/usr/bin/make";
     const PYTHON: &str = "/usr/bin/python3.11";
     const CC1PLUS: &str = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus";
-    const APP: &str = "/home/u/app";
+    const APP: &str = "/srv/app";
 
     #[test]
     fn launchers_are_not_the_subject() {

@@ -20,10 +20,10 @@ use crate::text::missing;
 /// than this fraction.
 const SPAN_PART: u64 = 20;
 
-/// Returns sentences about the memory of the subject, or if none was chosen of the started program,
-/// and lines: what was started and how it ended; what the subject allocated, its peak, what is live;
-/// and the next command. Further lines state the choice among several processes, and there are
-/// lines for mappings, for resident memory, for a trace, and for each significant gap.
+/// Returns sentences about the memory of the subject, or if none was chosen of the started
+/// program, and lines: what was started and how it ended; what the subject allocated, its peak,
+/// what is live; and the next command. Further lines state the choice among several processes, and
+/// there are lines for mappings, for resident memory, for a trace, and for each significant gap.
 pub fn summary(recording: &Recording, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
@@ -73,8 +73,8 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     lines.iter().map(|line| format!("heaptide: {}\n", printable(line))).collect()
 }
 
-/// Returns how the objects of Python are recorded; none if there are none. Of several processes, the
-/// one with the fewest objects counts.
+/// Returns how the objects of Python are recorded; none if there are none. Of several processes,
+/// the one with the fewest objects counts.
 fn python_says(recording: &Recording) -> Option<&'static str> {
     let choices = recording.processes.iter().filter_map(|p| p.completeness.python_objects);
     Some(match choices.max()? {
