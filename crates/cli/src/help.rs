@@ -247,6 +247,7 @@ fn write_overview(command: &Command, out: &mut StyledStr) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Options;
 
     /// The size of a screen.
     const SCREEN: (usize, usize) = (24, 80);
@@ -275,7 +276,10 @@ mod tests {
         assert!(all_fit(&mut command, "heaptide") > 35);
         for line in [&["heaptide"][..], &["heaptide", "--help"], &["heaptide", "-h"]] {
             let words: Vec<OsString> = line.iter().map(OsString::from).collect();
-            assert_fits("heaptide", &parse(&words).expect_err("help").render().to_string());
+            assert_fits(
+                "heaptide",
+                &parse::<Options>(&words).expect_err("help").render().to_string(),
+            );
         }
     }
 

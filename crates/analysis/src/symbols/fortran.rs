@@ -11,7 +11,7 @@ pub(super) fn readable(symbol: &str) -> Option<String> {
     let (identifier, after) = symbol.split_at(end.unwrap_or(symbol.len()));
     let parts = of_gfortran(identifier).or_else(|| of_flang(identifier))?;
     let is_name = |part: &&str| !part.is_empty() && part.chars().all(is_of_name);
-    parts.iter().all(|part| is_name(&part)).then(|| parts.join("::") + after)
+    parts.iter().all(is_name).then(|| parts.join("::") + after)
 }
 
 /// Returns whether names have the character; compilers convert them to lower case.

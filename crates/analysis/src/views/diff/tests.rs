@@ -105,7 +105,7 @@ fn word(difference: &Difference, name: u32) -> String {
     match &difference.names[name as usize] {
         Name::Function { name, .. } => name.to_string(),
         Name::Nameless(file) => format!("[{file}]"),
-        place @ Name::Place { .. } => place.called().into_owned(),
+        place @ (Name::Place { .. } | Name::Line { .. }) => place.called().into_owned(),
         Name::Scope { value, .. } => value.to_string(),
     }
 }
