@@ -19,7 +19,7 @@ const FURTHER: [&str; 8] =
     [SELECTION, NAMES, DEBUG_FILES, FLAME_GRAPHS, INTERCEPTION, SNAPSHOTS, STACKS, GENERAL];
 
 /// Other options that `--help` omits, of any command.
-const RARE: [&str; 31] = [
+const RARE: [&str; 33] = [
     "accounts",
     "annotate",
     "background",
@@ -39,9 +39,11 @@ const RARE: [&str; 31] = [
     "no-built-in",
     "otlp-interval",
     "otlp-profiles",
+    "owner",
     "patience",
     "python-memory",
     "report",
+    "scope",
     "scopes-and-stacks",
     "skip-damaged",
     "start-off",
@@ -131,6 +133,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Options, clap::Error> {
 
 /// Returns the command with help for one screen.
 fn brief(command: Command) -> Command {
+    // Those of the command itself are passed on to its subcommands.
+    let command = command.mut_args(|argument| argument.hide_short_help(true));
     with_overview(command.mut_subcommands(in_brief))
 }
 
@@ -173,7 +177,8 @@ fn in_brief(command: Command) -> Command {
     // The group of general options is there in any case.
     omitted.retain(|heading| heading != GENERAL);
     let brief = format!("{}\n{}", first_example(&full), further(&omitted));
-    command.after_help(brief).mut_subcommands(in_brief)
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    command.about(first_clause(&about)).after_help(brief).mut_subcommands(in_brief)
 }
 
 /// Returns an option with a short description.
@@ -241,7 +246,7 @@ fn write_overview(command: &Command, out: &mut StyledStr) -> std::fmt::Result {
         let also = if frequent.is_empty() { "" } else { "also " };
         writeln!(out, "  {also}{literal}{}{literal:#}", other.join(" "))?;
     }
-    writeln!(out, "\nExample: heaptide run ./app && heaptide report")?;
+    writeln!(out, "Example: heaptide run ./app && heaptide report")?;
     write!(out, "`heaptide COMMAND --help` describes a command, `heaptide --help-all` lists all.")
 }
 
