@@ -18,7 +18,7 @@ const FURTHER: [&str; 8] =
     [SELECTION, NAMES, DEBUG_FILES, FLAME_GRAPHS, INTERCEPTION, SNAPSHOTS, STACKS, GENERAL];
 
 /// Other options that `--help` omits, of any command.
-const RARE: [&str; 31] = [
+const RARE: [&str; 33] = [
     "accounts",
     "annotate",
     "background",
@@ -38,9 +38,11 @@ const RARE: [&str; 31] = [
     "no-built-in",
     "otlp-interval",
     "otlp-profiles",
+    "owner",
     "patience",
     "python-memory",
     "report",
+    "scope",
     "scopes-and-stacks",
     "skip-damaged",
     "start-off",
@@ -130,6 +132,8 @@ pub fn parse<T: CommandFactory + FromArgMatches>(arguments: &[OsString]) -> Resu
 
 /// Returns the command with help for one screen.
 fn brief(command: Command) -> Command {
+    // Those of the command itself are passed on to its subcommands.
+    let command = command.mut_args(|argument| argument.hide_short_help(true));
     with_overview(command.mut_subcommands(in_brief))
 }
 
@@ -172,7 +176,8 @@ fn in_brief(command: Command) -> Command {
     // The group of general options is there in any case.
     omitted.retain(|heading| heading != GENERAL);
     let brief = format!("{}\n{}", first_example(&full), further(&omitted));
-    command.after_help(brief).mut_subcommands(in_brief)
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    command.about(first_clause(&about)).after_help(brief).mut_subcommands(in_brief)
 }
 
 /// Returns an option with a short description.
@@ -240,7 +245,7 @@ fn write_overview(command: &Command, out: &mut StyledStr) -> std::fmt::Result {
         let also = if frequent.is_empty() { "" } else { "also " };
         writeln!(out, "  {also}{literal}{}{literal:#}", other.join(" "))?;
     }
-    writeln!(out, "\nExample: heaptide run ./app && heaptide report")?;
+    writeln!(out, "Example: heaptide run ./app && heaptide report")?;
     write!(out, "`heaptide COMMAND --help` describes a command, `heaptide --help-all` lists all.")
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, ValueEnum};
+use heaptide_analysis::text::printable;
 use nix::unistd::{AccessFlags, access};
 
 use crate::commands::{ExportFormat, Options};
@@ -123,7 +124,7 @@ pub fn answer(arguments: &[OsString], error: &clap::Error) -> Option<String> {
             let word = named(ContextKind::InvalidSubcommand)?;
             let answer = COMMANDS.iter().find(|(tried, _)| *tried == word);
             let answer = answer.map(|(_, answer)| (*answer).to_owned()).or_else(|| other(word))?;
-            Some(format!("unknown command `{word}`; {answer}"))
+            Some(format!("unknown command `{}`; {answer}", printable(word)))
         }
         ErrorKind::UnknownArgument => {
             let word = named(ContextKind::InvalidArg)?;
@@ -162,19 +163,19 @@ fn command(arguments: &[OsString]) -> Option<String> {
 
 /// Returns what to use for a first word that is no command of any tool.
 fn other(word: &str) -> Option<String> {
-    let path = Path::new(word);
+    let (path, shown) = (Path::new(word), printable(word));
     let is_pid = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let is_recording = path.extension().is_some_and(|end| end == "heaptide" || end == "profile");
     if is_pid {
         return Some(format!("use `heaptide attach {word}` or `heaptide report {word}`"));
     }
     if is_recording && path.exists() {
-        return Some(format!("use `heaptide report {word}`"));
+        return Some(format!("use `heaptide report {shown}`"));
     }
     if word.contains('/') {
-        return (!path.exists()).then(|| format!("no file `{word}` was found"));
+        return (!path.exists()).then(|| format!("no file `{shown}` was found"));
     }
-    in_path(word).map(|_| format!("use `heaptide run {word}` to record this program"))
+    in_path(word).map(|_| format!("use `heaptide run {shown}` to record this program"))
 }
 
 /// Returns the path of a program that a shell would find.

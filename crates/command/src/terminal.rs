@@ -24,12 +24,11 @@ pub struct TerminalOptions {
         value_name = "WHEN",
         default_value = "auto",
         hide_default_value = true,
-        help_heading = GENERAL,
-        hide_short_help = true
+        help_heading = GENERAL
     )]
     pub color: When,
     /// Show pages without a pager ($HEAPTIDE_PAGER, $PAGER or less)
-    #[arg(long, global = true, help_heading = GENERAL, hide_short_help = true)]
+    #[arg(long, global = true, help_heading = GENERAL)]
     pub no_pager: bool,
 }
 

@@ -110,7 +110,10 @@ fn numbers_that_make_no_sense_are_refused() {
         (read("flamegraph", "--metric", "peak_bytes"), ONLY_WHOLE),
         (vec!["export", "a.heaptide", "--format", "folded", "--measure", "peak_bytes"], ONLY_WHOLE),
         (read("histogram", "--sort", "peak_bytes"), ONLY_WHOLE),
-        (vec!["summary", "a.heaptide"], "unknown command `summary`; use `heaptide report`"),
+        (
+            vec!["table", "a.heaptide"],
+            "unknown command `table`; use `heaptide report --by function`",
+        ),
         (vec!["report", "a.heaptide", "--leaks"], "use `heaptide leaks`"),
         (read("timeline", "--width", "0"), "--width 0: expected 32 to 1012"),
         (read("timeline", "--width", "60000"), "--width 60000: expected 32 to 1012"),

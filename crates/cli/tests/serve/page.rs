@@ -186,7 +186,8 @@ fn the_picture_is_that_of_the_page() {
              colour }; });
          const rows = [...new Set(boxes.map((box) => box.y))].sort((a, b) => a - b);
          boxes.sort((a, b) => a.y - b.y || a.x - b.x);
-         return boxes.map((box) => `${rows.indexOf(box.y)} ${box.name} #${box.colour}`); })()",
+         // The two merge boxes of different widths.
+         return boxes.filter((box) => !box.name.startsWith('…')).map((box) => `${rows.indexOf(box.y)} ${box.name} #${box.colour}`); })()",
     );
     assert_eq!(on_page, in_picture);
     assert!(in_picture[0].starts_with("0 everything ") && in_picture.len() > 8, "{in_picture:?}");

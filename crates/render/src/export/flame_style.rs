@@ -30,12 +30,12 @@ pub(super) fn options() -> Options<'static> {
     options.uicolor = INK;
     options.search_color = FOUND.parse().unwrap_or(options.search_color);
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // The lines are in the order of the boxes.
-    options.no_sort = true;
+    // Keeps the order of the lines, which other modes sort or require to be sorted by name.
+    options.flame_chart = true;
     options
 }
 
-/// Draws folded lines.
+/// Draws folded lines in their order.
 ///
 /// Errors: those of `out`; `InvalidData` if no line has a value.
 pub(super) fn draw(
@@ -45,7 +45,8 @@ pub(super) fn draw(
 ) -> io::Result<()> {
     const END: &[u8] = b"</style>";
     let mut svg = Vec::new();
-    let lines = lines.iter().map(String::as_str);
+    // Flame charts reverse their lines.
+    let lines = lines.iter().rev().map(String::as_str);
     flamegraph::from_lines(&mut options, lines, &mut svg).map_err(io::Error::other)?;
     let svg = with_word_of_all(&svg);
     let Some(at) = svg.windows(END.len()).position(|part| part == END) else {
