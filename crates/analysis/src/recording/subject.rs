@@ -426,8 +426,8 @@ fn programs(candidates: &[Candidate], parents: &[Option<usize>]) -> Vec<Program>
 }
 
 /// Returns the programs that can be the subject: those that are no launchers, and launchers that
-/// hold more than each of them and more than a launcher needs; if there are no other programs than
-/// compilers and launchers, all compilers, or else all launchers.
+/// hold more than each of them and more than a launcher needs; if no program holds memory, all
+/// compilers, or else everything.
 fn eligible<'a>(
     candidates: &[Candidate],
     roles: &[Role],
@@ -438,6 +438,7 @@ fn eligible<'a>(
         programs.iter().filter(|program| program.images.iter().any(of)).collect()
     };
     let mut found = are(&is_program);
+    found.retain(|program| program.peak_bytes > 0);
     if found.is_empty() {
         found = are(&|&index| roles[index] == Role::Compiler);
     }
@@ -576,6 +577,8 @@ mod tests {
         // Even if the launcher has more: both hold little.
         let make = Run::of(MAKE, "make", 200 * KIB, 1.0).and(0, APP, "app", KIB, 0.1);
         assert_eq!(make.images(), [1]);
+        let nothing = Run::of(SH, "sh -c true", 3 * KIB, 1.0).and(0, "/bin/true", "true", 0, 0.1);
+        assert_eq!(nothing.images(), [0], "a program without memory");
         let cargo = "/usr/bin/cargo";
         let test = Run::of(cargo, "cargo test", 40 * MIB, 9.0)
             .and(0, "/usr/bin/rustc", "rustc --crate-name a", 300 * MIB, 8.0)

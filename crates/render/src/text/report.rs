@@ -87,7 +87,8 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
     Ok(())
 }
 
-/// Writes a line for each program of weight besides the subject, and the number of images.
+/// Writes the number of images besides the subject, a line for each program of weight among them,
+/// and what is missing of all images.
 fn other_processes(out: &mut Screen, recording: &Recording) -> io::Result<()> {
     let subject = recording.subject_process().map_or(0, |process| process.totals.peak_bytes);
     let is_other = |process: &&Process| process.identity.role != ImageRole::Subject;
@@ -104,6 +105,10 @@ fn other_processes(out: &mut Screen, recording: &Recording) -> io::Result<()> {
     for process in large.iter().take(ROWS) {
         let (peak, command) = (out.bytes(process.totals.peak_bytes), command_line(process, 50));
         writeln!(out, "  {peak:>10}  {command} (--process {})", process.identity.pid)?;
+    }
+    for what in missing::lines(recording) {
+        let line = format!("  missing  {}", printable(&what));
+        writeln!(out, "{}", Style::Warning.of(line))?;
     }
     Ok(())
 }
