@@ -101,7 +101,7 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         monitors::before_unloading(inside.lane());
         python_interpreter::before_unloading();
     }
-    let unloading = may.then(Unloading::begin);
+    let unloading = (may && !notice::is_watched()).then(Unloading::begin);
     let status = call_real!(REAL, (handle), -1);
     drop(unloading);
     if may && let Some(mut inside) = Inside::enter::<Preload>(here()) {
