@@ -3,11 +3,11 @@
 
     benches/soak.py --heaptide FILE [--only KIND[,KIND…]] [--part N]
 
-Runs `tests/programs/churn.c` with each kind: a million threads, a million loads of a library, ten
-million mappings, and so on, divided into three parts. After each part the program prints the size
-of its profile and its resident memory. The growth of the last part, divided by what it made, is
-the slope. Exit status 1: a slope is above its limit; 2: something could not be run. `--part N`
-makes one part in N of each, to try the script.
+Runs `tests/programs/churn.c`, or `churn_lines.py` for lines of Python, with each kind: a million
+threads, a million loads of a library, ten million mappings, and so on, divided into three parts.
+After each part the program prints the size of its profile and its resident memory. The growth of
+the last part, divided by what it made, is the slope. Exit status 1: a slope is above its limit; 2:
+something could not be run. `--part N` makes one part in N of each, to try the script.
 """
 import argparse
 import os
@@ -45,6 +45,12 @@ KINDS = (
     # The first third fills the budget.
     Kind("scopes", "scopes with new names", 900_000, 0.1, 0.1),
     Kind("marks", "marks", 300_000, 0.1, 0.1),
+    Kind("windows", "windows with new names", 450_000, 0.1, 0.1),
+    Kind("labels", "labels with new names", 900_000, 0.1, 0.1),
+    # Each is a file of its own; the profile has a mark of 32 bytes and the page that is its last.
+    Kind("snapshots", "snapshots", 900, 64.0, 4096.0),
+    # Half a minute per hundred thousand.
+    Kind("lines", "lines of Python functions", 1_800_000, 0.1, 0.1),
 )
 
 
@@ -73,8 +79,11 @@ def thirds(heaptide, place, built_files, kind, mode, count):
     """Runs the program. Returns the sizes of the profile and of memory after each third."""
     program, library = built_files
     recording = os.path.join(place, f"{kind.name}-{mode}.heaptide")
-    command = [heaptide, "run", "--quiet", "--mode", mode, "-o", recording, "--",
-               program, kind.name, str(count // 3), library]
+    script = os.path.join(PROGRAMS, "churn_lines.py")
+    guest = [program, kind.name, str(count // 3), library]
+    if kind.name == "lines":
+        guest = [sys.executable, script, str(count // 3)]
+    command = [heaptide, "run", "--quiet", "--mode", mode, "-o", recording, "--", *guest]
     outcome = subprocess.run(command, cwd=place, stdout=subprocess.PIPE, text=True, check=False)
     if outcome.returncode != 0:
         fail(f"{' '.join(command)}: status {outcome.returncode}")

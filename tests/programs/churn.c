@@ -1,6 +1,7 @@
 //! Makes one kind of thing COUNT times, three times over: threads, loads of a library, mappings,
-//! mapped files, scopes or marks. After each third it prints how large the profile has grown and
-//! how much memory is resident. What the recorder keeps is flat after the first third.
+//! mapped files, scopes, marks, windows, labels or snapshots. After each third it prints how large
+//! the profile has grown and how much memory is resident. What the recorder keeps is flat after the
+//! first third.
 //
 // It is run as `churn KIND COUNT [LIBRARY]`, by `churn.rs` of the tests and `benches/soak.py`.
 // plugin: churned.so plugin.c -DWORK=churned_work
@@ -75,6 +76,31 @@ static void marks(long i)
     heaptide_mark_now(name);
 }
 
+static void windows(long i)
+{
+    char name[64];
+    snprintf(name, sizeof name, "window %ld", i);
+    uint32_t window = heaptide_window_open(name);
+    free(block_of(100));
+    heaptide_window_close(window, NULL);
+}
+
+static void labels(long i)
+{
+    char name[64];
+    snprintf(name, sizeof name, "label %ld", i);
+    void *block = block_of(100);
+    heaptide_label_block(block, name);
+    free(block);
+}
+
+static void snapshots(long i)
+{
+    (void)i;
+    heaptide_snapshot_now("again");
+    free(block_of(100));
+}
+
 /* Returns the end of the profile's extents, which its header has at byte 64; 0 without one. */
 static unsigned long profile_bytes(void)
 {
@@ -110,6 +136,7 @@ int main(int count, char **words)
     static const struct { const char *name; void (*act)(long); } kinds[] = {
         {"threads", threads}, {"modules", modules}, {"mappings", mappings},
         {"files", files}, {"scopes", scopes}, {"marks", marks},
+        {"windows", windows}, {"labels", labels}, {"snapshots", snapshots},
     };
     CHECK(count >= 3);
     library = words[count - 1];

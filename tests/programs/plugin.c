@@ -5,4 +5,9 @@
 
 NOINLINE void *WORK(size_t size) { return keep(malloc(size)); }
 
+#ifdef NEEDS
+void NEEDS(void);
+void call_needed(void) { NEEDS(); }
+#endif
+
 void *enter(size_t size) { return keep(WORK(size)); }

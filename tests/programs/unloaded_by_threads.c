@@ -1,5 +1,7 @@
 //! Threads that load and unload libraries at the same time: the loader frees entries of its list of
-//! objects, while other threads leave `dlclose`, after which the recorder walks over that list.
+//! objects, while other threads leave `dlclose`, after which the recorder walks over that list. One
+//! of the libraries cannot be loaded, which the loader finds out after it has mapped it: it unloads
+//! the library inside `dlopen`.
 //
 // expect function:at_rest allocations=500 frees=500 requested_bytes=50000
 // order: varies
@@ -7,13 +9,14 @@
 // plugin: unloaded_1.so plugin.c -DWORK=unloaded_1
 // plugin: unloaded_2.so plugin.c -DWORK=unloaded_2
 // plugin: unloaded_3.so plugin.c -DWORK=unloaded_3
+// plugin: unloaded_4.so plugin.c -DWORK=unloaded_4 -DNEEDS=defined_nowhere
 // build: -ldl -pthread
-// args: %/unloaded_0.so %/unloaded_1.so %/unloaded_2.so %/unloaded_3.so
+// args: %/unloaded_0.so %/unloaded_1.so %/unloaded_2.so %/unloaded_3.so %/unloaded_4.so
 #include "guest.h"
 #include <dlfcn.h>
 #include <pthread.h>
 
-enum { FILES = 4, THREADS = 8, LOADS = 500 };
+enum { FILES = 5, THREADS = 10, LOADS = 500 };
 
 static NOINLINE void at_rest(void) { free(keep(malloc(100))); }
 
@@ -21,7 +24,10 @@ static void *load_and_unload(void *file)
 {
     for (int i = 0; i < LOADS; i++) {
         void *library = dlopen(file, RTLD_NOW);
-        CHECK(library && dlsym(library, "enter") && dlclose(library) == 0);
+        if (strstr(file, "unloaded_4"))
+            CHECK(!library && !dlsym(RTLD_DEFAULT, "defined_nowhere"));
+        else
+            CHECK(library && dlsym(library, "enter") && dlclose(library) == 0);
     }
     return NULL;
 }

@@ -61,7 +61,7 @@ pub use mappings::*;
 pub use python::*;
 pub use records::{
     ExtentHeader, FileHeader, Interception, Key, Lane, Module, Node, SampledSite, Scope, Shape,
-    Site, Sums, TraceStart, UnrecordedProgram, Window,
+    Site, Span, Sums, TraceStart, UnrecordedProgram, Window,
 };
 pub use sampling::*;
 pub use shapes::*;
@@ -160,6 +160,8 @@ pub enum Kind {
     /// [`SampledSite`] records; the extent's owner is their lane. A separate kind, so that readers
     /// that do not know its weighted counters skip them instead of weighting them again.
     SampledSites = 20,
+    /// [`Span`] records. A separate kind, so that readers that do not know them see the samples.
+    Spans = 21,
 }
 
 impl Kind {
@@ -187,6 +189,7 @@ impl Kind {
             18 => Kind::FormerThreads,
             19 => Kind::Shapes,
             20 => Kind::SampledSites,
+            21 => Kind::Spans,
             _ => return None,
         })
     }
@@ -382,6 +385,7 @@ const _: () = assert!(offset_of!(SampledSite, failed) == offset_of!(Site, failed
 const _: () = assert!(size_of::<Module>() == 64);
 const _: () = assert!(size_of::<Lane>() == 1920);
 const _: () = assert!(size_of::<Sample>() == 64);
+const _: () = assert!(size_of::<Span>() == 48);
 const _: () = assert!(size_of::<Name>() == NAME_GRANULE as usize);
 const _: () = assert!(size_of::<Scope>() == KEY_GRANULE as usize);
 const _: () = assert!(size_of::<Key>() == KEY_GRANULE as usize);

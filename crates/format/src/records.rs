@@ -587,6 +587,24 @@ pub struct Lane {
     pub reserved: [u64; 32],
 }
 
+/// Bounds of live usable bytes, as threads published them, from the begin of a [`crate::Sample`] to
+/// the begin of the next one.
+pub struct Span {
+    /// The time at which the sample was first stored, nanoseconds from the start.
+    pub begin_ns: u64,
+    /// The last time at which the sample was stored again, because changes were too fast for
+    /// samples of their own; else `begin_ns`.
+    pub settled_ns: u64,
+    /// The lowest live bytes between these times.
+    pub fast_lowest: u64,
+    /// The highest live bytes between these times.
+    pub fast_highest: u64,
+    /// The lowest live bytes afterwards.
+    pub lowest: u64,
+    /// The highest live bytes afterwards.
+    pub highest: u64,
+}
+
 /// The start of an extent of events: the clock, and the state before the first record.
 #[derive(Default)]
 pub struct TraceStart {

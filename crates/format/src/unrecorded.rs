@@ -124,15 +124,26 @@ pub enum NotIntercepted {
     DeepBound = 7,
     /// It is in a namespace (`dlmopen`) that the loader does not list: glibc before 2.35.
     Namespace = 8,
+    /// Only the names of its functions show that it is one: what they do is unknown.
+    Unknown = 9,
 }
 
 impl NotIntercepted {
     /// Returns the reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
         use NotIntercepted::{DeepBound, Namespace, NoUsableSize, Processor};
-        use NotIntercepted::{Refused, Threads, TurnedOff, Unmovable};
-        let all =
-            [TurnedOff, NoUsableSize, Refused, Unmovable, Threads, Processor, DeepBound, Namespace];
+        use NotIntercepted::{Refused, Threads, TurnedOff, Unknown, Unmovable};
+        let all = [
+            TurnedOff,
+            NoUsableSize,
+            Refused,
+            Unmovable,
+            Threads,
+            Processor,
+            DeepBound,
+            Namespace,
+            Unknown,
+        ];
         all.into_iter().find(|&reason| reason as u32 == number)
     }
 

@@ -103,7 +103,7 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         python_interpreter::before_unloading();
     }
     python_wrapping::before_unloading();
-    let unloading = may.then(Unloading::begin);
+    let unloading = (may && !notice::is_watched()).then(Unloading::begin);
     let status = call_real!(REAL, (handle), -1);
     drop(unloading);
     unloading::walk(python_wrapping::after_unloading);

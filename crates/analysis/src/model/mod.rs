@@ -47,6 +47,6 @@ pub use tables::{
     BELOW_THRESHOLD, CodeKind, Entered, Frame, Label, Lane, Module, Moved, NOT_BELOW_THRESHOLD,
     Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
 };
-pub use time::{Highest, Mark, MarkKind, Sample, TimeTables, Window};
+pub use time::{Bounds, Highest, Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;
 pub use trace::Trace;

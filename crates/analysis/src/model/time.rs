@@ -14,6 +14,9 @@ use super::trace::Trace;
 pub struct TimeTables {
     /// Samples in order of time.
     pub samples: Vec<Sample>,
+    /// Bounds of live bytes in order of time, as the recorder measured them between samples; none
+    /// of older profiles, joined processes and mappings.
+    pub bounds: Vec<Bounds>,
     /// Accounts of resident memory in order of time; none of joined processes.
     pub accounts: Vec<Account>,
     /// Windows in order of their begin.
@@ -50,8 +53,22 @@ pub struct Highest {
     pub time_ns: u64,
     /// Live bytes of all processes.
     pub live_bytes: u64,
+    /// The most that they can have had at one time, if it differs: changes were too fast for
+    /// samples.
+    pub at_most_bytes: Option<u64>,
     /// Names of the processes that held some, with their live bytes, in decreasing order.
     pub holders: Vec<(Arc<str>, u64)>,
+}
+
+/// Bounds of live bytes from a time until that of the next ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// The lowest live bytes.
+    pub lowest: u64,
+    /// The highest live bytes.
+    pub highest: u64,
 }
 
 /// The state of a process at one time.

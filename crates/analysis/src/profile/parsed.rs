@@ -52,6 +52,8 @@ pub struct Profile {
     pub accounts: Vec<Account>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
+    /// Bounds of live bytes in order of time.
+    pub spans: Vec<format::Span>,
     /// Indices of nodes by their id, if frees have stacks.
     pub(crate) node_ids: Option<SparseArray>,
     /// Extents of events, whose contents are not read here.

@@ -153,6 +153,8 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         site.node = tree.by_id.get(id);
     }
     let timeline = timeline(&walk, Kind::Timeline);
+    let mut spans: Vec<format::Span> = walk.records(Kind::Spans).map(|r| r.1).collect();
+    spans.sort_by_key(|span| span.begin_ns);
     let lanes = lanes(&walk, Kind::Lanes);
     let former_threads = walk.records(Kind::FormerThreads).map(|record| record.1).collect();
     let mapped = mapped(&walk, &strings, mappings);
@@ -175,6 +177,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         named,
         accounts,
         timeline,
+        spans,
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,
         before: None,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::at_once::{self, AtOnce};
 use super::origin::{self, Origin};
 use crate::model::{Highest, LaneId, Mark, Process, Sample, Window};
 
@@ -19,6 +20,8 @@ pub(crate) struct Joining {
     images: usize,
     /// Whether the timelines cover the same events as the totals.
     covers_totals: bool,
+    /// Bounds of the most bytes at one time, if they are known.
+    at_once: Option<AtOnce>,
     /// Name of each process, if there are several.
     names: Vec<Option<Arc<str>>>,
     /// Samples, each with the index of its process.
@@ -45,6 +48,7 @@ impl Joining {
             end_ns: processes.iter().map(end_ns).max().unwrap_or(0),
             images: processes.len(),
             covers_totals: processes.iter().all(Process::has_timeline_of_totals),
+            at_once: at_once::at_once(&processes.iter().collect::<Vec<_>>()),
             names,
             steps: Vec::new(),
             windows: Vec::new(),
@@ -100,7 +104,8 @@ impl Joining {
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {
             joined.time.accounts.clear();
-            let highest = self.highest(&timeline);
+            joined.time.bounds.clear();
+            let highest = self.bounded(self.highest(&timeline));
             joined.peak_time_ns = highest.time_ns;
             joined.completeness.part = Some(if self.covers_totals {
                 joined.time.highest = Some(highest);
@@ -127,32 +132,78 @@ impl Joining {
                 at_most.copy_from_slice(&live);
             }
         }
-        let held = self.names.iter().zip(at_most).filter(|(_, held)| *held > 0);
+        let holders = self.holders(&at_most);
+        let live_bytes = most.live_bytes;
+        Highest { time_ns: most.time_ns, live_bytes, at_most_bytes: None, holders }
+    }
+
+    /// Returns the names of processes that held some bytes, in decreasing order of these.
+    fn holders(&self, held: &[u64]) -> Vec<(Arc<str>, u64)> {
+        let held = self.names.iter().zip(held).filter(|(_, held)| **held > 0);
         let mut holders: Vec<(Arc<str>, u64)> =
-            held.filter_map(|(name, held)| Some((name.clone()?, held))).collect();
+            held.filter_map(|(name, held)| Some((name.clone()?, *held))).collect();
         holders.sort_by_key(|&(_, held)| std::cmp::Reverse(held));
-        Highest { time_ns: most.time_ns, live_bytes: most.live_bytes, holders }
+        holders
+    }
+
+    /// Replaces a moment that samples show by one with known bounds, if it is outside of them or
+    /// the bounds disagree.
+    fn bounded(&self, by_samples: Highest) -> Highest {
+        let Some(at_once) = &self.at_once else { return by_samples };
+        if at_once.agrees && at_once.contains(by_samples.live_bytes) {
+            return by_samples;
+        }
+        Highest {
+            time_ns: at_once.time_ns.saturating_sub(self.start_ns),
+            live_bytes: at_once.at_least,
+            at_most_bytes: (!at_once.agrees).then_some(at_once.at_most),
+            holders: self.holders(&at_once.held),
+        }
+    }
+}
+
+/// The most bytes that several processes had live at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Most {
+    /// To two percent.
+    Known(u64),
+    /// At most this, since changes of live bytes were faster than samples.
+    Fast(u64),
+    /// At most this, the sum of the peaks, since the timeline covers more than the totals, as after
+    /// a filter.
+    Sum(u64),
+}
+
+impl Most {
+    /// Returns the bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Most::Known(bytes) | Most::Fast(bytes) | Most::Sum(bytes) => bytes,
+        }
     }
 }
 
 /// Returns the most bytes that the processes had live at the same time, according to samples and
-/// peaks; for a single process, its peak. `None` if that is not known, since the timeline covers
-/// more than the totals, as after a filter: then it is at most the sum of the peaks.
+/// peaks; for a single process, its peak.
 ///
 /// ```
-/// use heaptide_analysis::recording::join_timeline::most_at_once;
+/// use heaptide_analysis::recording::join_timeline::{Most, most_at_once};
 /// # let mut bytes = vec![0; 4096];
 /// # bytes[..8].copy_from_slice(b"HEAPTIDE");
 /// # (bytes[8], bytes[12], bytes[65], bytes[72]) = (1, 2, 16, 5);
 /// # let process = heaptide_analysis::model::Process::from_bytes(&bytes, "x".as_ref()).unwrap();
-/// assert_eq!(most_at_once(&[&process]), Some(process.totals.peak_bytes));
+/// assert_eq!(most_at_once(&[&process]), Most::Known(process.totals.peak_bytes));
 /// ```
-pub fn most_at_once(processes: &[&Process]) -> Option<u64> {
+pub fn most_at_once(processes: &[&Process]) -> Most {
     if let [process] = processes {
-        return Some(process.totals.peak_bytes);
+        return Most::Known(process.totals.peak_bytes);
     }
     if !processes.iter().all(|process| process.has_timeline_of_totals()) {
-        return None;
+        return Most::Sum(at_once::sum_of_peaks(processes));
+    }
+    let at_once = at_once::at_once(processes);
+    if let Some(at_once) = at_once.as_ref().filter(|at_once| !at_once.agrees) {
+        return Most::Fast(at_once.at_most);
     }
     let last_ns = processes.iter().map(|p| end_ns(p)).max().unwrap_or(0);
     let mut all: Vec<(u32, Sample)> = Vec::new();
@@ -165,12 +216,9 @@ pub fn most_at_once(processes: &[&Process]) -> Option<u64> {
     }
     all.sort_by_key(|(_, sample)| sample.time_ns);
     let sums = sums(&all, processes.len());
-    Some(sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0))
-}
-
-/// Returns the sum of the peaks, which is a bound of [`most_at_once`].
-pub fn sum_of_peaks(processes: &[&Process]) -> u64 {
-    processes.iter().fold(0, |sum, process| sum.saturating_add(process.totals.peak_bytes))
+    let most = sums.iter().map(|sum| sum.live_bytes).max().unwrap_or(0);
+    let is_outside = |at_once: &AtOnce| !at_once.contains(most);
+    Most::Known(at_once.filter(is_outside).map_or(most, |at_once| at_once.at_least))
 }
 
 fn end_ns(process: &Process) -> u64 {

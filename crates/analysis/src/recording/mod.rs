@@ -1,6 +1,7 @@
 //! Recordings: opens, seals and merges them, reads their snapshots and metadata, finds running
 //! processes, and joins the tables of processes.
 
+mod at_once;
 pub mod between;
 mod counts;
 pub(crate) mod directory;

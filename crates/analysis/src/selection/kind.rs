@@ -193,6 +193,7 @@ impl Process {
         tables.sites.clear();
         tables.histogram.clear();
         self.time.samples.clear();
+        self.time.bounds.clear();
         tables.labels.clear();
         tables.shapes.clear();
         self.time.traces.clear();
@@ -234,6 +235,7 @@ impl Process {
         add_lanes(&mut self.tables.lanes, &mapped.lanes);
         add_classes(&mut self.tables.histogram, &mapped.histogram);
         self.time.samples = added_samples(&self.time.samples, &mapped.samples);
+        self.time.bounds.clear();
         self.time.traces.clear();
         self.time.site_rows = None;
         self.count_frees_in_scopes();

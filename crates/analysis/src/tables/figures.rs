@@ -3,7 +3,7 @@
 use heaptide_format as format;
 
 use super::reconcile;
-use crate::model::{Measures, Sample, SizeClass};
+use crate::model::{Bounds, Measures, Sample, SizeClass};
 use crate::profile::parsed::Profile;
 
 pub(crate) fn sample(record: &format::Sample) -> Sample {
@@ -17,6 +17,21 @@ pub(crate) fn sample(record: &format::Sample) -> Sample {
         resident_bytes: record.resident_bytes,
         virtual_bytes: record.virtual_bytes,
     }
+}
+
+/// Returns the bounds of live bytes over time.
+pub(super) fn bounds(spans: &[format::Span]) -> Vec<Bounds> {
+    let of = |span: &format::Span| {
+        let fast = (span.fast_lowest, span.fast_highest);
+        let settled_ns = span.settled_ns.max(span.begin_ns);
+        [(span.begin_ns, fast), (settled_ns, (span.lowest, span.highest))]
+    };
+    let all = spans.iter().flat_map(of);
+    let mut all: Vec<Bounds> = all
+        .map(|(time_ns, (a, b))| Bounds { time_ns, lowest: a.min(b), highest: a.max(b) })
+        .collect();
+    all.sort_by_key(|bounds| bounds.time_ns);
+    all
 }
 
 /// The highest live bytes.

@@ -125,6 +125,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         sites: mapped.sites.clone(),
         named: Named { scopes: without_frees(&profile.named.scopes), ..Named::default() },
         timeline: mapped.timeline.clone(),
+        spans: Vec::new(),
         node_ids: None,
         events: Vec::new(),
         before: profile.before.as_ref().map(|before| Box::new(before.of_mappings())),

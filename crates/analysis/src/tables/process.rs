@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::accounts;
 use super::annotation_tables;
 use super::ending::Ending;
-use super::figures::{Peak, histogram, sample};
+use super::figures::{Peak, bounds, histogram, sample};
 use super::mapped::{self, Stacks};
 use super::raw_site::RawSite;
 use super::site_table::{self, SiteTable};
@@ -124,6 +124,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         mappings: mapped.0.map(Box::new),
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
+            bounds: bounds(&profile.spans),
             accounts,
             windows,
             marks,

@@ -76,7 +76,8 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
     });
     let family = (header.image_flags & IMAGE_FAMILY_LEFT != 0).then(|| {
         let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
-        format!("the program has its own allocator{why}: its allocations are not recorded")
+        let named = unknown(header).map_or_else(String::new, |names| format!(" ({names})"));
+        format!("the program has its own allocator{named}{why}: its allocations are not recorded")
     });
     // Another allocator may be intercepted in part.
     let inlined_flags = header.image_flags & !IMAGE_FAMILY_LEFT;
@@ -177,8 +178,21 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
         NotIntercepted::Namespace => {
             " in another namespace of the loader (dlmopen), which this C library does not list"
         }
+        NotIntercepted::Unknown => ", whose functions are only known by their names",
         NotIntercepted::Processor => ", which cannot be intercepted on this kind of processor",
     }
+}
+
+/// Returns the names of allocators of no known family.
+fn unknown(header: &FileHeader) -> Option<String> {
+    let state = format::INTERCEPTED + NotIntercepted::Unknown as u32;
+    let named = header.interceptions.iter().filter(|entry| entry.state == state);
+    let of = |entry: &format::Interception| {
+        let length = (entry.length as usize).min(entry.names.len());
+        String::from_utf8_lossy(&entry.names[..length]).replace(' ', ", ")
+    };
+    let names: Vec<String> = named.map(of).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Returns how the allocators of the program were intercepted.

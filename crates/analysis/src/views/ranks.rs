@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::aggregate::by_stack;
 use crate::attribution::Owners;
 use crate::model::{Measure, Measures, Process, Sample};
-use crate::recording::join_timeline::{most_at_once, sum_of_peaks};
+use crate::recording::join_timeline::most_at_once;
 use crate::recording::origin::{Group, Origin, groups};
 
 /// Minimum number of values for finding outliers.
@@ -88,7 +88,7 @@ pub fn places(processes: &[Process], by: Origin, metric: Measure) -> Vec<Place> 
         let members: Vec<&Process> = group.members.iter().map(|&at| &processes[at]).collect();
         let mut sums = Measures::default();
         members.iter().for_each(|process| sums.add(&process.totals));
-        sums.peak_bytes = most_at_once(&members).unwrap_or_else(|| sum_of_peaks(&members));
+        sums.peak_bytes = most_at_once(&members).bytes();
         let largest = members.iter().max_by_key(|process| process.totals.peak_bytes);
         Place {
             host: largest.map_or(String::new(), |process| process.identity.host.clone()),

@@ -43,6 +43,7 @@ dangers! {
     a_second_c_library "namespaces.c"
     deeply_bound_libraries "deepbind.c"
     allocators_under_any_prefix "prefixed.c"
+    an_allocator_of_no_known_family "unknown_family.c"
     inlined_functions_of_an_allocator "inlined.c"
     older_versions_of_functions "old_versions.c"
     libraries_that_come_and_go_among_threads "family_reload.c"
@@ -129,7 +130,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 77] = [
+const ELSEWHERE: [&str; 84] = [
     "churn.c",
     "sampled.c",
     "sampled_sizes.c",
@@ -137,13 +138,17 @@ const ELSEWHERE: [&str; 77] = [
     "agree.c",
     "allocator_inside.c",
     "attached.c",
+    "audit_plugin.c",
+    "audited.c",
     "attached_filtered.c",
     "attached_starts.c",
     "attached_threads.c",
     "backtrace.cpp",
     "by_call.cpp",
+    "bursts.c",
     "by_size.c",
     "checked.c",
+    "churn_lines.py",
     "churning.c",
     "clock_plugin.c",
     "debug_malloc.c",
@@ -177,6 +182,7 @@ const ELSEWHERE: [&str; 77] = [
     "map_signals.c",
     "map_threads.c",
     "moves_away.c",
+    "leaves_plugin.c",
     "namespaces_plugin.c",
     "new_plugin.cpp",
     "no_processes.c",
@@ -201,11 +207,13 @@ const ELSEWHERE: [&str; 77] = [
     "starts_refused.c",
     "thread_groups.c",
     "threads_hold.c",
+    "threads_wait.c",
     "timeline_steps.c",
     "timesteps.c",
     "trace_random.c",
     "trace_reset.c",
     "turns.c",
+    "unknown_plugin.c",
     "wrapper_plugin.c",
 ];
 

@@ -136,6 +136,40 @@ fn inlined_functions_are_reported() {
     assert!(found.len() == 1 && found[0].contains("if the compiler inlined"), "{found:?}");
 }
 
+/// An allocator that is only known by its names is reported; functions around `malloc` are not.
+#[test]
+fn allocators_of_unknown_families_are_announced() {
+    let place = scratch("interception-unknown");
+    let guest = Guest::read("unknown_family.c");
+    let own = guest.arguments().remove(0);
+    let others = Guest::read("prefixed.c").arguments();
+    let notes = |library: &str| {
+        let mut command = recorded(&place.join("a.heaptide"), &["--force"]);
+        let outcome = run(command.arg(program("unknown_family.c")).arg(library), &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        let process = &list(&report(&place.join("a.heaptide"), &place), "processes")[0].clone();
+        let notes = list(process, "notes").iter().filter_map(|note| note.as_str());
+        notes.filter(|note| note.contains("not recorded")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = "the program has its own allocator (zz_malloc, zz_free), whose functions are \
+                    only known by their names: its allocations are not recorded";
+    assert_eq!(notes(&own), [expected]);
+    let wrapper = others.iter().find(|file| file.contains("wrapper")).expect("a library");
+    program("prefixed.c");
+    for library in [wrapper, &others[0]] {
+        let notes: Vec<_> = notes(library);
+        assert!(!notes.iter().any(|note| note.contains("by their names")), "{notes:?}");
+    }
+}
+
+/// An audit library has a C library of its own, whose blocks are recorded.
+#[test]
+fn an_audit_library_is_recorded() {
+    let audit = Guest::read("audited.c").build_plugins().join("audit.so");
+    let audit = audit.to_str().expect("a path");
+    check_with("audited.c", "audited-recorded", &[], &[("LD_AUDIT", audit)]);
+}
+
 /// Records a shell script, without stacks.
 fn recorded_script(place: &Path, script: &str) -> Outcome {
     let mut command = recorded(&place.join("a.heaptide"), &["--mode", "scopes"]);

@@ -276,15 +276,18 @@ fn an_interpreter_that_a_program_loads_later_has_its_frames() {
         return skip("libpython");
     }
     let program = Guest::read("python_embedded.c").build("python_embedded", &["-ldl"]);
+    let leaves = Guest::read("leaves_plugin.c").build("leaves_plugin.so", &["-shared", "-fPIC"]);
     let place = scratch("python-embedded");
     for (library, home) in libraries {
-        // Also a library that the program unloads, with and without finalizing the interpreter.
-        for then in [None, Some("end"), Some("unload")] {
+        // Also a library that the program unloads, with and without finalizing the interpreter, and
+        // after a destructor has left `dlclose`.
+        for then in [None, Some("end"), Some("unload"), Some("leave")] {
             let shown = format!("{} {then:?}", library.display());
             let recording = place.join("x.heaptide");
             let _ = fs::remove_dir_all(&recording);
             let mut command = recorded(&recording, &["--by-size"]);
             command.arg(&program).arg(&library).args(then).env("PYTHONHOME", &home);
+            command.args(then.filter(|then| *then == "leave").map(|_| &leaves));
             let outcome = run(&mut command, &place);
             assert_eq!(outcome.status, 0, "{shown}: {outcome:?}");
             let report = report(&recording, &OF_BLOCKS);

@@ -70,3 +70,34 @@ fn the_peak_includes_what_many_threads_hold() {
     let highest = samples.map(|live| live.parse::<i128>().expect("a number")).max();
     assert!(peak >= highest.expect("samples"), "{peak}, and a sample of {highest:?}");
 }
+
+/// What threads hold after a burst is in the samples to one percent of the peak, though they do
+/// nothing afterwards.
+#[test]
+fn samples_include_what_waiting_threads_hold() {
+    let trial = Trial::new("threads_wait.c", "threads-wait", &[], &[]);
+    let report = report(&recording!(trial), &trial.scratch);
+    let process = &list(&report, "processes")[0];
+    let [live, peak] = ["live_bytes", "peak_bytes"].map(|name| number(&process["totals"], name));
+    let last = number(list(process, "timeline").last().expect("a sample"), "live_bytes");
+    assert!((live - last).abs() <= peak / 100, "{last} at the end, expected {live} of {peak}");
+}
+
+/// Two processes whose changes are faster than samples: the peak is right to two percent, or a
+/// bound that it does not exceed.
+#[test]
+fn bursts_between_samples_are_in_the_peak_of_processes() {
+    let trial = Trial::new("bursts.c", "timeline-bursts", &[], &[]);
+    let recording = recording!(trial);
+    let mut command = heaptide();
+    let text = run(command.args(["report", "--process", "all"]).arg(&recording), &trial.scratch);
+    let peak = text.stdout.lines().find_map(|line| line.trim_start().strip_prefix("peak "));
+    let peak = peak.expect("a peak").trim_start();
+    let bytes = peak.strip_prefix("at most ").unwrap_or(peak);
+    let bytes = bytes.trim_start().split_once(" MiB").expect("MiB").0;
+    let bytes: f64 = bytes.trim().parse().expect("a number");
+    assert!((9.06..9.25).contains(&bytes), "{peak}");
+    assert_eq!(peak.starts_with("at most "), peak.contains("at least "), "{peak}");
+    let report = report(&recording, &trial.scratch);
+    assert_eq!(list(&report, "processes").len(), 2);
+}

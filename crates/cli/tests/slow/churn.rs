@@ -91,6 +91,22 @@ fn files_beyond_the_budget_share_a_name() {
     assert!((beyond..beyond + 100).contains(&others), "{others} mappings of other files");
 }
 
+/// The name of each window is stored until the budget is used up.
+#[test]
+fn windows_beyond_the_budget_are_counted() {
+    const WINDOWS: u32 = 70_000;
+    const BUDGET: i128 = 1 << 17;
+    let place = scratch("churn-windows");
+    let (recording, thirds) = churn(&place, "windows", WINDOWS);
+    assert_flat("windows", WINDOWS, &thirds, [0.0, 0.5]);
+    let report = report(&recording, &place);
+    let process = &list(&report, "processes")[0];
+    assert_eq!(list(process, "windows").len() as i128, BUDGET);
+    let mut losses = list(process, "losses").iter();
+    let lost = losses.find(|loss| loss["name"] == "no_sample").expect("a loss");
+    assert_eq!(number(lost, "count"), i128::from(3 * WINDOWS) - BUDGET);
+}
+
 /// Names and paths had no limit in practice: a program that names a scope for each request grew.
 #[test]
 fn scopes_beyond_the_budget_are_counted() {

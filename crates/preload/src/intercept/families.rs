@@ -2,6 +2,7 @@
 //! intercepts them.
 
 use super::outcome::{self, Note};
+use super::search::Search;
 use super::{deep, is_libc, kept, patch, search};
 use crate::next_symbol;
 use crate::statistics;
@@ -189,6 +190,17 @@ fn look_at(map: &'static LinkMap, is_ours: bool, is_safe: bool) {
             instance.note(outcome);
         }
     }
+    note_unknown(map, &search);
+}
+
+/// Notes allocators of no known family, unless they are part of one that was found.
+fn note_unknown(map: &LinkMap, search: &Search) {
+    search.unknown.each_own(map, |prefix, note| {
+        let mut found = search.found.iter().flatten();
+        if !found.any(|instance| prefix.text().starts_with(instance.prefix.text())) {
+            outcome::note_family(Err(NotIntercepted::Unknown), note);
+        }
+    });
 }
 
 /// Returns whether an object of the program's namespace that defines `malloc` is not the allocator

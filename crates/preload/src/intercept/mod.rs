@@ -18,6 +18,7 @@ pub mod notice;
 pub mod outcome;
 mod patch;
 mod search;
+mod shapes;
 mod spawn;
 mod symbol_table;
 

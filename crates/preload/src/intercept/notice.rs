@@ -1,5 +1,7 @@
 //! Notification by the loader after it has mapped new objects, and before any of their code runs:
-//! it calls `_dl_debug_state`, where debuggers have a breakpoint. It holds its lock.
+//! it calls `_dl_debug_state`, where debuggers have a breakpoint. It holds its lock. It does the
+//! same after the destructors of objects that it unloads have run, and before it unmaps them; also
+//! if it unloads what a failed `dlopen` has loaded.
 //!
 //! No other place is early enough: a hook of `dlopen` that calls the real function would change
 //! whose RUNPATH applies, and after that returns, other threads may run the loaded code.
@@ -10,9 +12,9 @@ use super::patch::{Function, Patch, may_change_code, write_all};
 use crate::arch;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
-use heaptide_recorder::sys::loader::{is_consistent, look_up, objects};
+use heaptide_recorder::sys::loader::{is_consistent, is_unloading, look_up, objects};
 use heaptide_recorder::sys::options::Options;
-use heaptide_recorder::sys::{confined, kernel, own_stack};
+use heaptide_recorder::sys::{confined, kernel, own_stack, unloading};
 
 /// The loader's function, callable while the jump is in place.
 static LOADERS_OWN: AtomicUsize = AtomicUsize::new(0);
@@ -41,6 +43,11 @@ pub fn before_loading() {
     }
 }
 
+/// Returns whether the loader notifies.
+pub fn is_watched() -> bool {
+    LOADERS_OWN.load(Relaxed) != 0
+}
+
 /// Redirects the loader's notification. Nothing changes if that fails.
 fn watch() {
     let name = b"_dl_debug_state\0";
@@ -61,6 +68,10 @@ fn watch() {
 
 /// Called for all namespaces, whose lists the loader does not change at the same time.
 extern "C" fn look() {
+    if is_unloading() {
+        return unloading::begin_notified();
+    }
+    unloading::end_notified();
     if is_consistent() {
         families::look_at_mapped();
     }

@@ -4,6 +4,7 @@
 
 use super::instance::{FAMILIES_MAX, Found, Instance, Prefix};
 use super::patch::Function;
+use super::shapes::Shapes;
 use super::symbol_table::each_function;
 use crate::family::{FAMILIES, Family, STANDARD};
 use heaptide_recorder::sys::kernel::Path;
@@ -30,15 +31,21 @@ pub struct Search {
     pub found: [Option<Instance>; FAMILIES_MAX],
     /// The inode of the file that was read, if any.
     pub inode: Option<u64>,
+    /// Prefixes of allocators of no known family.
+    pub unknown: Shapes,
 }
 
 /// Searches the symbol table of an object's file.
 pub fn named(map: &LinkMap) -> Search {
-    let mut search = Search { found: [const { None }; FAMILIES_MAX], inode: None };
+    let found = [const { None }; FAMILIES_MAX];
+    let mut search = Search { found, inode: None, unknown: Shapes::NONE };
     let mut name = [0u8; 4096];
     let Some(path) = path_of(map, &mut name) else { return search };
     let mut candidates = Candidates([None; CANDIDATES_MAX]);
-    search.inode = each_function(path, |name, _, _| candidates.note(name));
+    search.inode = each_function(path, |name, address, _| {
+        candidates.note(name);
+        search.unknown.note(name, address);
+    });
     if candidates.0[0].is_none() || search.inode.is_none() {
         return search;
     }
@@ -69,7 +76,7 @@ pub fn standard(map: &LinkMap) -> Search {
     STANDARD.names().for_each(&mut note_all);
     let mut found = [const { None }; FAMILIES_MAX];
     found[0] = Some(instance);
-    Search { found, inode: None }
+    Search { found, inode: None, unknown: Shapes::NONE }
 }
 
 /// Copies the path of an object's file; `None` for the kernel's vDSO.

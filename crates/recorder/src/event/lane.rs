@@ -267,6 +267,13 @@ impl LaneState {
         self.live.publish(process(), self.header, allocated, 0);
     }
 
+    /// Publishes what the lane holds back, if anything.
+    pub fn publish_rest(&mut self) {
+        if self.live.is_held_back(self.allocated()) {
+            self.publish_live();
+        }
+    }
+
     /// Notes that the thread has entered or left scopes ([`peak::Live::enter`]).
     #[inline(always)]
     pub fn in_scope(&mut self) {

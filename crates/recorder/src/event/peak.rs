@@ -17,6 +17,7 @@ use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
 use crate::store::samples;
 use crate::store::sites::own_word;
+use crate::store::spans::spans;
 use crate::sys::options::Options;
 use crate::sys::{arch, clock};
 use core::sync::atomic::AtomicU64;
@@ -26,6 +27,18 @@ use heaptide_format::shared::{FileHeader, Scope, Word};
 
 /// The maximum of bytes by which a thread's live bytes may change before it publishes them.
 pub const BATCH: i64 = PEAK_BATCH as i64;
+/// What all threads together may hold back is one part in this of the peak, 0.2 percent.
+const FINE_PART: u64 = 512;
+/// Threads publish no smaller change on their own: many small blocks are less.
+const FINE_MIN: u64 = 256;
+/// Ticks between publications of fine batches, for each thread that there is: some 20 microseconds,
+/// so that publishing takes about one percent of the time.
+const INTERVAL: u64 = arch::BELOW_MILLISECOND / 16;
+/// Growth of the batch of a thread that publishes too often.
+const GROWTH: i64 = 8;
+/// Number of publications that a thread may make at once after a pause: a burst of that many
+/// changes takes some microseconds longer.
+const BURST: u64 = 128;
 
 /// A lane's view of live bytes. The lane's *own* bytes are the difference of two counters that only
 /// grow: `allocated`, in the lane's record, and `freed`. So a comparison of one counter with a
@@ -60,7 +73,7 @@ pub struct Live {
     scope: *const Scope,
     /// Own bytes are published once they have changed by this.
     batch: i64,
-    /// The time stamp counter when own bytes were last published.
+    /// The time stamp counter up to which the thread has used its share of publications.
     shared: u64,
     /// Set if live bytes have fallen since the last new high.
     fallen: bool,
@@ -247,6 +260,11 @@ impl Live {
         self.set_bounds(p, header, allocated, 0);
     }
 
+    /// Returns whether own bytes differ from those that were last published.
+    pub fn is_held_back(&self, allocated: u64) -> bool {
+        self.own(allocated) != self.published
+    }
+
     /// Returns live bytes as this lane knows them.
     pub fn seen(&self, allocated: u64) -> i64 {
         self.own(allocated) + self.others
@@ -309,13 +327,20 @@ impl Live {
         raised
     }
 
-    /// Doubles the batch if the last one was published less than a millisecond ago, so that a
-    /// thread with fast changes publishes as rarely as it may.
+    /// Enlarges the batch if the thread has published too often of late, so that a thread with fast
+    /// changes publishes as rarely as it may. Otherwise the batch is fine: what a thread hides
+    /// after a burst of changes is less than one percent.
     fn adapt_batch(&mut self, header: &FileHeader) {
         let ticks = clock::counter();
-        let is_fast = ticks == 0 || ticks.wrapping_sub(self.shared) < arch::BELOW_MILLISECOND;
-        self.shared = ticks;
-        self.batch = if is_fast { (self.batch * 2).min(BATCH) } else { fine_batch(header) };
+        let interval = (INTERVAL * u64::from(header.lanes_at_once.get())).max(INTERVAL);
+        let interval = interval.min(arch::BELOW_MILLISECOND);
+        let shared = self.shared.clamp(ticks, ticks.saturating_add(BURST * interval));
+        let shared = shared.saturating_add(interval);
+        let may = ticks != 0 && shared - ticks <= BURST * interval;
+        if may {
+            self.shared = shared;
+        }
+        self.batch = if may { fine_batch(header) } else { (self.batch * GROWTH).min(BATCH) };
     }
 
     /// Publishes own bytes. If live bytes differ much from those of the last sample, another one is
@@ -325,8 +350,12 @@ impl Live {
         let change = own - self.published;
         let live = header.published_live.fetch_add(change, AcqRel) + change;
         let sampled = p.sampled_live.load(Relaxed);
+        let bytes = live.max(0) as u64;
         if live.abs_diff(sampled) >= samples::change_of(header.peak_bytes.get()) {
             self.next_sample = 0;
+            spans().note_due(bytes);
+        } else {
+            spans().note(bytes);
         }
         self.published = own;
         self.others = live - own;
@@ -371,14 +400,14 @@ impl Live {
 }
 
 /// Returns by how many bytes a thread's live bytes may change before it publishes them, if it does
-/// so rarely: all threads together by about the change that is sampled.
+/// so rarely: all threads together by a part of the change that is sampled.
 fn fine_batch(header: &FileHeader) -> i64 {
     if Options::known().is_some_and(|options| options.full_batches) {
         return BATCH;
     }
     let lanes = u64::from(header.lanes_at_once.get().max(1));
-    let share = samples::change_of(header.peak_bytes.get()) / lanes;
-    share.clamp(samples::CHANGE_MIN, PEAK_BATCH) as i64
+    let share = header.peak_bytes.get() / FINE_PART / lanes;
+    share.clamp(FINE_MIN, PEAK_BATCH) as i64
 }
 
 #[cfg(test)]
@@ -461,7 +490,7 @@ mod tests {
         thread.0.threaded.store(true, Relaxed);
         thread.2.renew_bounds(&thread.0, &thread.1, 0);
         let batch = thread.2.batch;
-        assert_eq!(batch, samples::CHANGE_MIN as i64, "of a thread that has published nothing");
+        assert_eq!(batch, FINE_MIN as i64, "of a thread that has published nothing");
         assert!(!thread.allocate(batch as u64));
         assert_eq!(thread.peak(), (0, 0));
         assert!(thread.allocate(1));
@@ -492,20 +521,24 @@ mod tests {
     #[test]
     fn a_batch_grows_to_its_maximum_while_changes_are_fast() {
         let mut thread = thread();
-        thread.2.shared = clock::counter();
         thread.2.batch = BATCH / 2 + 1;
+        // What the thread may publish is used up for long.
+        thread.2.shared = u64::MAX / 2;
         thread.2.adapt_batch(&thread.1);
-        assert!(thread.2.batch == BATCH || thread.2.batch == samples::CHANGE_MIN as i64);
+        assert_eq!(thread.2.batch, BATCH);
         // Long ago, or at a time that is not known.
-        thread.2.shared = clock::counter().wrapping_sub(1 << 40);
-        thread.2.adapt_batch(&thread.1);
-        let expected = if clock::counter() == 0 { BATCH } else { samples::CHANGE_MIN as i64 };
-        assert_eq!(thread.2.batch, expected);
+        thread.2.shared = 0;
+        let is_known = clock::counter() != 0;
+        for _ in 0..BURST / 2 {
+            thread.2.adapt_batch(&thread.1);
+            assert_eq!(thread.2.batch, if is_known { FINE_MIN as i64 } else { BATCH });
+        }
     }
 
     #[test]
     fn below_the_limits_nothing_is_due() {
         let mut thread = thread();
+        thread.2.shared = u64::MAX / 2; // so that no batch is fine
         assert!(thread.allocate(1000));
         // The free that follows a new high must be noticed, since the next high begins another
         // peak.

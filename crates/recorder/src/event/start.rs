@@ -8,7 +8,7 @@ use crate::event::{
     stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
-use crate::store::{modules, names, profile, python_lines, sampled_blocks, shared, sites};
+use crate::store::{modules, names, profile, python_lines, sampled_blocks, shared, sites, spans};
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
@@ -165,7 +165,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
 
 /// Makes forked children start as processes that were not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 21] = [
+    const STATES: [fn() -> Result<(), Errno>; 22] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -177,6 +177,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         live_mappings::wipe_in_children,
         marks::wipe_in_children,
         timeline::wipe_in_children,
+        spans::wipe_in_children,
         trace_extents::wipe_in_children,
         regions::wipe_in_children,
         monitors::wipe_in_children,

@@ -8,6 +8,7 @@ use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::event::windows::bound_bytes;
 use crate::store::samples::{PER_DOUBLING, Samples};
+use crate::store::spans::spans;
 use crate::sys::front;
 use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
@@ -48,6 +49,7 @@ pub fn wipe_in_children() -> Result<(), Errno> {
 pub fn sample(lane: &mut LaneState) {
     front::python_runs();
     let p = process();
+    lane.publish_rest(); // so that a thread that then waits hides nothing
     let allocated = lane.allocated();
     lane.live.sample_at(allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL));
     lane.live.set_limits(allocated);
@@ -77,6 +79,7 @@ fn note_live(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64)
     p.sampled_live.store(live, Relaxed);
     let live = live.max(0) as u64;
     if samples.overwrite(now, live, header.peak_bytes.get().max(live)) {
+        spans().settle(now, live);
         return false;
     }
     append(p, lane, samples, now);
@@ -92,6 +95,9 @@ fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
     let Some(count) = samples.append(Kind::Timeline, lane.index(), state) else {
         return p.lost(Loss::NoSample);
     };
+    if !spans().begin(now, state.live_bytes) {
+        p.lost(Loss::NoSample);
+    }
     if count.is_multiple_of(PER_DOUBLING) {
         let interval = &TIMELINE.get().interval;
         interval.store(interval.load(Relaxed).max(INTERVAL) * 2, Relaxed);

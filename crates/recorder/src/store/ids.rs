@@ -26,6 +26,8 @@ unsafe impl Record for heaptide_format::shared::Lane {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::shared::Module {}
 // SAFETY: likewise.
+unsafe impl Record for heaptide_format::shared::Span {}
+// SAFETY: likewise.
 unsafe impl Record for heaptide_format::shared::Window {}
 
 macro_rules! ids {

@@ -8,10 +8,11 @@ use heaptide_format::{Kind, PAGE};
 
 /// Kinds that the limit does not hold back: the totals need lanes, timelines grow ever more slowly,
 /// and events have a limit of their own.
-const FREE: [Kind; 6] = [
+const FREE: [Kind; 7] = [
     Kind::Lanes,
     Kind::MappedLanes,
     Kind::Timeline,
+    Kind::Spans,
     Kind::MappedTimeline,
     Kind::FormerThreads,
     Kind::Events,

@@ -25,3 +25,4 @@ pub mod shadow;
 pub mod shapes;
 pub mod shared;
 pub mod sites;
+pub mod spans;

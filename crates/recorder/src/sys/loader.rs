@@ -80,6 +80,13 @@ pub fn namespaces() -> impl Iterator<Item = &'static Namespace> {
     })
 }
 
+/// Returns whether the loader is removing objects from a list: after their destructors have run,
+/// and before it unmaps them.
+pub fn is_unloading() -> bool {
+    const RT_DELETE: u32 = 2;
+    base().into_iter().chain(namespaces()).any(|namespace| namespace.state == RT_DELETE)
+}
+
 /// Returns whether the list of the program's objects is complete now: it is not while objects are
 /// loaded or unloaded.
 pub fn is_consistent() -> bool {

@@ -6,11 +6,16 @@
 //! later. An unloading waits until walks have ended, which take microseconds and wait for nothing.
 //! If one has not ended after a number of yields, the unloading continues: a signal handler has
 //! interrupted the walk, and unloads, or has left it by a jump.
+//!
+//! An unloading lasts from the loader's notification that it removes objects to the next one: no
+//! code of the program runs in between, so that a destructor that leaves by a jump or ends its
+//! thread changes nothing. Where the loader's function cannot be changed, an unloading is a call of
+//! `dlclose`, and is forgotten if its thread has ended.
 
 use crate::sys::kernel::{self, Errno};
 use crate::sys::wiped::Wiped;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// How often an unloading yields to walks.
 const YIELDS_MAX: u32 = 20_000;
@@ -19,6 +24,10 @@ const YIELDS_MAX: u32 = 20_000;
 struct Counts {
     walks: AtomicU32,
     unloadings: AtomicU32,
+    /// The thread of the last one that the loader did not notify; 0 is none.
+    thread: AtomicU32,
+    /// Whether one is in progress that the loader has notified.
+    is_notified: AtomicBool,
 }
 
 // SAFETY: all zeros is a valid value.
@@ -36,26 +45,57 @@ pub fn walk<T>(work: impl FnOnce() -> T) -> Option<T> {
     let counts = COUNTS.get();
     // Both sides write first and then read what the other has written.
     counts.walks.fetch_add(1, SeqCst);
-    let done = (counts.unloadings.load(SeqCst) == 0).then(work);
+    let done = may_walk(counts).then(work);
     subtract_one(&counts.walks);
     done
 }
 
-/// An object that is being unloaded, until it is dropped.
+fn may_walk(counts: &Counts) -> bool {
+    if counts.is_notified.load(SeqCst) {
+        return false;
+    }
+    let (unloadings, thread) = (counts.unloadings.load(SeqCst), counts.thread.load(SeqCst));
+    if unloadings == 0 {
+        return true;
+    }
+    // It holds the loader's lock for ever, so there is no other one.
+    let has_ended = thread != 0 && kernel::thread_is_gone(kernel::getpid(), thread);
+    has_ended && counts.unloadings.compare_exchange(unloadings, 0, SeqCst, SeqCst).is_ok()
+}
+
+/// Begins an unloading that the loader has notified, which holds its lock: waits until walks have
+/// ended. No walk begins before [`end_notified`].
+pub fn begin_notified() {
+    let counts = COUNTS.get();
+    counts.is_notified.store(true, SeqCst);
+    wait_for_walks(counts);
+}
+
+/// Ends an unloading that the loader has notified, if any is in progress.
+pub fn end_notified() {
+    COUNTS.get().is_notified.store(false, SeqCst);
+}
+
+fn wait_for_walks(counts: &Counts) {
+    for _ in 0..YIELDS_MAX {
+        if counts.walks.load(SeqCst) == 0 {
+            return;
+        }
+        kernel::sched_yield();
+    }
+    counts.walks.store(0, SeqCst); // so that the next one does not wait for it again
+}
+
+/// An object that is being unloaded, until it is dropped; where the loader does not notify.
 pub struct Unloading(());
 
 impl Unloading {
     /// Waits until walks have ended. No walk begins before the result is dropped.
     pub fn begin() -> Unloading {
         let counts = COUNTS.get();
+        counts.thread.store(kernel::gettid(), SeqCst);
         counts.unloadings.fetch_add(1, SeqCst);
-        for _ in 0..YIELDS_MAX {
-            if counts.walks.load(SeqCst) == 0 {
-                return Unloading(());
-            }
-            kernel::sched_yield();
-        }
-        counts.walks.store(0, SeqCst); // so that the next one does not wait for it again
+        wait_for_walks(counts);
         Unloading(())
     }
 }

@@ -174,6 +174,7 @@ fn serialize_details<M: SerializeMap>(process: &Process, map: &mut M) -> Result<
 struct HighestEntry<'a> {
     time_s: f64,
     live_bytes: u64,
+    at_most_bytes: Option<u64>,
     holders: Vec<HolderEntry<'a>>,
 }
 
@@ -190,6 +191,7 @@ impl HighestEntry<'_> {
         HighestEntry {
             time_s: seconds(highest.time_ns),
             live_bytes: highest.live_bytes,
+            at_most_bytes: highest.at_most_bytes,
             holders: held.map(|(name, n)| HolderEntry { name, live_bytes: *n }).collect(),
         }
     }

@@ -45,7 +45,8 @@ pub(crate) fn highest_says(highest: &Highest) -> String {
     };
     let when = duration(highest.time_ns);
     let live = counted(highest.live_bytes, "byte");
-    format!("{live} at one time by samples, after {when}: {}{rest}", named.join(", "))
+    let least = if highest.at_most_bytes.is_some() { "at least " } else { "" };
+    format!("{least}{live} at one time by samples, after {when}: {}{rest}", named.join(", "))
 }
 
 /// Describes what the counts cover if not the whole process, and how it was sampled.

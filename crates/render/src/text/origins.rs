@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Measure, Measures, Process, Recording};
-use heaptide_analysis::recording::join_timeline::{most_at_once, sum_of_peaks};
+use heaptide_analysis::recording::join_timeline::{Most, most_at_once};
 use heaptide_analysis::recording::origin::{Group, Origin, groups};
 use heaptide_analysis::text::{of_path, printable};
 
@@ -33,6 +33,9 @@ pub struct Table {
 /// A note if the peak of a row is a bound.
 const BOUND: &str = "The peak of several images is at most this: filters do not apply to the \
                      timeline, which contains what they had at the same time.";
+/// The same for changes between samples.
+const FAST: &str = "The peak of several images is at most this: changes of live bytes were faster \
+                    than samples.";
 
 /// A row.
 struct Row {
@@ -41,7 +44,7 @@ struct Row {
     /// Sums over the images; the peak is the maximum that was live at the same time.
     sums: Measures,
     /// Whether that is unknown: then the peak is the sum of peaks, a bound.
-    is_bound: bool,
+    bound: Option<&'static str>,
     images: u32,
     start_ns: u64,
     end_ns: u64,
@@ -87,8 +90,8 @@ pub fn write(out: &mut Screen, recording: &Recording, table: &Table) -> io::Resu
     if let Some(total) = &total {
         line(out, total, extra, width)?;
     }
-    let is_bound = rows.iter().chain(&total).any(|row| row.is_bound).then(|| BOUND.to_owned());
-    [missing, is_bound, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
+    let bound = rows.iter().chain(&total).find_map(|row| row.bound).map(str::to_owned);
+    [missing, bound, even].into_iter().flatten().try_for_each(|said| writeln!(out, "\n{said}"))
 }
 
 /// Keeps the rows with the largest values, and sorts them if a metric was requested.
@@ -147,7 +150,7 @@ fn line(out: &mut Screen, row: &Row, extra: Option<Measure>, width: usize) -> io
 fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
     let row = |group: Group| {
         let members: Vec<&Process> = group.members.iter().map(|&m| processes[m]).collect();
-        let (sums, is_bound) = sums(&members);
+        let (sums, bound) = sums(&members);
         let ended = members
             .iter()
             .map(|p| p.lifetime.start_realtime_ns.saturating_add(p.lifetime.duration_ns));
@@ -155,7 +158,7 @@ fn rows(processes: &[&Process], by: Origin, width: usize) -> Vec<Row> {
             name: name(&group, &members, by),
             rank: group.rank,
             sums,
-            is_bound,
+            bound,
             images: members.iter().map(|p| p.identity.images).sum(),
             start_ns: members.iter().map(|p| p.lifetime.start_realtime_ns).min().unwrap_or(0),
             end_ns: ended.max().unwrap_or(0),
@@ -181,22 +184,27 @@ fn command(members: &[&Process], width: usize) -> String {
     most.map_or(String::new(), |p| command_line(p, width))
 }
 
-/// Returns the sums over processes, and whether their peak is only a bound.
-fn sums(processes: &[&Process]) -> (Measures, bool) {
+/// Returns the sums over processes, and why their peak is only a bound, if it is.
+fn sums(processes: &[&Process]) -> (Measures, Option<&'static str>) {
     let mut sums = Measures::default();
     processes.iter().for_each(|p| sums.add(&p.totals));
     let most = most_at_once(processes);
-    sums.peak_bytes = most.unwrap_or_else(|| sum_of_peaks(processes));
-    (sums, most.is_none())
+    sums.peak_bytes = most.bytes();
+    let bound = match most {
+        Most::Known(_) => None,
+        Most::Fast(_) => Some(FAST),
+        Most::Sum(_) => Some(BOUND),
+    };
+    (sums, bound)
 }
 
 fn sum(rows: &[Row], processes: &[&Process]) -> Row {
-    let (sums, is_bound) = sums(processes);
+    let (sums, bound) = sums(processes);
     Row {
         name: "all".to_owned(),
         rank: None,
         sums,
-        is_bound,
+        bound,
         images: rows.iter().map(|row| row.images).sum(),
         start_ns: rows.iter().map(|row| row.start_ns).min().unwrap_or(0),
         end_ns: rows.iter().map(|row| row.end_ns).max().unwrap_or(0),

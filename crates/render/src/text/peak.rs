@@ -41,7 +41,11 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
     let heading = |peak: u64| Style::Heading.of(format!("peak {}", bytes(peak)));
     match &process.time.highest {
         Some(highest) => {
-            writeln!(out, "{}: {}", heading(highest.live_bytes), highest_says(highest))?;
+            let heading = match highest.at_most_bytes {
+                Some(most) => Style::Heading.of(format!("peak at most {}", bytes(most))),
+                None => heading(highest.live_bytes),
+            };
+            writeln!(out, "{heading}: {}", highest_says(highest))?;
             let added = format!("{}: {in_full}{blocks}{exact}", bytes(t.peak_bytes));
             writeln!(out, "  peaks added up   {added}, the sum of each image's own peak")?;
         }

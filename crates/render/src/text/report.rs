@@ -314,7 +314,11 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     };
     let in_full = counted(t.peak_bytes, "byte");
     if let Some(highest) = &process.time.highest {
-        row(out, "peak", &out.bytes(highest.live_bytes), &highest_says(highest))?;
+        let shown = match highest.at_most_bytes {
+            Some(most) => format!("at most {}", bytes(most)),
+            None => out.bytes(highest.live_bytes),
+        };
+        row(out, "peak", &shown, &highest_says(highest))?;
         let note = format!("{in_full}{exact}{blocks}, the sum of each image's own peak");
         row(out, "peaks added up", &out.bytes(t.peak_bytes), &note)?;
     } else {

@@ -1,0 +1,27 @@
+//! Opens a library with an allocator whose names are of no known family. Its blocks are not
+//! recorded, which the recording reports; those of the program are.
+//
+// expect function:in_program allocations=50 frees=50 requested_bytes=5000
+// plugin: unknown_plugin.so unknown_plugin.c
+// build: -ldl
+// args: %/unknown_plugin.so
+#include "guest.h"
+#include <dlfcn.h>
+
+static NOINLINE void in_program(void)
+{
+    for (int i = 0; i < 50; i++)
+        free(keep(malloc(100)));
+}
+
+int main(int count, char **words)
+{
+    CHECK(count == 2);
+    void *library = dlopen(words[1], RTLD_NOW);
+    CHECK(library);
+    void (*work)(void (*)(void)) = (void (*)(void (*)(void)))dlsym(library, "work");
+    CHECK(work);
+    work(in_program);
+    say("done\n");
+    return 0;
+}
