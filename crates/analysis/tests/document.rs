@@ -258,6 +258,7 @@ fn numbers() {
         ("IMAGE_IMPORTS_ONLY", format::IMAGE_IMPORTS_ONLY.to_string()),
         ("IMAGE_FAMILY_INLINED", format::IMAGE_FAMILY_INLINED.to_string()),
         ("IMAGE_FAMILY_UNCERTAIN", format::IMAGE_FAMILY_UNCERTAIN.to_string()),
+        ("IMAGE_PYTHON_SHIFT", format::IMAGE_PYTHON_SHIFT.to_string()),
         ("INTERCEPTED", format::INTERCEPTED.to_string()),
         ("PEAK_BATCH", format::PEAK_BATCH.to_string()),
         ("REQUEST_TEXT", format::REQUEST_TEXT.to_string()),

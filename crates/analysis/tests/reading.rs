@@ -319,8 +319,8 @@ fn measures_have_one_name_each() {
     let error = "file".parse::<aggregate::GroupBy>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown grouping `file`; expected one of function stack module scope label type thread \
-         size call"
+        "unknown grouping `file`; expected one of function line stack module scope label type \
+         thread size call"
     );
 }
 

@@ -124,8 +124,10 @@ const GROUPS: [Group; 5] = [
 /// Errors: those of the command line, or a requested help.
 pub fn parse<T: CommandFactory + FromArgMatches>(arguments: &[OsString]) -> Result<T, clap::Error> {
     let command = T::command();
-    let has_all = arguments.iter().any(|argument| argument.to_str() == Some("--help-all"));
-    let mut command = if has_all { command } else { brief(command) };
+    // Shortening takes memory, which may be scarce when a program is run.
+    let has = |words: &[&str]| arguments.iter().any(|a| a.to_str().is_some_and(|a| words.contains(&a)));
+    let is_brief = arguments.len() < 2 || has(&["-h", "--help", "help"]) && !has(&["--help-all"]);
+    let mut command = if is_brief { brief(command) } else { command };
     let matches = command.try_get_matches_from_mut(arguments)?;
     T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

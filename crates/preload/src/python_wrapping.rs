@@ -79,8 +79,9 @@ pub fn start(scarce: bool) -> Option<()> {
         p.sizes.create(scarce)?; // a forked child inherits the wrappers
     }
     IS_ON.store(true, Relaxed);
-    LOADS.store(modules().loads.load(Relaxed), Relaxed);
-    look();
+    if !look_if_consistent() {
+        LOADS.store(!modules().loads.load(Relaxed), Relaxed); // a later call tries again
+    }
     Some(())
 }
 
@@ -99,11 +100,20 @@ pub fn look_again() {
 
 #[cold]
 fn look_at_new() {
+    if process().state() == State::Active && confined::may_call() {
+        look_if_consistent();
+    }
+}
+
+/// Searches, unless the loader's list is being changed, as in a child that was forked meanwhile.
+/// Returns whether it searched.
+fn look_if_consistent() -> bool {
     let loads = modules().loads.load(Relaxed);
-    let may_look = process().state() == State::Active && confined::may_call();
-    if may_look && loader::is_consistent() && unloading::walk(look).is_some() {
+    let may_look = loader::is_consistent() && unloading::walk(look).is_some();
+    if may_look {
         LOADS.store(loads, Relaxed);
     }
+    may_look
 }
 
 /// Forgets where the interpreter keeps its allocators, before an object is unloaded.

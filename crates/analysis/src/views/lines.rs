@@ -125,7 +125,10 @@ mod tests {
                 Some("main") => 30,
                 Some("read") => 10,
                 Some("read2") => 12,
-                _ => continue,
+                _ => {
+                    frame.file = None;
+                    continue;
+                }
             };
             (frame.file, frame.line) = (Some("/src/app.c".into()), Some(line));
         }

@@ -165,14 +165,14 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "advise_service.cpp QUICK",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 26.0 MiB, 99.7% of peak usage (26.1 MiB after ",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp :32 24.4, :36 1.59 MiB) holds 26.0 MiB, 99.7% of peak usage (26.1 MiB after ",
             "), freed before exit.",
         ],
     ),
     (
         "advise_service.cpp FAULT",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 16.6 MiB, 99.",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp :32 16.",
             " of peak usage (16.6 MiB after ",
             "freed before exit. Live memory grew from ",
             " to 16.",
@@ -182,7 +182,8 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "advise_service.cpp LIMITED",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 81",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp :32 8",
+            ") holds 81",
             ", 91.",
             " of peak usage (8",
             "), freed before exit.",
@@ -323,7 +324,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "owners.rs ",
         &[
-            "`owners::Store::insert` (owners.rs:22) holds 210 KiB of `Box<owners::Session>`, 99.",
+            "`owners::Store::insert` (owners.rs :22 200, :25 6.01, :24 4.70 KiB) holds 210 KiB of `Box<owners::Session>`, 99.",
             " of peak usage",
             "), all live at exit.",
         ],
@@ -335,7 +336,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     ("advise_cache.py alike", &["No function holds more than ", " of peak usage", "; largest: "]),
     (
         "advise_exceptions.py fault",
-        &["`parse` (advise_exceptions.py:13) holds 10.", " of peak usage", "), freed before exit."],
+        &["`parse` (advise_exceptions.py :13 ", " of peak usage", "), freed before exit."],
     ),
     (
         "advise_exceptions.py alike",
@@ -374,9 +375,9 @@ const SENTENCES: &[(&str, &[&str])] = &[
     ),
     ("queue", &["No function holds more than ", " of peak usage", "; largest: "]),
     ("errors", &["No function holds more than ", " of peak usage", "; largest: "]),
-    ("gcc", &[]),
-    ("g++", &[]),
-    ("rustc", &[]),
+    ("gcc", &["cc1 -quiet", " holds ", " of "]),
+    ("g++", &["cc1plus -quiet", " holds ", " of "]),
+    ("rustc", &["rustc -Copt-level=0", " of "]),
     ("awk", &["mawk holds 8.04 MiB, 100% of peak usage (8.04 MiB ", "8.04 MiB live at exit."]),
     (
         "perl",

@@ -124,11 +124,11 @@ fn programs_behind_launchers_are_the_subject() {
         assert!(subject.starts_with("app hold 4096 (pid "), "{words:?}: {subject}");
         let (_, rest) = subject.split_once("% of memory over time; ").expect("others");
         assert!(rest.contains(launcher) && rest.contains(" held "), "{words:?}: {subject}");
-        assert!(peak.starts_with("4.00 MiB ") && peak.ends_with(" by hold"), "{words:?}: {peak}");
+        assert!(peak.starts_with("4.00 MiB "), "{words:?}: {peak}");
         let report = place.view("report r").stdout;
         let first: Vec<&str> = report.lines().take(24).collect();
         assert_eq!(first[0], "app hold 4096", "{words:?}");
-        assert!(first.iter().any(|line| line.contains("  hold  app.c:9")), "{report}");
+        assert!(first[1].starts_with("`hold` (app.c:9) holds 4.00 MiB, "), "{report}");
         assert!(first.contains(&&*format!("  subject  {subject}")), "{report}");
     }
 }
@@ -202,7 +202,7 @@ fn workers_are_one_subject_with_a_spread() {
     let spread = "4 images of app, peaks 1.00 MiB to 4.00 MiB, median 2.50 MiB, ";
     assert!(subject.starts_with(spread), "{subject}");
     // All four blocks were live at the same time.
-    assert!(peak.contains(" at most 10.0 MiB,") && peak.ends_with("100% of it by hold"), "{peak}");
+    assert!(peak.contains(" at most 10.0 MiB,"), "{peak}");
     let page = place.view("peak r").stdout;
     assert!(page.contains("10.0 MiB") && page.contains("hold"), "{page}");
     let one = place.view("memory r").stderr;
@@ -245,7 +245,7 @@ fn ranks_are_one_subject() {
     let (subject, peak) = place.subject(&["mpirun", "-n", "4", "./app", "hold", "1024"]);
     let spread = "4 images of app, peaks 1.00 MiB to 1.00 MiB, median 1.00 MiB, ";
     assert!(subject.starts_with(spread) && subject.contains("mpi"), "{subject}");
-    assert!(peak.ends_with("by hold"), "{peak}");
+    assert!(peak.contains(" at most 4.0"), "{peak}");
 }
 
 #[test]

@@ -555,7 +555,7 @@ fn bad_values_are_one_line() {
     let options = ["--mode", "counters", "--stacks-below", "1K"];
     let outcome = run(recorded(&place.join("a.heaptide"), &options).arg("true"), &place);
     assert_refused(&outcome, "require --mode stacks");
-    for option in ["--snapshot-every=10", "--snapshot-on=KILL", "--stacks-from=1X"] {
+    for option in ["--snapshot-every=10x", "--snapshot-on=KILL", "--stacks-from=1X"] {
         let outcome = run(recorded(&place.join("a.heaptide"), &[option]).arg("true"), &place);
         assert_eq!(outcome.status, 2, "{option}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("expected") || outcome.stderr.contains("choose"));

@@ -130,7 +130,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 84] = [
+const ELSEWHERE: [&str; 85] = [
+    "runtime_heap.c",
     "churn.c",
     "sampled.c",
     "sampled_sizes.c",
