@@ -103,6 +103,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sql",
             "dataset",
             "commands",
+            "help",
             "words",
         ],
     ),
