@@ -113,6 +113,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sql",
             "dataset",
             "commands",
+            "help",
             "words",
         ],
     ),

@@ -39,9 +39,8 @@ use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::sql::SqlOptions;
 use heaptide_command::terminal::TerminalOptions;
 
-use crate::help;
 use crate::library;
-use crate::options::{HELP_COLUMNS, RunOptions};
+use crate::options::{HELP_COLUMNS, RunOptions, flags_of_root, with_flags};
 use crate::run;
 use crate::sql;
 pub use export::ExportFormat;
@@ -50,8 +49,8 @@ pub use export::ExportFormat;
 #[derive(Parser, Debug)]
 #[command(name = "heaptide", version, max_term_width = HELP_COLUMNS, after_help = EXAMPLE)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_flag = true, disable_version_flag = true, args = help::flags_of_root())]
-#[command(mut_subcommands = help::with_flags)]
+#[command(disable_help_flag = true, disable_version_flag = true, args = flags_of_root())]
+#[command(mut_subcommands = with_flags)]
 pub struct Options {
     /// The command to run.
     #[command(subcommand)]

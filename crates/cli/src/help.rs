@@ -4,14 +4,11 @@ use std::ffi::OsString;
 use std::fmt::Write;
 
 use clap::builder::StyledStr;
-use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use heaptide_command::selection::{NAMES, SELECTION};
 use heaptide_command::terminal::GENERAL;
 
 use crate::options::{DEBUG_FILES, FLAME_GRAPHS, INTERCEPTION, SNAPSHOTS, STACKS};
-
-/// The option for all options.
-const ALL: &str = "help-all";
 
 /// Headings of options that `--help` omits.
 const FURTHER: [&str; 8] =
@@ -137,28 +134,6 @@ fn brief(command: Command) -> Command {
     // Those of the command itself are passed on to its subcommands.
     let command = command.mut_args(|argument| argument.hide_short_help(true));
     with_overview(command.mut_subcommands(in_brief))
-}
-
-/// Returns the options for help and version of the command itself.
-pub fn flags_of_root() -> Vec<Arg> {
-    let version = Arg::new("version").short('V').long("version").action(ArgAction::Version);
-    let version = version.help("Print the version").help_heading(GENERAL);
-    flags().into_iter().chain([version]).collect()
-}
-
-/// Returns the options for help of every command.
-fn flags() -> [Arg; 2] {
-    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
-    let all = Arg::new(ALL).long(ALL).action(ArgAction::HelpLong);
-    [
-        help.help("Print help with the frequent options").help_heading(GENERAL),
-        all.help("Print help with all options").help_heading(GENERAL),
-    ]
-}
-
-/// Gives a command and its subcommands these options.
-pub fn with_flags(command: Command) -> Command {
-    command.disable_help_flag(true).args(flags()).mut_subcommands(with_flags)
 }
 
 /// Gives a command and its subcommands help for one screen.

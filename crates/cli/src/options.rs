@@ -1,6 +1,7 @@
 //! Options that several commands share, and those of `heaptide run`.
 
 mod format;
+mod help;
 mod mode;
 mod names;
 mod picture;
@@ -9,6 +10,7 @@ mod snapshots;
 mod stacks;
 
 pub use format::{Format, metric_parser, require_of_rows};
+pub use help::{flags_of_root, with_flags};
 pub use mode::{Mode, ModeParser};
 pub use names::{DEBUG_FILES, NameOptions};
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
