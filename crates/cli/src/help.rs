@@ -80,7 +80,17 @@ const GROUPS: [Group; 5] = [
             ("report", "Show totals, peak usage, leaks and temporary allocations"),
             ("flamegraph", "Draw a flame graph"),
         ],
-        other: &["peak", "leaks", "tree", "histogram", "timeline", "memory", "advise", "info"],
+        other: &[
+            "peak",
+            "leaks",
+            "lines",
+            "tree",
+            "histogram",
+            "timeline",
+            "memory",
+            "advise",
+            "info",
+        ],
     },
     Group {
         heading: "Observe running programs",
@@ -122,7 +132,8 @@ const GROUPS: [Group; 5] = [
 pub fn parse<T: CommandFactory + FromArgMatches>(arguments: &[OsString]) -> Result<T, clap::Error> {
     let command = T::command();
     // Shortening takes memory, which may be scarce when a program is run.
-    let has = |words: &[&str]| arguments.iter().any(|a| a.to_str().is_some_and(|a| words.contains(&a)));
+    let has =
+        |words: &[&str]| arguments.iter().any(|a| a.to_str().is_some_and(|a| words.contains(&a)));
     let is_brief = arguments.len() < 2 || has(&["-h", "--help", "help"]) && !has(&["--help-all"]);
     let mut command = if is_brief { brief(command) } else { command };
     let matches = command.try_get_matches_from_mut(arguments)?;

@@ -111,7 +111,7 @@ fn inferno_reads_folded_lines() {
     let mut svg = Vec::new();
     let mut options = inferno::flamegraph::Options::default();
     inferno::flamegraph::from_reader(&mut options, &*lines, &mut svg).expect("a picture");
-    let whole = format!("everything ({} samples, 100%)", count(measure.of(&process().totals)));
+    let whole = format!("all ({} samples, 100%)", count(measure.of(&process().totals)));
     assert!(String::from_utf8(svg).expect("SVG is UTF-8").contains(&whole));
 }
 

@@ -260,7 +260,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "deep.c TABLE",
         &[
-            "`down` (deep.c:12) holds 11.8 KiB, 100% of peak usage (11.8 KiB ",
+            "`down` (deep.c :12 5.88, :16 5.88 KiB) holds 11.8 KiB, 100% of peak usage (11.8 KiB ",
             "), all live at exit.",
         ],
     ),
@@ -362,7 +362,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
             "(<string>:1)",
         ],
     ),
-    ("regex", &["`findall` (__init__.py:", " holds 3.", " of peak usage", "), freed before exit"]),
+    ("regex", &["`findall` (__init__.py:", " holds ", " of peak usage", "), freed before exit"]),
     ("words", &["No function holds more than ", " of peak usage", "; largest: "]),
     ("database", &["No function holds more than ", " of peak usage", "; largest: "]),
     (

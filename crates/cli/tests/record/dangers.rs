@@ -130,7 +130,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 85] = [
+const ELSEWHERE: [&str; 86] = [
+    "lines.c",
     "runtime_heap.c",
     "churn.c",
     "sampled.c",

@@ -38,7 +38,6 @@ function drawHead() {
   const { head } = shown.model;
   const fact = ([name, value]) => element("span", {}, `${name} `, element("b", {}, value));
   const parts = [element("h1", {}, head.title),
-    ...(head.sentence ? [element("p", { class: "sentence" }, head.sentence)] : []),
     element("p", { class: "facts" }, ...head.facts.map(fact))];
   if (head.warnings.length > 0) {
     const lines = head.warnings.map((warning) => element("li", {}, warning));
@@ -54,6 +53,9 @@ function drawHead() {
       + "the estimates. heaptide diff shows only those that are none."));
   }
   byId("head").replaceChildren(...parts);
+  const answer = byId("answer");
+  answer.hidden = !head.sentence;
+  answer.replaceChildren(...(head.sentence ? [element("p", {}, head.sentence)] : []));
   const loads = server.there ? "This page loads from heaptide view on this machine only."
     : "This page is self-contained.";
   byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;

@@ -98,15 +98,15 @@ fn function_holders(process: &Process) -> Option<String> {
         let largest = next(&found[..HOLDERS]).join(", ");
         return Some(format!("No function holds more than {share} of {peak}; largest: {largest}."));
     }
-    let about = if process.sampling.is_some() { "about " } else { "" };
     let kind = match first.memory(Measure::AtPeakBytes) {
         "mapped" => " of mapped memory",
         "both" => " of heap and mapped memory",
         _ => "",
     };
     let mut text = format!(
-        "{} holds {about}{}{kind}{}, {} of {}",
+        "{} holds {}{}{kind}{}, {} of {}",
         name(first),
+        about(process),
         bytes(held(first)),
         type_of(process, &charges, first),
         percent(held(first), whole),
@@ -118,6 +118,11 @@ fn function_holders(process: &Process) -> Option<String> {
         text += &format!("; then {others}");
     }
     Some(text + ".")
+}
+
+/// Returns a word before numbers that are estimates.
+fn about(process: &Process) -> &'static str {
+    if process.sampling.is_some() { "about " } else { "" }
 }
 
 /// Returns the type of a function's blocks, if nearly all of them have one type.
@@ -196,7 +201,7 @@ fn fate(process: &Process, held: &Measures) -> String {
     match held.live_bytes {
         0 => format!(", freed before {end}"),
         live if is_at_least(live, held.at_peak_bytes, 100) => format!(", all live at {end}"),
-        live => format!(", {} live at {end}", bytes(live)),
+        live => format!(", {}{} live at {end}", about(process), bytes(live)),
     }
 }
 

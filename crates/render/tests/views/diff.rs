@@ -133,7 +133,9 @@ fn boxes(difference: &Difference, rows: Rows, drawing: Drawing) -> Vec<String> {
         format!("{title} {} {}", part(text, "fg:w=\"", "\""), part(text, "fill=\"", "\""))
     };
     let mut boxes: Vec<String> = boxes.map(of_box).collect();
-    boxes.retain(|line| !line.contains("start") && !line.starts_with("all"));
+    boxes.retain(|line| {
+        !line.contains("start") && !line.starts_with("all") && !line.starts_with("everything")
+    });
     boxes.sort_unstable();
     boxes
 }

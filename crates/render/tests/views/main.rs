@@ -89,7 +89,7 @@ fn callers_are_shown_where_most_comes_from_them() {
         p.totals.at_peak_bytes += 1000 * 131_080;
     });
     let page = shown(|out| text::report::write(out, &recording(vec![process]), &PAGE));
-    let mut lines = page.lines().skip_while(|line| !line.contains("read_all"));
+    let mut lines = page.lines().skip_while(|line| !line.contains("  read_all"));
     assert!(lines.next().is_some_and(|line| line.contains("96.8%")), "{page}");
     let below = lines.next().unwrap_or_default();
     assert!(below.contains("(2 stacks"), "{page}");
@@ -159,7 +159,10 @@ fn what_a_program_said_is_on_its_page() {
     let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
     expect("scopes_page.txt", &shown(|out| text::report::write(out, &without_stacks, &PAGE)));
     let five = summary(&without_stacks, Path::new("app.heaptide"));
-    assert!(five.contains(", 84.0% of it in load > step=2\n"), "{five}");
+    assert!(
+        five.contains("Scope `load > step=2` holds 3.91 MiB, 84.0% of peak usage"),
+        "{five}"
+    );
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
     let found = shown(|out| table::write(out, &without_stacks.processes[0], &table, None));
     assert!(
@@ -210,7 +213,8 @@ fn functions_with_long_names_are_not_one_function() {
         process.tables.frames[3].function = Some(name("int").into());
         process.tables.frames[5].function = Some(name("char").into());
     });
-    let drawing = Drawing { least_percent: 0.0, ..Drawing::of(Measure::AtPeakBytes) };
+    let recursion = flamegraph::Recursion::Folded;
+    let drawing = Drawing { least_percent: 0.0, recursion, ..Drawing::of(Measure::AtPeakBytes) };
     let svg = written(|out| flamegraph::write(out, &process, &drawing));
     let titles = svg.split("<title>").skip(1).filter(|title| title.contains("insert_all"));
     let titles: Vec<&str> = titles.filter_map(|title| title.split("</title>").next()).collect();
@@ -303,10 +307,10 @@ fn description() {
 }
 
 #[test]
-fn a_summary_is_five_lines() {
+fn a_summary_is_a_sentence_and_five_lines() {
     let path = Path::new("my recording.heaptide");
     let page = summary(&recording(vec![small(), process()]), path);
-    assert_eq!(page.lines().count(), 5);
+    assert_eq!(page.lines().count(), 6);
     assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
     expect("summary.txt", &page);
 }
@@ -324,10 +328,13 @@ fn a_summary_and_a_report_name_the_subject() {
     let page = summary(&both, Path::new("a.heaptide"));
     let lines: Vec<&str> = page.lines().collect();
     let subject = "app --input 'a file.txt' (pid 4242), >99.9% of memory over time; sh held 24 B";
-    assert_eq!(lines[0], "heaptide: sh exited with status 0 after 2.50 s");
-    assert_eq!(lines[1], format!("heaptide:   subject    {subject}"));
-    assert!(lines[3].starts_with("heaptide:   peak       4.66 MiB after 1.25 s, 84.0% of it by "));
-    assert_eq!(lines.len(), 6);
+    let holder = "heaptide: `Tree::build(int)` (tree.cc:12) holds 3.91 MiB of `std::vector<int>`, \
+                  84.0% of peak usage (4.66 MiB after 1.25 s), 401 KiB live at exit.";
+    assert_eq!(lines[0], holder);
+    assert_eq!(lines[1], "heaptide: sh exited with status 0 after 2.50 s");
+    assert_eq!(lines[2], format!("heaptide:   subject    {subject}"));
+    assert_eq!(lines[4], "heaptide:   peak       4.66 MiB after 1.25 s");
+    assert_eq!(lines.len(), 7);
     let page = shown(|out| text::report::write(out, &both, &PAGE));
     assert!(page.starts_with("app --input 'a file.txt'\n"), "{page}");
     assert!(page.contains(&format!("\n  subject  {subject}\n")), "{page}");
