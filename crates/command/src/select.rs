@@ -76,8 +76,8 @@ impl Selected {
     }
 
     /// The subject by itself, or else the largest image, for a command that reads another recording
-    /// after this one. If some images satisfy `preferred`, it is one of those. Second, the number of
-    /// process images of the recording.
+    /// after this one. If some images satisfy `preferred`, it is one of those. Second, the number
+    /// of process images of the recording.
     pub fn into_largest(
         mut self,
         metric: Measure,

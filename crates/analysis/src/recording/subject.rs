@@ -26,8 +26,8 @@ const NAMES: usize = 3;
 const ANCESTORS: usize = 64;
 
 impl Recording {
-    /// Chooses the subject and marks its images. Must be called before anything is selected, so that
-    /// the selection does not change the choice.
+    /// Chooses the subject and marks its images. Must be called before anything is selected, so
+    /// that the selection does not change the choice.
     ///
     /// ```
     /// use heaptide_analysis::model::{Process, Reason, Recording};
