@@ -7,9 +7,9 @@ use std::rc::Rc;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
 use heaptide_analysis::recording::{members, seal_with};
-use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_analysis::symbols::{Blazesym, Lookup, is_about_split};
+use heaptide_analysis::views::memory::usual_kind;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::missing_names;
@@ -253,7 +253,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     let shown = from_here(shown);
     read.choose_subject();
     for process in &mut read.processes {
-        process.select_kind(MemoryKind::Program);
+        process.select_kind(usual_kind(process));
         process.select_python(PythonFrames::Mixed);
     }
     read.join_subject();

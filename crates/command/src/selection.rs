@@ -6,11 +6,13 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use heaptide_analysis::model::Process;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::recording::snapshot::Reference;
 use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::selection::python::PythonFrames;
+use heaptide_analysis::views::memory::usual_kind;
 
 use crate::damage::Listed;
 use crate::values;
@@ -244,14 +246,13 @@ impl Selection {
         }
     }
 
-    /// Returns the kind of memory for a reader: a selected one, else for people all memory of the
-    /// program, for other programs the heap.
-    pub fn kind_for(&self, reader: Reader) -> MemoryKind {
-        let usual = match reader {
-            Reader::Person => MemoryKind::Program,
+    /// Returns the kind of memory of a process for a reader: a selected one, else for people all
+    /// memory of the program, for other programs the heap.
+    pub fn kind_for(&self, reader: Reader, process: &Process) -> MemoryKind {
+        self.kind.unwrap_or_else(|| match reader {
+            Reader::Person => usual_kind(process),
             Reader::Program => MemoryKind::Heap,
-        };
-        self.kind.unwrap_or(usual)
+        })
     }
 
     /// Returns whether it excludes any part of a process.

@@ -168,7 +168,7 @@ pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, v
 
 /// Selects the kinds of memory of a process.
 fn select_memory(process: &mut Process, selection: &Selection, reader: Reader) {
-    process.select_kind(selection.kind_for(reader));
+    process.select_kind(selection.kind_for(reader, process));
     process.select_python(selection.python);
     if selection.fold_recursion {
         process.fold_scopes();

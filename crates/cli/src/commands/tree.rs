@@ -41,8 +41,8 @@ pub struct TreeOptions {
     /// with --scopes first]
     #[arg(long, value_name = "first|value", hide_possible_values = true)]
     pub order: Option<Branches>,
-    /// Omit smaller branches; the percentage is that of the total, with --scopes they are one row
-    /// [default: 1, or 0 for up to 50 scopes]
+    /// Omit smaller branches; the number is a percentage of the total, with --scopes they become
+    /// one row [default: 1, or 0 for up to 50 scopes]
     #[arg(long, value_name = "P", value_parser = values::percent)]
     pub min_percent: Option<f64>,
     /// Show a node for each function or line; or join all processes, with an outermost frame for

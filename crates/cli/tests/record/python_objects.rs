@@ -210,7 +210,10 @@ fn the_numbers_are_those_of_pythons_malloc() {
         };
         let (own, forced) = (counts("PYTHONMALLOX"), counts("PYTHONMALLOC"));
         assert!(own[0] > 30_000, "{}: {own:?}", python.display());
-        assert_eq!(own, forced, "{}", python.display());
+        // Texts of addresses and process ids have different lengths in two runs.
+        let [own_bytes, forced_bytes] = [own[3], forced[3]];
+        assert_eq!(own[..3], forced[..3], "{}", python.display());
+        assert!((own_bytes - forced_bytes).abs() <= 64, "{own:?} {forced:?} {}", python.display());
     }
 }
 

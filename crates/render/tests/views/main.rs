@@ -159,10 +159,7 @@ fn what_a_program_said_is_on_its_page() {
     let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
     expect("scopes_page.txt", &shown(|out| text::report::write(out, &without_stacks, &PAGE)));
     let five = summary(&without_stacks, Path::new("app.heaptide"));
-    assert!(
-        five.contains("Scope `load > step=2` holds 3.91 MiB, 84.0% of peak usage"),
-        "{five}"
-    );
+    assert!(five.contains("Scope `load > step=2` holds 3.91 MiB, 84.0% of peak usage"), "{five}");
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
     let found = shown(|out| table::write(out, &without_stacks.processes[0], &table, None));
     assert!(

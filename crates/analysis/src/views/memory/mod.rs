@@ -13,7 +13,8 @@ mod runtimes;
 
 use std::cmp::Reverse;
 
-use crate::model::{Account, AccountCause, End, Process};
+use crate::model::{Account, AccountCause, End, MappingClass, Process};
+use crate::selection::kind::MemoryKind;
 use mappings::{Class, History};
 use row::with_largest;
 
@@ -88,6 +89,21 @@ impl Memory<'_> {
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
+}
+
+/// Returns the kind of memory that views for people show: that of the program, unless less than
+/// half of what it mapped is resident. Such mappings are address space, as those of runtimes with
+/// heaps of their own.
+pub fn usual_kind(process: &Process) -> MemoryKind {
+    let Some(account) = choose(process, At::Peak) else { return MemoryKind::Program };
+    let of_program = account.ranges.iter().filter(|range| {
+        let class = range.mapping.as_ref().map(|mapping| mapping.class);
+        matches!(class, Some(MappingClass::Other | MappingClass::Shared))
+    });
+    let (resident, length) = of_program.fold((0u64, 0u64), |(resident, length), range| {
+        (resident.saturating_add(range.resident_bytes), length.saturating_add(range.length))
+    });
+    if resident < length / 2 { MemoryKind::Heap } else { MemoryKind::Program }
 }
 
 /// Returns the accounts with numbers.
