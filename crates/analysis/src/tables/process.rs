@@ -102,10 +102,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         },
         peak_time_ns: peak.time_ns,
         attribution: Attribution::default(),
-        unwinder: UnwinderStats {
-            frames_stepped: header.frames_stepped,
-            rules_evaluated: header.rules_evaluated,
-        },
+        unwinder: unwinder(header),
         completeness: completeness(&profile, &mut ending, unmatched_frees, peak.bound_bytes),
         tables: Tables {
             histogram: histogram(&profile, &totals),
@@ -135,6 +132,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         identity: identity(profile, ending),
         totals,
     }
+}
+
+fn unwinder(header: &format::FileHeader) -> UnwinderStats {
+    UnwinderStats { frames_stepped: header.frames_stepped, rules_evaluated: header.rules_evaluated }
 }
 
 /// Returns the identity of the image.
