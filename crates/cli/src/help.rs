@@ -15,7 +15,7 @@ const FURTHER: [&str; 8] =
     [SELECTION, NAMES, DEBUG_FILES, FLAME_GRAPHS, INTERCEPTION, SNAPSHOTS, STACKS, GENERAL];
 
 /// Other options that `--help` omits, of any command.
-const RARE: [&str; 33] = [
+const RARE: [&str; 34] = [
     "accounts",
     "annotate",
     "background",
@@ -33,6 +33,7 @@ const RARE: [&str; 33] = [
     "max-series",
     "monitor",
     "no-built-in",
+    "order",
     "otlp-interval",
     "otlp-profiles",
     "owner",

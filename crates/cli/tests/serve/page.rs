@@ -127,7 +127,7 @@ fn the_first_view_has_owners_and_the_chart() {
              .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
              .map((one) => one.id)",
         );
-        let expected = ["owners", "timeline", "totals", "choices", "flames", "tables"];
+        let expected = ["answer", "owners", "timeline", "totals", "choices", "flames", "tables"];
         assert_eq!(order, expected, "{size:?}");
         let bottom = "byId('chart').getBoundingClientRect().bottom <= innerHeight";
         assert_eq!(browser.value(bottom), true, "{size:?}");
