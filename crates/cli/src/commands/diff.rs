@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::views::diff::{Change, Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
 use heaptide_command::error::Error;
@@ -198,7 +199,10 @@ fn open(
         DiffFormat::Json => Reader::Program,
     };
     let view = View { empty: Empty::Shown, reader, ..View::default() };
-    let selected = source::open_view(source, &options.selection, view)?;
+    // Both sides need the same kind, and which one is usual depends on the process.
+    let kind = options.selection.kind.or(Some(MemoryKind::Heap));
+    let selection = Selection { kind, ..options.selection.clone() };
+    let selected = source::open_view(source, &selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);
     let (process, all) = selected.into_largest(measure, is_same)?;

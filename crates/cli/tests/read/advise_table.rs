@@ -172,7 +172,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "advise_service.cpp FAULT",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp :32 16.",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 16.",
             " of peak usage (16.6 MiB after ",
             "freed before exit. Live memory grew from ",
             " to 16.",
@@ -182,8 +182,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "advise_service.cpp LIMITED",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp :32 8",
-            ") holds 81",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 81",
             ", 91.",
             " of peak usage (8",
             "), freed before exit.",

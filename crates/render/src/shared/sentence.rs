@@ -26,6 +26,8 @@ const HOLDER_PERCENT: u64 = 20;
 const HOLDERS: usize = 3;
 /// A type is named if it has at least this percentage of a holder's bytes.
 const TYPE_PERCENT: u64 = 90;
+/// A line of a holder is named if it has at least this percentage of the holder's bytes.
+const LINE_PERCENT: u64 = 1;
 /// Growth is stated for runs of at least this many nanoseconds: in shorter ones, programs that
 /// build their data and end look the same.
 const GROWTH_MIN_NS: u64 = 2_000_000_000;
@@ -152,7 +154,8 @@ fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String 
     match &frame.file {
         Some(_) => {
             let measure = Measure::AtPeakBytes;
-            let lines = hotspot.lines(charges, measure);
+            let mut lines = hotspot.lines(charges, measure);
+            lines.retain(|line| is_at_least(line.1, hotspot.measures.at_peak_bytes, LINE_PERCENT));
             let places = hotspots::places(process, &lines, |v| amounts(measure, v));
             format!("`{name}` ({places})")
         }

@@ -161,13 +161,17 @@ fn each_view_has_its_rows() {
             "1.00 MiB 1 1.00 MiB main"
         ]
     );
-    // Without source lines, the rows are functions.
+    let lines = [
+        "12.0 MiB 3 12.0 MiB parse.c:1 parse",
+        "2.00 MiB 1 2.00 MiB load.c:1 load",
+        "1.00 MiB 1 1.00 MiB main.c:1 main",
+    ];
+    assert_eq!(of(&mut shown, "7"), lines);
     let owners = [
         "12.0 MiB 3 12.0 MiB parse [app]",
         "2.00 MiB 1 2.00 MiB load [app]",
         "1.00 MiB 1 1.00 MiB main [app]",
     ];
-    assert_eq!(of(&mut shown, "7"), owners);
     assert_eq!(of(&mut shown, "\t"), owners, "owners after lines");
 }
 

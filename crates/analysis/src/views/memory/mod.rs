@@ -13,7 +13,7 @@ mod runtimes;
 
 use std::cmp::Reverse;
 
-use crate::model::{Account, AccountCause, End, MappingClass, Process};
+use crate::model::{Account, AccountCause, AccountRange, End, MappingClass, Process};
 use crate::selection::kind::MemoryKind;
 use mappings::{Class, History};
 use row::with_largest;
@@ -91,19 +91,23 @@ impl Memory<'_> {
     }
 }
 
-/// Returns the kind of memory that views for people show: that of the program, unless less than
-/// half of what it mapped is resident. Such mappings are address space, as those of runtimes with
-/// heaps of their own.
+/// Returns the kind of memory that views for people show: that of the program, unless at no time
+/// half of what it mapped was resident. Such mappings are address space, as those of runtimes with
+/// heaps of their own. Must be called before a kind is selected.
 pub fn usual_kind(process: &Process) -> MemoryKind {
-    let Some(account) = choose(process, At::Peak) else { return MemoryKind::Program };
-    let of_program = account.ranges.iter().filter(|range| {
+    let is_of_program = |range: &&AccountRange| {
         let class = range.mapping.as_ref().map(|mapping| mapping.class);
         matches!(class, Some(MappingClass::Other | MappingClass::Shared))
-    });
-    let (resident, length) = of_program.fold((0u64, 0u64), |(resident, length), range| {
-        (resident.saturating_add(range.resident_bytes), length.saturating_add(range.length))
-    });
-    if resident < length / 2 { MemoryKind::Heap } else { MemoryKind::Program }
+    };
+    let resident = |account: &Account| {
+        let of_program = account.ranges.iter().filter(is_of_program);
+        of_program.map(|range| range.resident_bytes).fold(0, u64::saturating_add)
+    };
+    let mapped = process.program_mappings().map_or(0, |sum| sum.at_peak_bytes);
+    match usable(process).map(resident).max() {
+        Some(resident) if resident < mapped / 2 => MemoryKind::Heap,
+        _ => MemoryKind::Program,
+    }
 }
 
 /// Returns the accounts with numbers.
