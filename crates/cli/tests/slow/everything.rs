@@ -36,7 +36,7 @@ fn ask_everything(recording: &Path, place: &Path) {
     ask_questions(recording, place);
     ask(QUERIES, recording, place);
     let known = Known::of(recording, place);
-    export(recording, place, "", |format, file| known.check_export(format, file));
+    export(recording, place, "--kind heap", |format, file| known.check_export(format, file));
 }
 
 fn ask_questions(recording: &Path, place: &Path) {

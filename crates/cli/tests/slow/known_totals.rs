@@ -35,10 +35,10 @@ impl Known {
     /// Checks the output of a command: a page must contain a total in full, and JSON every total.
     pub fn check_answer(&self, line: &str, answer: &str) {
         match line {
-            "report" | "report --by size" | "histogram" => {
+            "report --kind heap" | "report --by size --kind heap" | "histogram --kind heap" => {
                 self.assert_shown("allocations", answer, line);
             }
-            "info" | "peak" => self.assert_shown("peak_bytes", answer, line),
+            "info" | "peak --kind heap" => self.assert_shown("peak_bytes", answer, line),
             _ if line.contains("json") => {
                 self.check_json(line, &serde_json::from_str(answer).expect(line));
             }
