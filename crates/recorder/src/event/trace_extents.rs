@@ -113,7 +113,7 @@ pub fn set_clock(clock: u32) {
 #[inline(always)]
 fn ticks(p: &Process) -> u64 {
     match SHARED.get().clock.load(Relaxed) {
-        1 => arch::counter() >> arch::COUNTER_SHIFT, // not forbidden: see `stop_clock`
+        1 => arch::counter_in_order() >> arch::COUNTER_SHIFT, // not forbidden: see `stop_clock`
         2 if confined::may_call() => p.now() >> NS_SHIFT,
         _ => 0,
     }

@@ -228,6 +228,16 @@ pub fn counter() -> u64 {
     ticks
 }
 
+/// Returns the virtual counter after all earlier loads. Otherwise processors may read it first: a
+/// free would have a time before the allocation by the thread that passed the block on.
+#[inline(always)]
+pub fn counter_in_order() -> u64 {
+    let ticks: u64;
+    // SAFETY: barriers, and the read of a register that Linux allows every process to read.
+    unsafe { asm!("dsb ishld", "isb", "mrs {0}, cntvct_el0", out(reg) ticks, options(nostack)) };
+    ticks
+}
+
 /// Returns whether the counter has a constant rate, which the architecture guarantees.
 pub fn counter_is_steady() -> bool {
     true

@@ -1,6 +1,6 @@
 //! x86-64, System V.
 
-use core::arch::x86_64::{__cpuid, _rdtsc};
+use core::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
 use core::arch::{asm, global_asm};
 
 /// Numbers of system calls.
@@ -225,6 +225,17 @@ pub const BELOW_MILLISECOND: u64 = 1 << 20;
 pub fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it.
     unsafe { _rdtsc() }
+}
+
+/// Returns the time stamp counter after all earlier loads. Otherwise processors may read it first:
+/// a free would have a time before the allocation by the thread that passed the block on.
+#[inline(always)]
+pub fn counter_in_order() -> u64 {
+    // SAFETY: every x86-64 processor has both.
+    unsafe {
+        _mm_lfence();
+        _rdtsc()
+    }
 }
 
 /// Returns whether the counter has a constant rate.
