@@ -51,25 +51,6 @@ pub fn sentence(process: &Process) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// Breaks a text into lines of at most `width` characters, if its words permit.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            lines.push('\n');
-            column = 0;
-        } else if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += length;
-    }
-    lines
-}
-
 fn is_at_least(part: u64, whole: u64, percent: u64) -> bool {
     u128::from(part) * 100 >= u128::from(whole) * u128::from(percent)
 }

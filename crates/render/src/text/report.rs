@@ -14,13 +14,13 @@ use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
 use crate::shared::runtime::runtime_says;
-use crate::shared::sentence::{sentence, wrapped};
+use crate::shared::sentence::sentence;
 use crate::shared::subject::subject_says;
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
 use crate::text::missing;
-use crate::text::screen::{Screen, Style};
+use crate::text::screen::{Screen, Style, paragraph};
 use crate::text::sections;
 
 /// Maximum characters of a line.
@@ -243,7 +243,7 @@ fn heading(out: &mut Screen, process: &Process, subject: Option<&str>) -> io::Re
     let command = command_line(process, out.fit(WIDTH));
     writeln!(out, "{}", Style::Heading.of(command))?;
     if let Some(sentence) = sentence(process) {
-        writeln!(out, "{}\n", wrapped(&sentence, out.columns().min(WIDTH)))?;
+        writeln!(out, "{}\n", paragraph(&sentence, out.columns().min(WIDTH)))?;
     }
     let image = match process.identity.image {
         0 => String::new(),

@@ -210,7 +210,16 @@ fn wrap(line: &str, columns: usize) -> Cow<'_, str> {
     if line.len() <= columns || visible(line) <= columns {
         return Cow::Borrowed(line);
     }
-    let indent = " ".repeat(hanging_indent(line, columns));
+    Cow::Owned(broken(line, columns, hanging_indent(line, columns)))
+}
+
+/// Breaks a text at spaces into lines of at most `columns` characters, without indentation.
+pub(crate) fn paragraph(text: &str, columns: usize) -> String {
+    broken(text, columns, 0)
+}
+
+fn broken(line: &str, columns: usize, indent: usize) -> String {
+    let indent = " ".repeat(indent);
     let mut wrapped = String::with_capacity(line.len() + 2 * columns);
     let mut rest = line;
     let mut room = columns;
@@ -223,7 +232,7 @@ fn wrap(line: &str, columns: usize) -> Cow<'_, str> {
         room = columns - indent.len();
     }
     wrapped.push_str(rest);
-    Cow::Owned(wrapped)
+    wrapped
 }
 
 /// Returns where to break a text: after the last space within `room` characters, else after the
