@@ -14,7 +14,7 @@ pub use help::{flags_of_root, with_flags};
 pub use mode::{Mode, ModeParser};
 pub use names::{DEBUG_FILES, NameOptions};
 pub use picture::{FLAME_GRAPHS, Frames, Picture};
-pub use run::{INTERCEPTION, RunOptions, STACKS};
+pub use run::{INTERCEPTION, PythonMemory, RunOptions, STACKS};
 pub use snapshots::{SNAPSHOTS, SnapshotOptions};
 pub use stacks::StackOptions;
 

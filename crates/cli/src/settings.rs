@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use heaptide_command::error::Error;
 use heaptide_format::caliper;
 use heaptide_format::settings::{BELOW, OFF, ON, Setting};
@@ -13,7 +14,7 @@ use heaptide_supervise::program::check_library;
 
 use crate::library;
 use crate::monitors::{self, Monitors};
-use crate::options::{Mode, RunOptions};
+use crate::options::{Mode, PythonMemory, RunOptions};
 
 /// The symbol that each recorder exports, and no other library.
 const INTERFACE: &[u8] = b"heaptide_interface";
@@ -84,7 +85,9 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
                 is_number(text.strip_prefix(BELOW).unwrap_or(&text)),
                 "a number, or < and a number",
             ),
-            Setting::PythonMemory => (["objects", "arenas"].contains(&&*text), "objects or arenas"),
+            Setting::PythonMemory => {
+                (PythonMemory::from_str(&text, false).is_ok(), "objects or arenas")
+            }
             Setting::SnapshotEvery => (
                 text.split('.').count() <= 2 && text.split('.').all(is_number),
                 "seconds, such as 0.5",
