@@ -11,12 +11,13 @@ use crate::family::{keep_size, keep_size_in, take_size, take_size_in};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use heaptide_format::Call;
+use heaptide_format::{Call, Loss};
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 use heaptide_recorder::event::{dispatch, monitors, trace};
+use heaptide_recorder::sys::{confined, kernel};
 
 /// An allocator as CPython stores it (`PyMemAllocatorEx`): a context and four functions.
 pub type Raw = [usize; 5];
@@ -45,13 +46,17 @@ unsafe impl Sync for Wrapped {}
 static WRAPPED: Wrapped = Wrapped(UnsafeCell::new([[0; 5]; WRAPPED_MAX]));
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// For slots with CPython's debug hooks the address at which these keep the allocator below them,
+/// else 0.
+static HOOKED: [AtomicUsize; WRAPPED_MAX] = [const { AtomicUsize::new(0) }; WRAPPED_MAX];
+
 /// Returns the address of a slot.
 fn slot(index: usize) -> *const Raw {
     WRAPPED.0.get().cast::<Raw>().wrapping_add(index)
 }
 
-/// Returns the wrapper of an allocator; none without space, or if the allocator lacks a function.
-/// Called by one thread at a time.
+/// Returns the wrapper of an allocator; none without space, or if the allocator lacks a function or
+/// calls a wrapper already. Called by one thread at a time.
 pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
     if allocator[1..].contains(&0) {
         return None;
@@ -60,10 +65,12 @@ pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
     // SAFETY: counted slots do not change.
     let known = (0..count).find(|&index| unsafe { *slot(index) } == allocator);
     let index = match known {
+        Some(index) if is_below_its_hooks(slot(index)) => return None,
         Some(index) => index,
         None if count < WRAPPED_MAX => {
             // SAFETY: a slot that is not counted; only one thread at a time gets here.
             unsafe { slot(count).cast_mut().write(allocator) };
+            HOOKED[count].store(hooked(&allocator), Relaxed);
             COUNT.store(count + 1, Release);
             count
         }
@@ -71,6 +78,30 @@ pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
     };
     let functions = [malloc, calloc, realloc, free].map(|function| function as *const () as usize);
     Some([slot(index) as usize, functions[0], functions[1], functions[2], functions[3]])
+}
+
+/// Returns where an allocator keeps the one below it, if it is the debug hooks above the first
+/// allocator; else 0. Their context is a letter, and then the allocator.
+fn hooked(hooks: &Raw) -> usize {
+    let at = hooks[0].wrapping_add(size_of::<usize>());
+    let mut bytes = [0u8; size_of::<Raw>()];
+    let may_read = COUNT.load(Relaxed) > 0 && confined::may_call();
+    if !may_read || !kernel::read_own(at as u64, &mut bytes) {
+        return 0;
+    }
+    // SAFETY: any bytes are words; a counted slot does not change.
+    let (found, first) = unsafe { (core::mem::transmute::<[u8; 40], Raw>(bytes), *slot(0)) };
+    if found == first { at } else { 0 }
+}
+
+/// Returns whether the debug hooks below a wrapper were installed above it, too, so that they call
+/// it and must not be called.
+#[inline(never)]
+fn is_below_its_hooks(slot: *const Raw) -> bool {
+    let index = (slot as usize - self::slot(0) as usize) / size_of::<Raw>();
+    let hooked = HOOKED.get(index).map_or(0, |hooked| hooked.load(Relaxed));
+    // SAFETY: in the data of the interpreter, which calls the wrapper.
+    hooked != 0 && is_wrapper(unsafe { &*(hooked as *const Raw) })
 }
 
 /// Returns whether an allocator is one of the wrappers.
@@ -90,14 +121,23 @@ pub fn is_used() -> bool {
     COUNT.load(Acquire) != 0
 }
 
-/// Returns the allocator below a wrapper. While another thread replaces an allocator by a wrapper,
-/// a caller can read the function of the new one and the context of the old one. That is null
-/// wherever this may happen, and the first allocator is meant.
+/// Returns the allocator below a wrapper. An error is one for which nothing may be recorded: the
+/// debug hooks call the wrapper with blocks that contain theirs. While another thread replaces an
+/// allocator by a wrapper, a caller can read the function of the new one and the context of the old
+/// one. That is null wherever this may happen, and the first allocator is meant.
 #[inline(always)]
-fn below(context: Address) -> &'static Allocator {
-    let slot = if context.is_null() { slot(0) } else { context as *const Raw };
+fn below(context: Address) -> Result<&'static Allocator, &'static Allocator> {
+    let first = slot(0);
+    let slot = if context.is_null() { first } else { context as *const Raw };
     // SAFETY: a counted slot, whose functions are not null.
-    unsafe { &*slot.cast::<Allocator>() }
+    let of = |slot: *const Raw| unsafe { &*slot.cast::<Allocator>() };
+    if slot != first && is_below_its_hooks(slot) { Err(of(first)) } else { Ok(of(slot)) }
+}
+
+/// Counts an allocation that is not recorded.
+#[cold]
+fn lost() {
+    process().lost(Loss::NoShadow);
 }
 
 /// Defines the entry of a wrapper: it passes the caller's registers after the arguments.
@@ -125,7 +165,13 @@ entries! {
 }
 
 extern "C" fn malloc_body(context: Address, bytes: usize, sp: u64, bp: u64) -> Address {
-    let below = below(context);
+    let below = match below(context) {
+        Ok(below) => below,
+        Err(first) => {
+            lost();
+            return (first.malloc)(first.context, bytes);
+        }
+    };
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return (below.malloc)(below.context, bytes);
     };
@@ -141,7 +187,13 @@ extern "C" fn calloc_body(
     sp: u64,
     bp: u64,
 ) -> Address {
-    let below = below(context);
+    let below = match below(context) {
+        Ok(below) => below,
+        Err(first) => {
+            lost();
+            return (first.calloc)(first.context, count, bytes);
+        }
+    };
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return (below.calloc)(below.context, count, bytes);
     };
@@ -185,7 +237,13 @@ extern "C" fn realloc_body(
     sp: u64,
     bp: u64,
 ) -> Address {
-    let below = below(context);
+    let below = match below(context) {
+        Ok(below) => below,
+        Err(first) => {
+            lost();
+            return (first.realloc)(first.context, old, bytes);
+        }
+    };
     let call = || (below.realloc)(below.context, old, bytes);
     let had = if old.is_null() { None } else { take_size(old) };
     if had.is_none() && is_of_malloc(old) {
@@ -238,10 +296,10 @@ fn reallocate_nested(old: Address, had: u64, call: impl FnOnce() -> Address) -> 
 }
 
 extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
-    let below = below(context);
-    if block.is_null() {
-        return (below.free)(below.context, block);
-    }
+    let below = match below(context) {
+        Ok(below) if !block.is_null() => below,
+        Ok(only) | Err(only) => return (only.free)(only.context, block),
+    };
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return free_nested(below, block);
     };

@@ -238,6 +238,21 @@ fn arenas_are_mappings_and_objects_none_if_the_user_wants_that() {
     assert!(says(&options).contains("objects are in arenas"), "{}", says(&options));
 }
 
+/// In development mode the wrappers are above the debug hooks, and installing these again puts them
+/// above the wrappers, too.
+#[test]
+fn debug_hooks_that_are_installed_again() {
+    const SCRIPT: &str = "import ctypes\n\
+        ctypes.pythonapi.PyMem_SetupDebugHooks()\n\
+        print(len([{'a': i} for i in range(10000)]))\n";
+    let place = scratch("python-hooks-again");
+    for python in pythons() {
+        let mut command = Command::new(&python);
+        let (outcome, _) = record(&place, &[], command.args(["-X", "dev", "-c", SCRIPT]));
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "10000\n"), "{}", python.display());
+    }
+}
+
 /// The interpreters that are libraries, and their installation directories.
 fn libraries() -> Vec<(PathBuf, String)> {
     pythons().iter().filter_map(|python| library_of(python)).collect()
