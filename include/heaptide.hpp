@@ -262,6 +262,11 @@ inline std::uint32_t snapshot(const char *name = "") noexcept
 
 /// Starts recording in a program that is linked with the recorder (see heaptide_start()).
 inline bool start() noexcept { return heaptide_start() != 0; }
+/// The same with settings of the recording (see heaptide_start_with()).
+inline bool start_with(const char *settings) noexcept
+{
+    return heaptide_start_with(settings) != 0;
+}
 
 /// Writes the recording so far to a file, "stdout" or "stderr" (see heaptide_write()).
 inline bool write(const char *path, const char *format = "text") noexcept

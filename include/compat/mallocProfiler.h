@@ -74,10 +74,17 @@ struct State {
     std::atomic<bool> reverse, paused, no_zero_live;
     std::atomic<remangleType> remangler;
     std::atomic<long long> summary_seconds, dump_seconds;
-    State() : threshold(0), reverse(false), paused(false), no_zero_live(false),
+    State() : threshold(threshold_at_start()), reverse(false), paused(false), no_zero_live(false),
               remangler(remangle), summary_seconds(10), dump_seconds(600)
     {
         heaptide_separate_threads();
+    }
+
+    /// Preloaded as mallocProfiler.so, the recorder has its threshold.
+    static std::size_t threshold_at_start()
+    {
+        const std::uint32_t both = HEAPTIDE_FOR_MALLOC_PROFILER | HEAPTIDE_FOR_MALLOC_PROFILER_OFF;
+        return heaptide_replaced_libraries() & both ? 128 : 0;
     }
 };
 
@@ -264,7 +271,8 @@ inline void setThreshold(std::size_t value, bool reverse = false)
         heaptide_threshold(reverse ? value + 1 : value, reverse);
 }
 
-/// Returns the current threshold, initially 0.
+/// Returns the current threshold, initially 0, or 128 if the recorder is preloaded as
+/// mallocProfiler.so.
 inline std::size_t getThreshold() { return loaded() ? heaptide_::state().threshold.load() : 0; }
 
 /// Does nothing: there is nothing to print.
@@ -315,8 +323,9 @@ inline Hist memLiveHistogram()
     return hist;
 }
 
-/// There is no dump at exit unless HEAPTIDE_REPORT=malloc-profiler:stdout requests one.
-inline void noFinalDump() {}
+/// Omits the dump at exit that the recorder writes if it is preloaded as mallocProfiler.so.
+/// HEAPTIDE_REPORT=malloc-profiler:stdout requests a dump that is always written.
+inline void noFinalDump() { heaptide_omit_dump(); }
 
 /// Dumps only stacks with live memory.
 inline void noZeroLiveDump(bool isOn) { heaptide_::state().no_zero_live = isOn; }

@@ -37,6 +37,7 @@
 #define MTAG_DEFAULT_MAX_TREE_LEVELS 256
 #define MTAG_SNAPSHOT_DISABLED 0
 
+/// The first three are those of heaptide_write_tags().
 enum MallocTagOutputFormat_e {
     MTAG_OUTPUT_FORMAT_JSON,
     MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT,
@@ -65,12 +66,9 @@ struct Node {
 
 /// The scopes of a thread; they remain after the thread ends.
 struct Tree {
-    Tree *next;
-    pid_t tid;
+    heaptide_tag_thread known; ///< Read by the recorder at any time. The first field.
     Node root;
     Node *current;
-    std::atomic<std::size_t> nodes, levels, failures;
-    std::size_t virtual_bytes;
 };
 
 /// State shared by all threads.
@@ -79,11 +77,9 @@ struct Engine {
     std::atomic<std::size_t> nodes_max, levels_max;
     std::atomic<unsigned> interval, snapshots;
     std::atomic<std::time_t> last;
-    std::atomic<Tree *> trees;
+    std::atomic<const heaptide_tag_thread *> threads;
     std::time_t start;
-    heaptide_figures before;
-    std::size_t bytes_before;
-    pid_t main;
+    std::size_t bytes_before, thread_bytes;
 };
 
 inline Engine &engine() noexcept
@@ -100,16 +96,28 @@ inline Tree *&slot() noexcept
 
 inline pid_t thread_id() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
-/// Virtual memory that a new thread takes: its stack, and an arena of glibc.
-inline std::size_t thread_bytes() noexcept
+/// Changes a number that the recorder may read meanwhile.
+inline void set(std::uint64_t &number, std::uint64_t value) noexcept
+{
+    __atomic_store_n(&number, value, __ATOMIC_RELAXED);
+}
+
+/// Returns the virtual memory that a thread takes: its stack, and an arena of glibc.
+inline std::size_t thread_bytes(const pthread_attr_t &attributes) noexcept
 {
     std::size_t stack = 0;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        pthread_attr_getstacksize(&attributes, &stack);
-        pthread_attr_destroy(&attributes);
-    }
+    pthread_attr_getstacksize(&attributes, &stack);
     return stack + 128u * 1000 * 1000;
+}
+
+inline std::size_t thread_bytes() noexcept
+{
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return engine().thread_bytes;
+    const std::size_t bytes = thread_bytes(attributes);
+    pthread_attr_destroy(&attributes);
+    return bytes;
 }
 
 /// Creates the tree of the calling thread; nullptr if out of memory.
@@ -120,15 +128,16 @@ inline Tree *make_tree() noexcept
     if (!memory)
         return nullptr;
     Tree *tree = static_cast<Tree *>(memory);
-    tree->tid = thread_id();
+    const pid_t id = thread_id();
     tree->current = &tree->root;
     tree->root.level = 1;
-    tree->nodes = 1;
-    tree->levels = 1;
-    tree->virtual_bytes = tree->tid == ::getpid() ? heaptide_process_memory().virtual_bytes
-                                                  : thread_bytes();
-    tree->next = engine().trees.load();
-    while (!engine().trees.compare_exchange_weak(tree->next, tree)) {
+    tree->known.tid = static_cast<std::uint64_t>(id);
+    tree->known.nodes = 1;
+    tree->known.levels = 1;
+    tree->known.virtual_bytes =
+        id == ::getpid() ? heaptide_process_memory().virtual_bytes : thread_bytes();
+    tree->known.next = engine().threads.load();
+    while (!engine().threads.compare_exchange_weak(tree->known.next, &tree->known)) {
     }
     return slot() = tree;
 }
@@ -146,7 +155,7 @@ inline Tree *tree() noexcept
 inline Node *make_node(Tree *tree, const char *name) noexcept
 {
     Node *parent = tree->current;
-    if (parent->count == siblings_max || tree->nodes.load() >= engine().nodes_max.load())
+    if (parent->count == siblings_max || tree->known.nodes >= engine().nodes_max.load())
         return nullptr;
     Pause pause;
     Node *node = static_cast<Node *>(std::calloc(1, sizeof(Node)));
@@ -160,9 +169,9 @@ inline Node *make_node(Tree *tree, const char *name) noexcept
     node->number = heaptide_name(name);
     node->level = parent->level + 1;
     parent->children[parent->count++] = node;
-    tree->nodes.fetch_add(1);
-    if (node->level > tree->levels.load())
-        tree->levels = node->level;
+    set(tree->known.nodes, tree->known.nodes + 1);
+    if (node->level > tree->known.levels)
+        set(tree->known.levels, node->level);
     return node;
 }
 
@@ -180,7 +189,7 @@ inline bool push(const char *name) noexcept
         if (current->level < engine().levels_max.load())
             found = make_node(own, name);
         if (!found) {
-            own->failures.fetch_add(1);
+            set(own->known.failures, own->known.failures + 1);
             return false;
         }
     }
@@ -199,65 +208,69 @@ inline void pop() noexcept
     own->current = own->current->parent;
 }
 
-/// Returns the format for heaptide_write(), with the limits and counts known here.
-inline std::string format(const char *name)
+/// Returns a request for the statistics in a form; the destination is still missing.
+inline heaptide_tag_request request(std::uint32_t form) noexcept
 {
-    /// An upper bound of the length of an argument, with a margin.
-    const std::size_t longest = 100 * 1000;
     const Engine &all = engine();
-    const heaptide_figures &before = all.before;
-    std::string text = std::string(name) + " --malloc-tag-state 'start=" +
-                       std::to_string(all.start) + " nodes=" +
-                       std::to_string(all.nodes_max.load()) + " bytes=" +
-                       std::to_string(all.bytes_before);
-    if (all.main == ::getpid())
-        text += " before=" + std::to_string(before.usable_bytes) + "," +
-                std::to_string(before.freed_bytes) + "," + std::to_string(before.allocations) +
-                "," + std::to_string(before.reallocations) + "," + std::to_string(before.frees);
-    for (const Tree *tree = all.trees.load(); tree && text.size() < longest; tree = tree->next)
-        text += " thread=" + std::to_string(tree->tid) + "," +
-                std::to_string(tree->nodes.load()) + "," + std::to_string(tree->levels.load()) +
-                "," + std::to_string(tree->failures.load()) + "," +
-                std::to_string(tree->virtual_bytes);
-    return text + "'";
+    heaptide_tag_request request = heaptide_tag_request();
+    request.size = sizeof request;
+    request.form = form;
+    request.start = static_cast<std::uint64_t>(all.start);
+    request.nodes_max = all.nodes_max.load();
+    request.bytes_before = all.bytes_before;
+    request.thread_bytes = all.thread_bytes;
+    request.threads = all.threads.load();
+    request.number = -1;
+    return request;
 }
 
-inline const char *format_name(MallocTagOutputFormat_e format)
+/// Returns the statistics in a form as text. Call it in a pause.
+inline std::string text(std::uint32_t form)
 {
-    switch (format) {
-    case MTAG_OUTPUT_FORMAT_JSON:
-        return "malloc-tag";
-    case MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT:
-        return "malloc-tag-dot";
-    case MTAG_OUTPUT_FORMAT_HUMANFRIENDLY_TREE:
-        return "malloc-tag-tree";
-    default:
-        return "";
+    if (!engine().started.load())
+        return std::string();
+    heaptide_tag_request asked = request(form);
+    // The text may grow between two calls.
+    for (std::size_t size = 64 * 1024; size < std::size_t(1) << 40; size *= 2) {
+        std::string text(size, '\0');
+        asked.buffer = &text[0];
+        asked.buffer_size = size;
+        const std::int64_t length = heaptide_write_tags(&asked);
+        if (length < 0)
+            return std::string();
+        if (static_cast<std::size_t>(length) <= size) {
+            text.resize(static_cast<std::size_t>(length));
+            return text;
+        }
+        size = static_cast<std::size_t>(length);
     }
+    return std::string();
 }
 
-inline std::string variable(const char *name)
+/// Writes one form to a file, or to the file that a variable names. `number` is that of a snapshot,
+/// or -1. Allocates nothing, since signal handlers may call it.
+inline bool write(MallocTagOutputFormat_e format, const char *file, std::int64_t number)
 {
-    const char *value = std::getenv(name);
-    return value ? value : "";
-}
-
-/// Writes one format to a file, or to the file that a variable names.
-inline bool write(MallocTagOutputFormat_e format, std::string path)
-{
-    const bool is_json = format == MTAG_OUTPUT_FORMAT_JSON;
-    const bool is_dot = format == MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT;
-    if (path.empty() && is_json)
-        path = variable(MTAG_STATS_OUTPUT_JSON_ENV);
-    if (path.empty() && is_dot)
-        path = variable(MTAG_STATS_OUTPUT_GRAPHVIZDOT_ENV);
-    if (path.empty() || !engine().started.load())
+    if (!*file && format == MTAG_OUTPUT_FORMAT_JSON)
+        file = std::getenv(MTAG_STATS_OUTPUT_JSON_ENV);
+    else if (!*file && format == MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT)
+        file = std::getenv(MTAG_STATS_OUTPUT_GRAPHVIZDOT_ENV);
+    if (!file || !*file || format > MTAG_OUTPUT_FORMAT_HUMANFRIENDLY_TREE ||
+        !engine().started.load())
         return false;
-    const std::string suffix = is_json ? ".json" : is_dot ? ".dot" : "";
-    const std::size_t length = suffix.size();
-    if (path.size() < length || path.compare(path.size() - length, length, suffix) != 0)
-        path += suffix;
-    return heaptide_write(path.c_str(), malloc_tag::format(format_name(format)).c_str()) != 0;
+    heaptide_tag_request asked = request(static_cast<std::uint32_t>(format));
+    asked.path = file;
+    asked.path_length = std::strlen(file);
+    asked.number = number;
+    return heaptide_write_tags(&asked) >= 0;
+}
+
+inline bool write_all(MallocTagOutputFormat_e format, const char *file, std::int64_t number)
+{
+    if (format != MTAG_OUTPUT_FORMAT_ALL)
+        return write(format, file, number);
+    const bool json = write(MTAG_OUTPUT_FORMAT_JSON, file, number);
+    return write(MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT, file, number) && json;
 }
 
 } // namespace malloc_tag
@@ -284,31 +297,31 @@ public:
         engine.nodes_max = max_tree_nodes;
         engine.levels_max = max_tree_levels;
         engine.start = std::time(nullptr);
-        engine.main = own::thread_id();
-        engine.before = heaptide_thread_figures();
+        pthread_attr_t attributes;
+        if (pthread_attr_init(&attributes) == 0) {
+            engine.thread_bytes = own::thread_bytes(attributes);
+            pthread_attr_destroy(&attributes);
+        }
         engine.bytes_before = heaptide_process_figures().usable_bytes;
-        const std::string variable = own::variable(MTAG_SNAPSHOT_INTERVAL_ENV);
-        if (snapshot_interval_sec == MTAG_SNAPSHOT_DISABLED && !variable.empty())
-            snapshot_interval_sec =
-                static_cast<unsigned int>(std::strtoul(variable.c_str(), nullptr, 10));
+        heaptide_tally_scopes();
+        const char *variable = std::getenv(MTAG_SNAPSHOT_INTERVAL_ENV);
+        if (snapshot_interval_sec == MTAG_SNAPSHOT_DISABLED && variable)
+            snapshot_interval_sec = static_cast<unsigned int>(std::strtoul(variable, nullptr, 10));
         engine.interval = snapshot_interval_sec;
         engine.started.store(true, std::memory_order_release);
         return own::tree() != nullptr;
     }
 
     /// Writes to a file; an empty path means the path in the format's variable. Adds the suffix if
-    /// it is missing. Returns whether everything was written.
+    /// it is missing. Returns whether everything was written. The recorder writes the file within
+    /// the process. A signal handler may call this function: it takes no lock, and allocates
+    /// nothing except for a path that is not empty.
     static bool write_stats(MallocTagOutputFormat_e format = MTAG_OUTPUT_FORMAT_ALL,
                             const std::string &fullpath = "",
                             const std::string &output_options = "")
     {
-        namespace own = heaptide::malloc_tag;
-        heaptide::Pause pause;
         (void)output_options;
-        if (format != MTAG_OUTPUT_FORMAT_ALL)
-            return own::write(format, fullpath);
-        const bool json = own::write(MTAG_OUTPUT_FORMAT_JSON, fullpath);
-        return own::write(MTAG_OUTPUT_FORMAT_GRAPHVIZ_DOT, fullpath) && json;
+        return heaptide::malloc_tag::write_all(format, fullpath.c_str(), -1);
     }
 
     /// Returns a limit: "max_trees", "max_tree_nodes", "max_tree_levels" or "max_node_siblings"; 0
@@ -333,10 +346,9 @@ public:
     {
         heaptide::Pause pause;
         (void)output_options;
-        const char *name = heaptide::malloc_tag::format_name(format);
-        if (!*name || !heaptide::malloc_tag::engine().started.load())
+        if (format > MTAG_OUTPUT_FORMAT_HUMANFRIENDLY_TREE)
             return std::string();
-        return heaptide::written(heaptide::malloc_tag::format(name).c_str());
+        return heaptide::malloc_tag::text(static_cast<std::uint32_t>(format));
     }
 
     /// Returns all statistics by key, such as `tid7:name.scope.scope.nBytesSelfAllocated`.
@@ -344,10 +356,7 @@ public:
     {
         heaptide::Pause pause;
         MallocTagStatMap_t map;
-        if (!heaptide::malloc_tag::engine().started.load())
-            return map;
-        const std::string format = heaptide::malloc_tag::format("malloc-tag-map");
-        const std::string text = heaptide::written(format.c_str());
+        const std::string text = heaptide::malloc_tag::text(HEAPTIDE_TAG_MAP);
         for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
             end = text.find('\n', at);
             if (end == std::string::npos)
@@ -386,15 +395,12 @@ public:
         // Only one of several threads writes.
         if (!interval || now - last < interval || !engine.last.compare_exchange_strong(last, now))
             return false;
-        heaptide::Pause pause;
-        std::string prefix = snapshot_filename_prefix;
-        if (prefix.empty())
-            prefix = heaptide::malloc_tag::variable(MTAG_SNAPSHOT_OUTPUT_PREFIX_ENV);
-        if (prefix.empty())
+        const char *prefix = snapshot_filename_prefix.c_str();
+        if (!*prefix)
+            prefix = std::getenv(MTAG_SNAPSHOT_OUTPUT_PREFIX_ENV);
+        if (!prefix || !*prefix)
             return false;
-        char number[16];
-        std::snprintf(number, sizeof number, ".%04u", engine.snapshots.fetch_add(1));
-        return write_stats(format, prefix + number);
+        return heaptide::malloc_tag::write_all(format, prefix, engine.snapshots.fetch_add(1));
     }
 
     /// Returns virtual and resident memory of the process.

@@ -58,6 +58,7 @@ static void figures_and_control(void)
     CHECK(heaptide_size_histograms().usable[5] == 0);
     CHECK(heaptide_write("out", "text") == 0 && heaptide_write("stdout", "json") == 0);
     CHECK(heaptide_write_to(1, "text") == 0 && heaptide_start() == 0);
+    CHECK(heaptide_start_with("HEAPTIDE_MODE=trace") == 0);
     CHECK(heaptide_register(&monitor) == 0 && heaptide_deregister(1) == 0);
     CHECK(heaptide_monitor_text("lib.so", options, sizeof options) == 0 && !*options);
 }

@@ -3,6 +3,10 @@
 //
 // expect function:in_program allocations=50 frees=50 requested_bytes=5000
 // plugin: unknown_plugin.so unknown_plugin.c
+// plugin: unknown_with_malloc.so unknown_plugin.c -DWITH_MALLOC
+// plugin: unknown_stripped.so unknown_plugin.c -DWITH_MALLOC -Wl,-s -fno-plt
+// plugin: unknown_wrapper.so unknown_wrapper.c
+// plugin: unknown_pointers.so unknown_wrapper.c -DPOINTERS
 // build: -ldl
 // args: %/unknown_plugin.so
 #include "guest.h"

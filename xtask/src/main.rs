@@ -4,11 +4,13 @@
 #![allow(clippy::print_stderr)] // a tool for developers
 
 mod aarch64;
+mod answers;
 mod benches;
 mod book;
 mod chores;
 mod commands;
 mod commits;
+mod conformance;
 mod english;
 mod fuzz;
 mod imports;
@@ -74,7 +76,13 @@ usage: cargo xtask COMMAND
                    the same, and tries each out in clean roots of Debian and musl (needs root)
   publish [--dry-run]
                    publishes the crates that users need; or builds each from its package
+  conformance TOOL=CHECKOUT…
+                   compiles the tests of other tools, from a checkout of each, with the SDK, runs
+                   them, and writes docs/conformance.md
   book             builds the book of docs/SUMMARY.md with mdBook, and checks all of its links
+  answers [--pictures] [NAME…]
+                   records 40 programs and writes docs/first-answers.md; or takes pictures of the
+                   pages of recorded ones
   wrap             wraps comments wider than the limit, which the formatter leaves alone
   options          writes docs/options.md from the help of the command, and the table of variables
 ";
@@ -112,6 +120,8 @@ fn perform(command: &str, arguments: &[String]) -> Result<ExitCode, String> {
         "fuzz" => fuzz::run(&root, arguments),
         "package" => package::package(&root, arguments),
         "publish" => publish::publish(&root, arguments),
+        "conformance" => conformance::conformance(&root, arguments),
+        "answers" => answers::answers(&root, arguments),
         "book" => book::build(&root),
         "wrap" => wrap::all(&root),
         "options" => options::write(&root).and_then(|()| settings::write(&root)),

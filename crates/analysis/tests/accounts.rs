@@ -354,3 +354,23 @@ fn the_account_of_a_moment() {
     let all: Vec<u64> = Memory::over_time(&process).map(|m| m.account.time_ns).collect();
     assert_eq!(all, [10, 20, 30, 90]);
 }
+
+/// The C library of another namespace has arenas of its own, of which the numbers know nothing.
+#[test]
+fn blocks_of_a_second_c_library_are_resident_where_they_are() {
+    let mut p = ProfileBuilder::new(Mode::Stacks, 12, 0);
+    let account = Account { live_bytes: 3 * MIB, mapped_block_bytes: 0, ..glibc(&mut p) };
+    let heap = p.string("[heap]");
+    let ranges = [
+        range(0x1000_0000, 132, 132, READ_WRITE, heap),
+        range(0x7000_0000, 4 << 10, 3 << 10, READ_WRITE, 0),
+    ];
+    store(&mut p, 1, account, &ranges, undamaged);
+    let process = read(&p);
+    let memory = Memory::of(&process, At::End).expect("an account");
+    let heap = memory.row("heap").expect("the heap");
+    // 64 KiB of the live bytes are in the arena.
+    assert_eq!(heap.resident_bytes, 132 * KIB + 3 * MIB - 64 * KIB);
+    let live: u64 = heap.children.iter().take(2).map(|row| row.resident_bytes).sum();
+    assert_eq!(live, 3 * MIB);
+}

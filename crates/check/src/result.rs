@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use heaptide_analysis::model::Interval;
 use heaptide_analysis::views::diff::Change;
 use heaptide_command::growth;
+use heaptide_render::shared::answer::Answer;
 
 use crate::baseline::Baseline;
 use crate::limit::{Bound, Limit};
@@ -73,6 +74,8 @@ impl Responsible {
 /// The results of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
+    /// What holds the memory, and which process was checked.
+    pub answer: Answer,
     /// What was checked: the recording and the process.
     pub subject: String,
     /// In the order of the rules.

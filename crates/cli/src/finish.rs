@@ -255,6 +255,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     for process in &mut read.processes {
         process.select_kind(usual_kind(process));
         process.select_python(PythonFrames::Mixed);
+        process.name_emergency_pool();
     }
     read.join_subject();
     let summary = heaptide_render::text::summary::summary(&read, &shown);

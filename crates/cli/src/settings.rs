@@ -40,9 +40,10 @@ pub fn mode(options: &RunOptions, environment: &Environment) -> Result<Mode, Err
     match (options.mode, named) {
         (Some(mode), _) => Ok(mode),
         (None, None) => {
-            let services = environment.get(caliper::VARIABLE).unwrap_or_default();
-            let is_traced = caliper::Services::read(services.as_bytes()).trace;
-            Ok(if is_traced { Mode::Trace } else { Mode::Stacks })
+            let value = |name| environment.get(name).unwrap_or_default();
+            let services = caliper::Services::read(value(caliper::VARIABLE).as_bytes());
+            let config = caliper::Services::of_config(value(caliper::CONFIG).as_bytes());
+            Ok(if services.and(config).trace { Mode::Trace } else { Mode::Stacks })
         }
         (None, Some(name)) => Mode::from_value(&name.to_string_lossy()).ok_or_else(|| {
             Error::new(format!(

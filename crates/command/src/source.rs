@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{ImageRole, Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::selection::rules::Rules;
 use heaptide_analysis::selection::scope_frames::Inside;
+use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::heading::sampling_says;
 
 use crate::chosen::Chosen;
@@ -120,35 +121,88 @@ pub fn open_view(source: &Source, selection: &Selection, view: View) -> Result<S
 
 /// Opens a recording and applies the selection; there may be no selected process.
 pub fn apply(source: &Source, selection: &Selection, view: View) -> Result<Recording, Stop> {
-    let is_joined = view.apart != Apart::Nowhere || selection.process == Some(Which::All);
+    let mut recording = opened(source, selection, view)?;
+    prepare(&mut recording, selection, view)?;
+    Ok(recording)
+}
+
+/// Opens a recording and chooses its subject, if it will not be joined.
+fn opened(source: &Source, selection: &Selection, view: View) -> Result<Recording, Stop> {
+    let is_joined = is_joined(selection, view);
     if let Some(pid) = selection.pid().filter(|_| is_joined) {
         let what = "--by joins all processes";
         return Err(Error::new(format!("{what}; omit --by or --process {pid}")).into());
     }
-    let chosen = Chosen::new(selection, view.reader)?;
+    Chosen::new(selection, view.reader)?; // reports wrong options before reading
     let mut recording = read(source)?;
-    let progress = Progress::start("applying filters");
     if selection.process.is_none() && !is_joined {
         // Filters and kinds of memory do not change which process a view shows.
         recording.choose_subject();
     }
+    Ok(recording)
+}
+
+/// Returns whether all images are joined to one process.
+fn is_joined(selection: &Selection, view: View) -> bool {
+    view.apart != Apart::Nowhere || selection.process == Some(Which::All)
+}
+
+/// Applies the selection to an opened recording, and prepares it for a view.
+fn prepare(recording: &mut Recording, selection: &Selection, view: View) -> Result<(), Stop> {
+    let chosen = Chosen::new(selection, view.reader)?;
+    let progress = Progress::start("applying filters");
     for process in &mut recording.processes {
         select_memory(process, selection, view.reader);
     }
-    if is_joined {
+    if is_joined(selection, view) {
         recording.join(view.apart);
     } else if view.workers == Workers::Joined {
         recording.join_subject();
     }
-    chosen.apply(&mut recording);
+    chosen.apply(recording);
     drop(progress);
     if view.empty == Empty::Negative {
-        chosen.drop_empty(&mut recording, selection.pid())?;
+        chosen.drop_empty(recording, selection.pid())?;
     }
     for process in &mut recording.processes {
         show(process, selection, view);
     }
-    Ok(recording)
+    Ok(())
+}
+
+/// Opens a recording and applies the selection, as [`apply`] does, and returns the answer that a
+/// view for people states about it.
+///
+/// Errors: those of [`apply`].
+pub fn apply_answered(
+    source: &Source,
+    selection: &Selection,
+    view: View,
+) -> Result<(Recording, Answer), Stop> {
+    let mut recording = opened(source, selection, view)?;
+    let answer = answer(&recording, selection)?;
+    prepare(&mut recording, selection, view)?;
+    Ok((recording, answer))
+}
+
+/// Returns the answer that a view for people states about a recording to which no selection was
+/// applied: about the subject, or the selected process.
+fn answer(recording: &Recording, selection: &Selection) -> Result<Answer, Stop> {
+    let is_subject = |process: &&Process| process.identity.role == ImageRole::Subject;
+    let has_subject = recording.processes.iter().any(|process| is_subject(&process));
+    let is_shown = |process: &&Process| match (selection.pid(), has_subject) {
+        (Some(pid), _) => process.identity.pid == pid,
+        (None, true) => is_subject(process),
+        (None, false) => true,
+    };
+    let processes = recording.processes.iter().filter(is_shown).cloned().collect();
+    let subject = recording.subject.clone();
+    let mut shown = Recording { processes, subject, ..Recording::default() };
+    let view = View { reader: Reader::Person, empty: Empty::Shown, ..View::default() };
+    prepare(&mut shown, selection, view)?;
+    let largest = || shown.processes.iter().max_by_key(|process| process.totals.at_peak_bytes);
+    let process = shown.subject_process().or_else(largest);
+    Ok(process.map_or_else(Answer::default, |process| Answer::of(&shown, process)))
 }
 
 /// Reports on standard error that numbers are estimates, where their format has no place for it.
@@ -179,6 +233,7 @@ fn select_memory(process: &mut Process, selection: &Selection, reader: Reader) {
 fn show(process: &mut Process, selection: &Selection, view: View) {
     if view.reader == Reader::Person {
         rewrite_languages(process, selection);
+        name_known(process, selection);
     }
     if (view.reader == Reader::Person || view.values == Values::Folded) && !selection.unfold_values
     {
@@ -206,6 +261,14 @@ pub fn rewrite_languages(process: &mut Process, selection: &Selection) {
     let rules = Rules::of_languages(process);
     if !rules.is_empty() {
         process.rewrite(&rules);
+    }
+}
+
+/// Names memory that people see as the owner of much, and whose code has no name. Must be applied
+/// after filters.
+pub fn name_known(process: &mut Process, selection: &Selection) {
+    if !selection.raw {
+        process.name_emergency_pool();
     }
 }
 

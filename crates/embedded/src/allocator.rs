@@ -233,6 +233,9 @@ unsafe extern "C" fn allocate_body<const ZEROED: bool>(
     if block.is_null() {
         dispatch::failed(&mut inside);
     } else {
+        if ZEROED {
+            inside.lane().count_call(Call::Calloc);
+        }
         let usable = usable_of(size);
         keep_size(&mut inside, block, usable);
         note_usable(&inside, usable);

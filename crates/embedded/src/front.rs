@@ -7,7 +7,7 @@ use heaptide_recorder::store::shadow::Table;
 use heaptide_recorder::sys::front::{self, Front, HeapState, MAYBE_UNMAPPED, Platform, Route};
 use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::tls::tls;
-use heaptide_recorder::sys::wiped::Wiped;
+use heaptide_recorder::sys::wiped::{self, Wiped};
 
 /// The allocator as the recorder sees it.
 pub struct Embedded;
@@ -48,10 +48,12 @@ impl Front for Embedded {
 
 /// Maps blocks to sizes.
 // SAFETY: all zeros are a table that was not created.
+#[unsafe(link_section = ".bss.wiped")]
 static SIZES: Wiped<Table> = unsafe { Wiped::new() };
 
 fn create_tables(scarce: bool) -> Option<()> {
-    SIZES.wipe_in_children().ok()?;
+    SIZES.wipe_in_children();
+    wiped::apply().ok()?;
     SIZES.get().create(scarce)?;
     front::set_sizes_at_hand();
     Some(())

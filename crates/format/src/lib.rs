@@ -328,7 +328,8 @@ pub struct Mark {
     pub kind: u32,
     /// The lane it was set on, or `u32::MAX`.
     pub lane: u32,
-    /// For snapshots and resets: their number, from 1.
+    /// The number, from 1: of snapshots and resets, and of marks of [`MarkKind::Mark`], to which the
+    /// trace refers.
     pub number: u32,
     /// Live usable bytes.
     pub live_bytes: u64,

@@ -139,6 +139,12 @@ pub fn start() -> bool {
     interface::start()
 }
 
+/// Like [`start`], with settings of the recording: variables such as `HEAPTIDE_MODE=trace`,
+/// separated by spaces. Variables of the environment take precedence.
+pub fn start_with(settings: &str) -> bool {
+    interface::start_with(settings)
+}
+
 /// Writes the recording of this process so far to a file, which is replaced atomically, or to
 /// `stdout` or `stderr`. Returns whether it succeeded.
 ///

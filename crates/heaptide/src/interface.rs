@@ -104,6 +104,7 @@ struct Table {
     start: unsafe extern "C" fn() -> c_int,
     separate_threads: unsafe extern "C" fn(),
     process_memory: unsafe extern "C" fn(*mut ProcessMemory),
+    start_with: unsafe extern "C" fn(Text, usize) -> c_int,
 }
 
 /// `Dl_info` of the C library.
@@ -355,6 +356,10 @@ pub(crate) fn separate_threads() {
 
 pub(crate) fn start() -> bool {
     call!(start()) != 0
+}
+
+pub(crate) fn start_with(settings: &str) -> bool {
+    call!(start_with(settings.as_ptr().cast(), settings.len())) != 0
 }
 
 /// Writes to a path, or to `stdout` or `stderr`.

@@ -116,8 +116,8 @@ mod window;
 pub use benchmark::Allocated;
 pub use control::{
     Paused, ProcessPaused, Threshold, flush, loaded, pause, pause_process, process_active,
-    recording, reset, separate_threads, start, thread_active, threshold, turn_off, turn_on, write,
-    write_to,
+    recording, reset, separate_threads, start, start_with, thread_active, threshold, turn_off,
+    turn_on, write, write_to,
 };
 pub use figures::{Figures, Histograms, ProcessMemory, SIZE_CLASSES};
 #[cfg(feature = "recorder")]

@@ -8,7 +8,7 @@ use crate::intercept::{deep, families, notice};
 use crate::next_symbol::{call_real, real};
 use crate::{confinement, imports, mappings, mlock, python_wrapping};
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_recorder::api::monitors;
+use heaptide_recorder::api::{interface, monitors};
 use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
@@ -115,6 +115,18 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         modules::modules().drop_unmapped(p, inside.lane().buffer());
     }
     status
+}
+
+/// Programs define these two functions of MaxMemoryPreload with empty bodies and call them; the
+/// preloaded library's pause and resume the recording.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Z21pauseMaxMemoryPreloadv() {
+    interface::pause_max_memory::<Preload>(true);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn _Z23unpauseMaxMemoryPreloadv() {
+    interface::pause_max_memory::<Preload>(false);
 }
 
 #[unsafe(no_mangle)]

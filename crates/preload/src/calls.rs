@@ -47,6 +47,9 @@ pub fn allocate_or(
         inside.lane().gate.note_call(kind);
     }
     let block = call();
+    if kind != Call::Malloc && !block.is_null() {
+        inside.lane().count_call(kind);
+    }
     record_allocation(&mut inside, block, requested as u64);
     block
 }

@@ -20,10 +20,8 @@ use heaptide_recorder::event::process::{State, count_unrecorded, discount_unreco
 use heaptide_recorder::store::directory;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
-use heaptide_recorder::sys::options::{
-    HandedOn, Options, PATH_MAX, file_of, is_recorder, is_separator,
-};
-use heaptide_recorder::sys::text::Text;
+use heaptide_recorder::sys::options::{HandedOn, Options, PATH_MAX, is_recorder, is_separator};
+use heaptide_recorder::sys::text::{Text, file_of};
 use heaptide_recorder::sys::tls::tls;
 
 /// Strings, followed by null.

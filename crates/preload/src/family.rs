@@ -583,6 +583,7 @@ fn record_new(inside: &mut Inside, function: &Function, block: Address, request:
     if block.is_null() {
         return dispatch::failed(inside);
     }
+    inside.lane().count_call(function.kind);
     let usable = function.usable(block, request);
     keep_size(block, usable);
     dispatch::allocated(inside, block, (request.0 as u64).min(usable), usable);

@@ -68,6 +68,8 @@ struct Chunk {
     previous: u64,
 }
 
+/// Offset of the next arena from `top`.
+const NEXT_AT: usize = core::mem::offset_of!(Arena, next);
 /// Offsets of `top` in `struct malloc_state`: since glibc 2.27, and before.
 const TOP_OFFSETS: [usize; 2] = [96, 88];
 /// Number of empty bins by which the main arena is recognised. Those for the largest chunks are
@@ -142,14 +144,23 @@ impl Place {
         if known != 0 {
             return Some(Place { top: known, offset: TOP_OFFSET.load(Relaxed) });
         }
-        let last = (data.high as usize).checked_sub(size_of::<Arena>())?;
-        let first = (data.low as usize).next_multiple_of(8) + TOP_OFFSETS[0];
-        let mut places = (first..=last)
-            .step_by(8)
-            .flat_map(|top| TOP_OFFSETS.map(|offset| Place { top, offset }));
-        // The cheapest condition comes first: most words of the data fail it.
-        let found = places.find(|place| {
-            place.may_be_followed() && has_empty_bins(place.top) && place.is_in_its_list()
+        let first = (data.low as usize).next_multiple_of(8) + TOP_OFFSETS[0] + NEXT_AT;
+        let end = (data.high as usize + 1).checked_sub(size_of::<Arena>())? + NEXT_AT;
+        let found = (first..end).step_by(8).find_map(|at| {
+            // SAFETY: within readable data; volatile because other threads may change it.
+            let next = unsafe { core::ptr::read_volatile(at as *const u64) };
+            let top = at - NEXT_AT;
+            let (is_heap, to_itself) = (may_be_heap(next), top.wrapping_sub(next as usize));
+            // Most words of the data fail this condition.
+            if !is_heap && !TOP_OFFSETS.contains(&to_itself) {
+                return None;
+            }
+            let mut places = TOP_OFFSETS.into_iter().map(|offset| Place { top, offset });
+            places.find(|place| {
+                (is_heap || place.offset == to_itself)
+                    && has_empty_bins(top)
+                    && place.is_in_its_list()
+            })
         })?;
         TOP_OFFSET.store(found.offset, Relaxed);
         MAIN_TOP.store(found.top, Release);
@@ -159,16 +170,6 @@ impl Place {
     /// The address of the `struct malloc_state`.
     fn start(self) -> usize {
         self.top - self.offset
-    }
-
-    /// Returns whether the word for the next arena refers to this one or, as all others do, to the
-    /// beginning of a heap.
-    fn may_be_followed(self) -> bool {
-        let arena = self.top as *const Arena;
-        // SAFETY: the caller has checked that the structure is within readable data; volatile
-        // because other threads may change it.
-        let next = unsafe { core::ptr::read_volatile(&raw const (*arena).next) };
-        next == self.start() as u64 || next != 0 && next % HEAP_BYTES < HEAP_HEAD_MAX
     }
 
     /// Returns whether following the arenas from this one returns to it.
@@ -185,7 +186,6 @@ impl Place {
     }
 
     fn next(self) -> Option<Place> {
-        const NEXT_AT: usize = core::mem::offset_of!(Arena, next);
         let next = usize::from_ne_bytes(read_own((self.top + NEXT_AT) as u64)?);
         let is_aligned = next != 0 && next.is_multiple_of(8);
         is_aligned.then(|| Place { top: next.wrapping_add(self.offset), ..self })
@@ -203,6 +203,11 @@ impl Place {
         }
         None
     }
+}
+
+/// Returns whether an arena other than the main one may begin here: at the beginning of a heap.
+fn may_be_heap(address: u64) -> bool {
+    address >= HEAP_BYTES && address % HEAP_BYTES < HEAP_HEAD_MAX
 }
 
 /// Returns whether many bins of a `struct malloc_state` with this `top` would be empty: an empty
@@ -230,13 +235,16 @@ fn find_parameters(data: Range, main: Place) -> Option<Parameters> {
         let top = arena.top()?;
         top.high.checked_sub(arena.arena().system_bytes)?
     };
-    let last = data.high.checked_sub(size_of::<Parameters>() as u64)?;
-    let mut places = (data.low.next_multiple_of(8)..=last).step_by(8);
-    places.find_map(|at| {
+    const BASE_AT: u64 = core::mem::offset_of!(Parameters, base) as u64;
+    let (first, end) = (data.low.next_multiple_of(8) + BASE_AT, data.high.checked_sub(7)?);
+    (first..end).step_by(8).find_map(|at| {
         // SAFETY: within readable data; volatile because other threads may change it.
-        let found = unsafe { core::ptr::read_volatile(at as *const Parameters) };
-        let is_plausible = found.base == base
-            && found.mapped_bytes <= found.most_mapped_bytes
+        if unsafe { core::ptr::read_volatile(at as *const u64) } != base {
+            return None;
+        }
+        // SAFETY: as above.
+        let found = unsafe { core::ptr::read_volatile((at - BASE_AT) as *const Parameters) };
+        let is_plausible = found.mapped_bytes <= found.most_mapped_bytes
             && found.mapped_bytes.is_multiple_of(kernel::page_bytes());
         is_plausible.then_some(found)
     })

@@ -125,6 +125,8 @@ hooks! {
     mapping sbrk = mappings::sbrk_body;
     mapping shmat = mappings::shmat_body;
     mapping shmdt = mappings::shmdt_body;
+    plain _Z21pauseMaxMemoryPreloadv = auxiliary::_Z21pauseMaxMemoryPreloadv;
+    plain _Z23unpauseMaxMemoryPreloadv = auxiliary::_Z23unpauseMaxMemoryPreloadv;
     plain pthread_setname_np = auxiliary::pthread_setname_np;
     plain prctl = auxiliary::prctl;
     plain syscall = auxiliary::syscall;

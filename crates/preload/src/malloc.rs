@@ -32,7 +32,17 @@ pub extern "C" fn calloc_body(
     real: &Real<extern "C" fn(usize, usize) -> Address>,
 ) -> Address {
     let call = || call_real!(real, (count, size), NULL);
-    allocate(Call::Calloc, count.wrapping_mul(size), Entry { sp, bp }, call)
+    let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
+        return call();
+    };
+    inside.lane().gate.note_call(Call::Calloc);
+    let block = call();
+    if inside.lane().is_traced() && count > 1 && size > 1 {
+        inside.lane().gate.note_element(u32::try_from(size).unwrap_or(0));
+    }
+    record_allocation(&mut inside, block, count.wrapping_mul(size) as u64);
+    inside.lane().gate.note_element(0);
+    block
 }
 
 pub extern "C" fn memalign_body(
@@ -76,6 +86,9 @@ pub extern "C" fn posix_memalign_body(
     let block = if status == 0 { unsafe { *out } } else { NULL };
     if status != 0 || !block.is_null() {
         inside.lane().gate.note_call(Call::Aligned);
+        if !block.is_null() {
+            inside.lane().count_call(Call::Aligned);
+        }
         record_allocation(&mut inside, block, size as u64);
     }
     status

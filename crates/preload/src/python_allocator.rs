@@ -199,6 +199,9 @@ extern "C" fn calloc_body(
     };
     inside.lane().gate.note_call(Call::Calloc);
     let block = (below.calloc)(below.context, count, bytes);
+    if !block.is_null() {
+        inside.lane().count_call(Call::Calloc);
+    }
     allocated(&mut inside, block, requested(count.wrapping_mul(bytes)));
     block
 }

@@ -9,6 +9,7 @@ use crate::parser_state::{Parsed, Parser};
 use crate::query::{
     Aggregation, Call, Derivation, First, Format, Item, Layout, Let, Order, Query, Signature,
 };
+use crate::services::{Service, Services};
 
 /// Parses a query.
 ///
@@ -79,7 +80,9 @@ impl Parser<'_> {
                 Ok(())
             }
             "from" => {
-                self.query.from = Some(self.word("a table after FROM", SEPARATORS)?);
+                let table = self.word("a table after FROM", SEPARATORS)?;
+                self.query.services = self.services(&table)?;
+                self.query.from = Some(table);
                 Ok(())
             }
             "limit" => self.limit(),
@@ -88,6 +91,29 @@ impl Parser<'_> {
                 self.fail(word.at, what)
             }
         }
+    }
+
+    /// Parses the arguments of a table, if there are any.
+    fn services(&mut self, table: &Word) -> Parsed<Option<Services>> {
+        let at = self.cursor.at;
+        if !self.cursor.takes("(") {
+            return Ok(None);
+        }
+        if !table.text.eq_ignore_ascii_case("caliper") {
+            return self.fail(at, format!("the table {} has no arguments", table.text));
+        }
+        let mut services = Services::none();
+        while !self.cursor.takes(")") {
+            let word = self.word("a service", SEPARATORS)?;
+            let Some(service) = Service::named(&word.text) else {
+                let names: Vec<&str> = Service::names().collect();
+                let what = format!("unknown service `{}`; expected {}", word.text, names.join(" "));
+                return self.fail(word.at, what);
+            };
+            services = services.with(service);
+            self.cursor.takes(",");
+        }
+        Ok(Some(services))
     }
 
     fn by(&mut self, clause: &str) -> Parsed<()> {

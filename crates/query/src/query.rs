@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use regex::Regex;
 
 use crate::lexer::Word;
+use crate::services::Services;
 
 /// A parsed query; see [`crate::parse`].
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// The table of `FROM`.
     pub from: Option<Word>,
+    /// The services in the arguments of the table; `None` without arguments.
+    pub services: Option<Services>,
     /// Derived attributes, in order.
     pub lets: Vec<Let>,
     /// The columns to show; `None` for all.

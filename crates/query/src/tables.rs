@@ -4,6 +4,7 @@ use crate::lexer::Word;
 use crate::query::Query;
 use crate::table::Table;
 
+mod caliper;
 mod dimensions;
 mod info;
 mod live;
@@ -33,7 +34,16 @@ const SOURCES: [Source; 15] = [
     dimensions::MODULES,
 ];
 
+/// Tables of queries alone.
+const OF_QUERIES: [Source; 1] = [caliper::CALIPER];
+
 impl Source {
+    /// Returns the tables that only queries have, because their records are those of other tables in
+    /// another form.
+    pub const fn of_queries() -> &'static [Source] {
+        &OF_QUERIES
+    }
+
     /// Returns all tables; the first is the default of FROM.
     pub const fn all() -> &'static [Source] {
         &SOURCES
@@ -53,7 +63,7 @@ impl Source {
             "threads" => "lanes",
             name => name,
         };
-        SOURCES.iter().find(|source| source.name == name)
+        SOURCES.iter().chain(&OF_QUERIES).find(|source| source.name == name)
     }
 }
 
@@ -87,7 +97,7 @@ mod tests {
 
     #[test]
     fn column_names_are_unique() {
-        for source in Source::all() {
+        for source in Source::all().iter().chain(Source::of_queries()) {
             let mut names = FxHashSet::default();
             for info in source.columns() {
                 assert!(names.insert(info.name), "{} {}", source.name, info.name);

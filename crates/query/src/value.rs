@@ -42,7 +42,7 @@ impl Kind {
 }
 
 /// The bits of a value; its attribute's [`Kind`] determines their meaning.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Bits(pub u64);
 
 impl Bits {

@@ -66,7 +66,7 @@ enum Event {
 /// Errors: there is no terminal, the process does not exist, or nothing can be read.
 pub fn run(options: Options) -> Result<(), Error> {
     let app = App::new(options.view, options.focus.as_deref()).map_err(Error::Filter)?;
-    let image = choose(&options)?;
+    let (image, subject) = choose(&options)?;
     if !terminal::is_there() {
         return Err(Error::NoTerminal);
     }
@@ -85,6 +85,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         drawn_ns: Arc::default(),
     };
     shown.show(image);
+    shown.app.subject = subject;
     shown.until_left(screen, &events, &style)
 }
 
@@ -94,8 +95,8 @@ fn recording_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.to_owned() } else { parent.unwrap_or(Path::new(".")).to_owned() }
 }
 
-/// Returns the process image to show first.
-fn choose(options: &Options) -> Result<Image, Error> {
+/// Returns the process image to show first, and why unless the user chose it.
+fn choose(options: &Options) -> Result<(Image, Option<String>), Error> {
     let recording = || options.recording.clone();
     let mut found = images::list(&options.recording)?;
     if options.mode == Mode::Live {
@@ -113,7 +114,8 @@ fn choose(options: &Options) -> Result<Image, Error> {
     }
     let fits = |image: &Image| found.iter().any(|found| found.file == image.file);
     let first = images::first(&options.recording, fits)?;
-    first.ok_or_else(|| Error::NoneRunning { recording: recording() })
+    let (image, subject) = first.ok_or_else(|| Error::NoneRunning { recording: recording() })?;
+    Ok((image, subject.filter(|_| options.pid.is_none())))
 }
 
 /// The state of the main loop.

@@ -190,10 +190,16 @@ impl Context {
             other::SCOPE => Some(Record::Scope(half(0)?)),
             other::THREAD => Some(Record::Thread(half(0)?)),
             other::NODE => Some(Record::Node(half(0)?)),
+            other::ELEMENT => Some(Record::Element(half(0)?)),
             _ => None,
         };
         if let Some(record) = context {
             return Some((record, 5));
+        }
+        if what == other::SCOPE_LATER {
+            let (id, later) = (half(0)?, half(4)?);
+            self.ticks = self.ticks.wrapping_add(later.into());
+            return Some((Record::Scope(id), 9));
         }
         let ticks = word(0)?;
         let block = || {
@@ -212,6 +218,8 @@ impl Context {
             other::UNLABELLED => (Record::Unlabelled { address: word(1)?, site: half(16)? }, 21),
             other::OPENED => (Record::Opened(block()?), 41),
             other::CLOSED => (Record::Closed { address: word(1)?, site: half(16)? }, 21),
+            other::SCOPE_AT => (Record::Scope(half(8)?), 13),
+            other::MARK => (Record::Mark { number: half(8)? }, 13),
             other::LABELLED => (Record::Labelled { uid: word(1)?, shape: half(16)? }, 21),
             other::ENDED => {
                 let (address, usable) = (word(1)?, word(2)?);

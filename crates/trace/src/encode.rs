@@ -181,9 +181,10 @@ impl Encoder {
             Record::Ended { address, site, usable, moving } => {
                 return self.ended_known(out, ticks, (address, site, usable, moving));
             }
-            Record::Scope(id) => return fields(out, other::SCOPE, [], [id]),
+            Record::Scope(id) => return self.scope(out, now, id),
             Record::Thread(id) => return fields(out, other::THREAD, [], [id]),
             Record::Node(id) => return fields(out, other::NODE, [], [id]),
+            Record::Element(bytes) => return fields(out, other::ELEMENT, [], [bytes]),
             _ => self.0.ticks = now,
         }
         match *record {
@@ -196,8 +197,19 @@ impl Encoder {
             }
             Record::Opened(ref block) => whole(out, other::OPENED, now, block),
             Record::Closed { address, site } => fields(out, other::CLOSED, [now, address], [site]),
+            Record::Mark { number } => fields(out, other::MARK, [now], [number]),
             Record::Labelled { uid, shape } => fields(out, other::LABELLED, [now, uid], [shape]),
             _ => 0,
+        }
+    }
+
+    fn scope(&mut self, out: &mut [u8; LONGEST], now: u64, id: u32) -> usize {
+        let later = now - self.0.ticks;
+        self.0.ticks = now;
+        match u32::try_from(later) {
+            Ok(0) => fields(out, other::SCOPE, [], [id]),
+            Ok(later) => fields(out, other::SCOPE_LATER, [], [id, later]),
+            Err(_) => fields(out, other::SCOPE_AT, [now], [id]),
         }
     }
 }

@@ -33,6 +33,11 @@ pub(crate) mod other {
     pub(crate) const NODE: u8 = 13;
     pub(crate) const LABELLED: u8 = 14;
     pub(crate) const ENDED: u8 = 15;
+    pub(crate) const ELEMENT: u8 = 16;
+    pub(crate) const MARK: u8 = 17;
+    /// A scope, after ticks since the last record that fit in four bytes, or at a time.
+    pub(crate) const SCOPE_LATER: u8 = 18;
+    pub(crate) const SCOPE_AT: u8 = 19;
 }
 
 /// The number of sites remembered with their last sizes.

@@ -55,7 +55,15 @@ pub enum Record {
         /// The id of its shape; 0 if it has none.
         shape: u32,
     },
-    /// Such memory no longer exists.
+    /// The elements of the lane's next `Allocated` have this many bytes: it was zeroed memory of
+    /// several elements.
+    Element(u32),
+    /// The program put a mark on the timeline.
+    Mark {
+        /// The number of the mark.
+        number: u32,
+    },
+    /// Memory that is no block of the allocator no longer exists.
     Closed {
         /// The address of the memory.
         address: u64,

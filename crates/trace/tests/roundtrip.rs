@@ -48,6 +48,8 @@ fn record() -> impl Strategy<Value = Record> {
         1 => any::<u32>().prop_map(Record::Scope),
         1 => any::<u32>().prop_map(Record::Thread),
         1 => any::<u32>().prop_map(Record::Node),
+        1 => any::<u32>().prop_map(Record::Element),
+        1 => any::<u32>().prop_map(|number| Record::Mark { number }),
     ]
 }
 
@@ -56,7 +58,7 @@ fn later() -> impl Strategy<Value = u64> {
 }
 
 fn has_time(record: &Record) -> bool {
-    !matches!(record, Record::Scope(_) | Record::Thread(_) | Record::Node(_))
+    !matches!(record, Record::Thread(_) | Record::Node(_) | Record::Element(_))
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! Unwinds the stack, from registers and stack words to frames, for a recorder in the same process.
 //!
 //! - [`table`] converts one row of an unwind table to a packed [`Rule`];
+//! - [`index`] searches sections that have no search table, such as `.debug_frame`;
 //! - [`cache`] is an insert-only table of rules by pc, for all threads;
 //! - [`kept`] holds the last stack of a thread, and the words that prove that it is still current;
 //! - [`stack`] steps by rules, and reuses the part of the kept stack that is unchanged;
@@ -16,6 +17,7 @@
 
 pub mod arch;
 pub mod cache;
+pub mod index;
 pub mod kept;
 pub mod memo;
 pub mod python;

@@ -1,4 +1,4 @@
-//! Converts one row of an `.eh_frame` table to a [`Step`].
+//! Converts one row of an `.eh_frame` or `.debug_frame` table to a [`Step`].
 //!
 //! Only three columns matter here: the CFA, the saved bp and the return address. Evaluating gimli's
 //! decoded instructions only for these takes a few hundred bytes of stack; whole rows would take
@@ -12,7 +12,7 @@ use gimli::{
     UnwindSection,
 };
 
-type Bytes<'a> = EndianSlice<'a, NativeEndian>;
+pub(crate) type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 type Fde<'a> = FrameDescriptionEntry<Bytes<'a>>;
 
 /// The unwind sections of a loaded module, with their load addresses.
@@ -51,13 +51,36 @@ pub fn step_at(sections: &Sections<'_>, pc: u64) -> Option<Step> {
         Some(table) => table.fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset).ok()?,
         None => frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok()?,
     };
+    step_of(&frames, &bases, &fde, pc)
+}
+
+/// Returns start and end of the function that contains `pc`, or of a part of it. `None` if the
+/// tables do not cover `pc`, or have no search table.
+pub fn function_at(sections: &Sections<'_>, pc: u64) -> Option<(u64, u64)> {
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(sections.header_address)
+        .set_eh_frame(sections.frames_address);
+    let frames = EhFrame::new(sections.frames, NativeEndian);
+    let header = EhFrameHdr::new(sections.header, NativeEndian).parse(&bases, 8).ok()?;
+    let table = header.table()?;
+    let fde = table.fde_for_address(&frames, &bases, pc, EhFrame::cie_from_offset).ok()?;
+    fde.contains(pc).then(|| (fde.initial_address(), fde.initial_address() + fde.len()))
+}
+
+/// Returns the step at `pc` by the entry of its function; `None` if that does not contain `pc`.
+pub(crate) fn step_of<'a, S: UnwindSection<Bytes<'a>>>(
+    frames: &S,
+    bases: &BaseAddresses,
+    fde: &Fde<'a>,
+    pc: u64,
+) -> Option<Step> {
     if !fde.contains(pc) {
         return None;
     }
     if fde.is_signal_trampoline() {
         return Some(Step::Signal);
     }
-    Some(row(&frames, &bases, &fde, pc).unwrap_or(Step::Unknown))
+    Some(row(frames, bases, fde, pc).unwrap_or(Step::Unknown))
 }
 
 #[derive(Clone, Copy)]
@@ -90,8 +113,8 @@ const INSTRUCTIONS_MAX: usize = 1 << 18;
 /// The most nested `DW_CFA_remember_state`; compilers use one level.
 const REMEMBER_MAX: usize = 4;
 
-struct Evaluation<'a, 'b> {
-    frames: &'b EhFrame<Bytes<'a>>,
+struct Evaluation<'a, 'b, S> {
+    frames: &'b S,
     cie: &'b CommonInformationEntry<Bytes<'a>>,
     pc: u64,
     location: u64,
@@ -101,7 +124,12 @@ struct Evaluation<'a, 'b> {
     depth: usize,
 }
 
-fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u64) -> Option<Step> {
+fn row<'a, S: UnwindSection<Bytes<'a>>>(
+    frames: &S,
+    bases: &BaseAddresses,
+    fde: &Fde<'a>,
+    pc: u64,
+) -> Option<Step> {
     // Columns that a table does not mention are unchanged, except a pushed return address, which it
     // must mention.
     let ra = if arch::HAS_LINK_REGISTER { Column::Same } else { Column::Undefined };
@@ -133,7 +161,7 @@ fn row(frames: &EhFrame<Bytes<'_>>, bases: &BaseAddresses, fde: &Fde<'_>, pc: u6
     e.row.step()
 }
 
-impl Evaluation<'_, '_> {
+impl<'a, S: UnwindSection<Bytes<'a>>> Evaluation<'a, '_, S> {
     /// Applies one instruction. Returns false if it starts a row beyond the pc.
     fn apply(&mut self, instruction: Cfi<usize>) -> Option<bool> {
         let data = self.cie.data_alignment_factor();

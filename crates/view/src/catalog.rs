@@ -11,6 +11,7 @@ use heaptide_analysis::recording::snapshot::{self, Reference};
 use heaptide_analysis::recording::subject;
 use heaptide_analysis::text::of_path;
 use heaptide_render::shared::command_line::command_line_of;
+use heaptide_render::shared::subject::subject_of_headers;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -205,6 +206,26 @@ pub(crate) struct Recording {
     name: String,
     running: bool,
     processes: Vec<Process>,
+    /// Which process is shown first, and why; `None` if there is only one.
+    subject: Option<Subject>,
+}
+
+/// The choice of the process that is shown first.
+#[derive(Clone, Serialize)]
+struct Subject {
+    /// The number of the process.
+    number: u32,
+    text: String,
+}
+
+impl Subject {
+    fn of(listed: &Listed) -> Option<Subject> {
+        let images: Vec<ImageSummary> =
+            listed.images.iter().map(|numbered| numbered.image.clone()).collect();
+        let first = listed.images.get(subject::first(&images)?)?;
+        let text = subject_of_headers(&subject::of_summaries(&images)?, &first.image)?;
+        Some(Subject { number: first.number, text })
+    }
 }
 
 /// A process, as sent to the page.
@@ -267,5 +288,6 @@ fn describe(listed: &Listed) -> Recording {
         name: listed.name(),
         running: processes.iter().any(|process| process.running),
         processes,
+        subject: Subject::of(listed),
     }
 }

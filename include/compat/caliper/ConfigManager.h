@@ -67,7 +67,7 @@ public:
     void start()
     {
         if (!text_.empty())
-            heaptide_cali_init_();
+            heaptide_cali_init_with_(1);
     }
     void stop() {}
     /// Writes the output of the configurations.
@@ -91,7 +91,8 @@ public:
     std::vector<std::string> available_config_specs() const { return available_configs(); }
     std::string get_description_for_spec(const char *name) const
     {
-        return heaptide_cali_is_config_(name) ? "see docs/replaces.md of Heaptide" : "Not available";
+        return heaptide_cali_is_config_(name) ? "see docs/replaces.md of Heaptide"
+                                              : "Not available";
     }
     std::string get_documentation_for_spec(const char *name) const
     {

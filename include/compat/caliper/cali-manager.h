@@ -103,7 +103,7 @@ static inline void cali_ConfigManager_error_msg_bufferify(const cali_ConfigManag
 static inline void cali_ConfigManager_start(const cali_ConfigManager *self)
 {
     if (self->addr && heaptide_cali_managed_(self)->text)
-        heaptide_cali_init_();
+        heaptide_cali_init_with_(1);
 }
 static inline void cali_ConfigManager_stop(const cali_ConfigManager *self)
 {

@@ -9,7 +9,8 @@
 //   versions.
 // - All attributes are part of the scope path of a thread, regardless of their properties.
 // - All channels share one recording.
-// - Snapshots that a program pushes become marks on the timeline; they cannot be pulled.
+// - Snapshots that a program pushes become marks on the timeline, and records of the table
+//   `caliper`.
 
 #ifndef HEAPTIDE_COMPAT_CALI_H
 #define HEAPTIDE_COMPAT_CALI_H
@@ -281,49 +282,210 @@ static inline void cali_set_global_uint_byname(const char *attr_name, uint64_t v
     cali_set_global_string_byname(attr_name, text);
 }
 
-// Records a mark with the values. For attributes with the metadata class.memoryaddress it includes
-// the label, number and element of the block at the address, as `alloc.label#NAME` and similar
-// names.
+// Appends a value to the text of a snapshot, in the form of its type: quoted text, 0xADDRESS,
+// number.
+static __attribute__((unused)) size_t heaptide_cali_show_(char *text, size_t size,
+                                                          cali_variant_t v)
+{
+    const char *from = (const char *)v.value.unmanaged_const_ptr;
+    const size_t length = cali_variant_get_size(v);
+    size_t used = 0, i;
+    if (size < 8)
+        return 0;
+    switch (cali_variant_get_type(v)) {
+    case CALI_TYPE_STRING:
+    case CALI_TYPE_USR:
+        text[used++] = '"';
+        for (i = 0; i < length && used + 4 < size; i++) {
+            if (from[i] == '"' || from[i] == '\\')
+                text[used++] = '\\';
+            text[used++] = from[i];
+        }
+        text[used++] = '"';
+        text[used] = 0;
+        return used;
+    case CALI_TYPE_DOUBLE:
+        used = (size_t)snprintf(text, size, "%.17g", v.value.v_double);
+        break;
+    case CALI_TYPE_BOOL:
+        used = (size_t)snprintf(text, size, "%s", v.value.v_bool ? "true" : "false");
+        break;
+    case CALI_TYPE_ADDR:
+    case CALI_TYPE_PTR:
+        used = (size_t)snprintf(text, size, "0x%llx", (unsigned long long)v.value.v_uint);
+        break;
+    case CALI_TYPE_UINT:
+        used = (size_t)snprintf(text, size, "%llu", (unsigned long long)v.value.v_uint);
+        break;
+    default:
+        used = (size_t)snprintf(text, size, "%lld", (long long)v.value.v_int);
+    }
+    return used < size ? used : size - 1;
+}
+
+// Records a snapshot: a mark with the values, which is a record of `.cali` files if there is a
+// trace. For attributes with the metadata class.memoryaddress, the record has the label, number and
+// element of the block at the address, as `alloc.label#NAME` and similar names; the mark, those of
+// labelled memory.
 static inline void cali_push_snapshot(int scope, int n, const cali_id_t trigger_info_attr_list[],
                                       const cali_variant_t trigger_info_val_list[])
 {
     char text[1024] = "snapshot";
     size_t used = strlen(text);
-    int i, more;
+    int i;
     (void)scope;
     if (!heaptide_loaded())
         return;
-    for (i = 0; i < n && used < sizeof text; i++) {
+    for (i = 0; i < n && used + 64 < sizeof text; i++) {
         struct heaptide_cali_attribute_ *at
             = heaptide_cali_attribute_at_(trigger_info_attr_list[i]);
         cali_variant_t v = trigger_info_val_list[i];
         struct heaptide_block block;
-        if (!at)
+        int more;
+        if (!at || strlen(at->name) + 64 > sizeof text - used)
             continue;
-        if (cali_variant_get_type(v) == CALI_TYPE_STRING)
-            more = snprintf(text + used, sizeof text - used, ",%s=%.*s", at->name,
-                            (int)cali_variant_get_size(v),
-                            (const char *)v.value.unmanaged_const_ptr);
-        else if (cali_variant_get_type(v) == CALI_TYPE_DOUBLE)
-            more = snprintf(text + used, sizeof text - used, ",%s=%g", at->name,
-                            v.value.v_double);
-        else if (cali_variant_get_type(v) == CALI_TYPE_ADDR)
-            more = snprintf(text + used, sizeof text - used, ",%s=%llx", at->name,
-                            (unsigned long long)v.value.v_uint);
-        else
-            more = snprintf(text + used, sizeof text - used, ",%s=%lld", at->name,
-                            (long long)v.value.v_int);
-        used += more > 0 ? (size_t)more : 0;
-        if (!at->is_address || used >= sizeof text
-            || !heaptide_resolve((const void *)(uintptr_t)v.value.v_uint, &block) || !block.label)
+        used += (size_t)snprintf(text + used, sizeof text - used, ",%s=%s", at->name,
+                                 at->is_address ? "@" : "");
+        used += heaptide_cali_show_(text + used, sizeof text - used, v);
+        if (!at->is_address || !heaptide_resolve((const void *)(uintptr_t)v.value.v_uint, &block)
+            || !block.label)
             continue;
         more = snprintf(text + used, sizeof text - used,
-                        ",alloc.label#%s=%s,alloc.uid#%s=%llu,alloc.index#%s=%llu", at->name,
+                        ",alloc.label#%s=\"%s\",alloc.uid#%s=%llu,alloc.index#%s=%llu", at->name,
                         block.label, at->name, (unsigned long long)block.uid, at->name,
                         (unsigned long long)block.index);
-        used += more > 0 ? (size_t)more : 0;
+        if (more > 0 && (size_t)more < sizeof text - used)
+            used += (size_t)more;
+        else
+            text[used] = 0;
     }
     heaptide_mark_now(text);
+}
+
+// ---- Snapshots that the program reads
+
+// An entry of a snapshot in a buffer: an attribute with the type of the value in its highest byte,
+// and a number or the address of a text. Texts stay valid until their value ends.
+struct heaptide_cali_entry_ {
+    uint64_t attribute, value;
+};
+
+static inline struct heaptide_cali_entry_ heaptide_cali_pack_(cali_id_t attribute,
+                                                              cali_variant_t value)
+{
+    struct heaptide_cali_entry_ entry;
+    entry.attribute = (uint64_t)attribute | (uint64_t)cali_variant_get_type(value) << 56;
+    entry.value = value.value.v_uint;
+    return entry;
+}
+static inline cali_variant_t heaptide_cali_unpack_(const struct heaptide_cali_entry_ *entry)
+{
+    const cali_attr_type type = (cali_attr_type)(entry->attribute >> 56);
+    cali_variant_t value;
+    if (type == CALI_TYPE_STRING || type == CALI_TYPE_USR)
+        return cali_make_variant_from_string((const char *)(uintptr_t)entry->value);
+    value = cali_make_variant_from_uint(entry->value);
+    value.type_and_size = (uint64_t)type;
+    return value;
+}
+
+typedef int (*cali_entry_proc_fn)(void *user_arg, cali_id_t attr_id, cali_variant_t val);
+
+// Copies the open values and regions of the thread into the buffer, innermost first, for the
+// functions below. Regions and functions have the attribute `region`. Returns the bytes of all; if
+// they exceed `len`, not all are copied. 0 without the recorder, or if nothing is open.
+static inline size_t cali_channel_pull_snapshot(cali_id_t chn_id, int scopes, size_t len,
+                                                unsigned char *buf)
+{
+    struct heaptide_cali_thread_ *own = heaptide_loaded() ? heaptide_cali_own_ : NULL;
+    struct heaptide_cali_entry_ entry;
+    const char *region = heaptide_loaded() ? heaptide_cali_current_ : NULL;
+    size_t used = sizeof(uint64_t);
+    uint32_t i = own ? own->count : 0, depth = own ? own->regions : 0;
+    uint64_t count = 0;
+    (void)chn_id;
+    (void)scopes;
+    while (i || region) {
+        if (i) {
+            i--;
+            entry = heaptide_cali_pack_((cali_id_t)(uintptr_t)own->values[i].attribute,
+                                        own->values[i].value);
+        } else {
+            entry = heaptide_cali_pack_(cali_region_attr_id,
+                                        cali_make_variant_from_string(region));
+            depth = depth > HEAPTIDE_CALI_REGIONS_ ? HEAPTIDE_CALI_REGIONS_ : depth;
+            region = depth ? own->region[--depth] : NULL;
+        }
+        if (used + sizeof entry <= len) {
+            memcpy(buf + used, &entry, sizeof entry);
+            count++;
+        }
+        used += sizeof entry;
+    }
+    if (used == sizeof count)
+        return 0;
+    if (len >= sizeof count)
+        memcpy(buf, &count, sizeof count);
+    return used;
+}
+
+// Calls `proc_fn` with each entry until it returns 0.
+static inline void cali_unpack_snapshot(const unsigned char *buf, size_t *bytes_read,
+                                        cali_entry_proc_fn proc_fn, void *user_arg)
+{
+    struct heaptide_cali_entry_ entry;
+    uint64_t count, i;
+    int wants_more = 1;
+    memcpy(&count, buf, sizeof count);
+    for (i = 0; i < count && wants_more; i++) {
+        memcpy(&entry, buf + sizeof count + i * sizeof entry, sizeof entry);
+        wants_more = proc_fn(user_arg, (cali_id_t)(entry.attribute & UINT64_MAX >> 8),
+                             heaptide_cali_unpack_(&entry));
+    }
+    if (bytes_read)
+        *bytes_read += sizeof count + (size_t)count * sizeof entry;
+}
+
+struct heaptide_cali_search_ {
+    cali_id_t attribute;
+    cali_entry_proc_fn proc_fn;
+    void *user_arg;
+    cali_variant_t found;
+};
+static inline int heaptide_cali_first_(void *search, cali_id_t attribute, cali_variant_t value)
+{
+    struct heaptide_cali_search_ *of = (struct heaptide_cali_search_ *)search;
+    if (attribute == of->attribute)
+        of->found = value;
+    return attribute != of->attribute;
+}
+static inline int heaptide_cali_each_(void *search, cali_id_t attribute, cali_variant_t value)
+{
+    struct heaptide_cali_search_ *of = (struct heaptide_cali_search_ *)search;
+    return attribute != of->attribute || of->proc_fn(of->user_arg, attribute, value);
+}
+
+// Returns the innermost value of an attribute; empty if there is none.
+static inline cali_variant_t cali_find_first_in_snapshot(const unsigned char *buf,
+                                                         cali_id_t attr_id, size_t *bytes_read)
+{
+    struct heaptide_cali_search_ search;
+    search.attribute = attr_id;
+    search.found = cali_make_empty_variant();
+    cali_unpack_snapshot(buf, bytes_read, heaptide_cali_first_, &search);
+    return search.found;
+}
+
+// Calls `proc_fn` with each entry of an attribute.
+static inline void cali_find_all_in_snapshot(const unsigned char *buf, cali_id_t attr_id,
+                                             size_t *bytes_read, cali_entry_proc_fn proc_fn,
+                                             void *userdata)
+{
+    struct heaptide_cali_search_ search;
+    search.attribute = attr_id;
+    search.proc_fn = proc_fn;
+    search.user_arg = userdata;
+    cali_unpack_snapshot(buf, bytes_read, heaptide_cali_each_, &search);
 }
 
 // ---- Configuration and channels
@@ -477,13 +639,17 @@ inline cali_id_t create_channel(const char *name, int flags, const config_map_t 
 }
 
 /// Writes the result of a query to a stream; writes nothing without the recorder.
-inline void write_report_for_query(cali_id_t, const char *query, int, std::ostream &out)
+inline void write_report_for_query(cali_id_t channel, const char *query, int, std::ostream &out)
 {
+    char arguments[256];
+    const heaptide_cali_channel_ *const at = heaptide_cali_channel_at_(channel);
+    heaptide_cali_arguments_(at, heaptide_cali_value_of_(at, "CALI_SERVICES_ENABLE"), arguments,
+                             sizeof arguments);
     std::FILE *file = heaptide_recording() ? std::tmpfile() : NULL;
     if (!file)
         return;
     heaptide_pause(0);
-    char *format = heaptide_cali_query_(query, 0), part[4096];
+    char *format = heaptide_cali_query_(query, arguments), part[4096];
     heaptide_resume(0);
     if (format && heaptide_write_to(fileno(file), format)) {
         std::rewind(file);

@@ -32,6 +32,7 @@ HEAPTIDE_CALI_SHARED_ int heaptide_cali_ignores_environment_;
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_exits_;   // the handler is registered
 HEAPTIDE_CALI_SHARED_ pid_t heaptide_cali_pid_;    // by this process
 HEAPTIDE_CALI_SHARED_ int heaptide_cali_cleared_;  // flushed with CALI_FLUSH_CLEAR_BUFFERS
+HEAPTIDE_CALI_SHARED_ int heaptide_cali_traces_;   // a trace was requested from the recorder
 
 // Concatenates strings, while recording is paused. NULL if out of memory.
 static __attribute__((unused)) char *heaptide_cali_text_(const char *a, const char *b,
@@ -113,16 +114,32 @@ static __attribute__((unused)) int heaptide_cali_is_true_(const char *value)
 #define HEAPTIDE_CALI_CLOEXEC_ 0
 #endif
 
-// Returns whether the recording has a trace: as set by `heaptide run`, or else by the variable that
-// the recorder itself reads.
-static __attribute__((unused)) int heaptide_cali_is_traced_(void)
+// Writes the arguments of the table `caliper`: the services of a list, and the options of a
+// channel. Writes an empty text if none of the services is known.
+static __attribute__((unused)) void
+heaptide_cali_arguments_(const struct heaptide_cali_channel_ *channel, const char *services,
+                         char *text, size_t size)
 {
-    const char *mode = getenv("HEAPTIDE_MODE"), *services = getenv("CALI_SERVICES_ENABLE");
-    if (mode && *mode)
-        return !strcmp(mode, "trace");
-    return services && heaptide_cali_lists_(services, "trace")
-           && (heaptide_cali_lists_(services, "alloc")
-               || heaptide_cali_lists_(services, "sysalloc"));
+    static const char *const names[] = {"alloc", "sysalloc", "allocstats", "event", "timer",
+                                        "timestamp", "pthread", "mpi"};
+    static const char *const options[][2] = {
+        {"CALI_ALLOC_RECORD_ACTIVE_MEM", "active"},
+        {"CALI_ALLOC_RECORD_HIGHWATERMARK", "highwatermark"},
+        {"CALI_ALLOCSTATS_RECORD_HIGHWATERMARK", "highwatermark"},
+        {"CALI_ALLOC_RESOLVE_ADDRESSES", "resolve"},
+    };
+    const char *tracks = heaptide_cali_value_of_(channel, "CALI_ALLOC_TRACK_ALLOCATIONS");
+    int is_tracking = !*tracks || heaptide_cali_is_true_(tracks);
+    size_t i, used = 0;
+    *text = 0;
+    for (i = 0; i < sizeof names / sizeof *names; i++)
+        if (heaptide_cali_lists_(services, names[i]) && (i || is_tracking))
+            used += (size_t)snprintf(text + used, size - used, ",%s", names[i]);
+    for (i = 0; i < sizeof options / sizeof *options; i++)
+        if (heaptide_cali_is_true_(heaptide_cali_value_of_(channel, options[i][0])))
+            used += (size_t)snprintf(text + used, size - used, ",%s", options[i][1]);
+    if (used)
+        memmove(text, text + 1, used);
 }
 
 // Returns whether a text begins with a lower-case word, ignoring the text's case.
@@ -151,14 +168,14 @@ static __attribute__((unused)) const char *heaptide_cali_clause_(const char *que
 }
 
 // Converts a query to the command's syntax. Like in Caliper, tables and trees show all digits, and
-// the query reads the events if there is a trace. Recording must be paused. NULL if out of memory.
-static __attribute__((unused)) char *heaptide_cali_query_(const char *query, int labelled_only)
+// the query reads records of the services that `arguments` lists. Recording must be paused. NULL if
+// out of memory.
+static __attribute__((unused)) char *heaptide_cali_query_(const char *query,
+                                                          const char *arguments)
 {
     const char *format = heaptide_cali_clause_(query, "format"), *insert = "", *at, *closed;
-    const char *from = heaptide_cali_is_traced_() && !heaptide_cali_clause_(query, "from")
-                           ? " FROM events"
-                           : "";
-    size_t bytes = strlen(query) + 128, head;
+    const int has_table = !*arguments || heaptide_cali_clause_(query, "from") != NULL;
+    size_t bytes = strlen(query) + strlen(arguments) + 128, head;
     char *text = (char *)malloc(bytes);
     if (!text)
         return NULL;
@@ -176,19 +193,19 @@ static __attribute__((unused)) char *heaptide_cali_query_(const char *query, int
         }
     }
     head = (size_t)(at - query);
-    snprintf(text, bytes, "query:%.*s%s%s%s%s", (int)head, query, insert, at, from,
-             labelled_only ? " WHERE label" : "");
+    snprintf(text, bytes, "query:%.*s%s%s%s%s%s", (int)head, query, insert, at,
+             has_table ? "" : " FROM caliper(", has_table ? "" : arguments, has_table ? "" : ")");
     return text;
 }
 
 // Writes the result of a query to a file, or to stdout or stderr.
 static __attribute__((unused)) int heaptide_cali_write_(const char *query, const char *target,
-                                                        int is_appended, int labelled_only)
+                                                        int is_appended, const char *arguments)
 {
     int done = 0, file;
     char *format;
     heaptide_pause(0);
-    format = heaptide_cali_query_(query, labelled_only);
+    format = heaptide_cali_query_(query, arguments);
     heaptide_resume(0);
     if (!format)
         return 0;
@@ -225,8 +242,8 @@ static __attribute__((unused)) void
 heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
 {
     const char *services = heaptide_cali_value_of_(channel, "CALI_SERVICES_ENABLE");
-    int labelled_only = heaptide_cali_lists_(services, "alloc")
-                        && !heaptide_cali_lists_(services, "sysalloc");
+    char arguments[256];
+    heaptide_cali_arguments_(channel, services, arguments, sizeof arguments);
     if (heaptide_cali_lists_(services, "report")) {
         const char *query = heaptide_cali_value_of_(channel, "CALI_REPORT_CONFIG");
         const char *target = heaptide_cali_value_of_(channel, "CALI_REPORT_FILENAME");
@@ -234,7 +251,7 @@ heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
         heaptide_cali_write_(*query ? query : "SELECT path,mem.alloc,count() "
                                               "GROUP BY path,mem.alloc WHERE mem.alloc",
                              *target ? target : "stdout", heaptide_cali_is_true_(append),
-                             labelled_only);
+                             arguments);
     }
     if (heaptide_cali_lists_(services, "recorder")) {
         const char *directory = heaptide_cali_value_of_(channel, "CALI_RECORDER_DIRECTORY");
@@ -242,10 +259,12 @@ heaptide_cali_flush_(const struct heaptide_cali_channel_ *channel)
         char own[64], *target;
         heaptide_cali_file_(own, sizeof own);
         heaptide_pause(0);
+        if (!strcmp(name, "stdout") || !strcmp(name, "stderr"))
+            directory = "";
         target = heaptide_cali_text_(directory, *directory ? "/" : "", *name ? name : own, "");
         heaptide_resume(0);
         if (target)
-            heaptide_cali_write_("SELECT * FORMAT cali", target, 0, labelled_only);
+            heaptide_cali_write_("SELECT * FORMAT cali", target, 0, arguments);
         heaptide_pause(0);
         free(target);
         heaptide_resume(0);
@@ -349,34 +368,76 @@ static __attribute__((unused)) int heaptide_cali_options_(struct heaptide_cali_c
     return 1;
 }
 
-// Writes the output of a configuration. Columns with the same meaning have Caliper's names. The
-// high-water mark of a region is the highest active memory of the process at an allocation in the
-// region, if there is a trace; without a trace it is the memory that the region itself held at the
-// peak of the process.
+// Returns whether the recording has a trace, as set by the variable of `heaptide run`, or else by
+// the variables or the configuration that request one.
+static __attribute__((unused)) int heaptide_cali_is_traced_(void)
+{
+    const char *mode = getenv("HEAPTIDE_MODE"), *config = getenv("CALI_CONFIG");
+    const char *services = getenv("CALI_SERVICES_ENABLE");
+    if (mode && *mode)
+        return !strcmp(mode, "trace");
+    return heaptide_cali_traces_ || (config && *config)
+           || (services && heaptide_cali_lists_(services, "trace"));
+}
+
+// Writes the output of a configuration with Caliper's columns, from the trace.
+static __attribute__((unused)) void
+heaptide_cali_profile_(const struct heaptide_cali_config_ *config)
+{
+    static const char times[]
+        = ",sum(report.t) AS \"Time (E)\",inclusive_sum(report.t) AS \"Time (I)\""
+          ",percent_total(report.t) AS \"Time % (E)\""
+          ",inclusive_percent_total(report.t) AS \"Time % (I)\"";
+    static const char time[] = ",sum(report.t) AS time UNIT sec";
+    static const char highwatermark[] = ",max(mhwm) AS \"Mem HWM MB\" UNIT MB";
+    static const char stats[]
+        = ",max(alloc.region.highwatermark) AS \"Mem HWM\",max(alloc.tally) AS \"Alloc tMax\""
+          ",sum(alloc.count) AS \"Alloc count\",avg(avg#alloc.size) AS \"Avg Bytes/alloc\""
+          ",max(max#alloc.size) AS \"Max Bytes/alloc\"";
+    const int is_report = !strcmp(config->name, "runtime-report");
+    const int has_memory = config->stats || config->highwatermark;
+    const char *format = *config->format ? config->format : is_report ? "tree" : "cali";
+    const char *target = *config->output ? config->output : "region_profile";
+    const char *end = strcmp(format, "json") && strcmp(format, "json-split") ? ".cali" : ".json";
+    size_t own = strlen(target), length = strlen(end);
+    char query[2048], file[1032];
+    if (is_report)
+        target = *config->output ? target : "stderr";
+    else if (strcmp(target, "stdout") && strcmp(target, "stderr")
+             && (own < length || strcmp(target + own - length, end))) {
+        snprintf(file, sizeof file, "%s%s", target, end);
+        target = file;
+    }
+    snprintf(query, sizeof query,
+             "LET report.t=scale(time.duration.ns,1e-9),report.l=leaf(),"
+             "mhwm=scale(alloc.region.highwatermark,1e-6) SELECT path%s%s%s%s GROUP BY path%s%s "
+             "FORMAT %s",
+             is_report ? times : time, config->highwatermark ? highwatermark : "",
+             config->stats ? stats : "",
+             is_report ? "" : ",min(aggregate.slot) AS \"Node order\"",
+             is_report ? "" : ",mpi.rank", is_report ? " WHERE report.l" : "", format);
+    heaptide_cali_write_(query, target, config->is_appended || is_report,
+                         has_memory ? "event,timer,mpi,allocstats,sysalloc,highwatermark"
+                                    : "event,timer,mpi");
+}
+
+// Writes the output of a configuration without a trace: memory at the peak of the process.
 static __attribute__((unused)) void
 heaptide_cali_report_(const struct heaptide_cali_config_ *config)
 {
     const int is_report = !strcmp(config->name, "runtime-report");
-    const int is_traced = heaptide_cali_is_traced_();
     const char *target = *config->output ? config->output : is_report ? "stderr" : "stdout";
     const char *format = *config->format ? config->format : is_report ? "tree" : "json-split";
     char query[1024], own[64];
     if (!strcmp(config->name, "event-trace")) {
         heaptide_cali_file_(own, sizeof own);
-        heaptide_cali_write_("SELECT * FORMAT cali", *config->output ? config->output : own, 0, 0);
+        heaptide_cali_write_("SELECT * FORMAT cali", *config->output ? config->output : own, 0,
+                             "event,timer,pthread,mpi,alloc,sysalloc,active");
         return;
     }
-    if (is_traced)
-        snprintf(query, sizeof query,
-                 "LET mhwm=scale(mem.active,1e-6) SELECT path%s%s GROUP BY path "
-                 "WHERE operation=allocate FORMAT %s FROM events",
-                 config->highwatermark ? ",max(mhwm) AS \"Mem HWM MB\" UNIT MB" : "",
-                 config->stats || !config->highwatermark
-                     ? ",max(mem.active) AS \"Mem HWM\",count() AS \"Alloc count\","
-                       "avg(size) AS \"Avg Bytes/alloc\",max(size) AS \"Max Bytes/alloc\""
-                     : "",
-                 format);
-    else
+    if (heaptide_cali_is_traced_()) {
+        heaptide_cali_profile_(config);
+    } else {
         snprintf(query, sizeof query,
                  "LET mhwm=scale(at_peak_bytes,1e-6) SELECT path%s%s GROUP BY path "
                  "WHERE mem.alloc FORMAT %s FROM sites",
@@ -387,7 +448,8 @@ heaptide_cali_report_(const struct heaptide_cali_config_ *config)
                        "max(largest_bytes) AS \"Max Bytes/alloc\""
                      : "",
                  format);
-    heaptide_cali_write_(query, target, config->is_appended, 0);
+        heaptide_cali_write_(query, target, config->is_appended, "");
+    }
     if (config->pages) {
         // Pages have 4 KiB.
         snprintf(query, sizeof query,
@@ -395,7 +457,7 @@ heaptide_cali_report_(const struct heaptide_cali_config_ *config)
                  "0.000244140625) SELECT max(vm) AS VmSize UNIT pages,max(rss) AS VmRSS UNIT pages "
                  "GROUP BY none FORMAT %s FROM timeline",
                  strcmp(format, "tree") ? format : "table");
-        heaptide_cali_write_(query, target, 1, 0);
+        heaptide_cali_write_(query, target, 1, "");
     }
 }
 
@@ -466,16 +528,37 @@ static __attribute__((unused)) void heaptide_cali_exit_(void)
         heaptide_cali_flush_all_();
 }
 
+// Starts recording, if the program is linked with the recorder and not recorded yet: with a trace
+// if the program's configuration or its channels have services that need one.
+static __attribute__((unused)) void heaptide_cali_start_(int wants_trace)
+{
+    if (heaptide_recording())
+        return;
+    if (!wants_trace)
+        heaptide_start();
+    else if (heaptide_start_with("HEAPTIDE_MODE=trace HEAPTIDE_BY_CALL=on"))
+        heaptide_cali_traces_ = 1;
+    else
+        heaptide_start(); // an older recorder
+}
+
 // Starts recording, if the program is linked with the recorder, and writes reports at exit.
-static __attribute__((unused)) void heaptide_cali_init_(void)
+static __attribute__((unused)) void heaptide_cali_init_with_(int wants_trace)
 {
     if (!heaptide_loaded() || __atomic_exchange_n(&heaptide_cali_exits_, 1, __ATOMIC_ACQ_REL))
         return;
     heaptide_cali_pid_ = getpid();
-    heaptide_start();
+    heaptide_cali_start_(wants_trace);
     heaptide_pause(0);
     atexit(heaptide_cali_exit_);
     heaptide_resume(0);
+}
+
+static __attribute__((unused)) void heaptide_cali_init_(void)
+{
+    const char *services = heaptide_cali_value_of_(NULL, "CALI_SERVICES_ENABLE");
+    const char *config = heaptide_cali_value_of_(NULL, "CALI_CONFIG");
+    heaptide_cali_init_with_(*config || heaptide_cali_lists_(services, "trace"));
 }
 
 // Starts early if Caliper's variables request output, before the program calls anything.

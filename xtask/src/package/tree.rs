@@ -114,7 +114,8 @@ fn below_usr(path: &Path, renamed: &[(&str, &str)]) -> PathBuf {
     renamed.iter().chain(&BELOW_USR).find_map(rule).unwrap_or_else(|| path.to_path_buf())
 }
 
-/// Returns the relative paths of all files in a directory, sorted.
+/// Returns the relative paths of all files in a directory, sorted, without links: those of the SDK
+/// to its library are only useful beside the library, where `heaptide sdk` creates them.
 pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut directories = vec![place.to_path_buf()];
@@ -124,7 +125,7 @@ pub fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
             let path = entry.map_err(failed)?.path();
             if path.is_dir() {
                 directories.push(path);
-            } else {
+            } else if !path.is_symlink() {
                 found.push(path.strip_prefix(place).unwrap_or(&path).to_path_buf());
             }
         }

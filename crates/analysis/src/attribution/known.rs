@@ -223,6 +223,26 @@ mod tests {
         }
     }
 
+    /// `main` of R, which is a small program around libR.so, owned all vectors of a script.
+    #[test]
+    fn programs_of_interpreters_are_runtimes_like_their_libraries() {
+        for file in ["R", "libR.so", "ruby3.1", "php8.2", "luajit-2.1.0-beta3", "perl"] {
+            assert!(known().is_runtime(file), "{file}");
+        }
+        for file in ["Rows", "r", "libRows.so", "app"] {
+            assert!(!known().is_runtime(file), "{file}");
+        }
+    }
+
+    /// `internal/cpu.doinit` owned all memory that Go mapped at its start.
+    #[test]
+    fn the_start_of_go_is_its_runtime() {
+        for name in ["internal/cpu.doinit", "internal/cpu.Initialize", "runtime.schedinit"] {
+            assert_eq!(known().role(name), Role::Runtime, "{name}");
+        }
+        assert_eq!(known().role("internal/cpuset.Load"), Role::Owner);
+    }
+
     #[test]
     fn functions_of_well_known_libraries() {
         use Role::{Container, Owner, Runtime, Starter, Wrapper};

@@ -10,6 +10,8 @@ pub struct Completeness {
     /// The kinds of memory that the numbers cover, with their peaks, if mappings of the program
     /// were added to the heap.
     pub memory: Option<String>,
+    /// Whether the program mapped memory for its own data that the numbers leave out.
+    pub leaves_mappings: bool,
     /// Error bound of `peak_bytes` and of numbers at peak, in bytes.
     pub peak_bound_bytes: u64,
     /// Frees of blocks whose allocation was not recorded.

@@ -8,8 +8,9 @@ pub struct Subject {
     pub reason: Reason,
     /// Name of its program, and for an interpreter the script or module.
     pub name: String,
-    /// Fraction of the memory-time of all images that these have, from 0 to 1.
-    pub share: f64,
+    /// Fraction of the memory-time of all images that these have, from 0 to 1; `None` if only the
+    /// headers of profiles were read, which do not contain the course over time.
+    pub share: Option<f64>,
     /// Process ids of its images, in order of start, without duplicates.
     pub pids: Vec<u32>,
     /// The peak of each of its images, ascending; at least one.

@@ -23,6 +23,8 @@ pub struct TimeTables {
     pub windows: Vec<Window>,
     /// Marks in order of time.
     pub marks: Vec<Mark>,
+    /// Names of the marks that traces refer to.
+    pub mark_names: Vec<Arc<str>>,
     /// When joined processes had most live bytes together; `None` for a single image, and if some
     /// blocks were excluded since.
     pub highest: Option<Highest>,

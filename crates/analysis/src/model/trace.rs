@@ -56,6 +56,8 @@ pub struct Trace {
     pub(crate) lanes: FxHashMap<u32, LaneId>,
     /// Index of a shape, by its id.
     pub(crate) shapes: SparseArray,
+    /// Index of its first mark into the names of marks of the process, and the number of its marks.
+    pub(crate) marks: (u32, u32),
     /// Number of labellings in the image; they have the lowest numbers.
     pub(crate) labellings: u64,
     /// Totals of the image up to its end: allocations, frees, usable bytes live.
@@ -105,6 +107,12 @@ impl Trace {
     /// Returns the index into the shapes of the process.
     pub(crate) fn shape(&self, id: u32) -> OptionalIndex {
         self.shapes.get(id)
+    }
+
+    /// Returns the index into the names of marks of the process.
+    pub(crate) fn mark(&self, number: u32) -> Option<u32> {
+        let (first, count) = self.marks;
+        (1..=count).contains(&number).then(|| first + number - 1)
     }
 
     /// Replaces the indices of shapes; `new` returns `None` for shapes that were removed.

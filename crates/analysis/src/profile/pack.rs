@@ -73,7 +73,7 @@ pub(crate) fn unpack(
 pub(crate) fn first(mut file: impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut magic = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic)?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(length as usize);
     if !is_packed(&magic) {
         magic.as_slice().chain(file).take(length).read_to_end(&mut bytes)?;
         return Ok(bytes);

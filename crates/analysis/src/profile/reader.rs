@@ -57,7 +57,7 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
 pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(format::PAGE as usize); // else nine calls read it
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
     // Read the size after the header: a growing file is then at least as long as its header states.
     let size = file.metadata().map_err(io)?.len();

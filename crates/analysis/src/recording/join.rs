@@ -405,6 +405,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             in_part: processes.iter().find_map(|p| p.completeness.in_part.clone()),
             interceptions: interceptions(processes),
             starts_in_middle: processes.iter().any(|p| p.completeness.starts_in_middle),
+            leaves_mappings: processes.iter().any(|p| p.completeness.leaves_mappings),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
             python_objects: processes.iter().filter_map(|p| p.completeness.python_objects).max(),

@@ -28,6 +28,8 @@ pub(crate) struct Joining {
     steps: Vec<(u32, Sample)>,
     windows: Vec<Window>,
     marks: Vec<Mark>,
+    /// Names of the marks that traces refer to.
+    mark_names: Vec<Arc<str>>,
 }
 
 impl Joining {
@@ -53,6 +55,7 @@ impl Joining {
             steps: Vec::new(),
             windows: Vec::new(),
             marks: Vec::new(),
+            mark_names: Vec::new(),
         }
     }
 
@@ -79,7 +82,9 @@ impl Joining {
         }));
         for trace in &mut process.time.traces {
             trace.after_ns = trace.after_ns.saturating_add(after_ns);
+            trace.marks.0 = trace.marks.0.saturating_add(self.mark_names.len() as u32);
         }
+        self.mark_names.append(&mut process.time.mark_names);
         let ended = end_ns(process) < self.end_ns;
         let timeline = std::mem::take(&mut process.time.samples);
         let steps = match self.images {
@@ -100,6 +105,7 @@ impl Joining {
         self.marks.sort_by_key(|mark| mark.time_ns);
         joined.time.windows = std::mem::take(&mut self.windows);
         joined.time.marks = std::mem::take(&mut self.marks);
+        joined.time.mark_names = std::mem::take(&mut self.mark_names);
         self.steps.sort_by_key(|(_, sample)| sample.time_ns);
         let timeline = sums(&self.steps, self.images);
         if self.images > 1 {

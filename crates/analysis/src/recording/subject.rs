@@ -88,14 +88,20 @@ impl Recording {
 /// assert_eq!(heaptide_analysis::recording::subject::first(&[]), None);
 /// ```
 pub fn first(images: &[ImageSummary]) -> Option<usize> {
-    let is_last = |image: &ImageSummary| {
-        let of_process = images.iter().filter(|other| other.pid == image.pid);
-        of_process.map(|other| other.image).max() == Some(image.image)
-    };
-    let of = |image| Candidate::of_summary(image, image.is_requested && is_last(image));
-    let candidates: Vec<Candidate> = images.iter().map(of).collect();
+    let candidates = Candidate::of_summaries(images);
     let choice = Choice::among(&candidates)?;
     choice.images.into_iter().rev().max_by_key(|&index| candidates[index].peak_bytes)
+}
+
+/// Describes the images that [`first`] chooses from. `None` if there are no images.
+///
+/// ```
+/// assert_eq!(heaptide_analysis::recording::subject::of_summaries(&[]), None);
+/// ```
+pub fn of_summaries(images: &[ImageSummary]) -> Option<Subject> {
+    let candidates = Candidate::of_summaries(images);
+    let subject = Choice::among(&candidates)?.describe(&candidates);
+    Some(Subject { share: None, ..subject })
 }
 
 /// What the choice needs to know about an image.
@@ -147,6 +153,15 @@ impl<'a> Candidate<'a> {
             peak_bytes: heap_bytes.saturating_add(own.peak_bytes),
             held: of_heap(process) + own.held,
         }
+    }
+
+    fn of_summaries(images: &'a [ImageSummary]) -> Vec<Candidate<'a>> {
+        let is_last = |image: &ImageSummary| {
+            let of_process = images.iter().filter(|other| other.pid == image.pid);
+            of_process.map(|other| other.image).max() == Some(image.image)
+        };
+        let of = |image| Candidate::of_summary(image, image.is_requested && is_last(image));
+        images.iter().map(of).collect()
     }
 
     fn of_summary(image: &'a ImageSummary, is_requested: bool) -> Candidate<'a> {
@@ -321,7 +336,7 @@ impl Choice {
             of_rest((0..candidates.len()).filter(is_one).map(|index| &candidates[index]))
         };
         let main = &candidates[self.main];
-        let share = if all > 0.0 { own / all } else { 1.0 };
+        let share = Some(if all > 0.0 { own / all } else { 1.0 });
         Subject {
             reason: self.reason,
             name: roles::title(main.program, main.command),

@@ -193,7 +193,7 @@ impl Pass<'_> {
                     *self.entered.entry((lane, event.scope)).or_default() += 1;
                 }
             }
-            Operation::End => {}
+            Operation::End | Operation::Mark => {}
         }
     }
 

@@ -119,6 +119,12 @@ impl Process {
     /// process with a trace as it is.
     pub fn select_kind(&mut self, kind: MemoryKind) {
         let program = self.program_mappings();
+        let is_added = match kind {
+            MemoryKind::Heap => false,
+            MemoryKind::Program => !self.has_trace(),
+            MemoryKind::Mapped | MemoryKind::All => true,
+        };
+        self.completeness.leaves_mappings = program.is_some() && !is_added;
         let mapped = self.mappings.take().map(|mapped| *mapped);
         match kind {
             MemoryKind::Heap => {}

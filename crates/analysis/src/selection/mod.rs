@@ -4,6 +4,7 @@
 pub mod brackets;
 pub(crate) mod builtin_sets;
 pub(crate) mod during;
+pub(crate) mod emergency_pool;
 pub mod filter;
 pub(crate) mod fold_scopes;
 pub(crate) mod fold_values;

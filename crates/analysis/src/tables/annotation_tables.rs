@@ -202,6 +202,22 @@ fn now(profile: &Profile) -> Sums {
     sums
 }
 
+/// Returns the names of the marks that a trace refers to, by number from 1; of older profiles none.
+pub(crate) fn mark_names(profile: &Profile) -> Vec<Arc<str>> {
+    let marks = profile.named.marks.iter().filter(|of| of.record.kind == MarkKind::Mark as u32);
+    let mut names: Vec<Arc<str>> = Vec::new();
+    let count = marks.clone().count();
+    for mark in marks {
+        let number = mark.record.number as usize;
+        // Numbers have no gaps, except of marks that were being written.
+        if (1..=count + 1).contains(&number) {
+            names.resize_with(names.len().max(number), || Arc::from(""));
+            names[number - 1] = mark.name.clone();
+        }
+    }
+    names
+}
+
 /// Returns the marks of the kinds that this version knows.
 pub(crate) fn marks(profile: &Profile, lanes: &FxHashMap<u32, LaneId>) -> Vec<Mark> {
     let mark = |mark: &crate::profile::annotations::Mark| {

@@ -67,6 +67,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         lanes: &ids,
         shapes: &of_shape,
     };
+    let mark_names = annotation_tables::mark_names(&profile);
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces =
         trace::trace(&profile, &ending.file, running, &totals, &became).into_iter().collect();
@@ -125,6 +126,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
             accounts,
             windows,
             marks,
+            mark_names,
             highest: None,
             traces,
             site_rows,
@@ -184,6 +186,7 @@ fn completeness(
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
         memory: None,
+        leaves_mappings: false,
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }

@@ -10,6 +10,7 @@ use crate::collections::sparse_array::SparseArray;
 use crate::files::file_names;
 use crate::model::{LaneId, Measures, ScopeId, StackId, Trace};
 use crate::profile::parsed::Profile;
+use crate::tables::annotation_tables;
 
 /// Rows of the tables that correspond to records of the profile.
 pub(crate) struct Became<'a> {
@@ -53,6 +54,7 @@ pub(crate) fn trace(
         stacks: SparseArray::default(),
         lanes: became.lanes.clone(),
         shapes: SparseArray::default(),
+        marks: (0, annotation_tables::mark_names(profile).len() as u32),
         labellings: header.labellings,
         allocations: totals.allocations,
         frees: totals.frees,

@@ -1,6 +1,7 @@
 //! Pairs records by address: finds the block of each record.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -33,6 +34,8 @@ struct Block {
     site: u32,
     /// Whether it has a labelling.
     is_labelled: bool,
+    /// Bytes of an element, if `calloc` allocated several.
+    element_bytes: Option<NonZeroU32>,
 }
 
 /// The labelling of memory.
@@ -50,6 +53,7 @@ impl Block {
         to.counts.blocks += 1;
         let (number, event) = (to.counts.blocks, to.counts.events + 1);
         let (counted, allocated_ns, is_labelled) = (requested, time_ns, false);
+        let element_bytes = None;
         Block {
             number,
             address,
@@ -60,6 +64,7 @@ impl Block {
             event,
             site,
             is_labelled,
+            element_bytes,
         }
     }
 }
@@ -83,6 +88,8 @@ struct Doing {
     moving: Option<Block>,
     /// The label for the lane's next labelled memory.
     labelling: Option<Labelling>,
+    /// Bytes of an element of the lane's next block.
+    element_bytes: Option<NonZeroU32>,
 }
 
 /// A block whose address was allocated again before its end was seen.
@@ -307,6 +314,16 @@ impl Blocks {
             Kind::Labelled => {
                 doing.labelling = Some(Labelling { uid: address, shape: site });
             }
+            Kind::Element => {
+                doing.element_bytes = NonZeroU32::new(to.step.requested as u32);
+            }
+            Kind::Mark => {
+                let mark = self.trace.mark(site);
+                let scope = self.trace.scope(who.scope);
+                if mark.is_some() {
+                    self.tell_of_thread(scope, Operation::Mark, mark, to);
+                }
+            }
             Kind::Opened => {
                 let mut known = Block::of(to);
                 self.label(&mut known, who.place);
@@ -337,15 +354,21 @@ impl Blocks {
         let (from, into) = (path(from as u32), path(into));
         let both = from.iter().zip(&into).take_while(|(from, into)| from == into).count();
         for &left in from[both..].iter().rev() {
-            self.tell_scope(left, Operation::End, to);
+            self.tell_of_thread(left, Operation::End, None, to);
         }
         for &entered in &into[both..] {
-            self.tell_scope(entered, Operation::Begin, to);
+            self.tell_of_thread(entered, Operation::Begin, None, to);
         }
     }
 
-    /// Outputs an event of a scope, if its lane is known.
-    fn tell_scope(&self, scope: ScopeId, operation: Operation, to: &mut Sink) {
+    /// Outputs an event of a thread that concerns no block, if its lane is known.
+    fn tell_of_thread(
+        &self,
+        scope: ScopeId,
+        operation: Operation,
+        mark: Option<u32>,
+        to: &mut Sink,
+    ) {
         let &Step { time_ns, who, .. } = to.step;
         let lane = self.doing[who.place as usize].id;
         if lane.is_none() || time_ns < self.since_ns {
@@ -366,6 +389,8 @@ impl Blocks {
             block: 0,
             uid: 0,
             shape: None,
+            element_bytes: None,
+            mark,
             address: 0,
             requested: 0,
             requested_before: 0,
@@ -438,6 +463,8 @@ impl Blocks {
             block: block.block,
             uid: block.uid,
             shape: block.shape,
+            element_bytes: None,
+            mark: None,
             address: block.address,
             requested: block.requested,
             requested_before: block.counted,
@@ -458,7 +485,8 @@ impl Blocks {
     }
 
     fn allocate(&mut self, to: &mut Sink) {
-        let new = Block::of(to);
+        let mut new = Block::of(to);
+        new.element_bytes = self.doing[to.step.who.place as usize].element_bytes.take();
         to.counts.live.add(self.heap(&new));
         if let Some(old) = self.live.insert(new) {
             let until_ns = to.step.time_ns.saturating_add(SKEW_NS);
@@ -634,6 +662,8 @@ impl Blocks {
             block: block.number,
             uid,
             shape,
+            element_bytes: block.element_bytes,
+            mark: None,
             address: block.address,
             requested: block.requested,
             requested_before: block.counted,

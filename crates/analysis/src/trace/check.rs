@@ -101,7 +101,7 @@ fn add(sites: &mut [Measures], event: &Event) {
             m.frees = m.frees.wrapping_sub(1);
             m.freed_bytes = m.freed_bytes.wrapping_sub(usable);
         }
-        Operation::Begin | Operation::End => {}
+        Operation::Begin | Operation::End | Operation::Mark => {}
     }
 }
 

@@ -1,5 +1,7 @@
 //! An event of a trace, paired with its block.
 
+use std::num::NonZeroU32;
+
 use crate::model::{LaneId, ScopeId, StackId};
 
 /// The kind of an event.
@@ -23,18 +25,25 @@ pub enum Operation {
     Begin,
     /// A thread left a scope: there is no block.
     End,
+    /// The program put a mark on the timeline: there is no block.
+    Mark,
 }
 
 impl Operation {
     /// Returns all operations.
     pub const fn all() -> &'static [Operation] {
-        use Operation::{Allocate, Begin, End, Fail, Free, Relabel, Unlabel};
-        &[Allocate, Free, Fail, Relabel, Unlabel, Begin, End]
+        use Operation::{Allocate, Begin, End, Fail, Free, Mark, Relabel, Unlabel};
+        &[Allocate, Free, Fail, Relabel, Unlabel, Begin, End, Mark]
     }
 
     /// Returns whether the event is that of a scope.
     pub const fn is_of_scope(self) -> bool {
         matches!(self, Operation::Begin | Operation::End)
+    }
+
+    /// Returns whether the event is that of a block.
+    pub const fn is_of_block(self) -> bool {
+        !matches!(self, Operation::Fail | Operation::Begin | Operation::End | Operation::Mark)
     }
 
     /// Returns the name in tables.
@@ -52,6 +61,7 @@ impl Operation {
             Operation::Unlabel => "unlabel",
             Operation::Begin => "begin",
             Operation::End => "end",
+            Operation::Mark => "mark",
         }
     }
 }
@@ -61,7 +71,7 @@ impl Operation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Number from 1, in order of time over all events of the process, including those that are not
-    /// returned; 0 for scopes.
+    /// returned; 0 for scopes and marks.
     pub number: u64,
     /// Time of the event; not before the previous one.
     pub time_ns: u64,
@@ -92,6 +102,10 @@ pub struct Event {
     pub uid: u64,
     /// Index into [`crate::model::Tables::shapes`] of the shape that its label describes.
     pub shape: Option<u32>,
+    /// For a block of `calloc`, bytes of an element, if there are several of more than a byte.
+    pub element_bytes: Option<NonZeroU32>,
+    /// For a mark, its index into [`crate::model::TimeTables::mark_names`].
+    pub mark: Option<u32>,
     /// Its first address.
     pub address: u64,
     /// Requested bytes; for a change of label the bytes that it states.

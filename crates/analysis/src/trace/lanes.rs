@@ -69,6 +69,10 @@ pub(super) enum Kind {
     /// The lane's next `Relabelled` or `Opened` is caused by a label: its number is `address`, its
     /// shape `site`.
     Labelled,
+    /// The elements of the lane's next block have `requested` bytes.
+    Element,
+    /// The program put mark `site`.
+    Mark,
     /// The thread changed to scope `site` from scope `address`.
     Scope,
 }
@@ -318,6 +322,11 @@ impl Lane {
                 Record::Opened(block) => Item { kind: Kind::Opened, block },
                 Record::Closed { address, site } => Item::at(Kind::Closed, address, site),
                 Record::Labelled { uid, shape } => Item::at(Kind::Labelled, uid, shape),
+                Record::Element(bytes) => Item {
+                    kind: Kind::Element,
+                    block: Block { requested: bytes.into(), ..Block::default() },
+                },
+                Record::Mark { number } => Item::at(Kind::Mark, 0, number),
                 Record::Scope(scope) if self.has_scopes && scope != self.who.scope => {
                     let before = std::mem::replace(&mut self.who.scope, scope);
                     Item::at(Kind::Scope, before.into(), scope)

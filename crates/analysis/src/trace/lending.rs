@@ -68,7 +68,7 @@ impl Lending {
                 self.leave((site_before, kind(site_before)), address, before, add);
                 self.enter((site, kind(site)), address, now, add);
             }
-            Operation::Fail | Operation::Begin | Operation::End => {}
+            Operation::Fail | Operation::Begin | Operation::End | Operation::Mark => {}
         }
     }
 

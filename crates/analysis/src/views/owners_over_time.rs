@@ -130,7 +130,7 @@ impl Pass {
                 self.add(event.site_before, event.usable, -1);
                 self.add(event.site, event.usable, 1);
             }
-            Operation::Fail | Operation::Begin | Operation::End => return,
+            Operation::Fail | Operation::Begin | Operation::End | Operation::Mark => return,
         }
         let all = self.live.iter().sum();
         if all >= self.highest.all || self.highest.live.is_empty() {

@@ -15,12 +15,18 @@ const OWNERS: usize = 10;
 ///
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, findings: &Findings, sources: &Sources) -> io::Result<()> {
+    if let Some(sentence) = &findings.answer.sentence {
+        writeln!(out, "{}\n", marked(sentence))?;
+    }
     let (all, exceeded) = (findings.all.len(), findings.exceeded());
     match exceeded {
         0 => writeln!(out, "### Memory: all {all} limits kept\n")?,
         _ => writeln!(out, "### Memory: {exceeded} of {all} limits exceeded\n")?,
     }
     writeln!(out, "{}\n", code(&findings.subject))?;
+    if let Some(says) = &findings.answer.subject {
+        writeln!(out, "Subject: {}\n", escape(says))?;
+    }
     writeln!(out, "| | limit on | at most | baseline | now | change |")?;
     writeln!(out, "|---|---|--:|--:|--:|--:|")?;
     findings.all.iter().try_for_each(|finding| row(out, finding))?;
@@ -94,6 +100,16 @@ fn code(name: &str) -> String {
     format!("{fence}{space}{name}{space}{fence}")
 }
 
+/// Formats a sentence whose names are between backticks.
+fn marked(sentence: &str) -> String {
+    let parts: Vec<&str> = sentence.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escape(sentence); // a name contains a backtick
+    }
+    let part = |(at, text): (usize, &&str)| if at % 2 == 0 { escape(text) } else { code(text) };
+    parts.iter().enumerate().map(part).collect()
+}
+
 /// Escapes all markup in a text.
 fn escape(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
@@ -116,5 +132,7 @@ mod tests {
         assert_eq!(code("a`b"), "`` a`b ``");
         assert_eq!(code("a\nb"), "`a b`");
         assert_eq!(escape("a*b"), "a\\*b");
+        assert_eq!(marked("`f<int>` holds *most*"), "`f<int>` holds \\*most\\*");
+        assert_eq!(marked("`a`b` holds"), "\\`a\\`b\\` holds");
     }
 }

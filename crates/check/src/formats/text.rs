@@ -16,7 +16,11 @@ const NAME_MAX: usize = 60;
 ///
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, findings: &Findings) -> io::Result<()> {
+    let answer = &findings.answer;
+    answer.sentence.iter().try_for_each(|sentence| writeln!(out, "{}", printable(sentence)))?;
     writeln!(out, "{}", printable(&findings.subject))?;
+    let shown = answer.subject.iter();
+    shown.into_iter().try_for_each(|says| writeln!(out, "  subject   {}", printable(says)))?;
     let widest = findings.all.iter().map(|finding| finding.name.chars().count()).max();
     let width = widest.unwrap_or(0).min(NAME_MAX);
     for finding in &findings.all {

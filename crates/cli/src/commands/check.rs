@@ -20,6 +20,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::{self, message};
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS, Stop};
 use heaptide_command::project::Project;
+use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
@@ -337,7 +338,9 @@ fn measure(
     // The peak of joined images would be the sum of their peaks.
     let view = View { empty: Empty::Shown, workers: Workers::Each, ..View::default() };
     // An empty recording is an error, not an exceeded limit.
-    let opened = source::open_view(source, &options.selection, view).map_err(unless_negative)?;
+    let opened = source::apply_answered(source, &options.selection, view);
+    let (recording, answer) = opened.map_err(unless_negative)?;
+    let opened = Selected::new(recording, options.selection.pid()).map_err(unless_negative)?;
     let process = opened.largest(Measure::PeakBytes).map_err(unless_negative)?;
     let path = opened.recording.path.display();
     let subject = match &*options.command {
@@ -350,7 +353,7 @@ fn measure(
     let measured = Measured::new(process, suppressions);
     let values =
         result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
-    Ok((Findings { subject, all: Vec::new(), notes: notes(process) }, values))
+    Ok((Findings { answer, subject, all: Vec::new(), notes: notes(process) }, values))
 }
 
 fn unless_negative(stop: Stop) -> Stop {

@@ -24,11 +24,13 @@ use heaptide_render::export::{
     speedscope, stacks,
 };
 use heaptide_render::json::report;
-use heaptide_render::page::{self, Findings};
+use heaptide_render::page::{self, Beside, Findings, SourceTexts};
+use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::branches::Lanes;
+use heaptide_render::shared::subject::subject_says;
 use heaptide_render::shared::views::Idle;
 
-use crate::commands::advise;
+use crate::commands::{advise, lines, query};
 use crate::options::{Frames, Picture, metric_parser, require_of_rows};
 use crate::sql;
 
@@ -102,6 +104,9 @@ pub enum ExportFormat {
     Dot,
     /// For callgrind_annotate and KCachegrind
     Callgrind,
+    /// Records with Caliper's attributes, for cali-query, caliper-reader and hatchet: each event of a
+    /// trace, or else sums
+    Cali,
     /// Trace events for Perfetto and chrome://tracing: timeline, windows, marks
     Chrome,
     /// All data, as `heaptide report --format json` prints it
@@ -142,6 +147,9 @@ pub fn export(options: &ExportOptions) -> Outcome {
     if options.format == ExportFormat::Parquet {
         return sql::hand_over("--format parquet");
     }
+    if options.format == ExportFormat::Cali {
+        return cali(options);
+    }
     let (frames, apart) = (&options.frames, options.frames.apart(&options.origins));
     // The tree of scopes has more details than scopes as frames.
     let tree = options.format == ExportFormat::Dot && frames.scopes;
@@ -155,7 +163,11 @@ pub fn export(options: &ExportOptions) -> Outcome {
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
     let workers = if is_of_all(options.format) { Workers::Each } else { Workers::Joined };
     let view = View { inside, apart, reader, values, workers, ..View::default() };
-    let selected = source::open_view(&options.source, &options.selection, view)?;
+    let (recording, answer) = match options.format {
+        ExportFormat::Json => source::apply_answered(&options.source, &options.selection, view)?,
+        _ => (source::apply(&options.source, &options.selection, view)?, Answer::default()),
+    };
+    let selected = Selected::new(recording, options.selection.pid())?;
     if reader == Reader::Program {
         source::report_estimates(&selected.recording);
     }
@@ -177,17 +189,35 @@ pub fn export(options: &ExportOptions) -> Outcome {
         }
         _ => Findings::default(),
     };
-    let traced = Traced { highest, of_page, findings };
+    let is_page = options.format == ExportFormat::Html;
+    let sources = if is_page { lines::texts(process) } else { SourceTexts::new() };
+    let subject = subject_says(&selected.recording).filter(|_| selected.pid.is_none());
+    let traced = Traced { answer, subject, highest, of_page, findings, sources };
     let write =
         |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
     Ok(())
 }
 
+/// Writes all processes in Caliper's format.
+fn cali(options: &ExportOptions) -> Outcome {
+    let recordings = source::open_all(&[options.source.clone()], &options.selection)?;
+    let failed = |error: heaptide_query::tables::Error| Error::new(error.to_string());
+    let answer = query::in_calipers_format(&recordings).map_err(failed)?;
+    let write = |out: &mut dyn Write| answer.write(out);
+    output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
+    Ok(())
+}
+
 /// Data besides the tables, as far as the format contains it.
 struct Traced {
+    /// What a view for people states first.
+    answer: Answer,
+    /// Which process is shown, and why.
+    subject: Option<String>,
     /// The findings of `advise`.
     findings: Findings,
+    sources: SourceTexts,
     highest: Option<Highest>,
     of_page: Option<(OwnersOverTime, Lifetimes)>,
 }
@@ -316,18 +346,24 @@ fn write(
         }
         ExportFormat::Html => {
             let of_page = traced.of_page.as_ref();
-            let of_page =
-                of_page.map(|(over_time, lifetimes)| page::Traced { over_time, lifetimes });
-            page::write(out, process, measure, of_page, &traced.findings)
+            let beside = Beside {
+                traced: of_page.map(|(over_time, lifetimes)| page::Traced { over_time, lifetimes }),
+                findings: &traced.findings,
+                subject: traced.subject.as_deref(),
+                sources: &traced.sources,
+            };
+            page::write(out, process, measure, &beside)
         }
-        ExportFormat::Parquet => Err(io::Error::other("heaptide-sql writes it")),
+        ExportFormat::Cali | ExportFormat::Parquet => {
+            Err(io::Error::other("written without tables of one process"))
+        }
         ExportFormat::Pprof => pprof::write(out, process, measure),
         ExportFormat::Stacks => stacks::write(out, process, measure, highest),
         ExportFormat::Speedscope => speedscope::write(out, process, measure, lanes),
         ExportFormat::Json => {
             let choice =
                 report::Choice { sort: measure, top: None, process: options.selection.pid() };
-            report::write(out, recording, &choice)
+            report::write(out, recording, &choice, &traced.answer)
         }
     }
 }

@@ -1,12 +1,13 @@
 //! `heaptide lines`: a source file, with the memory of each line beside it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use clap::Args;
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::files::input;
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{Measures, Process};
 use heaptide_analysis::views::lines::{self, SourceFile, selects};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
@@ -15,7 +16,8 @@ use heaptide_command::output;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{self, View};
-use heaptide_render::shared::names::printable;
+use heaptide_render::page::SourceTexts;
+use heaptide_render::shared::names::{elide_middle, printable};
 use heaptide_render::shared::quantity::date;
 use heaptide_render::shared::source_text::SourceText;
 use heaptide_render::{json, text};
@@ -54,6 +56,15 @@ const LISTED: usize = 8;
 /// The maximum size of a source file in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// The most source files to read for a page, those with most memory, …
+const FILES_MAX: usize = 50;
+/// … the most lines of them in the page …
+const TEXTS_MAX: usize = 2000;
+/// … which own at least this fraction of the bytes at peak or in all, …
+const TEXT_PART: u64 = 1000;
+/// … and the most characters of such a line.
+const TEXT_MAX: usize = 120;
+
 /// Prints the lines of the file.
 pub fn lines(options: &LinesOptions) -> Outcome {
     let view = View { reader: options.format.reader(), ..View::default() };
@@ -77,6 +88,41 @@ pub fn lines(options: &LinesOptions) -> Outcome {
         text::lines::write(out, found.process, file, &lines, &text, view) //
     })?;
     Ok(())
+}
+
+/// Returns the texts of the lines that own memory of a process, as far as their files are here and
+/// unchanged.
+pub fn texts(process: &Process) -> SourceTexts {
+    let found = Found::of(process);
+    let mut texts = SourceTexts::new();
+    let mut rest = TEXTS_MAX;
+    for file in found.files.iter().filter(|file| file.own.usable_bytes > 0).take(FILES_MAX) {
+        let path = Path::new(&*file.path);
+        let text = read(&file.path, &file.path, process);
+        if !path.is_absolute() || text.lines.is_none() || text.doubt.is_some() {
+            continue;
+        }
+        let lines = lines::of_file(process, &found.owners, &file.path);
+        let owned = lines.iter().filter(|(_, line)| is_large(&line.own, process));
+        let shown = owned.filter_map(|(number, _)| {
+            let line = text.line((*number)?).trim();
+            (!line.is_empty()).then(|| (number.unwrap_or(0), elide_middle(line, TEXT_MAX)))
+        });
+        let shown: BTreeMap<u32, String> = shown.take(rest).collect();
+        rest -= shown.len();
+        if !shown.is_empty() {
+            texts.insert(file.path.to_string(), shown);
+        }
+    }
+    texts
+}
+
+/// Returns whether a line owns enough to be shown with its text.
+fn is_large(own: &Measures, process: &Process) -> bool {
+    let is_part = |part: u64, whole: u64| part > 0 && part >= whole / TEXT_PART;
+    let totals = &process.totals;
+    is_part(own.at_peak_bytes, totals.at_peak_bytes)
+        || is_part(own.usable_bytes, totals.usable_bytes)
 }
 
 /// The source files of a process.

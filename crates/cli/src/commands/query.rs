@@ -1,9 +1,10 @@
 //! `heaptide query`: CalQL over recordings and Caliper's files.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::snapshot::Reference;
@@ -15,6 +16,7 @@ use heaptide_command::output::Content;
 use heaptide_command::selection::{OF_RECORDINGS, SELECTION, Selection, Source};
 use heaptide_command::sql::no_dataset;
 use heaptide_command::{output, source, target, values};
+use heaptide_query::names::Names;
 use heaptide_query::query::{EXACT, Format, Layout, Query};
 use heaptide_query::stream::Stream;
 use heaptide_query::table::Table;
@@ -55,6 +57,10 @@ pub struct QueryOptions {
     /// format(TEXT)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// Use another tool's names of columns, in the query and in its result
+    #[arg(long, value_name = "TOOL", default_value = "heaptide", hide_default_value = true)]
+    #[arg(conflicts_with = "dataset")]
+    pub names: NamesOf,
     /// Show numbers in full in tables and trees, not sizes and durations with units
     #[arg(long, conflicts_with = "dataset")]
     pub exact: bool,
@@ -72,6 +78,30 @@ pub struct QueryOptions {
     pub from_start: bool,
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// The tool whose names `--names` selects.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NamesOf {
+    /// The names of the tables
+    Heaptide,
+    /// Attributes of Caliper, from the table `caliper`
+    Caliper,
+    /// Keys of malloc-tag, from the table `scopes`
+    MallocTag,
+    /// Columns of MallocProfiler, from the table `stacks`
+    Mallocprofiler,
+}
+
+impl NamesOf {
+    const fn names(self) -> Names {
+        match self {
+            NamesOf::Heaptide => Names::Own,
+            NamesOf::Caliper => Names::Caliper,
+            NamesOf::MallocTag => Names::MallocTag,
+            NamesOf::Mallocprofiler => Names::MallocProfiler,
+        }
+    }
 }
 
 const EXAMPLE: &str = "\
@@ -112,7 +142,7 @@ pub fn query(options: &QueryOptions) -> Outcome {
 
 /// Lists the tables, one per line.
 fn list(out: &mut dyn Write) -> io::Result<()> {
-    for source in tables::Source::all() {
+    for source in tables::Source::all().iter().chain(tables::Source::of_queries()) {
         writeln!(out, "{:11} {}", source.name, source.says)?;
     }
     Ok(())
@@ -120,13 +150,15 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
 
 fn table(name: &str) -> Result<&'static tables::Source, Error> {
     tables::Source::named(name).ok_or_else(|| {
-        let all: Vec<&str> = tables::Source::all().iter().map(|source| source.name).collect();
+        let all = tables::Source::all().iter().chain(tables::Source::of_queries());
+        let all: Vec<&str> = all.map(|source| source.name).collect();
         Error::new(format!("unknown table `{name}`; expected one of {}", all.join(" ")))
     })
 }
 
 fn answer(options: &QueryOptions, text: &str) -> Outcome {
-    let query = parse(text).map_err(|error| in_query("query", &error))?;
+    let mut query = parse(text).map_err(|error| in_query("query", &error))?;
+    options.names.names().apply(&mut query);
     let format = shown(options, &query)?;
     if let Some(path) = &options.output {
         output::may_write(path, options.force)?;
@@ -143,6 +175,36 @@ fn answer(options: &QueryOptions, text: &str) -> Outcome {
     };
     output::write_or_print(options.output.as_deref(), options.force, content, write)?;
     Ok(())
+}
+
+/// Returns the records of recordings in Caliper's format, with its attributes.
+///
+/// Errors: a trace cannot be read.
+pub fn in_calipers_format(recordings: &[Recording]) -> Result<Answer, tables::Error> {
+    let mut query = Query { all: true, ..Query::default() };
+    Names::Caliper.apply(&mut query);
+    let format = Format { layout: Layout::Cali, arguments: BTreeMap::new() };
+    let source = query.from.as_ref().and_then(|from| tables::Source::named(&from.text));
+    let source = source.unwrap_or(&tables::Source::all()[0]);
+    let stream = source.stream(recordings, &Wanted::of(&query, &format))?;
+    let table = run(&query, stream);
+    Ok(Answer { query, format, table })
+}
+
+/// The result of a query.
+pub struct Answer {
+    query: Query,
+    format: Format,
+    table: Table,
+}
+
+impl Answer {
+    /// Writes it in its format.
+    ///
+    /// Errors: those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        format::write(out, &self.query, &self.format, &self.table)
+    }
 }
 
 /// Returns the error of a query or a part of it.

@@ -123,14 +123,15 @@ pub fn report(options: &ReportOptions) -> Outcome {
         (Format::Text, None | Some(Rows::Sites(_))) => Workers::Joined,
     };
     let view = View { reader, workers, ..View::default() };
-    let recording = source::apply(&source, &options.selection, view)?;
     let (sort, top, process) = (options.metric, options.top, options.selection.pid());
     if options.format == Format::Json {
+        let (recording, answer) = source::apply_answered(&source, &options.selection, view)?;
         let sort = sort.unwrap_or(Measure::AtPeakBytes);
         let choice = json::report::Choice { sort, top, process };
-        output::print(|out| json::report::write(out, &recording, &choice))?;
+        output::print(|out| json::report::write(out, &recording, &choice, &answer))?;
         return select::absence(&recording, process).map_or(Ok(()), |why| Err(Stop::Negative(why)));
     }
+    let recording = source::apply(&source, &options.selection, view)?;
     let selected = Selected::new(recording, process)?;
     let page = |write: &dyn Fn(&mut Screen) -> io::Result<()>| {
         output::print_page(|out| {

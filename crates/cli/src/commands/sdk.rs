@@ -58,11 +58,23 @@ const COMPAT: [(&str, &str); 4] = [
     ),
 ];
 
+/// Links to the library with the names of preload libraries of other tools, and their target.
+const LINKS: [&str; 4] = [
+    "lib/compat/libPerfToolsAllocMonitorPreload.so",
+    "lib/compat/libPerfToolsMaxMemoryPreload.so",
+    "lib/compat/mallocProfiler.so",
+    "lib/compat/mallocProfilerOFF.so",
+];
+const LINK_TARGET: &str = "../libheaptide.so";
+
 /// Installs the files, or lists them.
 pub fn sdk(options: &SdkOptions) -> Outcome {
     let files = files();
     let Some(directory) = &options.directory else {
-        output::print(|out| files.keys().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
+        let links = LINKS.iter().copied();
+        let mut paths: Vec<&str> = files.keys().map(String::as_str).chain(links).collect();
+        paths.sort_unstable();
+        output::print(|out| paths.iter().try_for_each(|path| writeln!(out, "DIR/{path}")))?;
         return Ok(());
     };
     let directory =
@@ -72,7 +84,13 @@ pub fn sdk(options: &SdkOptions) -> Outcome {
         let there = fs::symlink_metadata(directory.join(path)).is_ok();
         there && !is_ours(&directory.join(path), &files[*path], ours.get(*path))
     };
-    if let Some(path) = files.keys().find(foreign) {
+    let foreign_link = |path: &&&str| {
+        let there = directory.join(path);
+        fs::symlink_metadata(&there).is_ok()
+            && !fs::read_link(&there).is_ok_and(|target| target == Path::new(LINK_TARGET))
+    };
+    let foreign_file = files.keys().find(foreign).map(String::as_str);
+    if let Some(path) = foreign_file.or(LINKS.iter().find(foreign_link).copied()) {
         let shown = directory.join(path);
         return Err(Error::new(format!(
             "{}: exists and was not written by `heaptide sdk`, or was modified since; \
@@ -88,8 +106,9 @@ pub fn sdk(options: &SdkOptions) -> Outcome {
     for (path, bytes) in &files {
         write(&directory.join(path), bytes)?;
     }
+    LINKS.iter().try_for_each(|path| link(&directory.join(path)))?;
     write_list(&directory, now)?;
-    let (count, shown) = (files.len(), of_path(&directory));
+    let (count, shown) = (files.len() + LINKS.len(), of_path(&directory));
     output::print_text(|out| writeln!(out, "installed {count} files in {shown}"))?;
     Ok(())
 }
@@ -166,6 +185,16 @@ fn is_ours(file: &Path, bytes: &[u8], before: Option<&Vec<u64>>) -> bool {
         let print = library::fingerprint(&there);
         there == bytes || before.is_some_and(|before| before.contains(&print))
     })
+}
+
+/// Creates a link to the library, unless it is there.
+fn link(path: &Path) -> Result<(), Error> {
+    match std::os::unix::fs::symlink(LINK_TARGET, path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::file(path, "create the link", e))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {

@@ -72,6 +72,7 @@ pub fn top(options: &TopOptions) -> Outcome {
         process.select_python(selection.python);
         chosen.apply_to(process);
         source::rewrite_languages(process, &selection);
+        source::name_known(process, &selection);
         process.fold_values(None);
     };
     heaptide_top::run(Options {

@@ -223,3 +223,86 @@ fn service_of_cmsrun() {
     assert_eq!(bare(&["simple"]), (1, "NoAllocMonitorPreload\n".to_owned()));
     assert_eq!(bare(&[]), (0, String::new()));
 }
+
+/// Installs the SDK, and returns its directory with the preload libraries of other tools.
+fn preload_libraries(place: &Path) -> PathBuf {
+    let sdk = place.join("sdk");
+    assert_eq!(run(crate::harness::heaptide().arg("sdk").arg(&sdk), place).status, 0);
+    sdk.join("lib/compat")
+}
+
+/// Services are created, told of the begin and the end of the job, and destroyed, in the order of
+/// the framework; the command line is that of AllocMonitor.
+#[test]
+fn services_run_in_a_job() {
+    let place = scratch("compat-cms-services");
+    let program = place.join("job");
+    let flags = ["-std=c++17", "-I", "tests/compat", "tests/compat/cms_own_services.cpp"];
+    build("c++", "tests/compat/cms_services.cpp", &program, &flags);
+    let libraries = preload_libraries(&place);
+    // Found in the search path of the loader, as in the documents of AllocMonitor.
+    let mut command = clean(Command::new(&program));
+    command.env("LD_PRELOAD", "libPerfToolsAllocMonitorPreload.so");
+    command.env("LD_LIBRARY_PATH", &libraries).env("TMPDIR", &place).current_dir(&place);
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(
+        outcome.stdout,
+        "job\n%MSG-s Events:\n9000 6 3 3000 5008\n%MSG\n\
+         %MSG-s WholeJob:\n9600 8 8 0 5512\n%MSG\n"
+    );
+    let is_recording =
+        |entry: fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".heaptide");
+    let left = fs::read_dir(&place).expect("the directory").flatten();
+    assert!(!left.into_iter().any(is_recording), "no recording is left");
+}
+
+/// MaxMemoryPreload prints its report at exit, without the command.
+#[test]
+fn max_memory_is_printed_at_exit() {
+    let place = scratch("compat-max-memory");
+    let source = place.join("blocks.cpp");
+    let text = "#include <cstdlib>\n\
+                void pauseMaxMemoryPreload() {}\nvoid unpauseMaxMemoryPreload() {}\n\
+                static void *volatile kept;\n\
+                int main() {\n\
+                kept = std::malloc(100000); std::free(kept);\n\
+                pauseMaxMemoryPreload(); kept = std::malloc(1000000); unpauseMaxMemoryPreload();\n\
+                kept = std::malloc(5000); return 0; }\n";
+    fs::write(&source, text).expect("the program");
+    let program = place.join("blocks");
+    build("c++", source.to_str().expect("UTF-8"), &program, &["-rdynamic"]);
+    let libraries = preload_libraries(&place);
+    let names = ["libPerfToolsAllocMonitorPreload.so", "libPerfToolsMaxMemoryPreload.so"];
+    let preload = names.map(|name| libraries.join(name).display().to_string()).join(":");
+    let mut command = clean(Command::new(&program));
+    command.env_clear().env("LD_PRELOAD", preload).env("TMPDIR", &place).current_dir(&place);
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stdout), (0, ""));
+    let lines: Vec<(&str, u64)> = outcome
+        .stderr
+        .lines()
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a number at the end");
+            (name.trim_end(), value.parse().expect("a number"))
+        })
+        .collect();
+    let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        [
+            "Memory Report: total memory requested:",
+            "Memory Report:  max memory used:",
+            "Memory Report:  presently used:",
+            "Memory Report:  # allocations calls:",
+            "Memory Report:  # deallocations calls:",
+        ]
+    );
+    // libstdc++ allocates its emergency pool, too.
+    let pool = lines[0].1 - 105_000;
+    assert!(pool < 80_000, "{lines:?}");
+    let calls = (lines[3].1, lines[4].1);
+    assert!(calls == (2, 1) || calls == (3, 1), "{lines:?}");
+    assert!((105_000..190_000).contains(&(lines[1].1 + 5_000)), "{lines:?}");
+    assert!((5_000..90_000).contains(&lines[2].1), "{lines:?}");
+}

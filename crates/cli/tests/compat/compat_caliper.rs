@@ -208,7 +208,7 @@ fn tracked_memory_and_classes() {
         let rows = query(shapes, &recording, &place);
         assert_eq!(rows, "grid 10x20 8 1\ntable 800 1 1\nwhole 300 1 1\nthird 2x3 4 1\n");
         let marks = query("SELECT name FROM marks FORMAT format(\"%name%\")", &recording, &place);
-        assert!(marks.contains(",alloc.label#inside=grid,alloc.uid#inside=1,"), "{marks}");
+        assert!(marks.contains(",alloc.label#inside=\"grid\",alloc.uid#inside=1,"), "{marks}");
         assert!(marks.contains(",alloc.index#inside=41,"), "{marks}");
         assert!(!marks.contains("alloc.label#outside"), "{marks}");
     }
@@ -246,8 +246,9 @@ fn configurations_by_name() {
     assert_eq!((status, &*errors), (0, ""));
     assert!(report.starts_with("Path "), "{report}");
     let row = report.lines().find(|line| line.starts_with("solve ")).expect("a row");
-    let values: Vec<&str> = row.split_whitespace().skip(2).collect();
-    assert_eq!(values, ["4", "1000", "1000"], "{report}");
+    // After four times: the most live bytes of the process, and of the region, and its allocations.
+    let values: Vec<&str> = row.split_whitespace().skip(5).collect();
+    assert_eq!(values, ["2000", "2000", "4", "1000", "1000"], "{report}");
     // The default output of a report is standard error.
     let (status, output, report) = start(&[], "runtime-report,mem.pages");
     assert_eq!((status, &*output), (0, ""));
@@ -265,6 +266,116 @@ fn configurations_by_name() {
     let unknown = "runtime-report(nonsense)";
     let message = "runtime-report: unknown option or configuration: nonsense\n";
     assert_eq!(start(&[], unknown), (1, String::new(), message.to_owned()));
+}
+
+/// Snapshots are records of `.cali` files, with the blocks at their addresses.
+#[test]
+fn pushed_snapshots() {
+    let place = scratch("compat-caliper-snapshots");
+    let program = build("caliper_snapshots.c", "gnu11", &place, &[]);
+    let bare = run(&mut clean(Command::new(&program)), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, ""), "{bare:?}");
+    let start = |services: &str| {
+        let mut command = recorded(&place.join("a.heaptide"), &["--force"]);
+        configured(command.arg(&program), services, "");
+        command.env("CALI_RECORDER_FILENAME", place.join("a.cali"));
+        command.env("CALI_ALLOC_RESOLVE_ADDRESSES", "true");
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "", ""));
+        let of = "SELECT step,alloc.label#at AS l,alloc.uid#at AS u,alloc.index#at AS i WHERE step \
+                  FORMAT format(\"%step% %alloc.label#at% %alloc.uid#at% %alloc.index#at%\")";
+        let rows = query(of, &place.join("a.cali"), &place);
+        rows.lines().map(|row| row.trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    let all = start("alloc,sysalloc,trace,recorder,event");
+    assert_eq!((all[0].as_str(), all[1].split(' ').nth(1)), ("0 grid 1 11", Some("calloc")));
+    assert!(all[1].ends_with(" 4"), "the element of the zeroed block: {all:?}");
+    assert_eq!(all[2..], ["2", "3"]);
+    // Without `sysalloc`, only labelled memory is tracked.
+    assert_eq!(start("alloc,trace,recorder,event"), ["0 grid 1 11", "1", "2", "3"]);
+}
+
+/// Without `sysalloc`, records are those of labelled memory: its allocations, its frees, and its
+/// active bytes at the begin and end of every region. An allocation shows the bytes before it.
+#[test]
+fn records_of_labelled_memory() {
+    let place = scratch("compat-caliper-labelled");
+    let program = build("caliper_snapshots.c", "gnu11", &place, &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let shown = "SELECT mem.alloc,mem.free,alloc.total_size,mem.active,event.begin#region,\
+                 event.end#region WHERE NOT step FORMAT expand";
+    configured(command.arg(&program), "alloc,trace,event,report", shown);
+    command.env("CALI_ALLOC_RECORD_ACTIVE_MEM", "true");
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(
+        outcome.stdout.lines().collect::<Vec<_>>(),
+        [
+            "mem.active=0",
+            "mem.alloc=grid,alloc.total_size=96,mem.active=0",
+            "mem.free=grid,alloc.total_size=-96,mem.active=96",
+            "mem.active=0,event.begin#region=quiet",
+            "mem.active=0,event.begin#region=inner",
+            "mem.active=0,event.end#region=inner",
+            "mem.active=0,event.end#region=quiet",
+            "mem.active=0,event.begin#region=after",
+            "mem.active=0,event.end#region=after",
+            "mem.active=0",
+        ]
+    );
+}
+
+/// A report has rows of regions that allocate nothing, and times.
+#[test]
+fn reports_of_all_regions() {
+    let place = scratch("compat-caliper-regions");
+    let program = build("caliper_snapshots.c", "gnu11", &place, &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    let config = "runtime-report(alloc.stats,mem.highwatermark,output=stdout)";
+    command.arg(&program).env("CALI_CONFIG", config);
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let rows: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(names, ["Path", "main", "quiet", "inner", "after"]);
+    // 96 + 80 bytes, and the label once more.
+    assert_eq!(rows[1][5..], ["0.000272", "272", "272", "3", "90", "96"], "{}", outcome.stdout);
+    assert_eq!(rows[2][5..], ["0.000080", "80"], "{}", outcome.stdout);
+}
+
+/// Queries use the names of another tool, and files have Caliper's records, with or without a
+/// trace.
+#[test]
+fn names_of_other_tools() {
+    let place = scratch("compat-names");
+    let program = build("caliper_snapshots.c", "gnu11", &place, &[]);
+    for mode in ["trace", "stacks"] {
+        let recording = place.join(format!("{mode}.heaptide"));
+        let outcome = run(recorded(&recording, &["--mode", mode]).arg(&program), &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        let named = |tool: &str, text: &str| {
+            let mut command = heaptide();
+            command.args(["query", "--exact", "--names", tool, text]).arg(&recording);
+            let outcome = run(&mut command, &place);
+            // Without a trace, a line explains the empty column max-memlive.
+            assert_eq!(outcome.status, 0, "{tool}: {}", outcome.stderr);
+            outcome.stdout
+        };
+        let labels = "SELECT mem.alloc,count() GROUP BY mem.alloc WHERE mem.alloc \
+                      FORMAT format(\"%mem.alloc% %count%\")";
+        assert!(has_rows(&named("caliper", labels), &["grid 1"]));
+        let stacks = named("mallocprofiler", "SELECT * FORMAT csv");
+        assert!(stacks.starts_with("stacktrace,ncalls,memtot,memlive,max-memlive\n"), "{stacks}");
+        let scopes = named("malloc-tag", "SELECT scope,nTimesEnteredAndExited FORMAT csv");
+        assert!(scopes.starts_with("scope,nTimesEnteredAndExited\n"), "{scopes}");
+        assert!(scopes.contains("main/quiet/inner,1\n"), "{scopes}");
+        let file = place.join(format!("{mode}.cali"));
+        let export = ["export", "--format", "cali", "-o"];
+        let outcome = run(heaptide().args(export).arg(&file).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        assert!(has_rows(&query(labels, &file, &place), &["grid 1"]), "{mode}");
+    }
 }
 
 /// Compiles the headers with strict warnings, each compiler and standard, in any order and twice.

@@ -52,7 +52,8 @@ fn assert_scopes(snapshot: &Value) {
     let number = |scope: &Value, name: &str| scope[name].as_u64().expect("a number");
     // Usable bytes: 104, 200 and 504 with glibc.
     assert_eq!(number(load, "nBytesSelfAllocated"), 304);
-    assert_eq!(number(load, "nBytesSelfFreed"), 304);
+    // As malloc-tag counts them: realloc frees nothing.
+    assert_eq!(number(load, "nBytesSelfFreed"), 200);
     assert_eq!(number(load, "nBytesTotalAllocated"), 304 + 504);
     let calls = ["malloc", "realloc", "free"].map(|name| number(load, &format!("nCallsTo_{name}")));
     assert_eq!(calls, [1, 1, 1]);
@@ -102,6 +103,52 @@ fn malloc_tag_linked() {
     assert_scopes(&json(&place.join("out.json")));
     let left = fs::read_dir(&place).expect("the directory").flatten();
     assert!(!left.into_iter().any(|e| e.file_name().to_string_lossy().ends_with(".heaptide")));
+}
+
+/// The recorder writes the statistics itself: no command, no PATH, no HOME, in a signal handler.
+#[test]
+fn malloc_tag_statistics_need_no_command() {
+    let place = scratch("compat-malloc-tag-calls");
+    let program = build("malloc_tag_calls", &place, &[]);
+    let bare = run(clean(Command::new(&program)).current_dir(&place), &place);
+    assert_eq!((bare.status, &*bare.stdout), (0, "bare\n"));
+    let library = heaptide_library(&place);
+    let mut command = Command::new(&program);
+    command.env_clear().env("LD_PRELOAD", library).env("HEAPTIDE_OUTPUT", place.join("a.heaptide"));
+    command.env("HEAPTIDE_COMMAND", "/nonexistent").current_dir(&place);
+    let outcome = run(with_variables(&mut command), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    assert_eq!(outcome.stdout, "1 1 0 0 1\n");
+    let snapshot = json(&place.join("out.json"));
+    let scopes = &tree(&snapshot, "malloc_tag_call")["scope_malloc_tag_call"]["nestedScopes"];
+    let calls = |scope: &str| {
+        let scope = &scopes[format!("scope_{scope}")];
+        ["malloc", "realloc", "calloc", "free"].map(|name| {
+            scope[format!("nCallsTo_{name}")].as_u64().unwrap_or_else(|| panic!("{scope}"))
+        })
+    };
+    assert_eq!(calls("calls"), [3, 2, 5, 2]);
+    assert_eq!(scopes["scope_calls"]["nBytesSelfFreed"], 24 + 40);
+    assert_eq!(calls("quote\"line\nbackslash\\"), [1, 0, 0, 0]);
+    assert_eq!(calls("in the handler"), [1, 0, 0, 0], "of the scope that the handler interrupted");
+    // 12 scopes with 15 scopes each, within the limits of nodes and siblings.
+    let wide = &scopes["scope_wide"]["nestedScopes"];
+    let inner = wide.as_object().expect("scopes").values().map(|scope| &scope["nestedScopes"]);
+    let inner: Vec<usize> = inner.map(|scopes| scopes.as_object().expect("scopes").len()).collect();
+    assert_eq!(inner, [15; 12]);
+    assert_eq!(wide["scope_outer7"]["nestedScopes"]["scope_inner3"]["nBytesSelfAllocated"], 40);
+    let own = snapshot["nBytesMallocTagSelfUsage"].as_u64().expect("a number");
+    let resident = snapshot["vmRSSNowBytes"].as_u64().expect("a number");
+    assert!((100_000..resident).contains(&own), "{own} of {resident}");
+    let graph = fs::read_to_string(place.join("out.dot")).expect("the graph");
+    assert!(graph.contains("num_calloc_self=5\\n") && graph.ends_with("}\n"), "{graph}");
+}
+
+/// Writes the library to a directory.
+fn heaptide_library(place: &Path) -> PathBuf {
+    let sdk = place.join("sdk");
+    assert_eq!(run(heaptide().arg("sdk").arg(&sdk), place).status, 0);
+    sdk.join("lib/libheaptide.so")
 }
 
 #[test]
@@ -286,4 +333,33 @@ fn scopes_of_two_tools_nest() {
     let below = inner(&inner(&inner(root, "run"), "load"), "parse");
     let beside = inner(&inner(root, "load"), "parse");
     assert_eq!([&below["nCallsTo_malloc"], &beside["nCallsTo_malloc"]], [1, 1]);
+}
+
+/// The command lines of MallocProfiler: preloaded by its name, the recorder writes a dump at exit,
+/// with stacks of at least 128 bytes.
+#[test]
+fn malloc_profiler_is_preloaded_by_its_name() {
+    let place = scratch("compat-malloc-profiler-names");
+    let program = build("malloc_profiler_names", &place, &[]);
+    let library = heaptide_library(&place);
+    let compat = library.with_file_name("compat");
+    let start = |name: &str, argument: &str| {
+        let mut command = clean(Command::new(&program));
+        command.arg(argument).env("LD_PRELOAD", compat.join(name)).env("TMPDIR", &place);
+        command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide")).current_dir(&place);
+        let outcome = run(&mut command, &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{name} {argument}");
+        outcome.stdout
+    };
+    let on = start("mallocProfiler.so", "");
+    assert!(on.starts_with("1 1 128\n"), "{on}");
+    assert!(
+        on.contains(";large $3$3000$3000$3000\n") || on.contains("large;malloc $3$3000"),
+        "{on}"
+    );
+    assert!(on.contains("_mpTrace_;SmallAllocations $"), "{on}");
+    let silent = start("mallocProfiler.so", "silent");
+    assert_eq!(silent, "1 1 128\n");
+    let off = start("mallocProfilerOFF.so", "");
+    assert!(off.starts_with("1 0 128\n") && !off.contains("large"), "{off}");
 }

@@ -70,7 +70,7 @@ fn a_limit_that_is_exceeded_names_its_owners() {
     // Standard output belongs to the program.
     assert_eq!((outcome.status, &*outcome.stdout), (1, ""));
     let lines: Vec<&str> = outcome.stderr.lines().collect();
-    let [_, exceeded, owner, kept] = lines[..] else { panic!("{}", outcome.stderr) };
+    let [_, _, exceeded, owner, kept] = lines[..] else { panic!("{}", outcome.stderr) };
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(exceeded), "EXCEEDED owner ^parse_row$: allocations 100, limit 99");
     assert!(words(owner).starts_with("parse_row 100 "), "{owner}");
@@ -79,6 +79,31 @@ fn a_limit_that_is_exceeded_names_its_owners() {
     assert_eq!(fs::read_dir(trial.place.join("tmp")).expect("it").count(), 0, "nothing is left");
     let kept = trial.check(&[&limits[..], &["--", trial.program(), "99"]].concat());
     assert_eq!(kept.status, 0, "{}", kept.stderr);
+}
+
+/// The sentence of the report stands before everything else, and is a field in JSON.
+#[test]
+fn all_formats_begin_with_what_holds_the_memory() {
+    let trial = Trial::new("check_answer");
+    let recording = trial.record(300);
+    let mut command = heaptide();
+    command.current_dir(&trial.place).args(["report", &recording]);
+    let report = run(&mut command, &trial.place).stdout;
+    let (heading, _) = report.split_once("\n\n").expect("a blank line");
+    let sentence = heading.lines().skip(1).collect::<Vec<_>>().join(" ");
+    assert!(sentence.starts_with("`parse_row` (checked.c:"), "{report}");
+    let check = |format: &str| {
+        trial.check(&["--max", "allocations=1K", "--format", format, &recording]).stdout
+    };
+    assert_eq!(check("text").lines().next(), Some(&*sentence));
+    assert_eq!(check("markdown").lines().next(), Some(&*sentence), "its names are code");
+    let json: Value = serde_json::from_str(&check("json")).expect("JSON");
+    assert_eq!((&json["answer"], &json["chosen"]), (&json!(sentence), &json!(null)));
+    let mut command = heaptide();
+    command.current_dir(&trial.place).args(["report", "--format", "json", &recording]);
+    let report: Value =
+        serde_json::from_str(&run(&mut command, &trial.place).stdout).expect("JSON");
+    assert_eq!((&report["answer"], &report["subject"]), (&json!(sentence), &json!(null)));
 }
 
 #[test]
@@ -171,7 +196,7 @@ fn formats_for_machines_name_the_line() {
     );
     let read = |name: &str| fs::read_to_string(trial.place.join(name)).expect("a file");
     let comment = read("comment.md");
-    assert!(comment.starts_with("### Memory: 1 of 2 limits exceeded\n"), "{comment}");
+    assert!(comment.contains("\n\n### Memory: 1 of 2 limits exceeded\n"), "{comment}");
     let row = format!("| [`parse_row`](https://forge/me/app/blob/abc/checked.c#L{line}) | 10 |");
     assert!(comment.contains(&row), "{comment}");
     let tests = read("tests.xml");

@@ -261,3 +261,21 @@ fn a_selected_process_is_shown_whatever_it_is() {
     let filtered = place.view("peak r --ignore hold");
     assert_eq!(filtered.status, 0, "{}", filtered.stderr);
 }
+
+/// The exported page and JSON state the same choice as the report.
+#[test]
+fn the_page_and_json_state_the_choice() {
+    let place = Place::new("subject_page");
+    let (subject, _) = place.subject(&["sh", "-c", "./app hold 4096; true"]);
+    let page = place.view("export r --format html").stdout;
+    let text = serde_json::to_string(&subject).expect("JSON");
+    assert!(page.contains(&format!("\"subject\":{text}")), "{subject}");
+    let json = place.view("report r --format json").stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["subject"], *subject);
+    let sentence = json["answer"].as_str().expect("a sentence");
+    assert!(sentence.starts_with("`hold` (app.c:"), "{sentence}");
+    let check = place.view("check r --max peak=1G --format markdown").stdout;
+    assert!(check.starts_with(sentence), "{check}");
+    assert!(check.contains("\nSubject: app hold 4096 (pid"), "{check}");
+}

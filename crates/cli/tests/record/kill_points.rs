@@ -10,6 +10,7 @@ use crate::recording::assert_consistent;
 use crate::stepping::Stepper;
 use heaptide_analysis::model::{Measure, Process, Recording, Removed, Tables};
 use heaptide_render::json;
+use heaptide_render::shared::answer::Answer;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -196,7 +197,7 @@ fn report(process: Process) -> serde_json::Value {
     };
     let choice = json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
     let mut text = Vec::new();
-    json::report::write(&mut text, &recording, &choice).expect("a report");
+    json::report::write(&mut text, &recording, &choice, &Answer::default()).expect("a report");
     serde_json::from_slice(&text).expect("JSON")
 }
 

@@ -168,6 +168,12 @@ fn the_heap_of_a_runtime_is_resident_memory() {
     let mut command = heaptide();
     let page = run(command.arg("report").arg(&recording), &place);
     assert!(page.stdout.contains(says), "{page:?}");
+    // More of it is resident than malloc holds, so it comes first.
+    let (sentence, _) = outcome.stderr.split_once('\n').expect("a line");
+    let begin = "heaptide: LuaJIT's own heap holds 5.00 MiB, ";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    let second = "it uses malloc. `main` (runtime_heap.c:26) holds 97.7 KiB, 100% of peak usage";
+    assert!(sentence.contains(second), "{sentence}");
 }
 
 #[test]

@@ -152,3 +152,39 @@ fn sqlite_agrees_with_the_runtime() {
     let share = agreement("agree-sqlite", &["sqlite3", ":memory:", sql]);
     assert!(share >= SHARE, "share of agreement {share}");
 }
+
+/// Builds a program with these options, and returns the allocations of each of its stacks, by
+/// functions and lines.
+fn stacks_with(program: &str, name: &str, options: &[&str]) -> BTreeMap<Vec<String>, i128> {
+    let built = Guest::read(program).build(name, options);
+    let place = scratch(name);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&built), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let report = report(&recording, &place);
+    assert_eq!(list(&list(&report, "processes")[0], "losses").len(), 0, "{name}");
+    let mut stacks = BTreeMap::new();
+    for (process, site) in sites(&report) {
+        let stack = frames(process, site);
+        let text = |frame: &&Value| format!("{} {}", function(frame), frame["line"]);
+        let own = stack.iter().take_while(|frame| function(frame) != "__libc_start_call_main");
+        *stacks.entry(own.map(text).collect()).or_default() += number(site, "allocations");
+    }
+    stacks
+}
+
+/// `.debug_frame`, which no loader maps, and `.eh_frame` without a search table.
+#[test]
+fn unwind_tables_that_only_the_file_has() {
+    let usual = stacks_with("frames.c", "frames-usual", &[]);
+    assert!(usual.keys().any(|stack| stack.len() > 4), "{usual:?}");
+    let without_tables = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    for (name, options) in [
+        ("frames-debug-frame", &without_tables[..]),
+        ("frames-no-header", &["-Wl,--no-eh-frame-hdr"]),
+        ("frames-neither", &[without_tables[0], without_tables[1], "-Wl,--no-eh-frame-hdr"]),
+        ("frames-fixed", &[without_tables[0], without_tables[1], "-no-pie"]),
+    ] {
+        assert_eq!(stacks_with("frames.c", name, options), usual, "{name}");
+    }
+}

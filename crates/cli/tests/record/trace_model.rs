@@ -325,7 +325,7 @@ fn assert_order(events: &[Event]) {
                 live -= event.usable;
             }
             Operation::Fail | Operation::Relabel | Operation::Unlabel => {}
-            Operation::Begin | Operation::End => {}
+            Operation::Begin | Operation::End | Operation::Mark => {}
         }
         assert_eq!(event.live_bytes, live, "{event:?}");
     }

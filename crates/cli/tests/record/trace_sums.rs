@@ -127,7 +127,7 @@ impl Sums {
                 self.sites[at].is_back(event);
                 self.remote[at] -= 1;
             }
-            Operation::Begin | Operation::End => {}
+            Operation::Begin | Operation::End | Operation::Mark => {}
         }
     }
 

@@ -31,6 +31,12 @@ fn exported(place: &Path) -> String {
     format!("file://{}", page.display())
 }
 
+/// Exports the page again.
+fn exported_again(place: &Path) -> String {
+    std::fs::remove_file(place.join("page.html")).expect("the page");
+    exported(place)
+}
+
 /// Returns a list of texts, the value of an expression in the page.
 fn all(browser: &mut Browser, expression: &str) -> Vec<String> {
     let Value::Array(values) = browser.value(expression) else { panic!("a list: {expression}") };
@@ -399,6 +405,17 @@ fn windows_and_kinds_of_memory_are_in_the_chart() {
         browser.open(&address, DESKTOP);
         let areas = "document.querySelectorAll('#chart .area').length";
         browser.until(&format!("areaKind() === 'owners' && {areas} >= 2"));
+        // An owner has one colour in the chart and in the bar.
+        let same =
+            "areasOf('owners').parts.filter((part) => part.function !== null).map((part) => {
+            const name = shown.model.item(part.function).short;
+            const buttons = [...document.querySelectorAll('#owner-names button')];
+            const button = buttons.find((one) => one.querySelector('b').textContent === name);
+            return !button || button.querySelector('i').getAttribute('style').endsWith(part.colour);
+        })";
+        let same = browser.value(same);
+        let same = same.as_array().expect("a list");
+        assert!(!same.is_empty() && same.iter().all(|one| *one == true), "{same:?}");
         browser.click("[data-areas='none']");
         browser.until(&format!("{areas} === 0"));
         if browser.value("shown.model.head.memory.time_ns.length > 1") == true {
@@ -575,6 +592,89 @@ fn two_moments_are_compared() {
         assert_eq!(browser.value(sums), serde_json::json!([10, 15]));
         side_by_side(&mut browser, name);
     }
+}
+
+/// A function that allocates at two lines, and maps 32 MiB, which it touches if it has an argument.
+const MAPS: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+static void *volatile kept[2];
+__attribute__((noinline)) void hold(void)
+{
+    kept[0] = malloc(600 << 10);
+    kept[1] = malloc(400 << 10);
+}
+int main(int count, char **words)
+{
+    hold();
+    char *own = mmap(0, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED)
+        return 1;
+    if (count > 1)
+        memset(own, 1, 32 << 20);
+    return count > 1 && own[5] != 1;
+}
+"#;
+
+/// Records the program without an argument as `a.heaptide`, and with one as `b.heaptide`.
+fn record_maps(place: &Path) {
+    std::fs::write(place.join("maps.c"), MAPS).expect("a source");
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-O1", "-g", "-fno-builtin", "-o", "maps"]).arg(place.join("maps.c"));
+    assert!(compiler.current_dir(place).status().expect("a compiler").success());
+    for (name, words) in [("a.heaptide", &[][..]), ("b.heaptide", &["touch"][..])] {
+        let mut command = recorded(&place.join(name), &[]);
+        let outcome = run(command.arg("./maps").args(words).current_dir(place), place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    }
+}
+
+/// Alone, the second recording shows heap and mappings, and the first one the heap.
+#[test]
+fn both_sides_of_a_comparison_have_one_kind_of_memory() {
+    let place = scratch("page-kinds");
+    record_maps(&place);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    let peak = "shown.model.head.totals.peak_bytes";
+    let alone = Viewer::start(&place, &["b.heaptide"]);
+    browser.open(&alone.url(), DESKTOP);
+    browser.until(&format!("{peak} > 32 << 20 && byId('only-heap') === null"));
+    let orders = [["a.heaptide", "b.heaptide"], ["b.heaptide", "a.heaptide"]];
+    // A server that ends is an error in the page that it has served.
+    let viewers = orders.map(|order| Viewer::start(&place, &order));
+    for (order, viewer) in orders.iter().zip(&viewers) {
+        browser.open(&viewer.url(), DESKTOP);
+        browser.until("shown.other !== null && byId('only-heap') !== null");
+        let peaks = "[shown.model, shown.other].map((one) => one.head.totals.peak_bytes >> 20)";
+        assert_eq!(browser.value(peaks), serde_json::json!([0, 0]), "{order:?}");
+        assert_eq!(browser.value(&format!("{peak} > 1000 << 10")), true);
+        browser.assert_sound("one kind");
+    }
+}
+
+/// The rows of functions and lines have the source text beside them, if the file was not changed.
+#[test]
+fn lines_of_the_exported_page_have_their_source() {
+    let place = scratch("page-source");
+    record_maps(&place);
+    let Some(mut browser) = Browser::start(&place) else { return };
+    browser.open(&exported(&place), DESKTOP);
+    let lines = "[...document.querySelectorAll('#tables .line')].map((one) => one.textContent)";
+    let expected = [
+        "maps.c:8  604 KiBkept[0] = malloc(600 << 10);",
+        "maps.c:9  404 KiBkept[1] = malloc(400 << 10);",
+    ];
+    assert_eq!(all(&mut browser, lines), expected);
+    browser.click("[data-table='lines']");
+    let text = "document.querySelector('#tables td.text code')?.textContent";
+    browser.until(&format!("{text} === 'kept[0] = malloc(600 << 10);'"));
+    browser.assert_sound("source texts");
+    let changed = std::fs::read_to_string(place.join("maps.c")).expect("it").replace("600", "900");
+    std::fs::write(place.join("maps.c"), changed).expect("written");
+    browser.open(&exported_again(&place), DESKTOP);
+    let codes = "document.querySelectorAll('#tables code.text:not(:empty)').length";
+    assert_eq!(browser.value(codes), 0, "its lines may be others");
 }
 
 /// Both pictures have the same scale, and move together.

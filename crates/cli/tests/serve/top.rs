@@ -250,7 +250,9 @@ fn processes_of_a_recording_are_listed_and_switched() {
     let Some(terminal) = Terminal::start(&place, (120, 30), &script("top a.heaptide")) else {
         return;
     };
-    terminal.until_line("large");
+    let lines = terminal.until_line("large");
+    assert!(lines.iter().any(|line| line.starts_with("subject ctl_steps-c (pid ")), "{lines:?}");
+    assert!(lines[2].starts_with("`large` (ctl_steps.c) holds 24.4 KiB, "), "{lines:?}");
     terminal.keys(&["p"]);
     let is_listed = |line: &&String| line.contains("running peak");
     let lines =
@@ -261,6 +263,7 @@ fn processes_of_a_recording_are_listed_and_switched() {
     terminal.keys(&[way, "Enter"]);
     let lines = terminal.until("the shell", |lines| lines[0].starts_with("sh "));
     assert!(!lines.join("\n").contains("large"), "{lines:?}");
+    assert!(!lines.join("\n").contains("subject"), "the user chose it: {lines:?}");
 }
 
 /// A shell that executes another program: its pid then has another image.

@@ -324,6 +324,23 @@ fn snapshots_and_recordings_are_opened_side_by_side() {
     assert_eq!(viewer.interrupt(), Some(0));
 }
 
+/// Of a program behind a shell, the page states which process it shows.
+#[test]
+fn the_choice_of_the_process_is_stated() {
+    let place = scratch("view-subject");
+    let program = Guest::read("leaks.c").build("leaks", &[]);
+    let mut command = recorded(&place.join("a.heaptide"), &[]);
+    command.args(["sh", "-c", &format!("'{}'; true", program.display())]);
+    let outcome = run(command.current_dir(&place), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let viewer = Viewer::start(&place, &["a.heaptide"]);
+    let listed = viewer.get("/api/recordings", &[]).json();
+    let subject = &listed["recordings"][0]["subject"];
+    assert_eq!(subject["number"], listed["moments"][0]["process"], "{listed}");
+    let text = subject["text"].as_str().expect("a text");
+    assert!(text.starts_with("leaks (pid ") && text.contains("; sh held "), "{text}");
+}
+
 #[test]
 fn requests_without_the_token_or_from_other_sites_are_refused() {
     let place = scratch("view-access");

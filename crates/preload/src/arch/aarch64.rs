@@ -1,6 +1,7 @@
 //! aarch64: arguments in x0 to x7, the return address in x30. An entry creates a frame record,
 //! whose address it passes as the stack pointer of the event, and removes it at its end.
 
+use super::Target;
 use core::arch::asm;
 
 /// The number of the processor in ELF headers.
@@ -21,6 +22,32 @@ pub fn code_has_changed(start: u64, bytes: usize) {
         lines(code).for_each(|at| asm!("ic ivau, {0}", in(reg) at, options(nostack)));
         asm!("dsb ish", "isb", options(nostack));
     }
+}
+
+/// Calls `visit` with the target of each direct call or jump in the code at `start`.
+pub fn each_target(code: &[u8], start: u64, mut visit: impl FnMut(Target)) {
+    for (index, word) in code.as_chunks::<4>().0.iter().enumerate() {
+        let word = u32::from_le_bytes(*word);
+        if word & 0x7c00_0000 == 0x1400_0000 {
+            let offset = i64::from((word << 6) as i32 >> 4);
+            let at = start.wrapping_add(index as u64 * 4);
+            visit(Target::Code(at.wrapping_add_signed(offset)));
+        }
+    }
+}
+
+/// Returns the word from which the code at `start`, an entry of a procedure linkage table, takes
+/// the address that it jumps to.
+pub fn slot_of_linkage(code: &[u8; 16], start: u64) -> Option<u64> {
+    const BTI_C: u32 = 0xd503_245f;
+    let word = |at: usize| code.as_chunks::<4>().0.get(at).map(|word| u32::from_le_bytes(*word));
+    let first = usize::from(word(0) == Some(BTI_C));
+    // adrp x16, page; ldr x17, [x16, offset]
+    let page = word(first).filter(|word| word & 0x9f00_001f == 0x9000_0010)?;
+    let load = word(first + 1).filter(|word| word & 0xffc0_03ff == 0xf940_0211)?;
+    let pages = i64::from(((page >> 5 & 0x7_ffff) << 13) as i32 >> 11) | i64::from(page >> 29 & 3);
+    let place = start.wrapping_add(first as u64 * 4) & !4095;
+    Some(place.wrapping_add_signed(pages << 12).wrapping_add(u64::from(load >> 10 & 0xfff) * 8))
 }
 
 /// The function for `rust_eh_personality`, which is never called.

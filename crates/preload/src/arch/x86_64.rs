@@ -1,10 +1,47 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
+use super::Target;
+
 /// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;
 
 /// Makes the processor execute modified code; this one detects changes by itself.
 pub fn code_has_changed(_: u64, _: usize) {}
+
+/// Calls `visit` with the target of each direct call or jump in the code at `start`. Instructions
+/// are not decoded, so some targets belong to none.
+pub fn each_target(code: &[u8], start: u64, mut visit: impl FnMut(Target)) {
+    let relative = |at: usize| {
+        let bytes = code.get(at..)?.first_chunk::<4>()?;
+        let end = start.wrapping_add(at as u64 + 4);
+        Some(end.wrapping_add_signed(i32::from_le_bytes(*bytes).into()))
+    };
+    for (at, pair) in code.windows(2).enumerate() {
+        let near = |distance: u8| {
+            let end = start.wrapping_add(at as u64 + 2);
+            Some(Target::Code(end.wrapping_add_signed((distance as i8).into())))
+        };
+        let target = match *pair {
+            [0xeb | 0x70..=0x7f, distance] => near(distance),
+            [0xe8 | 0xe9, _] => relative(at + 1).map(Target::Code),
+            [0x0f, 0x80..=0x8f] => relative(at + 2).map(Target::Code),
+            [0xff, 0x15 | 0x25] => relative(at + 2).map(Target::Slot),
+            _ => None,
+        };
+        target.into_iter().for_each(&mut visit);
+    }
+}
+
+/// Returns the word from which the code at `start`, an entry of a procedure linkage table, takes
+/// the address that it jumps to.
+pub fn slot_of_linkage(code: &[u8; 16], start: u64) -> Option<u64> {
+    const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+    let skipped = if code.starts_with(ENDBR) { ENDBR.len() } else { 0 };
+    let skipped = skipped + usize::from(code.get(skipped) == Some(&0xf2));
+    let rest = code.get(skipped..)?.strip_prefix(&[0xff, 0x25])?;
+    let end = start.wrapping_add(skipped as u64 + 6);
+    Some(end.wrapping_add_signed(i32::from_le_bytes(*rest.first_chunk()?).into()))
+}
 
 /// The function for `rust_eh_personality`, which is never called.
 #[cfg(panic = "abort")]

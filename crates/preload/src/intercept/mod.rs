@@ -17,6 +17,7 @@ mod kept;
 pub mod notice;
 pub mod outcome;
 mod patch;
+mod reach;
 mod search;
 mod shapes;
 mod spawn;

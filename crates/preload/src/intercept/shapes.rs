@@ -4,7 +4,8 @@
 
 use super::instance::Prefix;
 use super::outcome::Note;
-use heaptide_recorder::sys::loader::{LinkMap, each_import};
+use super::reach::Reached;
+use heaptide_recorder::sys::loader::{LinkMap, each_import, each_unbound_import};
 
 /// The most prefixes of an object that are examined.
 const PREFIXES_MAX: usize = 16;
@@ -21,6 +22,9 @@ const NAMES: [(&[u8], u8); 4] =
 
 /// An object with an allocator of its own takes memory from the kernel with one of these.
 const SYSTEM: [&[u8]; 5] = [b"mmap\0", b"mmap64\0", b"sbrk\0", b"brk\0", b"syscall\0"];
+
+/// Those of them that do nothing else.
+const KERNEL: [&[u8]; 4] = [b"mmap\0", b"mmap64\0", b"sbrk\0", b"brk\0"];
 
 /// An object whose functions may only pass on calls to the recorded allocator imports one of these.
 const RECORDED: [&[u8]; 12] = [
@@ -47,12 +51,26 @@ struct Shape {
     names: u8,
     /// The address of the function that allocates, in the file.
     address: u64,
+    /// That of the function that frees; 0 without one.
+    free: u64,
 }
 
 impl Shape {
     fn is_whole(&self) -> bool {
         let has = |names| self.names & names == names;
         has(MALLOC | FREE) || has(MALLOCX | DALLOCX)
+    }
+
+    /// Returns whether the function that allocates reaches one that takes memory from the kernel,
+    /// and neither it nor the one that frees reaches the recorded allocator.
+    fn is_own(&self, map: &LinkMap) -> bool {
+        let at = |address: u64| Reached::from(map, map.address().wrapping_add(address));
+        let (Some(allocate), Some(free)) = (at(self.address), at(self.free)) else {
+            return false;
+        };
+        allocate.has_any(map, &KERNEL)
+            && !allocate.has_any(map, &RECORDED)
+            && !free.has_any(map, &RECORDED)
     }
 
     /// Returns a note with the names that were found.
@@ -87,10 +105,12 @@ impl Shapes {
                 place.as_ref().is_none_or(|other| other.prefix.text() == prefix.text())
             };
             if let Some(place) = self.0.iter_mut().find(is_it) {
-                let shape = place.get_or_insert(Shape { prefix, names: 0, address });
+                let shape = place.get_or_insert(Shape { prefix, names: 0, address, free: 0 });
                 shape.names |= bit;
                 if bit & (MALLOC | MALLOCX) != 0 {
                     shape.address = address;
+                } else {
+                    shape.free = address;
                 }
             }
         }
@@ -100,8 +120,8 @@ impl Shapes {
         !self.0.iter().flatten().any(Shape::is_whole)
     }
 
-    /// Calls `visit` with the prefix of each allocator and a note of its names, if the object takes
-    /// its memory from the kernel, and none from the recorded allocator.
+    /// Calls `visit` with the prefix of each allocator and a note of its names, if it takes its
+    /// memory from the kernel, and none from the recorded allocator.
     pub fn each_own(&self, map: &LinkMap, mut visit: impl FnMut(Prefix, Note)) {
         if self.is_empty() {
             return;
@@ -109,11 +129,15 @@ impl Shapes {
         let (mut is_own, mut may_wrap) = (false, false);
         each_import(map, |import| {
             is_own |= SYSTEM.iter().any(|name| import.is_of(name));
+        });
+        // Pointers to functions in data are no imports of code.
+        each_unbound_import(map, |import| {
             may_wrap |= RECORDED.iter().any(|name| import.is_of(name));
         });
-        if is_own && !may_wrap {
+        if is_own {
             let whole = self.0.iter().flatten().filter(|shape| shape.is_whole());
-            whole.for_each(|shape| visit(shape.prefix, shape.note(map)));
+            let own = whole.filter(|shape| !may_wrap || shape.is_own(map));
+            own.for_each(|shape| visit(shape.prefix, shape.note(map)));
         }
     }
 }

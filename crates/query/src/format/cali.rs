@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cali::{AS_VALUE, BUILT_IN, HIDDEN, NAME, NESTED, PROPERTIES};
 use crate::query::Query;
-use crate::table::{AttributeId, Form, NodeId, Shown, Table};
+use crate::table::{AttributeId, Form, Node, NodeId, Shown, Table};
 use crate::value::{Bits, Kind};
 
 /// Property: values belong to a thread.
@@ -15,6 +15,7 @@ const OF_THREAD: u64 = 20;
 
 /// Writes all records, including hidden attributes, so that further queries can aggregate them.
 pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::Result<()> {
+    let is_nested = |node: &Node| answer.of(node.attribute).form == Form::Nested;
     let mut writer = Writer {
         out,
         query,
@@ -22,6 +23,8 @@ pub(super) fn write(out: &mut dyn Write, query: &Query, answer: &Table) -> io::R
         next: BUILT_IN,
         attributes: FxHashMap::default(),
         nodes: FxHashMap::default(),
+        has_paths: answer.nodes[1..].iter().any(is_nested),
+        described: FxHashMap::default(),
     };
     (0..answer.rows()).try_for_each(|row| writer.record(row))?;
     writer.globals()
@@ -35,6 +38,10 @@ struct Writer<'a> {
     next: u64,
     attributes: FxHashMap<AttributeId, u64>,
     nodes: FxHashMap<NodeId, u64>,
+    /// Whether any record has a path. Otherwise stacks are paths, for readers of call trees.
+    has_paths: bool,
+    /// The attributes that describe attributes, by name: a reader knows one of each name.
+    described: FxHashMap<&'static str, u64>,
 }
 
 impl Writer<'_> {
@@ -76,13 +83,18 @@ impl Writer<'_> {
         ];
         for (name, of_query, of_file) in said {
             if let Some(value) = of_query.or(of_file.as_deref()) {
-                let attribute = self.named(name, OF_THREAD)?;
+                let attribute = match self.described.get(name) {
+                    Some(&known) => known,
+                    None => self.named(name, OF_THREAD)?,
+                };
+                self.described.insert(name, attribute);
                 above = self.node(attribute, value, Some(above))?;
             }
         }
         let form = match of.form {
             Form::Value => AS_VALUE,
             Form::Nested => NESTED,
+            Form::Stack if !self.has_paths => NESTED,
             Form::Hierarchy | Form::Stack | Form::Tree => 0,
         };
         let hidden = if of.shown == Shown::IfNamed { HIDDEN } else { 0 };

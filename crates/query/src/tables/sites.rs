@@ -96,9 +96,18 @@ pub(super) fn stack_nodes(filler: &mut Filler, process: &Process) -> Vec<NodeId>
 
 /// Like `stack_nodes`, for stacks in another column.
 pub(super) fn stack_tree(filler: &mut Filler, process: &Process, column: &str) -> Vec<NodeId> {
-    let Some(stack) = filler.column(column) else {
-        return Vec::new();
-    };
+    match filler.column(column) {
+        Some(stack) => stack_tree_of(filler, process, stack),
+        None => Vec::new(),
+    }
+}
+
+/// Like `stack_nodes`, of nodes with this attribute.
+pub(super) fn stack_tree_of(
+    filler: &mut Filler,
+    process: &Process,
+    stack: AttributeId,
+) -> Vec<NodeId> {
     let names: Vec<Bits> = (0..process.tables.frames.len() as u32)
         .map(|frame| filler.table.strings.bits(&process.label(FrameId(frame))))
         .collect();

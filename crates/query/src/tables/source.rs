@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::info::Info;
 use crate::query::{Aggregation, Format, Layout, Query};
+use crate::services::Services;
 use crate::stream::{Notes, Stream};
 use crate::table::{AttributeId, Form, Shown, Table};
 use crate::value::{Bits, Kind};
@@ -208,13 +209,16 @@ pub struct Wanted {
     names: Option<FxHashSet<String>>,
     /// Whether only labelled memory is selected.
     is_labelled: bool,
+    /// The services of the table `caliper`.
+    services: Services,
 }
 
 impl Wanted {
     /// Returns the columns of a query and of its format.
     pub fn of(query: &Query, format: &Format) -> Wanted {
+        let services = query.services.unwrap_or_default();
         let Some(words) = query.names().filter(|_| format.layout != Layout::Format) else {
-            return Wanted { names: None, is_labelled: query.is_labelled() };
+            return Wanted { names: None, is_labelled: query.is_labelled(), services };
         };
         let mut names: FxHashSet<String> = words.iter().map(|word| word.text.clone()).collect();
         let counts = |operator| matches!(operator, Aggregation::Count | Aggregation::ScaleCount);
@@ -231,17 +235,18 @@ impl Wanted {
         if is_labelled && names.contains(ACTIVE) {
             names.insert(LABELLED.to_owned());
         }
-        Wanted { names: Some(names), is_labelled }
+        Wanted { names: Some(names), is_labelled, services }
     }
 
     /// Returns the columns with these names.
     pub fn of_names(names: impl IntoIterator<Item = String>) -> Wanted {
-        Wanted { names: Some(names.into_iter().collect()), is_labelled: false }
+        let (names, services) = (Some(names.into_iter().collect()), Services::default());
+        Wanted { names, is_labelled: false, services }
     }
 
     /// Returns all columns.
-    pub const fn all() -> Wanted {
-        Wanted { names: None, is_labelled: false }
+    pub fn all() -> Wanted {
+        Wanted { names: None, is_labelled: false, services: Services::default() }
     }
 
     /// Returns whether it contains a column of this name.
@@ -283,6 +288,10 @@ pub(super) struct Filler {
     pub(super) changes: FxHashMap<String, [AttributeId; 2]>,
     /// Notes from reading traces.
     pub(super) notes: Notes,
+    /// The services of the table `caliper`.
+    pub(super) services: Services,
+    /// Whether all columns are needed because none is named.
+    pub(super) is_of_all: bool,
 }
 
 impl Filler {
@@ -309,7 +318,8 @@ impl Filler {
             }
         }
         let (process, notes) = (Origin::default(), Notes::default());
-        Filler { table, columns, origin, process, scopes, changes, notes }
+        let (services, is_of_all) = (wanted.services, wanted.names.is_none());
+        Filler { table, columns, origin, process, scopes, changes, notes, services, is_of_all }
     }
 
     /// Adds a record of the current process.

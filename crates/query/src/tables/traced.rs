@@ -18,7 +18,7 @@ use crate::value::{Bits, Kind, Strings};
 pub(super) const EVENTS: Source = Source {
     name: "events",
     says: "events of a trace: allocations, frees, failures, changes of label, begins and ends of \
-           scopes",
+           scopes, marks",
     columns: || columns(What::Events),
     records: Records::Trace(|filler, processes| stream(What::Events, filler, processes)),
 };
@@ -56,7 +56,7 @@ const OF_EVENTS: &[Field] = &[
         Info::uint(
             "number",
             "",
-            "number from 1, in order of time within the process; none for scopes",
+            "number from 1, in order of time within the process; none for scopes and marks",
         ),
         |event, _| Some(Bits(event.number)).filter(|number| number.0 > 0),
     ),
@@ -64,9 +64,15 @@ const OF_EVENTS: &[Field] = &[
         Some(Bits(event.time_ns))
     }),
     field(
-        Info::text("operation", "allocate, free, fail, relabel, unlabel; begin or end of a scope"),
+        Info::text(
+            "operation",
+            "allocate, free, fail, relabel, unlabel; begin or end of a scope; mark",
+        ),
         |event, known| Some(known.operations[event.operation as usize]),
     ),
+    field(Info::text("mark", "name of the mark"), |event, known| {
+        known.marks.get(event.mark? as usize).copied()
+    }),
     field(Info::new("reallocated", Kind::Bool, "", "part of a reallocation"), |event, _| {
         Some(Bits(event.reallocated.into()))
     }),
@@ -256,8 +262,7 @@ fn from_the_trace(event: &Event) -> Option<&Event> {
 
 /// Returns the event if it has a block.
 fn of_block(event: &Event) -> Option<&Event> {
-    let is_of_block = event.operation != Operation::Fail && !event.operation.is_of_scope();
-    Some(event).filter(|_| is_of_block)
+    Some(event).filter(|event| event.operation.is_of_block())
 }
 
 impl What {
@@ -292,6 +297,7 @@ struct Known {
     changes: Vec<Option<([AttributeId; 2], Bits)>>,
     free_stacks: Vec<NodeId>,
     operations: Vec<Bits>,
+    marks: Vec<Bits>,
     malloc: Bits,
 }
 
@@ -321,6 +327,7 @@ impl Known {
             changes,
             free_stacks,
             operations: Operation::all().iter().map(|of| strings.bits(of.name())).collect(),
+            marks: process.time.mark_names.iter().map(|name| strings.bits(name)).collect(),
             malloc: strings.bits("malloc"),
         };
         // For events without a site.
@@ -380,7 +387,10 @@ fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
 }
 
 /// Returns, by scope, the columns of its begin and end, with their value.
-fn scope_changes(filler: &mut Filler, process: &Process) -> Vec<Option<([AttributeId; 2], Bits)>> {
+pub(super) fn scope_changes(
+    filler: &mut Filler,
+    process: &Process,
+) -> Vec<Option<([AttributeId; 2], Bits)>> {
     let mut change = |attribute: &str, value: &str| {
         let ids = *filler.changes.get(attribute)?;
         let kind = filler.table.of(ids[0]).kind;
@@ -568,6 +578,8 @@ fn never_freed(block: LiveBlock) -> Event {
         block: block.block,
         uid: block.uid,
         shape: block.shape,
+        element_bytes: None,
+        mark: None,
         address: block.address,
         requested: block.requested,
         requested_before: block.counted,

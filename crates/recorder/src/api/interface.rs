@@ -16,6 +16,8 @@ use crate::event::record;
 use crate::event::requests;
 use crate::event::start::start_on_request;
 use crate::event::stats::{self, Figures, Histograms};
+use crate::event::tag_report;
+use crate::event::tallies;
 use crate::event::thread_measure::{self, Measurement};
 use crate::event::threads;
 use crate::event::timeline;
@@ -27,11 +29,12 @@ use crate::sys::arch;
 use crate::sys::front::Front;
 use crate::sys::kernel::Fd;
 use crate::sys::options::Options;
+use crate::sys::replaced::Replaced;
 use core::arch::naked_asm;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use heaptide_format::Mode;
 use heaptide_format::settings::Setting;
-use heaptide_format::{MarkKind, Mode};
 
 /// Calls a macro with the names of all functions, in the order of `struct heaptide_interface`. Each
 /// is a function of this module; a front exports it as `heaptide_` and its name.
@@ -83,6 +86,11 @@ macro_rules! interface_functions {
             start,
             separate_threads,
             process_memory,
+            start_with,
+            tally_scopes,
+            write_tags,
+            replaced_libraries,
+            omit_dump,
         }
     };
 }
@@ -196,6 +204,7 @@ fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
 #[inline(always)]
 fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
     with_sites::<F, _>(|lane| {
+        tallies::settle(lane);
         change(lane);
         lane.in_scope();
         trace::scope_changed(lane);
@@ -236,6 +245,7 @@ pub extern "C" fn context<F: Front>() -> u64 {
 pub extern "C" fn set_context<F: Front>(context: u64) -> u64 {
     with_sites::<F, _>(|lane| {
         let before = scopes::context(&lane.place);
+        tallies::settle(lane);
         scopes::set_context(&mut lane.place, context);
         lane.in_scope();
         trace::scope_changed(lane);
@@ -378,7 +388,7 @@ pub extern "C" fn measure_end<F: Front>(
 }
 
 pub extern "C" fn mark<F: Front>(name: Text<'_>) {
-    with_lane_index::<F, _>(|lane| marks::mark(name.get(), MarkKind::Mark, lane, 0));
+    with_lane_index::<F, _>(|lane| marks::mark_here(name.get(), lane));
 }
 
 pub extern "C" fn snapshot<F: Front>(name: Text<'_>) -> u32 {
@@ -503,6 +513,42 @@ pub extern "C" fn process_memory<F: Front>(out: &mut MaybeUninit<Memory>) {
     out.write(memory);
 }
 
+pub extern "C" fn tally_scopes<F: Front>() {
+    with_lane::<F, _>(|_| tallies::begin_all());
+}
+
+/// Also works if the thread is inside the recorder, in a signal handler: it only reads.
+pub extern "C" fn write_tags<F: Front>(request: Option<&tag_report::Request>) -> i64 {
+    match request {
+        Some(request) if recording::<F>() != 0 => {
+            tag_report::write(request).map_or(-1, |length| length as i64)
+        }
+        _ => -1,
+    }
+}
+
+pub extern "C" fn replaced_libraries<F: Front>() -> u32 {
+    with_lane::<F, _>(|_| Options::known().map_or(0, |options| options.replaced.bits()))
+}
+
+pub extern "C" fn omit_dump<F: Front>() {
+    output::omit_dump();
+}
+
+/// Pauses or resumes recording of the process if the recorder replaces MaxMemoryPreload.
+pub fn pause_max_memory<F: Front>(is_paused: bool) {
+    let acts = Options::known().is_some_and(|options| options.replaced.has(Replaced::MaxMemory));
+    match (acts, is_paused) {
+        (false, _) => {}
+        (true, true) => pause::<F>(1),
+        (true, false) => resume::<F>(1),
+    }
+}
+
 pub extern "C" fn start<F: Front>() -> i32 {
-    start_on_request::<F>() as i32
+    start_on_request::<F>(b"") as i32
+}
+
+pub extern "C" fn start_with<F: Front>(settings: Text<'_>) -> i32 {
+    start_on_request::<F>(settings.get()) as i32
 }

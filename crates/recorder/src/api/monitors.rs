@@ -9,8 +9,8 @@ use crate::event::monitors::{
 use crate::store::{control_words, modules};
 use crate::sys::libc::Function;
 use crate::sys::maps;
-use crate::sys::options::file_of;
 use crate::sys::range::Range;
+use crate::sys::text::file_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use heaptide_format::CONTROL_MONITORS;
 

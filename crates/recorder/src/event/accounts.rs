@@ -11,7 +11,7 @@ use crate::event::process::Process;
 use crate::event::stats;
 use crate::store::accounts::Accounts;
 use crate::sys::front::{self, HeapState};
-use crate::sys::kernel::{self, Errno, Path};
+use crate::sys::kernel::{self, Path};
 use crate::sys::locked::{Locked, holds_any};
 use crate::sys::smaps;
 use crate::sys::wiped::Wiped;
@@ -55,13 +55,12 @@ struct Shared {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static SHARED: Wiped<Shared> = unsafe { Wiped::new() };
 
 /// Makes forked children start without accounts.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    SHARED.wipe_in_children()
+pub fn wipe_in_children() {
+    SHARED.wipe_in_children();
 }
 
 /// Disables accounts.

@@ -20,6 +20,8 @@ pub struct Gate {
     /// The [`Call`] by which the thread entered, noted once it is inside; 0 for malloc, whose entry
     /// notes nothing. Read only while sites are recorded by call.
     call: Cell<u8>,
+    /// For calloc in a trace, bytes of an element; else 0.
+    element: Cell<u32>,
 }
 
 impl Gate {
@@ -61,6 +63,18 @@ impl Gate {
     #[inline(always)]
     pub fn note_call(&self, call: Call) {
         self.call.set(call as u8);
+    }
+
+    /// Notes the bytes of an element of the block that is being allocated; 0 if it has none.
+    #[inline(always)]
+    pub fn note_element(&self, bytes: u32) {
+        self.element.set(bytes);
+    }
+
+    /// Returns the bytes of an element of the block that is being allocated, 0 if it has none.
+    #[inline(always)]
+    pub fn element(&self) -> u32 {
+        self.element.get()
     }
 
     /// Returns the call by which the thread entered, and resets it to malloc.

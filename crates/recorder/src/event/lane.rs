@@ -7,6 +7,7 @@ use crate::event::process::process;
 use crate::event::python::Chain;
 use crate::event::sampler::Sampler;
 use crate::event::shadow_cache::Leaves;
+use crate::event::tallies::Tallies;
 use crate::event::trace_extents::Writer;
 use crate::store::budgets::LANES_MAX;
 use crate::store::control_words;
@@ -14,7 +15,7 @@ use crate::store::place::Place;
 use crate::store::profile::Cursor;
 use crate::store::sites::own_word;
 use crate::sys::front::{self, Route};
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel;
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
@@ -113,6 +114,8 @@ pub struct LaneState {
     pub renamed: AtomicU32,
     /// Set if the thread took the lane after it had begun to exit: it will not be released.
     pub late: bool,
+    /// The counters of each scope, for programs that use malloc-tag's interface.
+    pub tallies: Tallies,
 }
 
 /// Other stacks (of coroutines, of signals) that a thread ran on, and the lane's buffer for finding
@@ -149,6 +152,7 @@ pub struct Lanes {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static LANES: Wiped<Lanes> = unsafe { Wiped::new() };
 
 /// Returns the lanes of this process.
@@ -157,10 +161,8 @@ pub fn lanes() -> &'static Lanes {
 }
 
 /// Makes forked children start without lanes.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    LANES.wipe_in_children()
+pub fn wipe_in_children() {
+    LANES.wipe_in_children();
 }
 
 /// Maps the table of lanes. Returns none without memory.

@@ -5,7 +5,6 @@ use crate::event::stacks_apart::Apart;
 use crate::store::mapping_records::Records;
 pub use crate::store::mapping_table::Known;
 use crate::store::mapping_table::Table;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::{Held, Locked, holds_any};
 use crate::sys::wiped::Wiped;
 
@@ -19,13 +18,12 @@ pub struct Mappings {
 }
 
 // SAFETY: all zeros is a free lock and no mappings.
+#[unsafe(link_section = ".bss.wiped")]
 static MAPPINGS: Wiped<Locked<Mappings>> = unsafe { Wiped::new() };
 
 /// Makes forked children start without mappings: those that they inherit precede their profile.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    MAPPINGS.wipe_in_children()
+pub fn wipe_in_children() {
+    MAPPINGS.wipe_in_children();
 }
 
 /// Waits for the mappings; none if another thread holds them for some seconds. The calling thread

@@ -6,7 +6,7 @@
 
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
-use crate::event::stats;
+use crate::event::{stats, trace};
 use crate::store::budgets::{self, MARKS_MAX};
 use crate::store::profile::{self, Cursor};
 use crate::sys::kernel::{self, Errno, Fd, Path};
@@ -24,6 +24,7 @@ use heaptide_format::{
     BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
     Request, SNAPSHOT_SUFFIX, Sums,
 };
+use heaptide_trace::Record;
 
 /// Maximum number of snapshots of an image.
 const SNAPSHOTS_MAX: u32 = budgets::SNAPSHOTS_MAX as u32;
@@ -38,6 +39,8 @@ struct Moments {
     marks: Locked<Cursor>,
     /// Number of marks, without those of snapshots and resets.
     count: AtomicU32,
+    /// The number of the last mark of the program.
+    numbered: AtomicU32,
     /// Number of the last snapshot of this image; the next number is searched from there.
     snapshots: AtomicU32,
     /// Nanoseconds between automatic snapshots, 0 for none, and the time of the next.
@@ -67,6 +70,7 @@ impl Kept {
 }
 
 // SAFETY: all zeros is a valid value: no marks yet.
+#[unsafe(link_section = ".bss.wiped")]
 static MOMENTS: Wiped<Moments> = unsafe { Wiped::new() };
 
 fn moments() -> &'static Moments {
@@ -74,10 +78,8 @@ fn moments() -> &'static Moments {
 }
 
 /// Makes forked children start without marks.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    MOMENTS.wipe_in_children()
+pub fn wipe_in_children() {
+    MOMENTS.wipe_in_children();
 }
 
 /// Enables automatic snapshots every `ns` nanoseconds, of which the newest `keep` are kept, or all
@@ -106,11 +108,30 @@ pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
     mark_at(p, p.now(), name, kind, lane, number);
 }
 
-/// Puts a mark at an earlier time on the timeline.
-pub fn mark_at(p: &Process, time_ns: u64, name: &[u8], kind: MarkKind, lane: u32, number: u32) {
+/// Puts a mark of the program on the timeline, and into the trace of its thread.
+pub fn mark_here(name: &[u8], lane: u32) {
+    let p = process();
+    let number = mark_at(p, p.now(), name, MarkKind::Mark, lane, 0);
+    if number != 0 {
+        trace::write_for(lane, &Record::Mark { number });
+    }
+}
+
+/// Puts a mark at an earlier time on the timeline. Returns its number, 0 if it was not stored.
+pub fn mark_at(
+    p: &Process,
+    time_ns: u64,
+    name: &[u8],
+    kind: MarkKind,
+    lane: u32,
+    number: u32,
+) -> u32 {
     match moments().marks.acquire() {
         Some(mut marks) => write_mark(p, &mut marks, time_ns, name, kind, lane, number),
-        None => p.lost(Loss::NoSample),
+        None => {
+            p.lost(Loss::NoSample);
+            0
+        }
     }
 }
 
@@ -122,20 +143,31 @@ fn write_mark(
     kind: MarkKind,
     lane: u32,
     number: u32,
-) {
+) -> u32 {
     let has_budget = matches!(kind, MarkKind::Snapshot | MarkKind::Reset);
     if !has_budget && moments().count.fetch_add(1, Relaxed) as usize >= MARKS_MAX {
         moments().count.fetch_sub(1, Relaxed);
-        return p.lost(Loss::NoSample);
+        p.lost(Loss::NoSample);
+        return 0;
     }
+    // Under the lock of marks, so numbers have no gaps.
+    let number = match kind {
+        MarkKind::Mark => moments().numbered.fetch_add(1, Relaxed) + 1,
+        _ => number,
+    };
     let name = if name.is_empty() { 0 } else { profile::string(name).number() };
     let live = stats::sums(p);
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
     let mark = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
     if marks.write(Kind::Marks, 0, mark).is_none() {
-        return p.lost(Loss::NoSample);
+        p.lost(Loss::NoSample);
+        if kind == MarkKind::Mark {
+            moments().numbered.fetch_sub(1, Relaxed);
+        }
+        return 0;
     }
     p.note_time(time_ns);
+    number
 }
 
 /// Notes a snapshot that a command took: adds its mark, and reserves its number.

@@ -8,7 +8,6 @@
 use crate::event::lane::{self, LaneState};
 use crate::store::control_words;
 use crate::sys::front::Front;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::{Held, Lock};
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
@@ -105,13 +104,12 @@ impl Entry {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static WATCH: Wiped<Watch> = unsafe { Wiped::new() };
 
 /// Makes forked children start without a registration in progress.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    WATCH.wipe_in_children()
+pub fn wipe_in_children() {
+    WATCH.wipe_in_children();
 }
 
 /// Acquires the lock of registrations.

@@ -3,15 +3,16 @@
 
 use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
-use crate::event::requests;
+use crate::event::{marks, requests, stats};
 use crate::store::directory;
 use crate::sys::child::Command;
 use crate::sys::kernel::{self, Fd};
 use crate::sys::options::{self, Options, PATH_MAX};
+use crate::sys::replaced::Replaced;
 use crate::sys::text::Text;
 use crate::sys::{confined, maps, own_stack};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use heaptide_format::report::Request;
 use heaptide_format::settings::{PREFIX, Setting};
 use heaptide_format::shared::Word;
@@ -53,11 +54,26 @@ pub fn write(lane: &mut LaneState, target: Target<'_>, format: &[u8]) -> bool {
     run(process(), target, format)
 }
 
-/// Writes the output that `HEAPTIDE_REPORT` requests, at the exit of the process.
+/// Set if the program wants no dump at exit of the kind that MallocProfiler writes.
+static IS_DUMP_OMITTED: AtomicBool = AtomicBool::new(false);
+
+/// Omits the dump at exit of MallocProfiler, which the program did not request by a variable.
+pub fn omit_dump() {
+    IS_DUMP_OMITTED.store(true, Relaxed);
+}
+
+/// Writes the output that `HEAPTIDE_REPORT` or the name of the preloaded library requests, at the
+/// exit of the process.
 pub fn write_at_exit(p: &Process) {
     let Some(options) = Options::known().filter(|options| options.report.is_whole()) else {
         return;
     };
+    if options.replaced.has(Replaced::MaxMemory) {
+        print_max_memory(p);
+    }
+    if options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed) {
+        return;
+    }
     let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
     for request in Request::each(options.report.bytes()).flatten() {
         // One file cannot hold the reports of all processes.
@@ -74,6 +90,27 @@ pub fn write_at_exit(p: &Process) {
             });
         }
     }
+}
+
+/// Prints the totals of the process on standard error, as MaxMemoryPreload does.
+fn print_max_memory(p: &Process) {
+    const TEXT_MAX: usize = 512;
+    let figures = stats::totals(p, &marks::sums_at_reset());
+    let lines: [(&[u8], u64); 5] = [
+        (b"total memory requested: ", figures.requested_bytes),
+        (b" max memory used: ", figures.peak_bytes),
+        (b" presently used: ", figures.live_bytes.max(0) as u64),
+        (b" # allocations calls:   ", figures.allocations),
+        (b" # deallocations calls: ", figures.frees),
+    ];
+    let mut text = Text::<TEXT_MAX>::new();
+    for (name, value) in lines {
+        text.push(b"Memory Report: ");
+        text.push(name);
+        text.push_number(value);
+        text.push(b"\n");
+    }
+    kernel::write_all(STDERR, text.bytes());
 }
 
 /// A copy of a stream of the program, and the identity of its file when it was copied.
@@ -204,7 +241,7 @@ fn find_command(program: &mut Text<PATH_MAX>, environment: &[u8]) -> Option<()> 
         return is_program(program, &[named]).then_some(());
     }
     let mut library = Text::<PATH_MAX>::new();
-    own_file(&mut library);
+    maps::own_file(&mut library);
     if let Some(end) = library.bytes().iter().rposition(|&b| b == b'/') {
         let (directory, file) = library.bytes().split_at(end + 1);
         let same = file.strip_prefix(b"lib").and_then(|name| name.strip_suffix(b".so"));
@@ -229,19 +266,6 @@ fn is_program(path: &mut Text<PATH_MAX>, parts: &[&[u8]]) -> bool {
     path.truncate(0);
     parts.iter().for_each(|part| path.push(part));
     path.path().is_some_and(|path| kernel::may_access(path, MAY_EXECUTE))
-}
-
-/// Appends the path of the file that this code was loaded from.
-fn own_file(path: &mut Text<PATH_MAX>) {
-    let mut buffer = [0u8; 16 << 10];
-    let own = own_file as *const () as u64;
-    maps::each_mapping(&mut buffer, |mapping| {
-        let is_own = mapping.range.holds(own);
-        if is_own && mapping.path.first() == Some(&b'/') {
-            path.push(mapping.path);
-        }
-        !is_own
-    });
 }
 
 /// Lists of strings for exec, in memory of their own.

@@ -6,7 +6,6 @@
 
 use crate::store::profile;
 use crate::store::shared::{Store, store};
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use core::ops::Deref;
@@ -49,6 +48,7 @@ pub struct Process {
 }
 
 // SAFETY: all zeros is a valid value: a process that was not started.
+#[unsafe(link_section = ".bss.wiped")]
 static PROCESS: Wiped<Process, 1536> = unsafe { Wiped::new() };
 
 /// Returns the state that threads share.
@@ -58,10 +58,8 @@ pub fn process() -> &'static Process {
 }
 
 /// Makes a forked child start as a process that was not started.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    PROCESS.wipe_in_children()
+pub fn wipe_in_children() {
+    PROCESS.wipe_in_children();
 }
 
 /// Gives access to the fields of the store, too.

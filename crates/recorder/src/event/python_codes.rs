@@ -2,7 +2,6 @@
 //! them is gone: another block at the same address is another object.
 
 use crate::store::budgets::PYTHON_CODES_MAX as SLOTS_MAX;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Locked;
 use crate::sys::memory::{self, InChild};
 use crate::sys::wiped::Wiped;
@@ -31,13 +30,12 @@ struct Codes {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static CODES: Wiped<Codes> = unsafe { Wiped::new() };
 
 /// Makes forked children start without code objects.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    CODES.wipe_in_children()
+pub fn wipe_in_children() {
+    CODES.wipe_in_children();
 }
 
 /// Returns a number that changes when cached data of any code object becomes invalid.

@@ -8,7 +8,7 @@
 
 use crate::store::modules::modules;
 use crate::store::shared::{Store, store};
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel;
 use crate::sys::loader::{self, LinkMap};
 use crate::sys::locked::Guarded;
 use crate::sys::range::Range;
@@ -87,13 +87,12 @@ pub struct Known {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static INTERPRETER: Wiped<Interpreter> = unsafe { Wiped::new() };
 
 /// Makes forked children start without an interpreter.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    INTERPRETER.wipe_in_children()
+pub fn wipe_in_children() {
+    INTERPRETER.wipe_in_children();
 }
 
 /// Returns whether there is an interpreter whose frames are read.

@@ -560,6 +560,7 @@ impl Moving {
             trace::allocated(lane, block, (site, requested, usable), true);
         }
         if in_place {
+            lane.count_moved(self.usable);
             count_free(lane, self.usable);
         } else {
             self.charge_old(lane);
@@ -586,6 +587,7 @@ impl Moving {
             sampling::note_reallocated(site, usable);
         }
         if is_in_place {
+            lane.count_moved(self.usable);
             count_free(lane, self.usable);
         } else {
             self.charge_old(lane);
@@ -626,6 +628,7 @@ impl Moving {
         } else {
             charge_free(lane, self.block, self.site, self.usable, false);
         }
+        lane.count_moved(self.usable);
         count_free(lane, self.usable);
     }
 }
@@ -692,6 +695,7 @@ pub fn record_resized(
         trace::allocated(lane, block, (now, requested, after), true);
     }
     count(lane, requested, after);
+    lane.count_moved(before);
     count_free(lane, before);
     sample_if_due(lane);
     true
@@ -718,6 +722,7 @@ fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before:
         sampling::note(lane, block, now, (requested, after), rose);
         sampling::note_reallocated(now, after);
     }
+    lane.count_moved(before);
     count_free(lane, before);
     sample_if_due(lane);
 }

@@ -13,7 +13,6 @@ use crate::store::ids::{NameId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::shadow::Table;
 use crate::store::shapes::{Array, Shapes};
-use crate::sys::kernel::Errno;
 use crate::sys::locked::{Held, Locked};
 use crate::sys::memory::{self, InChild};
 use crate::sys::wiped::Wiped;
@@ -78,6 +77,7 @@ pub struct List {
 }
 
 // SAFETY: all zeros is a valid value: no regions.
+#[unsafe(link_section = ".bss.wiped")]
 static REGIONS: Wiped<Regions> = unsafe { Wiped::new() };
 
 /// Returns the regions of this process.
@@ -86,10 +86,8 @@ pub fn regions() -> &'static Regions {
 }
 
 /// Makes forked children start without regions.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    REGIONS.wipe_in_children()
+pub fn wipe_in_children() {
+    REGIONS.wipe_in_children();
 }
 
 impl Regions {

@@ -5,7 +5,6 @@ use crate::event::marks;
 use crate::event::process::process;
 use crate::event::timeline;
 use crate::store::control_words::{clear, set};
-use crate::sys::kernel::Errno;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -16,13 +15,12 @@ use heaptide_format::{
 
 /// The last request that a thread took.
 // SAFETY: all zeros is a valid value: no request.
+#[unsafe(link_section = ".bss.wiped")]
 static TAKEN: Wiped<AtomicU32> = unsafe { Wiped::new() };
 
 /// Makes forked children start without a request.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    TAKEN.wipe_in_children()
+pub fn wipe_in_children() {
+    TAKEN.wipe_in_children();
 }
 
 /// Restricts stacks to requests of at least `bytes`, or below it; 0 records all.

@@ -482,9 +482,9 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     let (step, module) = match modules::modules().code_at(at, buffer) {
         Code::Module(index, sections) => {
             let step = table::step_at(&sections, at);
-            (step.unwrap_or_else(|| without_table(pc)), index)
+            (step.unwrap_or_else(|| without_mapped_table(index, pc, at, buffer)), index)
         }
-        Code::Bare(index) => (without_table(pc), index),
+        Code::Bare(index) => (without_mapped_table(index, pc, at, buffer), index),
         Code::Generated => (generated(pc), 0),
         Code::Nothing => (Step::Unknown, 0),
     };
@@ -494,6 +494,12 @@ fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
         rules::keep_rule(p, if exact { pc | EXACT_KEY } else { pc }, rule);
     }
     rule
+}
+
+/// Returns the step of code in a module that its mapped tables do not cover.
+fn without_mapped_table(module: u16, pc: u64, at: u64, buffer: &mut [u8]) -> Step {
+    let in_file = modules::modules().step_in_file(module, at, buffer);
+    in_file.unwrap_or_else(|| without_table(pc))
 }
 
 /// Returns the step of code in a module that its tables do not cover: a signal trampoline as in

@@ -14,7 +14,7 @@ use crate::sys::kernel::Errno;
 use crate::sys::libc::Function;
 use crate::sys::options::{self, Options};
 use crate::sys::tls::tls;
-use crate::sys::{clock, confined, kernel, memory, own_stack, unloading};
+use crate::sys::{clock, confined, kernel, memory, own_stack, unloading, wiped};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use heaptide_format::shared::Word;
@@ -99,7 +99,7 @@ pub fn start_early<F: Front>() {
 /// process is recorded then. Starts only if there is one thread, since it may change code that
 /// others run.
 #[cold]
-pub fn start_on_request<F: Front>() -> bool {
+pub fn start_on_request<F: Front>(settings: &[u8]) -> bool {
     let p = process();
     start_early::<F>();
     let is_unasked = |options: &Options| {
@@ -109,7 +109,7 @@ pub fn start_on_request<F: Front>() -> bool {
         && confined::may_call()
         && own_stack::call(|| Options::get().is_some_and(is_unasked)) == Some(true);
     if may_start {
-        options::ask();
+        options::ask(settings);
         let state = &p.state;
         let _ = state.compare_exchange(State::Off as u32, State::New as u32, AcqRel, Acquire);
         start_early::<F>();
@@ -165,7 +165,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
 
 /// Makes forked children start as processes that were not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn() -> Result<(), Errno>; 22] = [
+    const STATES: [fn(); 22] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -189,7 +189,8 @@ fn wipe_in_children() -> Result<(), Errno> {
         sampled_blocks::wipe_in_children,
         unloading::wipe_in_children,
     ];
-    STATES.iter().try_for_each(|wipe| wipe())
+    STATES.iter().for_each(|wipe| wipe());
+    wiped::apply()
 }
 
 /// Prepares everything except the profile.

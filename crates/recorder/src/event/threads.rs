@@ -8,7 +8,7 @@ use crate::event::lane::{
 use crate::event::process::{Process, State, process};
 use crate::event::start::start;
 use crate::event::trace_extents::Writer;
-use crate::event::{sampling, stacks, stats, thread_measure, trace};
+use crate::event::{sampling, stacks, stats, tallies, thread_measure, trace};
 use crate::store::budgets::{FORMER_MAX, LANES_MAX, NAMED_MAX};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
@@ -335,6 +335,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.unwinder.kept.extent.forget();
         state.credit = 256;
         state.before = stats::of_lane(state);
+        tallies::begin_if_wanted(state);
         resume_scope(state);
         let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::is_measuring() { FLAG_MEASURED } else { 0 };
@@ -378,6 +379,7 @@ fn note_former(records: &mut Records, lane: &Lane, tid: u32) {
 
 /// Sets the scope of a thread that takes a lane: the one in its former lane, or none.
 fn resume_scope(state: &mut LaneState) {
+    tallies::settle(state);
     let place = &mut state.place;
     (place.unplaced, place.inherited) = (0, 0);
     place.last_node = sites::NO_NODE;

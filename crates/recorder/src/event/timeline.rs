@@ -10,7 +10,6 @@ use crate::event::windows::bound_bytes;
 use crate::store::samples::{PER_DOUBLING, Samples};
 use crate::store::spans::spans;
 use crate::sys::front;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use crate::sys::{confined, kernel, memory};
@@ -34,13 +33,12 @@ struct Timeline {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static TIMELINE: Wiped<Timeline> = unsafe { Wiped::new() };
 
 /// Makes forked children start without samples.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    TIMELINE.wipe_in_children()
+pub fn wipe_in_children() {
+    TIMELINE.wipe_in_children();
 }
 
 /// Takes a sample, and sets when the lane takes the next.

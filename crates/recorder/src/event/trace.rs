@@ -70,6 +70,11 @@ pub fn allocated(
 ) {
     let site = site.number();
     let block = Block { address: block as u64, site, requested, usable, reallocated };
+    let element = lane.gate.element();
+    if element != 0 {
+        let record = Record::Element(element);
+        write(lane, |encoder, room, ticks| encoder.record(room, ticks, &record));
+    }
     write(lane, |encoder, room, ticks| encoder.allocated(room, ticks, &block));
 }
 

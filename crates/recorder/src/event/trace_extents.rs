@@ -10,7 +10,7 @@ use crate::store::profile::{self, NoExtent};
 use crate::sys::arch;
 use crate::sys::clock;
 use crate::sys::confined;
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel;
 use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicU32;
@@ -55,13 +55,12 @@ struct Shared {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static SHARED: Wiped<Shared> = unsafe { Wiped::new() };
 
 /// Makes forked children start without a trace.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    SHARED.wipe_in_children()
+pub fn wipe_in_children() {
+    SHARED.wipe_in_children();
 }
 
 /// Full extents, the oldest first.

@@ -4,7 +4,6 @@
 //! above the lowest peak of an open window, or when they publish.
 
 use crate::store::profile::Cursor;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -29,6 +28,7 @@ pub struct Windows {
 }
 
 // SAFETY: all zeros is a valid value: no window is open.
+#[unsafe(link_section = ".bss.wiped")]
 static WINDOWS: Wiped<Windows> = unsafe { Wiped::new() };
 
 /// Returns the open windows of this process.
@@ -38,10 +38,8 @@ pub fn open() -> &'static Windows {
 }
 
 /// Makes forked children start without open windows.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    WINDOWS.wipe_in_children()
+pub fn wipe_in_children() {
+    WINDOWS.wipe_in_children();
 }
 
 impl Windows {

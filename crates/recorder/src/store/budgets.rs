@@ -53,6 +53,9 @@ budgets! {
     /// library that is loaded again at its former address has its former entry.
     MODULES_MAX = 8192, 400, "modules, by address",
         "frames have addresses without names", Some(Loss::NoModule);
+    /// Bytes of unwind tables that the loader does not map.
+    FILE_TABLES_MAX = 64 << 20, 1, "bytes of unwind tables that are read from files",
+        "code without other tables is followed by frame pointers", Some(Loss::NoRule);
     /// Slots for unwind rules.
     RULES_MAX = 1 << 22, 16, "unwind rules",
         "further rules are evaluated for each stack", None;

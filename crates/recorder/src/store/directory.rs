@@ -3,8 +3,8 @@
 use crate::store::shared::Store;
 use crate::sys::kernel::{self, Errno, Path};
 use crate::sys::memory::{self, InChild};
-use crate::sys::options::{Options, PATH_MAX, file_of};
-use crate::sys::text::Text;
+use crate::sys::options::{Options, PATH_MAX};
+use crate::sys::text::{Text, file_of};
 use crate::sys::{executed, maps, own_stack};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};

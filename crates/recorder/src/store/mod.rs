@@ -5,6 +5,7 @@ pub mod budgets;
 pub mod control_words;
 pub mod directory;
 pub mod file;
+pub mod file_tables;
 pub mod ids;
 pub mod index;
 pub mod limit;

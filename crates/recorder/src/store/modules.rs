@@ -3,13 +3,14 @@
 //! late and hidden loads like all others.
 
 use crate::store::budgets::MODULES_MAX;
+use crate::store::file_tables::{FileTables, Room};
 use crate::store::ids::StringId;
 use crate::store::names::hash_bytes;
 use crate::store::profile::{self, Cursor};
 use crate::store::rules;
 use crate::store::shared::{Store, store};
 use crate::sys::confined;
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel::{self, Path};
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::maps::{Mapping, each_mapping, kept_path};
 use crate::sys::memory::{self, InChild};
@@ -17,11 +18,14 @@ use crate::sys::program_headers::{PT_LOAD, ProgramHeader};
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heaptide_format::shared::{Module, Word};
 use heaptide_format::{Kind, Loss, PAGE};
 use heaptide_unwind::cache;
-use heaptide_unwind::table::{self, Sections};
+use heaptide_unwind::rule::Step;
+use heaptide_unwind::table;
+pub use heaptide_unwind::table::{Sections, function_at};
 
 /// Maximum number of ranges of generated code that are remembered between loads.
 const GENERATED: usize = 16;
@@ -39,7 +43,14 @@ struct Loaded {
     /// A hash that differs between versions of a file ([`Elf::fingerprint`]).
     fingerprint: u64,
     unloaded: AtomicU32,
+    /// One of [`UNREAD`], [`ABSENT`] and [`READ`]: whether the next field is valid.
+    file_tables_state: AtomicU32,
+    file_tables: Guarded<FileTables>,
 }
+
+const UNREAD: u32 = 0;
+const ABSENT: u32 = 1;
+const READ: u32 = 2;
 
 /// All modules found so far. All zeros: none.
 pub struct Modules {
@@ -51,9 +62,11 @@ pub struct Modules {
     generated_next: AtomicU32,
     generated: [Guarded<Range>; GENERATED],
     records: Locked<Cursor>,
+    file_tables: Room,
 }
 
 // SAFETY: all zeros is a valid value: no modules.
+#[unsafe(link_section = ".bss.wiped")]
 static MODULES: Wiped<Modules> = unsafe { Wiped::new() };
 
 /// Returns the modules of this process.
@@ -62,10 +75,8 @@ pub fn modules() -> &'static Modules {
 }
 
 /// Makes forked children start without modules.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    MODULES.wipe_in_children()
+pub fn wipe_in_children() {
+    MODULES.wipe_in_children();
 }
 
 /// The kind of code at an address.
@@ -108,6 +119,24 @@ impl Modules {
             }
             None => Code::Nothing,
         }
+    }
+
+    /// Returns the step at `pc`, which is in module `index`, by the unwind tables in its file.
+    /// `buffer` is used for its path.
+    pub fn step_in_file(&self, index: u16, pc: u64, buffer: &mut [u8]) -> Option<Step> {
+        let module = self.all().get(usize::from(index).checked_sub(1)?)?;
+        if module.file_tables_state.load(Acquire) == UNREAD && confined::may_call() {
+            let _held = self.records.acquire()?;
+            if module.file_tables_state.load(Relaxed) == UNREAD {
+                module.read_file_tables(&self.file_tables, buffer);
+            }
+        }
+        if module.file_tables_state.load(Acquire) != READ {
+            return None;
+        }
+        // SAFETY: written before the state, and not after.
+        let tables = unsafe { &*module.file_tables.0.get() };
+        tables.step_at(pc.wrapping_sub(module.record.bias.get()))
     }
 
     /// Adds all modules that are loaded now.
@@ -327,6 +356,8 @@ impl Modules {
             record,
             fingerprint: elf.fingerprint(),
             unloaded: AtomicU32::new(0),
+            file_tables_state: AtomicU32::new(UNREAD),
+            file_tables: Guarded(UnsafeCell::new(FileTables::default())),
         };
         // SAFETY: an entry of the table beyond the count, which no thread reads.
         unsafe { self.table.load(Relaxed).wrapping_add(index).write(module) };
@@ -367,6 +398,25 @@ fn retire(p: &Store, module: &Loaded) {
 }
 
 impl Loaded {
+    /// Reads the tables in the module's file. The caller holds the modules' lock.
+    fn read_file_tables(&self, room: &Room, buffer: &mut [u8]) {
+        let path = StringId::new(self.record.path.get());
+        let text = if self.inode == 0 || path.is_none() { b"" } else { path.bytes() };
+        let mut state = ABSENT;
+        if let Some(copy) = buffer.get_mut(..=text.len()).filter(|_| text.first() == Some(&b'/')) {
+            copy[..text.len()].copy_from_slice(text);
+            copy[text.len()] = 0;
+            let tables =
+                Path::new(copy).and_then(|path| FileTables::read(path, self.inode, room));
+            if let Some(tables) = tables {
+                // SAFETY: no thread reads it before the state.
+                unsafe { *self.file_tables.0.get() = tables };
+                state = READ;
+            }
+        }
+        self.file_tables_state.store(state, Release);
+    }
+
     fn sections(&self) -> Option<Sections<'static>> {
         if self.frames == Range::EMPTY {
             return None;

@@ -9,7 +9,6 @@ use crate::store::budgets::NAMES_MAX;
 use crate::store::ids::{NameId, StringId};
 use crate::store::profile::{self, Cursor};
 use crate::store::shared::store;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::memory::{self, InChild};
 use crate::sys::wiped::Wiped;
@@ -78,13 +77,12 @@ struct Names {
 const ATTRIBUTES: usize = 32;
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static NAMES: Wiped<Names> = unsafe { Wiped::new() };
 
 /// Makes forked children start without names in their profile.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    NAMES.wipe_in_children()
+pub fn wipe_in_children() {
+    NAMES.wipe_in_children();
 }
 
 /// Returns the number of a name, or 0 if there is no room for it.

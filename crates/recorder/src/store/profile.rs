@@ -8,7 +8,8 @@ use crate::store::shared::{LABELLED, Store, store};
 use crate::store::{directory, file, limit};
 use crate::sys::kernel::{self, Errno, Path};
 use crate::sys::locked::Locked;
-use crate::sys::options::{Options, PATH_MAX, file_of};
+use crate::sys::options::{Options, PATH_MAX};
+use crate::sys::text::file_of;
 use crate::sys::wiped::Wiped;
 use crate::sys::{confined, executed};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -272,13 +273,12 @@ fn split_title(arguments: &mut [u8]) {
 
 /// The cursor of all strings; they are few.
 // SAFETY: zero is a free lock and a cursor that is in no extent.
+#[unsafe(link_section = ".bss.wiped")]
 static STRINGS: Wiped<Locked<Cursor>> = unsafe { Wiped::new() };
 
 /// Makes forked children start without a cursor for strings.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    STRINGS.wipe_in_children()
+pub fn wipe_in_children() {
+    STRINGS.wipe_in_children();
 }
 
 /// Stores a string; none if there is no room.

@@ -5,7 +5,6 @@ use crate::store::ids::{PythonLineId, StringId};
 use crate::store::index::Index;
 use crate::store::names::hash_bytes;
 use crate::store::profile::{self, Cursor};
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Locked;
 use crate::sys::wiped::Wiped;
 use heaptide_format::{Kind, PythonLine, STRING_MAX};
@@ -24,13 +23,12 @@ struct Lines {
 const OTHER: &[u8] = b"[other Python lines]";
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static LINES: Wiped<Locked<Lines>> = unsafe { Wiped::new() };
 
 /// Makes forked children start without lines.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    LINES.wipe_in_children()
+pub fn wipe_in_children() {
+    LINES.wipe_in_children();
 }
 
 /// Returns the record of a line, created if it is new; none if there is no room for it. Beyond the

@@ -7,7 +7,6 @@
 //! Frees check a *filter* first. It counts the sampled blocks that begin in each page of 4 KiB, by
 //! the lower 32 bits of the page's address. The count is 0 for nearly all pages.
 
-use crate::sys::kernel::Errno;
 use crate::sys::memory::{self, InChild};
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -44,6 +43,7 @@ pub struct SampledBlocks {
 }
 
 // SAFETY: all zeros is a valid value: no blocks.
+#[unsafe(link_section = ".bss.wiped")]
 static BLOCKS: Wiped<SampledBlocks> = unsafe { Wiped::new() };
 
 /// Returns the sampled blocks of this process.
@@ -53,10 +53,8 @@ pub fn sampled_blocks() -> &'static SampledBlocks {
 }
 
 /// Makes forked children start without blocks.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    BLOCKS.wipe_in_children()
+pub fn wipe_in_children() {
+    BLOCKS.wipe_in_children();
 }
 
 /// Returns whether a block may be sampled; false for most blocks that are not.

@@ -102,7 +102,9 @@ impl Table {
         // Sizes of the headers before blocks, or before the first of several in a row.
         const HEADERS: [u64; 6] = [0, 16, 32, 64, 128, 256];
         let begins = |cell: u64| self.get(cell) != 0 || self.get(cell | 8) != 0;
-        if (low..high.min(low + WHOLE)).step_by(16).any(begins) {
+        let is_in_use = |cell: u64| self.entry(cell).load(Acquire) != 0;
+        let whole = low..high.min(low + WHOLE);
+        if (is_in_use(low) || is_in_use(whole.end)) && whole.step_by(16).any(begins) {
             return true;
         }
         let mut page = low;
@@ -110,7 +112,7 @@ impl Table {
             if page >= high {
                 return false;
             }
-            if self.entry(page).load(Acquire) == 0 {
+            if !is_in_use(page) {
                 page = ((page >> REGION_BITS) + 1) << REGION_BITS;
                 continue;
             }

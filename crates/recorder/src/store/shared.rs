@@ -2,7 +2,6 @@
 //! forked child, so a child starts without a profile.
 
 use crate::store::shadow;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Lock;
 use crate::sys::wiped::Wiped;
 use crate::sys::{clock, confined};
@@ -57,6 +56,7 @@ pub struct Store {
 }
 
 // SAFETY: all zeros is a valid value: a store without a profile.
+#[unsafe(link_section = ".bss.wiped")]
 static STORE: Wiped<Store, 1024> = unsafe { Wiped::new() };
 
 /// Returns the store of this process.
@@ -68,8 +68,8 @@ pub fn store() -> &'static Store {
 /// Makes forked children start without a profile.
 ///
 /// Errors: those of the kernel; kernels before 4.14 do not support such memory.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    STORE.wipe_in_children()
+pub fn wipe_in_children() {
+    STORE.wipe_in_children();
 }
 
 /// A bit of an owner word: blocks of the sites have a label, or belong to a pool. Such sites lie on

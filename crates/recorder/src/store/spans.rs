@@ -5,7 +5,6 @@
 //! that readers can add up several processes without missing a moment.
 
 use crate::store::profile::Cursor;
-use crate::sys::kernel::Errno;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -25,6 +24,7 @@ pub struct Spans {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static SPANS: Wiped<Spans> = unsafe { Wiped::new() };
 
 /// Returns the spans of this process.
@@ -34,10 +34,8 @@ pub fn spans() -> &'static Spans {
 }
 
 /// Makes forked children start without a span.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    SPANS.wipe_in_children()
+pub fn wipe_in_children() {
+    SPANS.wipe_in_children();
 }
 
 impl Spans {

@@ -3,7 +3,7 @@
 
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::maps::kept_path;
-use crate::sys::options::file_of;
+use crate::sys::text::file_of;
 
 /// Maximum number of bytes of `/proc/self/auxv` that are read: it has some 25 entries of 16 bytes.
 const AUXILIARY_MAX: usize = 1024;

@@ -14,6 +14,7 @@ use heaptide_format::PAGE;
 pub struct Errno(pub i32);
 
 pub const ENOENT: Errno = Errno(2);
+const EINTR: Errno = Errno(4);
 pub(super) const ENOSYS: Errno = Errno(38);
 pub const EEXIST: Errno = Errno(17);
 pub const EOPNOTSUPP: Errno = Errno(95);
@@ -29,6 +30,8 @@ pub const ENAMETOOLONG: Errno = Errno(36);
 pub const O_RDONLY: usize = 0;
 pub const O_RDWR: usize = 2;
 pub const O_CREAT: usize = 0o100;
+const O_WRONLY: usize = 1;
+const O_TRUNC: usize = 0o1000;
 pub const O_EXCL: usize = 0o200;
 pub const O_NONBLOCK: usize = 0o4000;
 pub const O_CLOEXEC: usize = 0o2_000_000;
@@ -149,6 +152,30 @@ pub fn create(path: Path<'_>) -> Result<Fd, Errno> {
 pub fn close(fd: Fd) {
     // SAFETY: closing accesses no memory; the recorder opened `fd`.
     let _ = unsafe { call(CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Opens a file for writing, as `fopen` with mode "w" does.
+pub fn replace(path: Path<'_>) -> Result<Fd, Errno> {
+    const ALL_MAY_WRITE: usize = 0o666;
+    let flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    let a = [AT_FDCWD, path.0.as_ptr() as usize, flags, ALL_MAY_WRITE, 0, 0];
+    // SAFETY: `path` is zero-terminated.
+    unsafe { call(OPENAT, a) }.map(|fd| Fd(fd as i32))
+}
+
+/// Writes at the current position. Returns whether all of it was written.
+pub fn write_all(fd: Fd, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        let a = [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+        // SAFETY: the kernel only reads `bytes`.
+        match unsafe { call(WRITE, a) } {
+            Ok(0) => return false,
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(EINTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// Reads until `buffer` is full or the file ends. Returns the number of bytes read.

@@ -2,7 +2,8 @@
 //!
 //! While a thread holds one, its signals are blocked: a handler would wait for a lock of its own
 //! thread, other threads would wait for the handler, and one that is left by a jump would never
-//! release the lock.
+//! release the lock. The first lock of a thread blocks them, so a thread releases its locks in
+//! reverse order.
 
 use crate::sys::tls::tls;
 use crate::sys::{confined, kernel};
@@ -80,8 +81,9 @@ impl<T> Locked<T> {
 enum Signals {
     /// The lock is not counted.
     Arrive,
-    /// They arrive, because the program has forbidden itself system calls.
-    Confined,
+    /// They stay as they are: the thread has blocked them for another lock, or the program has
+    /// forbidden itself system calls.
+    Unchanged,
     /// This mask is restored.
     Blocked(u64),
 }
@@ -89,9 +91,10 @@ enum Signals {
 impl Signals {
     #[inline(never)]
     fn block() -> Signals {
-        let before = confined::may_call().then(kernel::block_signals);
+        let is_first = !holds_any();
+        let before = (is_first && confined::may_call()).then(kernel::block_signals);
         count_locks(1);
-        before.map_or(Signals::Confined, Signals::Blocked)
+        before.map_or(Signals::Unchanged, Signals::Blocked)
     }
 
     #[inline(never)]
@@ -160,6 +163,23 @@ mod tests {
         drop(held);
         assert!(!holds_any());
         assert!(lock.acquire().is_some());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there are no signals")]
+    fn signals_stay_blocked_until_the_first_lock_is_released() {
+        let (outer, inner) = (locked(1), locked(2));
+        let are_blocked = || {
+            let before = kernel::block_signals();
+            kernel::restore_signals(before);
+            before != 0
+        };
+        assert!(!are_blocked());
+        let held = outer.acquire().expect("it is free");
+        drop(inner.acquire().expect("it is free"));
+        assert!(are_blocked());
+        drop(held);
+        assert!(!are_blocked());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::sys::confined;
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::range::Range;
+use crate::sys::text::Text;
 
 /// A line of maps.
 pub struct Mapping<'a> {
@@ -121,6 +122,19 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
         let digit = (b as char).to_digit(16)?;
         Some(n << 4 | digit as u64)
     })
+}
+
+/// Appends the path of the file that this code was loaded from.
+pub fn own_file<const N: usize>(path: &mut Text<N>) {
+    let mut buffer = [0u8; 16 << 10];
+    let own = own_file::<N> as *const () as u64;
+    each_mapping(&mut buffer, |mapping| {
+        let is_own = mapping.range.holds(own);
+        if is_own && mapping.path.first() == Some(&b'/') {
+            path.push(mapping.path);
+        }
+        !is_own
+    });
 }
 
 #[cfg(test)]

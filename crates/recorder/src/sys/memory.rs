@@ -8,7 +8,7 @@
 //! part of the limit.
 
 use crate::sys::confined;
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel;
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -53,6 +53,7 @@ struct Own {
 }
 
 // SAFETY: all zeros is an arena that is not reserved, and an unknown budget.
+#[unsafe(link_section = ".bss.wiped")]
 static OWN: Wiped<Own> = unsafe { Wiped::new() };
 
 /// The arenas of memory that is zero in children, and that is the same in children. Forked children
@@ -84,10 +85,8 @@ pub fn prepare(scarce: bool) {
 }
 
 /// Makes forked children start without the memory that they do not inherit.
-///
-/// Errors: those of the kernel; kernels before 4.14 do not support such memory.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    OWN.wipe_in_children()
+pub fn wipe_in_children() {
+    OWN.wipe_in_children();
 }
 
 /// Sets how many bytes the recorder may take.
@@ -283,6 +282,20 @@ pub fn reserved() -> u64 {
 /// Returns whether the recorder's memory is in ranges of its own.
 pub fn is_reserved() -> bool {
     arenas().iter().all(|arena| arena.length.load(Relaxed) > 0)
+}
+
+/// Returns the parts of these ranges that are in use.
+pub fn used_ranges() -> [Range; 3] {
+    arenas().map(|arena| {
+        let low = arena.start.load(Relaxed) as u64;
+        let used = arena.used.load(Relaxed).min(arena.length.load(Relaxed));
+        Range { low, high: low + used as u64 }
+    })
+}
+
+/// Returns the bytes of the recorder's memory outside of these ranges.
+pub fn apart() -> u64 {
+    arenas().into_iter().map(|arena| arena.apart.load(Relaxed)).sum()
 }
 
 /// Returns the ranges of the recorder's own memory, if they are reserved.

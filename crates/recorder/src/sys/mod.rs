@@ -20,6 +20,7 @@ pub mod own_stack;
 pub mod program_headers;
 pub mod range;
 pub mod rank;
+pub mod replaced;
 pub mod smaps;
 pub mod text;
 pub mod tls;

@@ -6,7 +6,8 @@ use crate::sys::kernel::{self, Path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::own_stack;
 use crate::sys::rank::Place;
-use crate::sys::text::{Text, number};
+use crate::sys::replaced::{self, Libraries, Replaced};
+use crate::sys::text::{Text, file_of, number};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
 use heaptide_format::caliper;
@@ -73,6 +74,10 @@ pub struct Options {
     pub snapshot_signal: u32,
     /// `HEAPTIDE_REPORT`: the output at exit; empty for none.
     pub report: Text<REPORT_MAX>,
+    /// Set if only the name of the preloaded library requests that output.
+    pub is_report_of_replaced: bool,
+    /// The libraries of other tools whose names the recorder was preloaded with.
+    pub replaced: Libraries,
     /// `TMPDIR`, absolute: the directory of temporary recordings.
     pub temporary: Text<PATH_MAX>,
     /// The process's place in a parallel job.
@@ -101,8 +106,14 @@ impl HandedOn {
 /// Set if the program itself has requested to be recorded.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the program requests to be recorded.
-pub fn ask() {
+/// Notes that the program requests to be recorded, with settings `NAME=VALUE`, separated by spaces,
+/// which apply unless the environment has them. Nothing is recorded now, so nothing refers to the
+/// options.
+pub fn ask(settings: &[u8]) {
+    // SAFETY: complete since it was stored; nothing refers to it, and no other thread exists.
+    if let Some(options) = unsafe { OPTIONS.load(Acquire).as_mut() } {
+        options.supplement(settings);
+    }
     ASKED.store(true, Release);
 }
 
@@ -110,6 +121,22 @@ pub fn ask() {
 static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
 
 impl Options {
+    /// Applies the settings that the environment does not have.
+    fn supplement(&mut self, settings: &[u8]) {
+        for entry in settings.split(|&b| b == b' ') {
+            let Some(equals) = entry.iter().position(|&b| b == b'=') else {
+                continue;
+            };
+            let (name, value) = (&entry[..equals], &entry[equals + 1..]);
+            let setting = name.strip_prefix(PREFIX.as_bytes()).and_then(Setting::from_suffix);
+            if let Some(setting) = setting.filter(|_| self.handed_on.value(name).is_none()) {
+                self.set(setting, value);
+                self.handed_on.variables.push(entry);
+                self.handed_on.variables.push(b"\0");
+            }
+        }
+    }
+
     /// Returns the options with which the program was started; none if there is no memory for them.
     pub fn get() -> Option<&'static Options> {
         if OPTIONS.load(Acquire).is_null() {
@@ -146,7 +173,8 @@ impl Options {
     /// Returns whether the recording only serves the output that is written from it, and is removed
     /// with the process.
     pub fn is_temporary(&self) -> bool {
-        self.output.is_empty() && (!self.report.is_empty() || ASKED.load(Acquire))
+        let is_for_output = !self.report.is_empty() || !self.replaced.is_empty();
+        self.output.is_empty() && (is_for_output || ASKED.load(Acquire))
     }
 
     fn new() -> Options {
@@ -175,6 +203,8 @@ impl Options {
             keep_snapshots: 0,
             snapshot_signal: 0,
             report: Text::new(),
+            is_report_of_replaced: false,
+            replaced: Libraries::default(),
             temporary: Text::new(),
             place: Place::new(),
             handed_on: HandedOn { variables: Text::new(), preload: Text::new() },
@@ -331,7 +361,10 @@ fn parse(environment: &[u8], options: &mut Options) {
             options.temporary.push(value);
         }
         if name == caliper::VARIABLE.as_bytes() {
-            services = caliper::Services::read(value);
+            services = services.and(caliper::Services::read(value));
+        }
+        if name == caliper::CONFIG.as_bytes() {
+            services = services.and(caliper::Services::of_config(value));
         }
         let Some(suffix) = name.strip_prefix(PREFIX.as_bytes()) else {
             continue;
@@ -347,7 +380,38 @@ fn parse(environment: &[u8], options: &mut Options) {
     let mode = options.handed_on.value(Setting::Mode.variable().as_bytes());
     options.trace |= services.trace && mode.is_none_or(<[u8]>::is_empty);
     options.by_size |= services.allocations;
+    options.by_call |= services.calls;
     note_preload(&mut options.handed_on.preload, preload, monitors);
+    options.replaced = Libraries::of(preload.split(|&b| is_separator(b)));
+    act_as_replaced(options);
+}
+
+/// Sets what no variable sets as the replaced libraries have it.
+fn act_as_replaced(options: &mut Options) {
+    /// MallocProfiler records no stacks of smaller requests.
+    const PROFILER_THRESHOLD: u64 = 128;
+    let is_unset = |options: &Options, setting: Setting| {
+        options.handed_on.value(setting.variable().as_bytes()).is_none_or(<[u8]>::is_empty)
+    };
+    if options.replaced.is_empty() {
+        return;
+    }
+    if !options.replaced.profile_malloc() {
+        if is_unset(options, Setting::Mode) {
+            options.mode = Mode::Counters;
+        }
+        return;
+    }
+    if is_unset(options, Setting::Report) {
+        options.report.push(b"malloc-profiler:stdout");
+        options.is_report_of_replaced = true;
+    }
+    if is_unset(options, Setting::Threshold) {
+        options.threshold = Some((PROFILER_THRESHOLD, false));
+    }
+    if is_unset(options, Setting::Start) {
+        options.start_off = options.replaced.has(Replaced::MallocProfilerOff);
+    }
 }
 
 /// Stores the recorder's part of `LD_PRELOAD`: the library, followed by the monitors that
@@ -376,12 +440,7 @@ pub fn is_separator(byte: u8) -> bool {
 /// Returns whether an entry of `LD_PRELOAD` is the recorder's library, of any version.
 pub fn is_recorder(entry: &[u8]) -> bool {
     let file = file_of(entry);
-    file.starts_with(b"libheaptide") && file.ends_with(b".so")
-}
-
-/// Returns the file name of a path.
-pub fn file_of(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+    file.starts_with(b"libheaptide") && file.ends_with(b".so") || replaced::is_own(entry)
 }
 
 /// Parses decimal seconds, with or without a fraction, to nanoseconds; 0 if it is not a number.
@@ -432,11 +491,23 @@ mod tests {
             let options = parsed(environment);
             (options.trace, options.by_size)
         };
+        assert_eq!(caliper(b"CALI_CONFIG=runtime-report,alloc.stats\0"), (true, false));
         assert_eq!(caliper(b"CALI_SERVICES_ENABLE=alloc,sysalloc,trace\0"), (true, true));
         assert_eq!(caliper(b"CALI_SERVICES_ENABLE=alloc,report\0"), (false, true));
         let named = b"CALI_SERVICES_ENABLE=alloc,trace\0HEAPTIDE_MODE=scopes\0";
         assert_eq!(caliper(named), (false, true));
         assert!(!parsed(b"HEAPTIDE_FOLLOW=0\0").is_wanted());
+    }
+
+    #[test]
+    fn settings_of_the_program_apply_unless_the_environment_has_them() {
+        let supplemented = |environment| {
+            let mut options = parsed(environment);
+            options.supplement(b"HEAPTIDE_MODE=trace HEAPTIDE_BY_CALL=on HEAPTIDE_NONE=1 PATH=x");
+            (options.trace, options.by_call)
+        };
+        assert_eq!(supplemented(b"PATH=/bin\0"), (true, true));
+        assert_eq!(supplemented(b"HEAPTIDE_MODE=scopes\0"), (false, true));
     }
 
     #[test]

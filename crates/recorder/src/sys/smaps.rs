@@ -48,14 +48,19 @@ impl Resident {
         self.name.bytes()
     }
 
-    /// Stores the value in a line below the first one.
-    fn take(&mut self, key: &[u8], value: &[u8]) {
-        match key {
-            b"Rss" => self.resident = kib(value),
-            b"Private_Dirty" => self.private_dirty = kib(value),
-            b"Swap" => self.swap = kib(value),
-            b"VmFlags" => {
-                let has = |flag: &[u8]| value.split(|&b| b == b' ').any(|word| word == flag);
+    /// Stores the value in a line below the first one, which begins with its key in upper case; the
+    /// first line begins with an address in lower case.
+    fn take(&mut self, line: &[u8]) {
+        let value = |key: &[u8]| line.strip_prefix(key).map(<[u8]>::trim_ascii_start);
+        match line {
+            [b'R', b's', ..] => self.resident = value(b"Rss:").map_or(self.resident, kib),
+            [b'P', b'r', ..] => {
+                self.private_dirty = value(b"Private_Dirty:").map_or(self.private_dirty, kib);
+            }
+            [b'S', b'w', ..] => self.swap = value(b"Swap:").map_or(self.swap, kib),
+            [b'V', ..] => {
+                let flags = value(b"VmFlags:").unwrap_or_default();
+                let has = |flag: &[u8]| flags.split(|&b| b == b' ').any(|word| word == flag);
                 self.set_apart = has(b"dd") && has(b"nh");
             }
             _ => {}
@@ -78,7 +83,7 @@ pub fn each(mut visit: impl FnMut(&Resident)) -> bool {
         filled += n;
         any = true;
         let mut used = 0;
-        while let Some(length) = buffer[used..filled].iter().position(|&b| b == b'\n') {
+        while let Some(length) = end_of_line(&buffer[used..filled]) {
             line(&buffer[used..used + length], &mut mapping, &mut visit);
             used += length + 1;
         }
@@ -98,29 +103,32 @@ pub fn each(mut visit: impl FnMut(&Resident)) -> bool {
 
 /// Handles a line: the first of a mapping, or one with a number of it.
 fn line(line: &[u8], mapping: &mut Option<Resident>, visit: &mut impl FnMut(&Resident)) {
-    let colon = line.iter().position(|&b| b == b':');
-    let key = colon.map(|at| &line[..at]).filter(|key| is_key(key));
-    match (key, colon) {
-        (Some(key), Some(at)) => {
-            if let Some(mapping) = mapping {
-                mapping.take(key, line[at + 1..].trim_ascii());
-            }
+    if line.first().is_some_and(u8::is_ascii_uppercase) {
+        if let Some(mapping) = mapping {
+            mapping.take(line);
         }
-        _ => {
-            let Some(next) = maps::parse_line(line) else {
-                return;
-            };
-            if let Some(done) = mapping.replace(Resident::new(&next)) {
-                visit(&done);
-            }
-        }
+    } else if let Some(next) = maps::parse_line(line)
+        && let Some(done) = mapping.replace(Resident::new(&next))
+    {
+        visit(&done);
     }
 }
 
-/// Returns whether this is the name of a number: the first line of a mapping begins with an
-/// address, whose letters are lower-case, and contains blanks.
-fn is_key(key: &[u8]) -> bool {
-    key.first().is_some_and(u8::is_ascii_uppercase) && !key.contains(&b' ')
+/// Returns the position of the first line end. Eight bytes at once: a mapping has 700, and few of
+/// them are needed.
+fn end_of_line(bytes: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, &word) in words.iter().enumerate() {
+        // Bytes that are line ends become 0, and the highest bit of the first 0 becomes 1.
+        let word = u64::from_le_bytes(word) ^ EACH * u64::from(b'\n');
+        let ends = word.wrapping_sub(EACH) & !word & EACH << 7;
+        if ends != 0 {
+            return Some(8 * index + ends.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|&byte| byte == b'\n')?;
+    Some(8 * words.len() + at)
 }
 
 /// Parses a number of KiB; `u32::MAX` if it is too large.

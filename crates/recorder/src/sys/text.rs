@@ -10,6 +10,11 @@ pub fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
+/// Returns the file name of a path.
+pub fn file_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
 /// Bytes in a fixed buffer that always ends with a zero. If something does not fit, only that fact
 /// is stored.
 pub struct Text<const N: usize> {

@@ -12,7 +12,7 @@
 //! thread changes nothing. Where the loader's function cannot be changed, an unloading is a call of
 //! `dlclose`, and is forgotten if its thread has ended.
 
-use crate::sys::kernel::{self, Errno};
+use crate::sys::kernel;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -31,13 +31,12 @@ struct Counts {
 }
 
 // SAFETY: all zeros is a valid value.
+#[unsafe(link_section = ".bss.wiped")]
 static COUNTS: Wiped<Counts> = unsafe { Wiped::new() };
 
 /// Makes forked children start without walks and unloadings of other threads.
-///
-/// Errors: those of the kernel.
-pub fn wipe_in_children() -> Result<(), Errno> {
-    COUNTS.wipe_in_children()
+pub fn wipe_in_children() {
+    COUNTS.wipe_in_children();
 }
 
 /// Walks over the list. Returns none, without a walk, while an object is being unloaded.

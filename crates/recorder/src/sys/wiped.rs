@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Maximum number of statics that are noted. There are 21.
+/// Maximum number of statics that are noted. There are 23.
 const NOTED_MAX: usize = 40;
 /// Address and size of each static that is zeroed in children; 0 for none.
 static NOTED: [[AtomicUsize; 2]; NOTED_MAX] =
@@ -19,6 +19,23 @@ pub fn noted() -> impl Iterator<Item = (usize, usize)> {
     both.take_while(|(at, _)| *at != 0)
 }
 
+/// Makes forked children find zeros in all statics that were noted, with one call for those that are
+/// side by side.
+///
+/// Errors: those of the kernel; kernels before 4.14 do not support such memory.
+pub fn apply() -> Result<(), Errno> {
+    let is_first = |&(start, _): &(usize, usize)| noted().all(|(at, bytes)| at + bytes != start);
+    noted().filter(is_first).try_for_each(|(start, bytes)| {
+        let mut end = start + bytes;
+        while let Some((_, bytes)) = noted().find(|&(at, _)| at == end) {
+            end += bytes;
+        }
+        // SAFETY: whole pages (by alignment) of anonymous memory, in .bss, which only contain
+        // statics that may be zeroed.
+        unsafe { kernel::advise(start as *mut u8, end - start, kernel::MADV_WIPEONFORK) }
+    })
+}
+
 fn note(start: usize, length: usize) {
     let place = NOTED.iter().find(|[at, _]| [0, start].contains(&at.load(Relaxed)));
     if let Some([at, bytes]) = place {
@@ -28,7 +45,10 @@ fn note(start: usize, length: usize) {
 }
 
 /// A static in pages of its own, which the kernel fills with zeros in a forked child
-/// (MADV_WIPEONFORK) once [`Wiped::wipe_in_children`] was called.
+/// (MADV_WIPEONFORK) once [`Wiped::wipe_in_children`] and then [`apply`] were called.
+///
+/// The section `.bss.wiped` has these statics side by side: the kernel then keeps one mapping for
+/// all of them. Apart, they would be 40 mappings, each of which an account has to read.
 ///
 /// The value begins `APART` bytes into its first page. State that every event reads is placed away
 /// from the starts of pages, where it would share sets of the first-level cache with the starts of
@@ -62,14 +82,8 @@ impl<T, const APART: usize> Wiped<T, APART> {
         unsafe { &*self.value.get().cast() }
     }
 
-    /// Makes forked children find zeros.
-    ///
-    /// Errors: those of the kernel; kernels before 4.14 do not support such memory.
-    pub fn wipe_in_children(&'static self) -> Result<(), Errno> {
-        let start: *mut u8 = core::ptr::from_ref(self).cast_mut().cast();
-        note(start as usize, size_of::<Self>());
-        // SAFETY: whole pages (by alignment) of anonymous memory, in .bss, which only contain the
-        // value.
-        unsafe { kernel::advise(start, size_of::<Self>(), kernel::MADV_WIPEONFORK) }
+    /// Notes the value for [`apply`].
+    pub fn wipe_in_children(&'static self) {
+        note(core::ptr::from_ref(self).addr(), size_of::<Self>());
     }
 }

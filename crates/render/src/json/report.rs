@@ -15,6 +15,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::json::annotations;
 use crate::json::entries::{EndEntry, SCHEMA, SampleEntry, SamplingEntry, serialize_part, value};
 use crate::json::sites::{FrameNumbers, SiteEntry};
+use crate::shared::answer::Answer;
 use crate::shared::hex::hex;
 use crate::shared::json_text;
 use crate::shared::losses::lost_events;
@@ -32,26 +33,34 @@ pub struct Choice {
     pub process: Option<u32>,
 }
 
-/// Writes the report as one JSON object and a newline.
+/// Writes the report as one JSON object and a newline, with the answer that views for people state.
 ///
 /// Errors: those of `out`.
-pub fn write(out: &mut dyn Write, recording: &Recording, choice: &Choice) -> io::Result<()> {
-    json_text::write(out, &Report { recording, choice })?;
+pub fn write(
+    out: &mut dyn Write,
+    recording: &Recording,
+    choice: &Choice,
+    answer: &Answer,
+) -> io::Result<()> {
+    json_text::write(out, &Report { recording, choice, answer })?;
     out.write_all(b"\n")
 }
 
 struct Report<'a> {
     recording: &'a Recording,
     choice: &'a Choice,
+    answer: &'a Answer,
 }
 
 impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Report { recording, choice } = self;
+        let Report { recording, choice, answer } = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("recording", &recording.path.to_string_lossy())?;
         map.serialize_entry("heaptide", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("answer", &answer.sentence)?;
+        map.serialize_entry("subject", &answer.subject)?;
         map.serialize_entry("sealed", &recording.sealed)?;
         map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
         let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());

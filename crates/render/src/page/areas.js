@@ -2,6 +2,18 @@
 
 const areaColours = ["#1f6feb", "#7fb0f7", "#9fd4c4", "#5b8a8f", "#f2b134", "#d98324", "#8a63d2",
   "#c3a6ee", "#d1431f", "#0f9d7a", "#8d99a8", "#c9d0d8", "#6b4e00"];
+/** Colours of owners: enough for the chart and the bar if they have no owner in common. */
+const ownerColours = [...areaColours.slice(0, 10), "#b5487f", "#6b4e00", "#e68fb6", "#3f51a3",
+  "#a3b13d", "#7a3b2e", "#4cc0d9", "#d6b98c"];
+
+/** Returns the colours of owners, by the names of rows of the bar: owners of the chart have theirs in
+ * its order, and others of the bar follow. */
+function coloursOfOwners(others) {
+  const inChart = shown.model.head.owners?.owners ?? [];
+  const charted = inChart.map(({ function: number }) => number).filter((number) => number !== null);
+  const numbers = [...charted, ...others.filter((number) => !charted.includes(number))];
+  return new Map(numbers.map((number, i) => [number, ownerColours[i % ownerColours.length]]));
+}
 
 /** The kinds of areas: a value of the address, a title and a description. */
 const areaKinds = [
@@ -15,8 +27,11 @@ function areasOf(kind) {
   const { owners, memory } = shown.model.head;
   if (kind === "owners" && owners) {
     // The last one represents all others.
-    const colour = (i) => (i === owners.owners.length - 1 ? "var(--rest)" : areaColours[i % 13]);
-    return { times: owners.time_ns, parts: owners.owners.map((one, i) => ({ ...one, colour: colour(i) })) };
+    const colours = coloursOfOwners([]);
+    const last = owners.owners.length - 1;
+    const colour = (one, i) => (i === last ? "var(--rest)" : colours.get(one.function) ?? "var(--soft)");
+    return { times: owners.time_ns,
+      parts: owners.owners.map((one, i) => ({ ...one, colour: colour(one, i) })) };
   }
   if (kind === "kinds" && memory.time_ns.length > 1) {
     const parts = memory.parts.map((part, i) => ({ ...part, colour: areaColours[i % 13] }));

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::columns::Column;
 use super::findings::Findings;
 use super::tables::MEASURES;
+use super::{Beside, SourceTexts};
 use heaptide_analysis::views::memory::{Memory, parts};
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
@@ -35,6 +36,8 @@ pub(super) struct Head<'a> {
     title: String,
     /// What holds the memory, as sentences.
     sentence: Option<String>,
+    /// Whether the program mapped memory for its own data that the numbers leave out.
+    leaves_mappings: bool,
     facts: Vec<(&'static str, String)>,
     mode: &'static str,
     /// Whether the process has a trace.
@@ -57,6 +60,11 @@ pub(super) struct Head<'a> {
     owners: Option<OwnersChart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<&'a Findings>,
+    /// Which process of the recording it is, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<&'a SourceTexts>,
     columns: Vec<Column>,
 }
 
@@ -70,6 +78,8 @@ pub(super) struct OwnersChart {
 #[derive(Serialize)]
 struct Owner {
     name: String,
+    /// Index of the function in the tables; none for several functions.
+    function: Option<u32>,
     /// Bytes at each time.
     values: Vec<u64>,
 }
@@ -87,8 +97,13 @@ impl OwnersChart {
             None => "(no stack)".to_owned(),
         };
         let owners = over_time.owners.iter();
-        let owners = owners.map(|(of, values)| Owner { name: name(of), values: values.clone() });
-        let others = Owner { name: "all others".to_owned(), values: over_time.others.clone() };
+        let owners = owners.map(|(of, values)| Owner {
+            name: name(of),
+            function: of.map(|of| of.0),
+            values: values.clone(),
+        });
+        let values = over_time.others.clone();
+        let others = Owner { name: "all others".to_owned(), function: None, values };
         OwnersChart {
             time_ns: over_time.times_ns.clone(),
             owners: owners.chain([others]).collect(),
@@ -166,9 +181,9 @@ impl<'a> Head<'a> {
         process: &Process,
         measure: Measure,
         columns: Vec<Column>,
-        over_time: Option<&OwnersOverTime>,
-        findings: Option<&'a Findings>,
+        beside: Option<&'a Beside<'a>>,
     ) -> Head<'a> {
+        let over_time = beside.and_then(|beside| beside.traced).map(|traced| traced.over_time);
         let total = |measure: &Measure| (measure.name(), measure.of(&process.totals));
         let shown = MEASURES.map(|measure| Shown {
             name: measure.name(),
@@ -180,6 +195,7 @@ impl<'a> Head<'a> {
             version: env!("CARGO_PKG_VERSION"),
             title: command_line(process, 160),
             sentence: sentence(process),
+            leaves_mappings: process.completeness.leaves_mappings,
             facts: facts(process),
             mode: process.mode.name(),
             traced: process.has_trace(),
@@ -196,7 +212,9 @@ impl<'a> Head<'a> {
             first: measure.of_sites().name(),
             sizes: process.tables.histogram.iter().map(Size::of).collect(),
             owners: over_time.map(|over_time| OwnersChart::of(process, over_time)),
-            findings,
+            findings: beside.map(|beside| beside.findings),
+            subject: beside.and_then(|beside| beside.subject),
+            sources: beside.map(|beside| beside.sources).filter(|sources| !sources.is_empty()),
             columns,
         }
     }

@@ -7,6 +7,7 @@ mod findings;
 mod head;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use base64::display::Base64Display;
@@ -60,6 +61,22 @@ pub struct Traced<'a> {
     pub lifetimes: &'a Lifetimes,
 }
 
+/// Data besides the tables for a page in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// Data from a trace, if there is one.
+    pub traced: Option<Traced<'a>>,
+    /// The findings of `advise`.
+    pub findings: &'a Findings,
+    /// Which process of the recording it is, and why; `None` if there is only one.
+    pub subject: Option<&'a str>,
+    /// Texts of source lines that own memory.
+    pub sources: &'a SourceTexts,
+}
+
+/// Texts of source lines: by the path of the file, and by number.
+pub type SourceTexts = BTreeMap<String, BTreeMap<u32, String>>;
+
 /// Writes the page of a process with its data and findings. It initially displays `measure`, or the
 /// first metric with a value if `measure` has none or is not selectable.
 ///
@@ -68,12 +85,10 @@ pub fn write(
     out: &mut dyn Write,
     process: &Process,
     measure: Measure,
-    traced: Option<Traced<'_>>,
-    findings: &Findings,
+    beside: &Beside<'_>,
 ) -> io::Result<()> {
-    let (columns, list) = tables::columns(process, traced.map(|traced| traced.lifetimes));
-    let over_time = traced.map(|traced| traced.over_time);
-    let head = serde_json::to_string(&Head::of(process, measure, list, over_time, Some(findings)))?;
+    let (columns, list) = tables::columns(process, beside.traced.map(|traced| traced.lifetimes));
+    let head = serde_json::to_string(&Head::of(process, measure, list, Some(beside)))?;
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
     packed.write_all(&columns)?;
     let packed = packed.finish()?;
@@ -99,7 +114,7 @@ pub fn shell(title: &str) -> String {
 /// Errors: none except lack of memory.
 pub fn data(process: &Process, measure: Measure) -> io::Result<Vec<u8>> {
     let (columns, list) = tables::columns(process, None);
-    let head = serde_json::to_vec(&Head::of(process, measure, list, None, None))?;
+    let head = serde_json::to_vec(&Head::of(process, measure, list, None))?;
     Ok(framed(&head, &columns))
 }
 

@@ -169,7 +169,36 @@ class Model {
     const [of, file] = [this.item(number), this.text(columns["frame.file"][frame])];
     const place = (path) => (path ? `${path}${line ? `:${line}` : ""} ` : "");
     return this.extra("line", frame, place(file.split("/").pop()) + of.short, place(file) + of.name,
-      { module: of.module, own: of.own, function: number });
+      { module: of.module, own: of.own, function: number, text: this.sourceText(frame) });
+  }
+
+  /** Returns the text of the source line of a frame; empty if the page does not have it. */
+  sourceText(frame) {
+    const { columns } = this;
+    const line = columns["frame.line"][frame];
+    return this.head.sources?.[this.text(columns["frame.file"][frame])]?.[line] ?? "";
+  }
+
+  /** Returns the lines of each function that owns something of a metric at several lines, as pairs of
+   * a frame and a value, largest first. */
+  linesByFunction(m) {
+    const { key } = selectionOf(this);
+    return this.recent("lines by function", 4, `${m} ${key}`, () => {
+      const { frames } = this.lines();
+      const own = lineRows(this).own(m);
+      const found = new Map();
+      frames.forEach((frame, line) => {
+        if (own[line] <= 0) return;
+        const number = this.columns["frame.function"][frame];
+        if (!found.has(number)) found.set(number, []);
+        found.get(number).push([frame, own[line]]);
+      });
+      for (const [number, lines] of found) {
+        if (lines.length < 2) found.delete(number);
+        else lines.sort((a, b) => b[1] - a[1]);
+      }
+      return found;
+    });
   }
 
   /** Returns the scopes of a path, outermost first. */

@@ -35,9 +35,11 @@ function owners(section) {
   section.hidden = first.length === 0;
   if (section.hidden) return;
   const own = rows.own(m);
-  const parts = first.map((row, i) => {
+  const colours = coloursOfOwners(first.map((row) => rows.item(row)));
+  const parts = first.map((row) => {
     const item = shown.model.item(rows.item(row));
-    return { name: item.name, short: item.short, value: own[row], colour: areaColours[i] };
+    const colour = colours.get(rows.item(row));
+    return { name: item.name, short: item.short, value: own[row], colour };
   });
   if (others > 0) {
     parts.push({ short: counted(others, "other"), value: rest, colour: "var(--rest)" });

@@ -35,9 +35,19 @@ server.model = async (parameters) => {
   return model;
 };
 
+/** Returns which process of a recording was chosen and why, unless the user chose another one. */
+server.subject = () => {
+  const has = ({ subject }) => subject && subject.number === state.process;
+  return server.recordings.find(has)?.subject.text;
+};
+
+/** Returns the filter of the address, and the kind of memory that both sides of a comparison have. */
+server.filter = () => `${state.filter}${shown.onlyHeap ? " --kind heap" : ""}`.trim();
+
 /** Returns the parameters that identify the displayed part of the process. */
 server.part = () => {
-  const { process, snapshot, filter, from, to } = state;
+  const { process, snapshot, from, to } = state;
+  const filter = server.filter();
   const range = from === null || to === null ? {} : { from, to };
   return { process, snapshot, filter, ...range };
 };
@@ -69,10 +79,17 @@ async function load() {
   const number = (load.count = (load.count ?? 0) + 1);
   document.body.classList.add("loading");
   try {
-    const model = await server.model(server.part());
     const [other, moment] = (state.compare ?? "").split("@");
-    const before = other
-      ? await server.model({ process: other, snapshot: moment, filter: state.filter }) : null;
+    const both = async () => [await server.model(server.part()), other
+      ? await server.model({ process: other, snapshot: moment, filter: server.filter() }) : null];
+    shown.onlyHeap = false;
+    let [model, before] = await both();
+    if (number !== load.count) return;
+    // The usual kind of memory depends on the process; a difference of two kinds would mean nothing.
+    if (before && model.head.leaves_mappings !== before.head.leaves_mappings) {
+      shown.onlyHeap = true;
+      [model, before] = await both();
+    }
     if (number !== load.count) return;
     Object.assign(shown, { model, other: before });
     drawAll();
@@ -116,12 +133,15 @@ async function loadOwners(model) {
   } catch {
     model.head.owners = null; // the chart has none then
   }
-  if (shown.model === model) timeline(byId("timeline"));
+  if (shown.model !== model) return;
+  timeline(byId("timeline"));
+  owners(byId("owners")); // with the colours of the chart
 }
 
 /** Requests findings late, because they need the stacks as recorded, which the page does not have. */
 async function loadFindings(model) {
-  const { process, snapshot, filter } = state;
+  const { process, snapshot } = state;
+  const filter = server.filter();
   if (!awaitsFindings()) return;
   try {
     model.head.findings = await server.json("findings", { process, snapshot, filter });

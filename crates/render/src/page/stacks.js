@@ -11,10 +11,11 @@ function framesList(model, stack) {
     const place = element("span", { class: "where", title: frame.file
       ? `${frame.file}${frame.line ? `:${frame.line}` : ""}` : item.module },
     ` ${where}${frame.inlined ? " (inlined)" : ""}`);
+    const text = model.sourceText(frame.frame);
     const line = element("li", { class: item.own ? "own" : null },
       element("button", { type: "button", class: "link", title: item.name,
         click: (event) => openMenu(event.clientX, event.clientY, event.currentTarget, itemEntries(item)) },
-      item.short), place);
+      item.short), place, text ? element("code", { class: "text" }, text) : "");
     if (frame.stack === owner) line.append(element("span", { class: "badge" }, "owner"));
     if (server.there && frame.file && frame.line) line.append(sourceButton(line, frame.frame));
     return line;
@@ -47,7 +48,8 @@ function sourceButton(line, frame) {
 /** Returns the source lines around that of a frame. */
 async function sourceLines(frame) {
   try {
-    const { process, snapshot, filter } = state;
+    const { process, snapshot } = state;
+    const filter = server.filter();
     const version = shown.model.number;
     const source = await server.json("source", { process, snapshot, filter, frame, version });
     const rows = source.lines.map((text, i) => {

@@ -36,9 +36,7 @@ function drawTotals() {
 
 function drawHead() {
   const { head } = shown.model;
-  const fact = ([name, value]) => element("span", {}, `${name} `, element("b", {}, value));
-  const parts = [element("h1", {}, head.title),
-    element("p", { class: "facts" }, ...head.facts.map(fact))];
+  const parts = [element("h1", {}, head.title)];
   if (head.warnings.length > 0) {
     const lines = head.warnings.map((warning) => element("li", {}, warning));
     parts.push(element("ul", { class: "warnings" }, ...lines));
@@ -48,17 +46,39 @@ function drawHead() {
     parts.push(element("p", { class: "soft" },
       `Recorded with --mode ${head.mode}: ${lacks[head.mode]}.`));
   }
+  if (shown.onlyHeap) {
+    parts.push(element("p", { class: "soft", id: "only-heap" }, "Both sides show the heap: what one of "
+      + "the programs mapped itself is address space that it did not use."));
+  }
   if (shown.other && (head.sampled || shown.other.head.sampled)) {
     parts.push(element("p", { class: "soft" }, "Blocks were sampled: changes of rows may be errors of "
       + "the estimates. heaptide diff shows only those that are none."));
   }
   byId("head").replaceChildren(...parts);
-  const answer = byId("answer");
-  answer.hidden = !head.sentence;
-  answer.replaceChildren(...(head.sentence ? [element("p", {}, head.sentence)] : []));
+  drawAnswer();
   const loads = server.there ? "This page loads from heaptide view on this machine only."
     : "This page is self-contained.";
   byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;
+}
+
+/** Draws what holds the memory, the choice of the process, and facts about it. */
+function drawAnswer() {
+  const { head } = shown.model;
+  const fact = ([name, value]) => element("span", {}, `${name} `, element("b", {}, value));
+  const parts = [];
+  if (head.sentence) {
+    // Names are between backticks.
+    const texts = head.sentence.split("`");
+    const part = (text, i) => (i % 2 === 1 ? element("code", {}, text) : text);
+    parts.push(element("p", { id: "sentence" },
+      ...(texts.length % 2 === 1 ? texts.map(part) : [head.sentence])));
+  }
+  const subject = server.there ? server.subject() : head.subject;
+  if (subject) parts.push(element("p", { class: "facts", id: "subject" }, fact(["subject", subject])));
+  parts.push(element("p", { class: "facts" }, ...head.facts.map(fact)));
+  const answer = byId("answer");
+  answer.hidden = false;
+  answer.replaceChildren(...parts);
 }
 
 /** Draws the selection of metrics, and the search. */

@@ -13,8 +13,9 @@ const settings = {
 
 const state = {};
 const listeners = [];
-/** The displayed process, and the one it is compared with: models, or null. */
-const shown = { model: null, other: null };
+/** The displayed process, and the one it is compared with: models, or null. Whether both show the
+ * heap only, because one of them would. */
+const shown = { model: null, other: null, onlyHeap: false };
 
 function stateFromAddress() {
   const words = new URLSearchParams(location.hash.slice(1));

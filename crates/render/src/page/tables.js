@@ -1,6 +1,7 @@
 // The tables: sorted by a click, filtered by the search, with selectable columns.
 
-const table = { rows: 40, open: new Set() };
+/** `lines` is the number of lines of a function that are listed. */
+const table = { rows: 40, lines: 3, open: new Set() };
 /** Number of columns that are shown by default. */
 const usualColumns = 5;
 
@@ -238,11 +239,32 @@ function nameCell(looks, rows, row, item) {
     class: item.own ? "link own" : "link", "aria-expanded": isStack ? "false" : null,
     "aria-haspopup": isStack ? null : "menu" }, item.short);
   box.append(button, element("span", { class: "where", title: item.module }, where ? `  ${where}` : ""));
+  if (item.text) box.append(element("code", { class: "text" }, item.text));
+  if (looks.kind === "functions") box.append(...functionLines(model, item));
   if (isStack && table.open.has(`${looks.kind} ${row}`)) {
     button.setAttribute("aria-expanded", "true");
     box.append(framesList(model, rows.stack(row)));
   }
   return box;
+}
+
+/** Draws the source lines of a function that owns memory at several, if it owns a hundredth. */
+function functionLines(model, { id, kind }) {
+  const m = measureShown();
+  const all = kind === "function" ? model.linesByFunction(m).get(id) ?? [] : [];
+  const sum = all.reduce((sum, [, value]) => sum + value, 0);
+  const lines = sum >= model.total(selectionOf(model), m) / 100 ? all : [];
+  const { columns } = model;
+  const line = ([frame, value]) => {
+    const file = model.text(columns["frame.file"][frame]).split("/").pop();
+    const number = columns["frame.line"][frame];
+    return element("div", { class: "line" },
+      element("span", { class: "where" }, `${file}${number ? `:${number}` : ""}  ${amount(m, value)}`),
+      element("code", { class: "text" }, model.sourceText(frame)));
+  };
+  const more = lines.length > table.lines ? [element("div", { class: "where" },
+    counted(lines.length - table.lines, "more line"))] : [];
+  return [...lines.slice(0, table.lines).map(line), ...more];
 }
 
 function openStack(box, button, key, stack) {

@@ -200,10 +200,13 @@ function knownOf(samples) {
   return shown.model.head.totals.peak_bytes > 0 ? known : [];
 }
 
+// Pixels that the label of the peak needs at most.
+const PEAK_WIDTH = 110;
+
 function drawnPeak(x, y, [live]) {
   if (!live.shown || shown.model.head.totals.peak_bytes === 0) return [];
   const [at, height] = [x(shown.model.head.peak_time_ns), y(shown.model.head.totals.peak_bytes)];
-  const late = shown.model.head.peak_time_ns > shown.model.head.duration_ns * 0.75;
+  const late = x(shown.model.head.duration_ns) - at < PEAK_WIDTH;
   const text = { x: at + (late ? -8 : 8), y: height - 6, "text-anchor": late ? "end" : "start" };
   return [
     element("circle", { cx: at, cy: height, r: 3.5, fill: "var(--peak)" }),

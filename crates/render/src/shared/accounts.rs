@@ -5,6 +5,10 @@ use heaptide_analysis::views::memory::{At, Memory};
 
 use crate::shared::quantity::{bytes, duration};
 
+/// The highest resident memory is stated if it exceeds an account by more than one part in this:
+/// smaller differences are memory that came and went between accounts.
+const HIGHER_PART: u64 = 4;
+
 /// Returns why there are no accounts after some time.
 pub(crate) fn missing_says(missing: AccountMissing) -> &'static str {
     match missing {
@@ -46,7 +50,21 @@ pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
     let parts: Vec<String> =
         parts.iter().map(|(name, n)| format!("{name} {}", bytes(*n))).collect();
     let after = duration(memory.account.time_ns);
-    Some((memory.account.resident_bytes, format!("after {after}: {}", parts.join(", "))))
+    let resident = memory.account.resident_bytes;
+    let most = highest_note(resident, highest(process)).unwrap_or_default();
+    Some((resident, format!("after {after}{most}: {}", parts.join(", "))))
+}
+
+/// Returns the highest resident memory that any account reports.
+pub(crate) fn highest(process: &Process) -> u64 {
+    process.time.accounts.iter().map(|account| account.most_resident_bytes).max().unwrap_or(0)
+}
+
+/// Returns a note if the account is far below the highest resident memory: it was taken before the
+/// program wrote to blocks that it had allocated.
+fn highest_note(resident: u64, highest: u64) -> Option<String> {
+    (highest > resident.saturating_add(resident / HIGHER_PART))
+        .then(|| format!(", {} at its highest", bytes(highest)))
 }
 
 /// Returns how the free memory of the heap was determined.
@@ -74,4 +92,20 @@ pub(crate) fn allocator_says(account: &Account) -> Option<String> {
         }
         AllocatorSource::Mimalloc => format!("mimalloc: committed {arena}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program filled its blocks after the last allocation; the line had 11.2 of 19.3 MiB.
+    #[test]
+    fn a_much_higher_resident_memory_is_stated() {
+        let mib = |n: u64| n << 20;
+        let note = highest_note(mib(11), mib(19));
+        assert_eq!(note.as_deref(), Some(", 19.0 MiB at its highest"));
+        assert_eq!(highest_note(mib(16), mib(20)), None);
+        assert_eq!(highest_note(mib(16), 0), None);
+        assert_eq!(highest_note(u64::MAX, u64::MAX), None);
+    }
 }

@@ -3,6 +3,7 @@
 pub mod accounts;
 pub(crate) mod advice;
 pub(crate) mod annotations;
+pub mod answer;
 pub mod branches;
 pub mod change;
 pub mod command_line;

@@ -5,14 +5,15 @@
 
 use heaptide_advise::SteadyGrowth;
 use heaptide_analysis::attribution::Types;
-use heaptide_analysis::model::{End, Measure, Measures, Mode, Process, ScopeId};
+use heaptide_analysis::model::{End, Frame, FrameId, Measure, Measures, Mode, Process, ScopeId};
 use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
-use heaptide_analysis::views::memory::{At, Memory};
+use heaptide_analysis::views::memory::runtime_heap::{Resident, RuntimeHeap};
+use heaptide_analysis::views::memory::{At, Memory, Runtime};
 
 use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
 use crate::shared::hotspots::{self, Charges, Hotspot};
-use crate::shared::names::elide_middle;
+use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{amounts, bytes, duration, percent};
 use crate::shared::scope_path::scope_path;
 
@@ -41,6 +42,11 @@ const UNSURE_PERCENT: u64 = 2;
 /// An account describes peak usage if it has at least this percentage of it.
 const NEAR_PEAK_PERCENT: u64 = 90;
 
+/// The name of allocations without a stack.
+const NO_STACK: &str = "code without a recorded stack";
+/// Functions are named after a runtime's own heap if they hold at least this percentage of it.
+const BESIDE_RUNTIME_PERCENT: u64 = 1;
+
 /// Returns sentences about the memory of a process at peak; `None` if nothing was recorded.
 pub fn sentence(process: &Process) -> Option<String> {
     if process.totals.at_peak_bytes == 0 {
@@ -49,6 +55,84 @@ pub fn sentence(process: &Process) -> Option<String> {
     let sentences = [holders(process), growth(process), untouched(process), unexplained(process)];
     let said: Vec<String> = sentences.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// A function or scope that holds memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A function, by one of its frames; `None` for allocations without a stack.
+    Function(Option<FrameId>),
+    /// A scope.
+    Scope(ScopeId),
+}
+
+/// The largest holder of live memory at one time, as a live screen counts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
+    /// The function or scope.
+    pub owner: Owner,
+    /// Its live bytes.
+    pub held_bytes: u64,
+    /// All live bytes.
+    pub live_bytes: u64,
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// By how much its live bytes changed, and in how many nanoseconds; `None` if unknown.
+    pub change: Option<(i64, u64)>,
+}
+
+/// Returns sentences about live memory at one time, in the words of [`sentence`]. `heap` is the own
+/// heap of a runtime, if the process has one.
+pub fn sentence_now(process: &Process, heap: Option<&RuntimeHeap>, holder: &Holder) -> String {
+    let larger = |heap: &&RuntimeHeap| {
+        heap.resident.is_some_and(|resident| resident.bytes > holder.held_bytes)
+    };
+    let runtime = heap.filter(larger).and_then(runtime_holder);
+    let follows = runtime.is_some();
+    let name = owner_name(process, holder.owner);
+    let (held, live) = (holder.held_bytes, holder.live_bytes);
+    let change = holder.change.filter(|&(_, ns)| ns >= GROWTH_MIN_NS);
+    let change = change.map_or(String::new(), |(by, ns)| match by {
+        0 => format!(", unchanged for {}", duration(ns)),
+        by => {
+            let word = if by > 0 { "more" } else { "less" };
+            format!(", {} {word} than {} ago", bytes(by.unsigned_abs()), duration(ns))
+        }
+    });
+    let functions = format!(
+        "{name} holds {}{}, {} of {} live after {}{change}.",
+        about(process),
+        bytes(held),
+        percent(held, live),
+        bytes(live),
+        duration(holder.time_ns),
+    );
+    let functions = if follows { capitalised(functions) } else { functions };
+    runtime.into_iter().chain([functions]).collect::<Vec<_>>().join(" ")
+}
+
+fn owner_name(process: &Process, owner: Owner) -> String {
+    let frame = match owner {
+        Owner::Scope(id) => return scope_name(process, id),
+        Owner::Function(None) => return NO_STACK.to_owned(),
+        Owner::Function(Some(id)) => &process.tables.frames[id.0 as usize],
+    };
+    if frame.function.is_none() {
+        return nameless(process, frame);
+    }
+    let name = Labels::of(process, [frame]).label(frame, NAME);
+    if let Some(name) = placeholder(&name) {
+        return name.to_owned();
+    }
+    let file = frame.file.as_deref().map(|file| printable(frames::file_name(file)));
+    file.map_or(format!("`{name}`"), |file| format!("`{name}` ({file})"))
+}
+
+fn scope_name(process: &Process, id: ScopeId) -> String {
+    match id {
+        ScopeId(0) => "Code outside of scopes".to_owned(),
+        id => format!("Scope `{}`", scope_path(process, id, NAME)),
+    }
 }
 
 fn is_at_least(part: u64, whole: u64, percent: u64) -> bool {
@@ -66,12 +150,68 @@ fn holders(process: &Process) -> Option<String> {
 
 fn function_holders(process: &Process) -> Option<String> {
     let charges = Charges::of(process);
-    let found = charges.hotspots(Measure::AtPeakBytes);
+    let mut found = charges.hotspots(Measure::AtPeakBytes);
+    let Some(heap) = largest_runtime(process, &found) else {
+        return largest_functions(process, &charges, &found);
+    };
+    found.retain(|hotspot| !is_of_runtime(process, hotspot, heap.runtime));
+    let resident = heap.resident.map_or(0, |resident| resident.bytes);
+    let held = found.first().map_or(0, |hotspot| hotspot.measures.at_peak_bytes);
+    let functions = is_at_least(held, resident, BESIDE_RUNTIME_PERCENT)
+        .then(|| largest_functions(process, &charges, &found))
+        .flatten()
+        .map(capitalised);
+    let sentences = [runtime_holder(&heap), functions];
+    Some(sentences.into_iter().flatten().collect::<Vec<_>>().join(" "))
+}
+
+/// Returns a sentence with a capital letter, unless it begins with a name in backticks.
+fn capitalised(sentence: String) -> String {
+    let mut rest = sentence.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// Returns the own heap of a runtime, if more of it is resident than any function holds of the
+/// heap.
+fn largest_runtime(process: &Process, found: &[Hotspot]) -> Option<RuntimeHeap> {
+    if process.completeness.part.is_some() || process.identity.images > 1 {
+        return None;
+    }
+    let heap = RuntimeHeap::of(process)?;
+    let of_heap = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes.saturating_sub(hotspot.mapped);
+    let largest = found.iter().map(of_heap).max().unwrap_or(0);
+    heap.resident.is_some_and(|resident| resident.bytes > largest).then_some(heap)
+}
+
+/// Describes the own heap of a runtime.
+fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
+    let Resident { bytes: resident, of_bytes, time_ns } = heap.resident?;
+    Some(format!(
+        "{}'s own heap holds {}, {} of {} resident after {}; {}.",
+        heap.runtime.name,
+        bytes(resident),
+        percent(resident, of_bytes),
+        bytes(of_bytes),
+        duration(time_ns),
+        heap.runtime.hint,
+    ))
+}
+
+/// Returns whether a hotspot is the runtime's own heap: mapped by code without names in its file.
+fn is_of_runtime(process: &Process, hotspot: &Hotspot, runtime: &Runtime) -> bool {
+    let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
+    let is_nameless = |frame: &Frame| {
+        frame.function.is_none() && runtime.has_file(frames::module_name(process, frame))
+    };
+    hotspot.memory(Measure::AtPeakBytes) == "mapped" && frame.is_some_and(is_nameless)
+}
+
+fn largest_functions(process: &Process, charges: &Charges, found: &[Hotspot]) -> Option<String> {
     let labels = Labels::of_ids(process, found.iter().take(HOLDERS).filter_map(|h| h.frame));
     let whole = process.totals.at_peak_bytes;
     let held = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes;
     let first = found.first()?;
-    let name = |hotspot: &Hotspot| holder_name(&labels, &charges, hotspot);
+    let name = |hotspot: &Hotspot| holder_name(&labels, charges, hotspot);
     let next = |hotspots: &[Hotspot]| -> Vec<String> {
         let of = |h: &Hotspot| format!("{} {}", name(h), bytes(held(h)));
         hotspots.iter().map(of).collect()
@@ -91,16 +231,25 @@ fn function_holders(process: &Process) -> Option<String> {
         name(first),
         about(process),
         bytes(held(first)),
-        type_of(process, &charges, first),
+        type_of(process, charges, first),
         percent(held(first), whole),
         peak(process),
     );
     text += &fate(process, &first.measures);
+    if let Some(runtime) = of_chunks(process, first) {
+        text += &format!("; {}", runtime.hint);
+    }
     if !is_at_least(held(first), whole, ALONE_PERCENT) && found.len() > 1 {
         let others = next(&found[1..found.len().min(HOLDERS)]).join(", ");
         text += &format!("; then {others}");
     }
     Some(text + ".")
+}
+
+/// Returns the runtime whose own heap a hotspot is, if it takes that from `malloc`.
+fn of_chunks(process: &Process, hotspot: &Hotspot) -> Option<&'static Runtime> {
+    let frame = &process.tables.frames[hotspot.frame?.0 as usize];
+    Runtime::taking_chunks(frame.function.as_deref()?)
 }
 
 /// Returns a word before numbers that are estimates.
@@ -125,13 +274,18 @@ fn type_of(process: &Process, charges: &Charges, hotspot: &Hotspot) -> String {
 fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String {
     let process = labels.process;
     let Some(frame) = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]) else {
-        return "code without a recorded stack".to_owned();
+        return NO_STACK.to_owned();
     };
     if frame.function.is_none() && !hotspot.is_one_frame(process) {
-        let module = frames::module_shown(process, frame);
-        return format!("code without names in {module}");
+        return nameless(process, frame);
     }
     let name = labels.label(frame, NAME);
+    if let Some(name) = placeholder(&name) {
+        return name.to_owned();
+    }
+    if let Some(runtime) = of_chunks(process, hotspot) {
+        return format!("{}'s own heap (`{name}`)", runtime.name);
+    }
     match &frame.file {
         Some(_) => {
             let measure = Measure::AtPeakBytes;
@@ -144,6 +298,15 @@ fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String 
     }
 }
 
+/// Returns the text of a frame that is not a function.
+fn placeholder(name: &str) -> Option<&str> {
+    name.strip_prefix('[')?.strip_suffix(']')
+}
+
+fn nameless(process: &Process, frame: &Frame) -> String {
+    format!("code without names in {}", frames::module_shown(process, frame))
+}
+
 /// Names the scope that holds most memory at peak.
 fn scope_holder(process: &Process) -> Option<String> {
     let groups = by_scope(process);
@@ -152,10 +315,7 @@ fn scope_holder(process: &Process) -> Option<String> {
     else {
         return None;
     };
-    let name = match id {
-        ScopeId(0) => "Code outside of scopes".to_owned(),
-        id => format!("Scope `{}`", scope_path(process, id, NAME)),
-    };
+    let name = scope_name(process, id);
     let (held, share) =
         (bytes(own.at_peak_bytes), percent(own.at_peak_bytes, process.totals.at_peak_bytes));
     Some(format!("{name} holds {held}, {share} of {}.", peak(process)))

@@ -1,8 +1,9 @@
 //! The subject of a recording as a line: which process is shown, and why.
 
-use heaptide_analysis::model::{Reason, Recording, Rest, Subject};
+use heaptide_analysis::model::{Process, Reason, Recording, Rest, Subject};
+use heaptide_analysis::recording::images::ImageSummary;
 
-use crate::shared::command_line::command_line;
+use crate::shared::command_line::{command_line, command_line_of};
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, percent};
 
@@ -18,15 +19,32 @@ const PARTS: f64 = 1e6;
 /// Returns which process image is the subject and why, with the launchers and the other images;
 /// `None` if the recording has only one image or the subject was not chosen.
 pub fn subject_says(recording: &Recording) -> Option<String> {
-    let subject = recording.subject.as_ref().filter(|subject| subject.images() > 1)?;
+    let subject = recording.subject.as_ref()?;
+    let command = |process: &Process| (command_line(process, COMMAND), process.who());
+    line(subject, recording.subject_process().map(command))
+}
+
+/// Like [`subject_says`], for a subject that was chosen by headers of profiles; `first` is the
+/// image of it that is shown.
+pub fn subject_of_headers(subject: &Subject, first: &ImageSummary) -> Option<String> {
+    let command = command_line_of(&first.command, &first.program, COMMAND);
+    let says = line(subject, Some((command, format!("pid {}", first.pid))))?;
+    let several = subject.peaks.len() > 1;
+    Some(if several { format!("pid {} of {says}", first.pid) } else { says })
+}
+
+/// Describes a subject; the command and its process are those of its only image.
+fn line(subject: &Subject, only: Option<(String, String)>) -> Option<String> {
+    if subject.images() <= 1 {
+        return None;
+    }
     let mut says = match &subject.peaks[..] {
         [] => return None,
         [_] => {
-            let process = recording.subject_process()?;
-            let command = command_line(process, COMMAND);
+            let (command, who) = only?;
             let is_cut = command.ends_with('…');
             let command = if is_cut { printable(&subject.name).into_owned() } else { command };
-            format!("{command} ({})", process.who())
+            format!("{command} ({who})")
         }
         [least, .., most] => {
             let images = counted(subject.peaks.len() as u64, "image");
@@ -59,10 +77,17 @@ fn both(launchers: &Rest, others: &Rest) -> Rest {
 }
 
 fn why(subject: &Subject) -> String {
-    let share = percent((subject.share * PARTS) as u64, PARTS as u64);
+    let Some(part) = subject.share else {
+        return match subject.reason {
+            Reason::Only => String::new(),
+            Reason::Started => ", which was started".to_owned(),
+            Reason::Most | Reason::Launcher => ", most memory by peak and duration".to_owned(),
+        };
+    };
+    let share = percent((part * PARTS) as u64, PARTS as u64);
     match subject.reason {
         Reason::Only => String::new(),
-        Reason::Started if subject.share < 0.5 => {
+        Reason::Started if part < 0.5 => {
             format!(", which was started, {share} of memory over time")
         }
         Reason::Started | Reason::Most => format!(", {share} of memory over time"),

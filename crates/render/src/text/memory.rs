@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{Account, AccountCause, Process};
 use heaptide_analysis::views::memory::{Memory, Row};
 
-use crate::shared::accounts::{allocator_says, free_from, missing_says};
+use crate::shared::accounts::{allocator_says, free_from, highest, missing_says};
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::text::caption::caption;
@@ -51,11 +51,6 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
     }
     let missing = process.time.accounts.iter().find_map(|account| account.missing);
     missing.map_or(Ok(()), |missing| writeln!(out, "no later accounts: {}", missing_says(missing)))
-}
-
-/// Returns the highest resident memory that any account reports.
-fn highest(process: &Process) -> u64 {
-    process.time.accounts.iter().map(|account| account.most_resident_bytes).max().unwrap_or(0)
 }
 
 /// Describes when an account was taken, as a continuation of its time.

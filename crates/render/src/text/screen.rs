@@ -214,7 +214,7 @@ fn wrap(line: &str, columns: usize) -> Cow<'_, str> {
 }
 
 /// Breaks a text at spaces into lines of at most `columns` characters, without indentation.
-pub(crate) fn paragraph(text: &str, columns: usize) -> String {
+pub fn paragraph(text: &str, columns: usize) -> String {
     broken(text, columns, 0)
 }
 

@@ -6,14 +6,13 @@ use std::path::Path;
 use heaptide_analysis::model::{End, Process, PythonObjects, Recording};
 
 use crate::shared::accounts;
+use crate::shared::answer::Answer;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::runtime::runtime_says;
-use crate::shared::sentence::sentence;
-use crate::shared::subject::subject_says;
 use crate::text::missing;
 
 /// The time from the first start to the last end is shown if it exceeds the program's own by more
@@ -30,11 +29,11 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     };
     let requested = recording.requested();
     let process = recording.subject_process().or(requested).unwrap_or(largest);
-    let subject = subject_says(recording);
+    let Answer { sentence, subject } = Answer::of(recording, process);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
-    let mut lines: Vec<String> = sentence(process).into_iter().collect();
-    lines.push(first(recording, requested.unwrap_or(process)));
+    let mut lines: Vec<String> = sentence.into_iter().collect();
+    lines.push(first(recording, requested.unwrap_or(process), subject.as_deref()));
     lines.extend(subject.as_ref().map(|says| format!("  subject    {says}")));
     lines.extend([
         format!(
@@ -97,9 +96,9 @@ fn python_says(recording: &Recording) -> Option<&'static str> {
 
 /// Returns the command, how it ended, and which other processes there are. A program that starts
 /// others can end, or become another one by exec, long before they end.
-fn first(recording: &Recording, process: &Process) -> String {
+fn first(recording: &Recording, process: &Process, subject: Option<&str>) -> String {
     let others = match recording.processes.len() - 1 {
-        _ if subject_says(recording).is_some() => String::new(),
+        _ if subject.is_some() => String::new(),
         0 => String::new(),
         1 => "; 1 other process image is in the report".to_owned(),
         n => format!("; {n} other process images are in the report"),

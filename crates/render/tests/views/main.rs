@@ -20,6 +20,7 @@ use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_analysis::views::aggregate::GroupBy;
 use heaptide_render::export::flamegraph::{self, Drawing};
 use heaptide_render::json;
+use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::views::{BranchOrder, Idle};
 use heaptide_render::text::report::Shown;
 use heaptide_render::text::screen::{Layout, Screen};
@@ -66,8 +67,10 @@ const ALL: json::report::Choice =
     json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
 
 fn as_json(recording: &Recording, choice: &json::report::Choice) -> Value {
-    serde_json::from_str(&written(|out| json::report::write(out, recording, choice)))
-        .expect("valid JSON")
+    serde_json::from_str(&written(|out| {
+        json::report::write(out, recording, choice, &Answer::default())
+    }))
+    .expect("valid JSON")
 }
 
 #[test]

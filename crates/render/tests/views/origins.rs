@@ -58,8 +58,10 @@ fn pages_say_rank_job_and_run() {
     let page = text::report::Page { process: Some(4243), ..PAGE };
     let page = shown(|out| text::report::write(out, &job, &page));
     assert!(page.contains("\n  rank     0 of 3, job 77.0, on far\n"), "{page}");
-    let report: Value =
-        serde_json::from_str(&written(|out| json::report::write(out, &job, &ALL))).unwrap();
+    let report: Value = serde_json::from_str(&written(|out| {
+        json::report::write(out, &job, &ALL, &Answer::default())
+    }))
+    .unwrap();
     let ranked = &report["processes"][1];
     assert_eq!(ranked["rank"], serde_json::json!({"number": 1, "of": 3}));
     assert_eq!(ranked["run"]["recording"], "box/app.heaptide");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use heaptide_analysis::model::{FrameId, Measure, Process};
 use heaptide_render::export::dot::{Drawing, Tree};
 use heaptide_render::export::{csv, dot, speedscope};
-use heaptide_render::page::{self, Findings};
+use heaptide_render::page::{self, Beside, Findings, SourceTexts};
 use heaptide_render::shared::branches::Lanes;
 use heaptide_render::shared::views::Idle;
 
@@ -24,6 +24,17 @@ fn with_name(name: &str) -> Process {
 
 fn drawing(measure: Measure, tree: Tree) -> Drawing {
     Drawing { measure, tree, lanes: Lanes::Merged, min_percent: None, idle: Idle::Shown }
+}
+
+/// Returns the page of a process without further data.
+fn page_of(process: &Process, measure: Measure) -> String {
+    let beside = Beside {
+        traced: None,
+        findings: &Findings::default(),
+        subject: None,
+        sources: &SourceTexts::new(),
+    };
+    written(|out| page::write(out, process, measure, &beside))
 }
 
 #[test]
@@ -66,7 +77,7 @@ fn profiles_for_speedscope() {
 fn a_name_is_never_markup() {
     let mut of = with_name(MARKUP);
     of.identity.command = vec!["app".to_owned(), MARKUP.to_owned()];
-    let page = written(|out| page::write(out, &of, Measure::LiveBytes, None, &Findings::default()));
+    let page = page_of(&of, Measure::LiveBytes);
     assert_eq!(page.matches("</script").count(), 3, "the ends of head, columns and script");
     assert!(!page.contains("<img") && page.contains(r"\u003cimg src=x onerror"));
     assert!(page.contains("&lt;img src=x onerror"), "the title");
@@ -85,11 +96,8 @@ fn a_name_is_never_markup() {
 #[test]
 fn names_of_thirty_thousand_letters_do_not_fill_the_page() {
     let of = with_name(&format!("f<{}>", "std::vector<int>, ".repeat(1700)));
-    let page =
-        written(|out| page::write(out, &of, Measure::AtPeakBytes, None, &Findings::default()));
-    let plain = written(|out| {
-        page::write(out, &process(), Measure::AtPeakBytes, None, &Findings::default())
-    });
+    let page = page_of(&of, Measure::AtPeakBytes);
+    let plain = page_of(&process(), Measure::AtPeakBytes);
     assert!(page.len() < plain.len() + 4000, "{} after {}", page.len(), plain.len());
     let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 20_000, "{}", graph.len());
@@ -110,8 +118,7 @@ fn recursion_without_end_has_an_end() {
     }
     let graph = written(|out| dot::write(out, &of, &drawing(Measure::AtPeakBytes, Tree::Calls)));
     assert!(graph.len() < 400_000, "{}", graph.len());
-    let page =
-        written(|out| page::write(out, &of, Measure::AtPeakBytes, None, &Findings::default()));
+    let page = page_of(&of, Measure::AtPeakBytes);
     assert!(page.len() < 1_000_000, "{}", page.len());
     let json = written(|out| speedscope::write(out, &of, Measure::AtPeakBytes, Lanes::Merged));
     assert!(json.len() < 5_000_000, "{}", json.len());

@@ -8,7 +8,7 @@ use heaptide_analysis::model::{Mode, Sample};
 use heaptide_analysis::selection::pattern::Pattern;
 
 use super::numbers::{Moment, Moments};
-use super::page::{Order, Page, Row};
+use super::page::{Order, Page, Row, Rows};
 use super::tables::{Mask, Tables};
 use super::tree::{Direction, Tree};
 use super::view::{Column, Key, View};
@@ -158,6 +158,11 @@ pub(crate) struct Point {
 pub(crate) struct App {
     /// The command line of the program, and its pid.
     pub(crate) title: String,
+    /// Which process of the recording is shown, and why; `None` if the user chose it or there is
+    /// only one.
+    pub(crate) subject: Option<String>,
+    /// What holds most memory now.
+    pub(crate) sentence: Option<String>,
     pub(crate) status: Status,
     pub(crate) message: Option<String>,
     pub(crate) overlay: Overlay,
@@ -193,6 +198,8 @@ impl App {
     pub(crate) fn new(view: View, filter: Option<&str>) -> Result<App, String> {
         Ok(App {
             title: String::new(),
+            subject: None,
+            sentence: None,
             status: Status::Reading("reading".to_owned()),
             message: None,
             overlay: Overlay::None,
@@ -224,6 +231,7 @@ impl App {
         self.recent.clear();
         self.points.clear();
         self.zooms.clear();
+        (self.subject, self.sentence) = (None, None);
         self.page = Page::default();
         self.scroll = Scroll { height: self.scroll.height, ..Scroll::default() };
         self.is_paused = false;
@@ -347,13 +355,28 @@ impl App {
         }
         if let (Some(moments), Some(mask)) = (self.moments(), &self.mask) {
             let tree = self.zooms.last().and_then(|zoom| zoom.tree.as_ref());
-            self.page = match tree {
+            let page = match tree {
                 Some(tree) => Page::of_tree(&tables, tree, &moments, mask, self.column),
                 None => Page::of_view(&tables, self.view, &moments, mask),
             };
+            let sentence = self.sentence_of(&tables, &page, &moments);
+            (self.page, self.sentence) = (page, sentence);
             self.is_stale = false;
         }
         self.tables = Some(tables);
+    }
+
+    /// Returns what holds most memory, regardless of filter, zoomed row and view.
+    fn sentence_of(&self, tables: &Tables, page: &Page, moments: &Moments) -> Option<String> {
+        let holders = tables.holders();
+        let is_all = self.filter.is_none() && self.zooms.is_empty() && self.view == holders;
+        match &page.rows {
+            Rows::Flat(rows) if is_all => tables.sentence(rows, moments),
+            _ => {
+                let (rows, _) = tables.sums(holders, moments, &tables.everything());
+                tables.sentence(&rows, moments)
+            }
+        }
     }
 
     /// Returns the rows that count: those that pass the filter, within the zoomed row.

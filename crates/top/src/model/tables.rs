@@ -3,12 +3,14 @@
 use std::cell::OnceCell;
 
 use heaptide_analysis::attribution::{FunctionId, Functions, Owners};
-use heaptide_analysis::model::{FrameId, LaneId, Process, ScopeId, SiteRow, StackId};
+use heaptide_analysis::model::{FrameId, LaneId, Mode, Process, ScopeId, SiteRow, StackId};
 use heaptide_analysis::recording::live::Counts;
 use heaptide_analysis::selection::pattern::Pattern;
+use heaptide_analysis::views::memory::runtime_heap::RuntimeHeap;
 use heaptide_render::shared::frames;
 use heaptide_render::shared::names::{elide_middle, printable};
 use heaptide_render::shared::scope_path::scope_path;
+use heaptide_render::shared::sentence::{Holder, Owner, sentence_now};
 
 use super::numbers::{Moments, Numbers};
 use super::view::{Key, View};
@@ -25,6 +27,8 @@ pub struct Tables {
     /// The process; counters of its sites are those from when the tables were read.
     pub(crate) process: Process,
     pub(crate) owners: Owners,
+    /// The own heap of a language runtime, as last accounted.
+    runtime: Option<RuntimeHeap>,
     /// The lines of functions, when a view has needed them.
     lines: OnceCell<Functions>,
     /// By slot, the row of its site.
@@ -74,8 +78,9 @@ impl Tables {
     /// Prepares the tables of a process. The slots of its counters are set later.
     pub(crate) fn new(process: Process) -> Tables {
         let owners = Owners::of(&process);
+        let runtime = RuntimeHeap::of(&process);
         let (lines, groups) = Default::default();
-        Tables { process, owners, lines, rows: Vec::new(), groups }
+        Tables { process, owners, runtime, lines, rows: Vec::new(), groups }
     }
 
     /// Maps each slot to the row of the site with its id.
@@ -88,6 +93,43 @@ impl Tables {
     /// Maps each slot to the row with the same index.
     pub(crate) fn set_slots_to_rows(&mut self) {
         self.rows = (0..self.process.tables.sites.len() as u32).map(SiteRow::At).collect();
+    }
+
+    /// Returns the view whose rows are the holders of memory: functions or, without stacks, scopes.
+    pub(crate) fn holders(&self) -> View {
+        if self.process.mode == Mode::Stacks { View::Owners } else { View::Scopes }
+    }
+
+    /// Returns whether a runtime has a heap of its own.
+    pub(crate) fn has_runtime(&self) -> bool {
+        self.runtime.is_some()
+    }
+
+    /// Returns the sentences about the largest holder among the rows of that view; `None` if
+    /// nothing is live.
+    pub(crate) fn sentence(&self, rows: &[(Key, Numbers)], moments: &Moments) -> Option<String> {
+        let owner = |key: &Key| match key {
+            Key::Owner(None) => Some(Owner::Function(None)),
+            Key::Owner(Some(id)) => {
+                Some(Owner::Function(Some(self.owners.functions.first_frame(*id))))
+            }
+            Key::Scope(scope) => Some(Owner::Scope(*scope)),
+            _ => None,
+        };
+        let named = rows.iter().filter_map(|(key, numbers)| Some((owner(key)?, numbers)));
+        let (owner, numbers) = named.max_by_key(|(_, numbers)| numbers.live_bytes)?;
+        let live = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.1.live_bytes));
+        let time_ns = moments.now.time_ns;
+        let since = moments.mark.map(|mark| time_ns.saturating_sub(mark.time_ns));
+        let holder = Holder {
+            owner,
+            held_bytes: numbers.live_bytes,
+            live_bytes: live,
+            time_ns,
+            change: since.map(|ns| (numbers.growth_bytes, ns)),
+        };
+        let sentence = || sentence_now(&self.process, self.runtime.as_ref(), &holder);
+        (holder.held_bytes > 0).then(sentence)
     }
 
     /// Returns a mask of all rows.

@@ -1,5 +1,6 @@
 //! Draws the state.
 
+mod answer;
 mod change;
 mod chart;
 mod help;
@@ -36,8 +37,9 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
         _ => 0,
     };
     let heads = if area.height < 8 { 1 } else { 2 };
-    let [head, chart, views, table, foot] = Layout::vertical([
+    let [head, answer, chart, views, table, foot] = Layout::vertical([
         Constraint::Length(heads),
+        Constraint::Length(answer::height(area, app)),
         Constraint::Length(chart_height),
         Constraint::Length(1),
         Constraint::Min(1),
@@ -46,6 +48,7 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
     .areas(area);
     app.refresh(usize::from(table.height.saturating_sub(1)));
     draw_head(frame, head, app, style);
+    answer::draw(frame, answer, app);
     if chart_height > 0 {
         chart::draw(frame, chart, app, style);
     }

@@ -129,6 +129,38 @@ q quit  ? help  s sort  / filter  Enter callers  m mark  w snapshot  Space pause
 }
 
 #[test]
+fn the_largest_holder_is_stated_and_followed() {
+    let mut shown = Shown::new(&program());
+    let answer = |shown: &mut Shown| {
+        let lines = shown.lines(80, 24);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+        assert!(lines[lines.len() - 1].starts_with("q quit"), "{lines:?}");
+        lines[2..4].join(" ").trim_end().to_owned()
+    };
+    assert_eq!(
+        answer(&mut shown),
+        "`parse` (parse.c) holds 12.0 MiB, 80.0% of 15.0 MiB live after 1.00 s."
+    );
+    shown.counts[0].live_bytes = 85 << 20;
+    shown.at(11);
+    let main = "`main` (main.c) holds 85.0 MiB, 85.9% of 99.0 MiB live after 11.0 s, 84.0 MiB more \
+                than 10.0 s ago.";
+    assert_eq!(answer(&mut shown), main);
+    // It is about the whole program, whatever is shown of it.
+    shown.keys("3/^load$\n");
+    assert_eq!(answer(&mut shown), main);
+    shown.counts[0].live_bytes = 0;
+    shown.at(12);
+    let freed = "`parse` (parse.c) holds 12.0 MiB, 85.7% of 14.0 MiB live after 12.0 s, unchanged for \
+                 11.0 s.";
+    assert_eq!(answer(&mut shown), freed);
+    shown.app.subject = Some("app (pid 42), which was started; sh held 3.00 KiB".to_owned());
+    let lines = shown.lines(80, 24);
+    assert_eq!(lines[4], "subject app (pid 42), which was started; sh held 3.00 KiB");
+    assert!(!shown.lines(80, 14).concat().contains("subject"), "no room");
+}
+
+#[test]
 fn each_view_has_its_rows() {
     let mut shown = Shown::new(&program());
     let of = |shown: &mut Shown, key| {
@@ -344,10 +376,10 @@ fn the_chart_shows_live_and_resident() {
         shown.at(seconds);
     }
     let lines = shown.lines(100, 40);
-    assert_eq!(lines[2].split('│').next(), Some("73.0 MiB"));
-    assert!(lines[10].contains("0 s") && lines[10].ends_with("59.0 s"), "{}", lines[10]);
-    assert!(lines[10].contains("live  • resident"), "{}", lines[10]);
-    let drawn: String = lines[2..10].concat();
+    assert_eq!(lines[4].split('│').next(), Some("73.0 MiB"));
+    assert!(lines[12].contains("0 s") && lines[12].ends_with("59.0 s"), "{}", lines[12]);
+    assert!(lines[12].contains("live  • resident"), "{}", lines[12]);
+    let drawn: String = lines[4..12].concat();
     assert!(drawn.contains('•') && drawn.chars().any(|c| ('⠁'..='⣿').contains(&c)), "{drawn}");
 }
 

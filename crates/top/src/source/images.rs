@@ -8,6 +8,8 @@ use heaptide_analysis::model::Process;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::subject;
 
+use heaptide_render::shared::subject::subject_of_headers;
+
 use crate::model::app::Image;
 
 /// Applies rules and filters of the command line to a process after reading.
@@ -31,16 +33,22 @@ fn image(image: ImageSummary) -> Image {
     }
 }
 
-/// Returns the image to show first: the subject of the images that `fits` accepts.
+/// Returns the image to show first, the subject of the images that `fits` accepts, and why it is
+/// the subject, if there are several.
 ///
 /// Errors: the recording cannot be read.
 pub(crate) fn first(
     recording: &Path,
     fits: impl Fn(&Image) -> bool,
-) -> Result<Option<Image>, Error> {
+) -> Result<Option<(Image, Option<String>)>, Error> {
     let mut images = images::of_recording(recording)?;
     images.retain(|summary| fits(&image(summary.clone())));
-    Ok(subject::first(&images).map(|index| image(images.swap_remove(index))))
+    let chosen = subject::of_summaries(&images);
+    Ok(subject::first(&images).map(|index| {
+        let first = images.swap_remove(index);
+        let says = chosen.and_then(|subject| subject_of_headers(&subject, &first));
+        (image(first), says)
+    }))
 }
 
 /// Explains why a recording without sites cannot be shown.

@@ -185,7 +185,7 @@ impl Changing {
                     counts.allocated_bytes = counts.allocated_bytes.saturating_sub(event.usable);
                 }
             }
-            Operation::Fail | Operation::Begin | Operation::End => {}
+            Operation::Fail | Operation::Begin | Operation::End | Operation::Mark => {}
         }
     }
 

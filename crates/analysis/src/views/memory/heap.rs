@@ -85,6 +85,11 @@ impl Heap {
         let taken = Extent::of(sorted.of(Class::Taken));
         let anonymous = Extent::of(sorted.of(Class::Anonymous));
         let outside = match account.glibc() {
+            // A second C library, or one without arenas that glibc knows, has the rest.
+            Some(state) if state.used_bytes > 0 => {
+                let known = state.used_bytes.saturating_add(taken.size);
+                state.mapped_bytes.max(account.live_bytes.saturating_sub(known))
+            }
             Some(state) => state.mapped_bytes,
             None if blocks.size == 0 && taken.size == 0 => {
                 account.live_bytes.saturating_sub(arenas.size)

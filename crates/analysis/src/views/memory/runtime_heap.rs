@@ -1,7 +1,7 @@
 //! The memory that a language runtime mapped for its own heap.
 
 use super::runtimes::{self, RUNTIMES, Runtime};
-use super::{At, Memory};
+use super::{Memory, Row};
 use crate::model::Process;
 
 /// The memory that a runtime mapped for its own heap.
@@ -11,29 +11,55 @@ pub struct RuntimeHeap {
     pub runtime: &'static Runtime,
     /// The file whose code mapped the memory, without its directory.
     pub file: String,
-    /// Resident bytes of these mappings in the account nearest to peak usage; `None` if there is no
+    /// These mappings in the account in which most of them are resident; `None` if there is no
     /// account, or the runtime mapped nothing.
-    pub resident_bytes: Option<u64>,
+    pub resident: Option<Resident>,
+}
+
+/// Resident memory of a runtime's heap at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resident {
+    /// Resident bytes of its mappings.
+    pub bytes: u64,
+    /// Resident bytes of the process.
+    pub of_bytes: u64,
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
 }
 
 impl RuntimeHeap {
     /// Returns the runtime of a process; of several, the one with most resident memory. `None`
     /// without one.
     pub fn of(process: &Process) -> Option<RuntimeHeap> {
-        let memory = Memory::of(process, At::Peak);
-        let row = memory.as_ref().and_then(|memory| memory.row("mappings"));
-        let rows = row.map_or(&[][..], |row| &row.children);
-        let found = rows.iter().filter_map(|row| Some((runtimes::of_row(row)?, row)));
-        let largest = found.max_by_key(|(_, row)| row.resident_bytes);
-        if let Some((runtime, row)) = largest {
-            let file = row.children.first().and_then(|child| runtimes::file_of(&child.name));
-            let file = file.unwrap_or_default().to_owned();
-            return Some(RuntimeHeap { runtime, file, resident_bytes: Some(row.resident_bytes) });
+        // Accounts near peak usage of blocks can be far from that of the runtime.
+        let all = Memory::over_time(process).flat_map(|memory| heaps(&memory));
+        let bytes = |heap: &RuntimeHeap| heap.resident.map_or(0, |resident| resident.bytes);
+        let larger = |a: RuntimeHeap, b: RuntimeHeap| if bytes(&b) > bytes(&a) { b } else { a };
+        if let Some(largest) = all.reduce(larger) {
+            return Some(largest);
         }
         let modules = process.tables.modules.iter().map(|module| module.file_name());
         modules.into_iter().find_map(|file| {
             let runtime = RUNTIMES.iter().find(|runtime| runtime.has_file(file))?;
-            Some(RuntimeHeap { runtime, file: file.to_owned(), resident_bytes: None })
+            Some(RuntimeHeap { runtime, file: file.to_owned(), resident: None })
         })
     }
+}
+
+/// Returns the heaps of runtimes in an account.
+fn heaps(memory: &Memory) -> Vec<RuntimeHeap> {
+    let account = memory.account;
+    let heap = |row: &Row| {
+        let runtime = runtimes::of_row(row)?;
+        let file = row.children.first().and_then(|child| runtimes::file_of(&child.name));
+        let resident = Resident {
+            bytes: row.resident_bytes,
+            of_bytes: account.resident_bytes,
+            time_ns: account.time_ns,
+        };
+        let file = file.unwrap_or_default().to_owned();
+        Some(RuntimeHeap { runtime, file, resident: Some(resident) })
+    };
+    let rows = memory.row("mappings").map_or(&[][..], |row| &row.children);
+    rows.iter().filter_map(heap).collect()
 }

@@ -87,14 +87,35 @@ pub(super) static RUNTIMES: [Runtime; 11] = [
     },
 ];
 
+/// Functions that take parts of a runtime's own heap from `malloc`, and the runtime.
+const CHUNKS: [(&str, &str); 3] = [
+    ("caml_alloc_for_heap", "OCaml"),
+    ("caml_set_minor_heap_wsz", "OCaml"),
+    ("heap_page_allocate", "Ruby"),
+];
+
 impl Runtime {
     /// Returns whether a file is one of the runtime.
-    pub(super) fn has_file(&self, file: &str) -> bool {
+    pub fn has_file(&self, file: &str) -> bool {
         // `node18`, `php8.2` and `libruby-3.1.so.3.1` have versions; `nodemon` is another program.
         self.files.iter().any(|name| {
             let rest = file.strip_prefix(name);
-            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
+            let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
+            rest.is_some_and(|rest| !rest.starts_with(is_name))
         })
+    }
+
+    /// Returns the runtime that takes parts of its own heap from `malloc` with this function.
+    ///
+    /// ```
+    /// use heaptide_analysis::views::memory::Runtime;
+    /// let of = |name| Runtime::taking_chunks(name).map(|runtime| runtime.name);
+    /// assert_eq!(of("caml_alloc_for_heap"), Some("OCaml"));
+    /// assert_eq!(of("caml_ba_alloc"), None); // data of the program
+    /// ```
+    pub fn taking_chunks(function: &str) -> Option<&'static Runtime> {
+        let (_, name) = CHUNKS.iter().find(|(known, _)| *known == function)?;
+        RUNTIMES.iter().find(|runtime| runtime.name == *name)
     }
 }
 
@@ -142,6 +163,7 @@ mod tests {
             ("zend_mm_chunk_alloc [php8.2]", Some("PHP")),
             ("caml_mem_map [app]", Some("OCaml")),
             ("main [nodemon]", None),
+            ("main [node_exporter]", None),
             ("camlApp__load [app]", None),
             ("without a stack", None),
             ("", None),

@@ -17,6 +17,7 @@ pub mod numbers {
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
     pub const PREAD: usize = 67;
+    pub const WRITE: usize = 64;
     pub const PWRITE: usize = 68;
     pub const READLINKAT: usize = 78;
     pub const FSTAT: usize = 80;

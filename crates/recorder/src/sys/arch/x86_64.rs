@@ -14,6 +14,7 @@ pub mod numbers {
     pub const RT_SIGACTION: usize = 13;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const PREAD: usize = 17;
+    pub const WRITE: usize = 1;
     pub const PWRITE: usize = 18;
     pub const SCHED_YIELD: usize = 24;
     pub const FUTEX: usize = 202;

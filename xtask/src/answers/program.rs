@@ -1,0 +1,25 @@
+//! A program of `docs/first-answers.md`.
+
+/// A program, how it runs, and the answer that a reader should get.
+pub struct Program {
+    pub name: &'static str,
+    /// Names in `PATH` that have to exist.
+    pub needs: &'static [&'static str],
+    /// Packages of Debian, or of PyPI after `pip:`, that contain them.
+    pub packages: &'static str,
+    /// A script that writes the files of the program; runs unrecorded.
+    pub prepare: &'static str,
+    /// The words after `heaptide run --`.
+    pub command: &'static str,
+    /// Load for a service; None for a program that ends by itself.
+    pub load: Option<Load>,
+    /// The answer that an engineer who knows the program expects, in one sentence.
+    pub right: &'static str,
+}
+
+/// Requests to a service. Afterwards, the service gets SIGTERM.
+pub struct Load {
+    /// The load starts when this port of the local host accepts connections.
+    pub port: u16,
+    pub script: &'static str,
+}
