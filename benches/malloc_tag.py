@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measures the calls of malloc-tag's interface: the processor time to write the statistics of 200 scopes.
+"""Measures the processor time of writing the statistics of 200 scopes by malloc-tag's interface.
 
     benches/malloc_tag.py --heaptide FILE [--malloc-tag CHECKOUT]
 
-With a checkout of malloc-tag in which its library is built (`make -C CHECKOUT src/libmalloc_tag.so`),
-prints the times of malloc-tag beside those of Heaptide, and the time of malloc-tag's unit tests with
-both (needs googletest). Exit status 1: a call that writes takes 1 ms or more, or the unit tests take
-more than 1.1 times as long as with malloc-tag. Exit status 2: something could not be run.
+With a checkout of malloc-tag in which its library is built (`make -C CHECKOUT
+src/libmalloc_tag.so`), prints the times of malloc-tag beside those of Heaptide, and the time of
+malloc-tag's unit tests with both (needs googletest). Exit status 1: a call that writes takes 1 ms
+or more, or the unit tests take more than 1.1 times as long as with malloc-tag. Exit status 2:
+something could not be run.
 """
 import argparse
 import glob

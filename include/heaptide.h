@@ -103,39 +103,7 @@ struct heaptide_monitor {
 
 #define HEAPTIDE_MONITOR_VERSION 1
 
-// A thread in the statistics of malloc-tag, with what the recorder does not know of it. The list of
-// threads may grow at its front at any time; nothing is removed from it.
-struct heaptide_tag_thread {
-    const struct heaptide_tag_thread *next;
-    uint64_t tid;
-    uint64_t nodes, levels;   // scopes that it entered, with the thread itself; the deepest level
-    uint64_t failures;        // scopes beyond the limits
-    uint64_t virtual_bytes;   // address space that its creation took
-};
-
-// What heaptide_write_tags() writes, and where.
-struct heaptide_tag_request {
-    uint32_t size;          // sizeof(struct heaptide_tag_request)
-    uint32_t form;          // one of HEAPTIDE_TAG_JSON …
-    uint64_t start;         // of profiling, in seconds since 1970
-    uint64_t nodes_max;     // limit of a thread's scopes
-    uint64_t bytes_before;  // allocated by all threads before profiling began
-    uint64_t thread_bytes;  // virtual_bytes of threads that are not in the list
-    const struct heaptide_tag_thread *threads;
-    const char *path;       // of the file; .json or .dot is added if missing. NULL: to `buffer`
-    size_t path_length;
-    char *buffer;           // may be NULL
-    size_t buffer_size;
-    int64_t number;         // of a snapshot, added to the path (`.0000`); -1: none
-};
-
-// Forms of the statistics of malloc-tag.
-enum {
-    HEAPTIDE_TAG_JSON = 0,
-    HEAPTIDE_TAG_DOT = 1,   // a graph for Graphviz
-    HEAPTIDE_TAG_TREE = 2,  // a tree as text
-    HEAPTIDE_TAG_MAP = 3    // a line KEY=NUMBER for each statistic
-};
+struct heaptide_tag_request; // in heaptide_tools.h
 
 // The table `heaptide_interface`. Later versions append to it. Strings are a pointer and a length.
 struct heaptide_interface {
@@ -338,8 +306,7 @@ static inline void heaptide_scope_end(uint32_t name)
 static inline void heaptide_end_innermost(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->scope_end(0);
+    if (t) t->scope_end(0);
 }
 
 // These enter and leave the scope `region=value`. Each call looks up the name, which takes some ns;
@@ -347,28 +314,24 @@ static inline void heaptide_end_innermost(void)
 static inline void heaptide_begin(const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->scope_begin_named(NULL, 0, value, strlen(value));
+    if (t) t->scope_begin_named(NULL, 0, value, strlen(value));
 }
 static inline void heaptide_end(const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->scope_end_named(NULL, 0, value, strlen(value));
+    if (t) t->scope_end_named(NULL, 0, value, strlen(value));
 }
 
 // These enter and leave the scope `attribute=value`. Not loaded: they do nothing.
 static inline void heaptide_begin_string(const char *attribute, const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->scope_begin_named(attribute, strlen(attribute), value, strlen(value));
+    if (t) t->scope_begin_named(attribute, strlen(attribute), value, strlen(value));
 }
 static inline void heaptide_end_string(const char *attribute, const char *value)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->scope_end_named(attribute, strlen(attribute), value, strlen(value));
+    if (t) t->scope_end_named(attribute, strlen(attribute), value, strlen(value));
 }
 static inline void heaptide_begin_int(const char *attribute, int64_t value)
 {
@@ -553,8 +516,7 @@ static inline int heaptide_window_figures(uint32_t window, struct heaptide_figur
 static inline void heaptide_measure_begin(struct heaptide_measurement *measurement)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->measure_begin(measurement);
+    if (t) t->measure_begin(measurement);
 }
 
 // Ends a measurement and stores its counters, including nested measurements, in `*out`, unless
@@ -575,8 +537,7 @@ static inline int heaptide_measure_end(struct heaptide_measurement *measurement,
 static inline void heaptide_mark_now(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->mark(name, strlen(name));
+    if (t) t->mark(name, strlen(name));
 }
 
 // Writes a snapshot: a copy of the current profile, as a separate recording next to it. Returns its
@@ -592,8 +553,7 @@ static inline uint32_t heaptide_snapshot_now(const char *name)
 static inline void heaptide_turn(int on)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->turn(on);
+    if (t) t->turn(on);
 }
 
 // Pause and resume recording of this thread (0) or of the whole process (1). Each pause needs one
@@ -601,14 +561,12 @@ static inline void heaptide_turn(int on)
 static inline void heaptide_pause(int whole_process)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->pause(whole_process);
+    if (t) t->pause(whole_process);
 }
 static inline void heaptide_resume(int whole_process)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->resume(whole_process);
+    if (t) t->resume(whole_process);
 }
 
 // Returns whether allocations of this thread (0) or of the process (1) are recorded. Not loaded: 0.
@@ -623,8 +581,7 @@ static inline int heaptide_active(int whole_process)
 static inline void heaptide_threshold(size_t bytes, int below)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->threshold(bytes, below);
+    if (t) t->threshold(bytes, below);
 }
 
 // Resets the counters of the recording; live blocks stay known. 1: done. 0: failed, or not loaded.
@@ -638,8 +595,7 @@ static inline int heaptide_reset(void)
 static inline void heaptide_flush(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->flush();
+    if (t) t->flush();
 }
 
 // Gives each thread that starts from now on a row of its own, with its id, for up to 2048 rows. By
@@ -647,8 +603,7 @@ static inline void heaptide_flush(void)
 static inline void heaptide_separate_threads(void)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->separate_threads();
+    if (t) t->separate_threads();
 }
 
 // ---- Output
@@ -698,53 +653,6 @@ static inline int heaptide_write_to(int descriptor, const char *format)
     return t ? t->write_to(descriptor, format, strlen(format)) : 0;
 }
 
-// ---- Statistics of malloc-tag, for its header in `compat`
-
-// Begins to count allocations and frees by scope in all threads, for heaptide_write_tags(). What
-// happened before is not counted. Not loaded: does nothing.
-static inline void heaptide_tally_scopes(void)
-{
-    const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->tally_scopes();
-}
-
-// Writes the scopes of each thread to a file or to memory, within the process. Signal handlers may
-// call it, once the module has called another function of this header. Returns the length of the
-// whole text, which may exceed the memory, or -1 if the file cannot be written or if not loaded.
-static inline int64_t heaptide_write_tags(const struct heaptide_tag_request *request)
-{
-    const struct heaptide_interface *t = heaptide_table_();
-    return t ? t->write_tags(request) : -1;
-}
-
-// ---- Libraries of other tools, for the headers in `compat`
-
-// Libraries whose names the recorder may be preloaded with.
-enum {
-    HEAPTIDE_FOR_ALLOC_MONITOR = 1,        // libPerfToolsAllocMonitorPreload.so
-    HEAPTIDE_FOR_MAX_MEMORY = 2,           // libPerfToolsMaxMemoryPreload.so
-    HEAPTIDE_FOR_MALLOC_PROFILER = 4,      // mallocProfiler.so
-    HEAPTIDE_FOR_MALLOC_PROFILER_OFF = 8   // mallocProfilerOFF.so
-};
-
-// Returns the sum of the HEAPTIDE_FOR_ values with whose names the recorder was preloaded. Not
-// loaded: 0.
-static inline uint32_t heaptide_replaced_libraries(void)
-{
-    const struct heaptide_interface *t = heaptide_table_();
-    return t ? t->replaced_libraries() : 0;
-}
-
-// Omits the dump at exit that the recorder writes in place of mallocProfiler.so. Not loaded: does
-// nothing.
-static inline void heaptide_omit_dump(void)
-{
-    const struct heaptide_interface *t = heaptide_table_();
-    if (t)
-        t->omit_dump();
-}
-
 // ---- Counters of this process, returned by value without allocation. Not loaded: all zeros
 
 // Counters of the process since its start or last reset; the live counters include older blocks.
@@ -753,8 +661,7 @@ static inline struct heaptide_figures heaptide_process_figures(void)
     const struct heaptide_interface *t = heaptide_table_();
     struct heaptide_figures figures;
     memset(&figures, 0, sizeof figures);
-    if (t)
-        t->totals(&figures);
+    if (t) t->totals(&figures);
     return figures;
 }
 
@@ -764,8 +671,7 @@ static inline struct heaptide_figures heaptide_thread_figures(void)
     const struct heaptide_interface *t = heaptide_table_();
     struct heaptide_figures figures;
     memset(&figures, 0, sizeof figures);
-    if (t)
-        t->thread(&figures);
+    if (t) t->thread(&figures);
     return figures;
 }
 
@@ -776,8 +682,7 @@ static inline struct heaptide_figures heaptide_scope_figures(uint64_t context, i
     const struct heaptide_interface *t = heaptide_table_();
     struct heaptide_figures figures;
     memset(&figures, 0, sizeof figures);
-    if (t)
-        t->scope(context, inclusive, &figures);
+    if (t) t->scope(context, inclusive, &figures);
     return figures;
 }
 
@@ -787,8 +692,7 @@ static inline struct heaptide_memory heaptide_process_memory(void)
     const struct heaptide_interface *t = heaptide_table_();
     struct heaptide_memory memory;
     memset(&memory, 0, sizeof memory);
-    if (t)
-        t->process_memory(&memory);
+    if (t) t->process_memory(&memory);
     return memory;
 }
 
@@ -798,8 +702,7 @@ static inline struct heaptide_histograms heaptide_size_histograms(void)
     const struct heaptide_interface *t = heaptide_table_();
     struct heaptide_histograms histograms;
     memset(&histograms, 0, sizeof histograms);
-    if (t)
-        t->histograms(&histograms);
+    if (t) t->histograms(&histograms);
     return histograms;
 }
 

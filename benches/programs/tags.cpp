@@ -1,6 +1,6 @@
-//! The workload of `malloc_tag.py`: 200 scopes of malloc-tag's interface, then the processor time of
-//! write_stats() in each form, of collect_stats(), and of 1000 pairs of a scope and a block. Also
-//! compiles with malloc-tag's own header and library.
+//! The workload of `malloc_tag.py`: 200 scopes of malloc-tag's interface, then the processor time
+//! of write_stats() in each form, of collect_stats(), and of 1000 pairs of a scope and a block.
+//! Also compiles with malloc-tag's own header and library.
 //
 // Prints lines NAME=MICROSECONDS: the median of all calls.
 #include "malloc_tag.h"

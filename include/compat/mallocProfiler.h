@@ -9,6 +9,7 @@
 #define HEAPTIDE_COMPAT_MALLOC_PROFILER_H
 
 #include "../heaptide.hpp"
+#include "../heaptide_tools.h"
 
 #include <algorithm>
 #include <array>

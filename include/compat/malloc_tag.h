@@ -10,6 +10,7 @@
 #define HEAPTIDE_COMPAT_MALLOC_TAG_H
 
 #include "../heaptide.hpp"
+#include "../heaptide_tools.h"
 
 #include <atomic>
 #include <cstdint>

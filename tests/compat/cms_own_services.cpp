@@ -72,5 +72,6 @@ private:
     Counter *counter_ = nullptr;
 };
 
-DEFINE_FWK_SERVICE_MAKER(WholeJob, edm::serviceregistry::NoArgsMaker<WholeJob>);
+// The later Service does not count what the earlier one allocates.
 DEFINE_FWK_SERVICE(Events);
+DEFINE_FWK_SERVICE_MAKER(WholeJob, edm::serviceregistry::NoArgsMaker<WholeJob>);

@@ -2,9 +2,9 @@
 //! signal handler writes the statistics, at a point where the program is in a scope.
 //
 // Known: the scope `calls` has 3 calls of malloc, 2 of realloc (one without a block), 5 of calloc
-// and of functions for aligned blocks that malloc-tag counts like calloc, and 2 of free, of 24 and
-// 40 usable bytes (glibc). Each inner scope of `wide` has one block of 40 bytes. write_stats()
-// fails for a directory, and leaves errno unchanged.
+// and of functions for aligned blocks that malloc-tag counts like calloc, and 3 of free, of a null
+// pointer and of 24 and 40 usable bytes (glibc). Each inner scope of `wide` has one block of 40
+// bytes. write_stats() fails for a directory, and leaves errno unchanged.
 #include "malloc_tag.h"
 
 #include <cerrno>
@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static volatile std::uintptr_t sink;
 static volatile std::sig_atomic_t written, kept;
@@ -46,6 +48,8 @@ static void calls()
     keep(aligned);
     void *zeroed = keep(::memalign(16, 40));
     std::free(small);
+    void *volatile nothing = nullptr;
+    std::free(nothing);
     std::free(zeroed);
     keep(grown);
 }
@@ -81,6 +85,17 @@ int main()
         keep(std::malloc(10));
         std::raise(SIGUSR1);
     }
+    // The first call of a child frees a null pointer.
+    const pid_t child = ::fork();
+    if (child == 0) {
+        void *volatile nothing = nullptr;
+        std::free(nothing);
+        ::_exit(0);
+    }
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    if (status != 0)
+        std::abort();
     errno = 77;
     const bool directory = MallocTagEngine::write_stats(MTAG_OUTPUT_FORMAT_JSON, "nonexistent/x");
     const int after = errno;

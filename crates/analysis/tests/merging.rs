@@ -115,7 +115,7 @@ fn equal_pids_stay_apart_with_their_ends_names_and_snapshots() {
         snapshots.iter().map(|s| (s.run, s.pid, s.number)).collect::<Vec<_>>(),
         [(2, 12, 1)]
     );
-    let choice = Choice { snapshot: Some(Reference::Number(1)), from_start: false };
+    let choice = Choice { snapshot: Some(Reference::Number(1)), ..Choice::default() };
     let then = Recording::open_of(&directory, &choice).expect("the snapshot");
     assert_eq!(then.processes[0].totals.live_bytes, 48);
     assert!(directory.join("r2-12-0.baseline").exists());

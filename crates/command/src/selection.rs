@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use heaptide_analysis::model::Process;
+use heaptide_analysis::recording::Live;
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::Origin;
 use heaptide_analysis::recording::snapshot::Reference;
@@ -75,6 +76,9 @@ pub struct Source {
     /// Where the output of the command lists unreadable files.
     #[arg(skip)]
     pub listed: Listed,
+    /// Which blocks count as live.
+    #[arg(skip)]
+    pub live: Live,
 }
 
 impl Source {
@@ -89,9 +93,9 @@ impl Source {
         snapshot: Option<Reference>,
         from_start: bool,
     ) -> Vec<Source> {
-        let listed = Listed::Nowhere;
+        let (listed, live) = (Listed::Nowhere, Live::AtEnd);
         let source =
-            |recording| Source { recording, snapshot: snapshot.clone(), from_start, listed };
+            |recording| Source { recording, snapshot: snapshot.clone(), from_start, listed, live };
         if recordings.is_empty() {
             vec![source(None)]
         } else {

@@ -275,7 +275,8 @@ pub fn name_known(process: &mut Process, selection: &Selection) {
 /// Reads a recording: the named one, or the newest here.
 pub fn read(source: &Source) -> Result<Recording, Error> {
     let source = target::resolve(source)?;
-    let choice = Choice { snapshot: source.snapshot, from_start: source.from_start };
+    let Source { snapshot, from_start, live, .. } = source;
+    let choice = Choice { snapshot, from_start, live };
     if let Some(path) = &source.recording {
         return open_named(path, &choice, source.listed);
     }

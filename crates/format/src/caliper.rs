@@ -1,5 +1,5 @@
-//! Caliper's lists of services and of configurations, variables of programs written for Caliper: the
-//! recorder records the data that they need.
+//! Caliper's lists of services and of configurations, variables of programs written for Caliper:
+//! the recorder records the data that they need.
 
 /// The variable with the list of services.
 pub const VARIABLE: &str = "CALI_SERVICES_ENABLE";

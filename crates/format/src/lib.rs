@@ -113,6 +113,8 @@ pub const PROFILE_SUFFIX: &str = ".profile";
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 /// The suffix of the copy that counters are relative to after a reset: `PID-IMAGE` plus this.
 pub const BASELINE_SUFFIX: &str = ".baseline";
+/// Suffix of the copy of a profile that was written when its Python interpreter began to end.
+pub const HELD_SUFFIX: &str = ".held";
 
 /// The kind of records in an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -328,8 +330,8 @@ pub struct Mark {
     pub kind: u32,
     /// The lane it was set on, or `u32::MAX`.
     pub lane: u32,
-    /// The number, from 1: of snapshots and resets, and of marks of [`MarkKind::Mark`], to which the
-    /// trace refers.
+    /// The number, from 1: of snapshots and resets, and of marks of [`MarkKind::Mark`], to which
+    /// the trace refers.
     pub number: u32,
     /// Live usable bytes.
     pub live_bytes: u64,

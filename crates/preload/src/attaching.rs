@@ -8,7 +8,7 @@
 use crate::attachment::{self, NOWHERE, heaptide_attachment};
 use crate::hooks::NAMES;
 use crate::intercept::outcome;
-use crate::{Preload, imports, next_symbol};
+use crate::{Preload, imports, next_symbol, python_wrapping};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 use heaptide_format::attachment::{
@@ -48,9 +48,11 @@ pub extern "C" fn heaptide_attach(settings: *const u8, bytes: usize) {
     attachment::report_end();
 }
 
-/// Frees the memory of a recording whose state the command has cleared.
+/// Frees the memory of a recording whose state the command has cleared, and puts the allocators of
+/// Python back.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_release() {
+    python_wrapping::put_back();
     // SAFETY: this is the thread in which the command makes calls.
     let shared = unsafe { heaptide_attachment.get() };
     for memory in &mut shared.released {

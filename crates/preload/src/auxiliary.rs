@@ -117,16 +117,27 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
     status
 }
 
-/// Programs define these two functions of MaxMemoryPreload with empty bodies and call them; the
-/// preloaded library's pause and resume the recording.
+/// Programs define these two functions of MaxMemoryPreload with empty bodies and call them; those
+/// of the preloaded library pause and resume the recording. If the recorder does not replace that
+/// library, they are only forwarded.
 #[unsafe(no_mangle)]
 pub extern "C" fn _Z21pauseMaxMemoryPreloadv() {
-    interface::pause_max_memory::<Preload>(true);
+    real! {
+        static REAL = "_Z21pauseMaxMemoryPreloadv", extern "C" fn();
+    }
+    if !interface::pause_max_memory::<Preload>(true) {
+        call_real!(REAL, (), ())
+    }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn _Z23unpauseMaxMemoryPreloadv() {
-    interface::pause_max_memory::<Preload>(false);
+    real! {
+        static REAL = "_Z23unpauseMaxMemoryPreloadv", extern "C" fn();
+    }
+    if !interface::pause_max_memory::<Preload>(false) {
+        call_real!(REAL, (), ())
+    }
 }
 
 #[unsafe(no_mangle)]

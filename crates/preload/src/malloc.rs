@@ -6,6 +6,7 @@ use crate::calls::{ENOMEM, aligned, allocate, reallocate, record_allocation, rel
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::{Entry, Inside};
+use heaptide_recorder::event::lane;
 use heaptide_recorder::sys::kernel;
 
 real! {
@@ -37,6 +38,9 @@ pub extern "C" fn calloc_body(
     };
     inside.lane().gate.note_call(Call::Calloc);
     let block = call();
+    if !block.is_null() {
+        inside.lane().count_call(Call::Calloc);
+    }
     if inside.lane().is_traced() && count > 1 && size > 1 {
         inside.lane().gate.note_element(u32::try_from(size).unwrap_or(0));
     }
@@ -123,5 +127,11 @@ pub extern "C" fn reallocarray_body(
 
 pub extern "C" fn free_body(block: Address, sp: u64, bp: u64) {
     let call = || call_real!(REAL_FREE, (block), ());
-    if block.is_null() { call() } else { release(block, Entry { sp, bp }, call) }
+    if !block.is_null() {
+        return release(block, Entry { sp, bp }, call);
+    }
+    if let Some(lane) = lane::of_thread() {
+        lane.count_free_of_nothing();
+    }
+    call()
 }

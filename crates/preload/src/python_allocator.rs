@@ -9,21 +9,21 @@ use crate::Preload;
 use crate::allocator::Address;
 use crate::family::{keep_size, keep_size_in, take_size, take_size_in};
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_format::{Call, Loss};
 use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
-use heaptide_recorder::event::{dispatch, monitors, trace};
+use heaptide_recorder::event::{dispatch, marks, monitors, trace};
 use heaptide_recorder::sys::{confined, kernel};
 
 /// An allocator as CPython stores it (`PyMemAllocatorEx`): a context and four functions.
 pub type Raw = [usize; 5];
 
-/// The functions of an allocator; the first argument of each is the context.
-#[derive(Clone, Copy)]
+/// A [`Slot`] that is set, with the functions of its allocator; the first argument of each is the
+/// context.
 #[repr(C)]
 struct Allocator {
     context: Address,
@@ -31,33 +31,56 @@ struct Allocator {
     calloc: extern "C" fn(Address, usize, usize) -> Address,
     realloc: extern "C" fn(Address, Address, usize) -> Address,
     free: extern "C" fn(Address, Address),
+    ending: AtomicPtr<AtomicUsize>,
+    seen: AtomicUsize,
+    hooked: AtomicUsize,
 }
+
+const _: () = assert!(size_of::<Allocator>() == size_of::<Slot>());
 
 /// The most allocators that are wrapped in a process. A slot is never changed, since a wrapper may
 /// be below an allocator that the program put on top.
 const WRAPPED_MAX: usize = 16;
 
-/// The allocators that wrappers call; those below [`COUNT`] are set.
-struct Wrapped(UnsafeCell<[Raw; WRAPPED_MAX]>);
+/// An allocator that a wrapper calls.
+#[repr(C)]
+struct Slot {
+    allocator: UnsafeCell<Raw>,
+    /// The word in which the interpreter notes that it ends.
+    ending: AtomicPtr<AtomicUsize>,
+    /// The value of that word when it was last read.
+    seen: AtomicUsize,
+    /// For CPython's debug hooks the address at which these keep the allocator below them, else 0.
+    hooked: AtomicUsize,
+}
 
-// SAFETY: a slot is written before it is counted, by one thread at a time, and never afterwards.
-unsafe impl Sync for Wrapped {}
+// SAFETY: the allocator is written before the slot is counted, by one thread at a time, and never
+// afterwards.
+unsafe impl Sync for Slot {}
 
-static WRAPPED: Wrapped = Wrapped(UnsafeCell::new([[0; 5]; WRAPPED_MAX]));
+/// The word of an interpreter whose end is not noticed.
+static NEVER_ENDS: AtomicUsize = AtomicUsize::new(0);
+
+/// Those below [`COUNT`] are set.
+static WRAPPED: [Slot; WRAPPED_MAX] = [const {
+    Slot {
+        allocator: UnsafeCell::new([0; 5]),
+        ending: AtomicPtr::new((&raw const NEVER_ENDS).cast_mut()),
+        seen: AtomicUsize::new(0),
+        hooked: AtomicUsize::new(0),
+    }
+}; WRAPPED_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// For slots with CPython's debug hooks the address at which these keep the allocator below them,
-/// else 0.
-static HOOKED: [AtomicUsize; WRAPPED_MAX] = [const { AtomicUsize::new(0) }; WRAPPED_MAX];
-
-/// Returns the address of a slot.
+/// Returns the address of the allocator in a slot, which is that of the slot.
 fn slot(index: usize) -> *const Raw {
-    WRAPPED.0.get().cast::<Raw>().wrapping_add(index)
+    WRAPPED.as_ptr().wrapping_add(index).cast()
 }
 
 /// Returns the wrapper of an allocator; none without space, or if the allocator lacks a function or
-/// calls a wrapper already. Called by one thread at a time.
-pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
+/// calls a wrapper already. `ending` is the word in which the interpreter notes that it ends, null
+/// if it is unknown. Called by one thread at a time.
+pub fn wrapper_of(allocator: Raw, ending: *mut AtomicUsize) -> Option<Raw> {
     if allocator[1..].contains(&0) {
         return None;
     }
@@ -70,12 +93,15 @@ pub fn wrapper_of(allocator: Raw) -> Option<Raw> {
         None if count < WRAPPED_MAX => {
             // SAFETY: a slot that is not counted; only one thread at a time gets here.
             unsafe { slot(count).cast_mut().write(allocator) };
-            HOOKED[count].store(hooked(&allocator), Relaxed);
+            WRAPPED[count].hooked.store(hooked(&allocator), Relaxed);
             COUNT.store(count + 1, Release);
             count
         }
         None => return None,
     };
+    if !ending.is_null() {
+        WRAPPED[index].ending.store(ending, Relaxed);
+    }
     let functions = [malloc, calloc, realloc, free].map(|function| function as *const () as usize);
     Some([slot(index) as usize, functions[0], functions[1], functions[2], functions[3]])
 }
@@ -98,8 +124,8 @@ fn hooked(hooks: &Raw) -> usize {
 /// it and must not be called.
 #[inline(never)]
 fn is_below_its_hooks(slot: *const Raw) -> bool {
-    let index = (slot as usize - self::slot(0) as usize) / size_of::<Raw>();
-    let hooked = HOOKED.get(index).map_or(0, |hooked| hooked.load(Relaxed));
+    let index = (slot as usize - self::slot(0) as usize) / size_of::<Slot>();
+    let hooked = WRAPPED.get(index).map_or(0, |slot| slot.hooked.load(Relaxed));
     // SAFETY: in the data of the interpreter, which calls the wrapper.
     hooked != 0 && is_wrapper(unsafe { &*(hooked as *const Raw) })
 }
@@ -107,6 +133,14 @@ fn is_below_its_hooks(slot: *const Raw) -> bool {
 /// Returns whether an allocator is one of the wrappers.
 pub fn is_wrapper(allocator: &Raw) -> bool {
     allocator[1] == malloc as *const () as usize
+}
+
+/// Returns the allocator below a wrapper.
+pub fn wrapped_by(wrapper: &Raw) -> Option<Raw> {
+    let count = COUNT.load(Acquire);
+    let index = (0..count).find(|&index| slot(index) as usize == wrapper[0]);
+    // SAFETY: a counted slot does not change.
+    index.filter(|_| is_wrapper(wrapper)).map(|index| unsafe { *slot(index) })
 }
 
 /// Returns the function of the first allocator that was wrapped, usually pymalloc's; 0 if there is
@@ -132,6 +166,34 @@ fn below(context: Address) -> Result<&'static Allocator, &'static Allocator> {
     // SAFETY: a counted slot, whose functions are not null.
     let of = |slot: *const Raw| unsafe { &*slot.cast::<Allocator>() };
     if slot != first && is_below_its_hooks(slot) { Err(of(first)) } else { Ok(of(slot)) }
+}
+
+impl Allocator {
+    /// Notices that the interpreter begins to end, and then frees what the program held. Called
+    /// before an event.
+    #[inline(always)]
+    fn look_at_end(&self) {
+        // SAFETY: a static word, or one in the state of the interpreter that calls the wrapper.
+        let word = unsafe { &*self.ending.load(Relaxed) }.load(Relaxed);
+        if word != self.seen.load(Relaxed) {
+            self.note_end(word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_end(&self, word: usize) {
+        if self.seen.swap(word, AcqRel) == word {
+            return;
+        }
+        // The interpreter can have other wrappers, below or above the debug hooks.
+        let ending = self.ending.load(Relaxed);
+        let of_interpreter = WRAPPED.iter().filter(|slot| slot.ending.load(Relaxed) == ending);
+        of_interpreter.for_each(|slot| slot.seen.store(word, Relaxed));
+        if word != 0 {
+            marks::keep_held();
+        }
+    }
 }
 
 /// Counts an allocation that is not recorded.
@@ -175,6 +237,7 @@ extern "C" fn malloc_body(context: Address, bytes: usize, sp: u64, bp: u64) -> A
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return (below.malloc)(below.context, bytes);
     };
+    below.look_at_end();
     let block = (below.malloc)(below.context, bytes);
     allocated(&mut inside, block, requested(bytes));
     block
@@ -306,6 +369,7 @@ extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return free_nested(below, block);
     };
+    below.look_at_end();
     let Some(bytes) = take_size_in(inside.lane(), block) else {
         return free_unknown(inside, below, block);
     };

@@ -4,17 +4,21 @@
 //!
 //! CPython replaces its allocators if the environment or an option chooses others; it does so
 //! before it allocates objects. Then the wrappers return at the first arena of pymalloc. From 3.12
-//! on, the second `Py_Initialize` of a process resets them, too.
+//! on, the second `Py_Initialize` of a process resets them, too. An interpreter that already runs
+//! is wrapped if it uses pymalloc, and its own allocators are put back after a detach.
 
 use crate::attachment;
 use crate::intercept::outcome;
-use crate::python_allocator::{Raw, first_malloc, function, is_used, is_wrapper, wrapper_of};
+use crate::python_allocator::{
+    Raw, first_malloc, function, is_used, is_wrapper, wrapped_by, wrapper_of,
+};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use heaptide_format::PythonObjects;
 use heaptide_recorder::event::lane;
 use heaptide_recorder::event::process::{State, process};
+use heaptide_recorder::event::python_interpreter::minor_of;
 use heaptide_recorder::store::modules::modules;
 use heaptide_recorder::sys::loader::{self, LinkMap, look_up, objects};
 use heaptide_recorder::sys::options::Options;
@@ -51,17 +55,28 @@ struct Interpreter {
     /// The addresses at which it keeps the allocators of both domains, if it can reset them; 0: not
     /// known.
     tables: [usize; 2],
+    /// The word in which it notes that it ends; null: not known.
+    ending: *mut AtomicUsize,
+    /// The x of its version 3.x.
+    minor: u8,
 }
 
-/// The interpreter that is wrapped.
-struct Known(UnsafeCell<Option<Interpreter>>);
+/// The x of the first version 3.x whose functions take a lock to read and set allocators.
+const LOCKED: u8 = 12;
+
+/// The most interpreters that are wrapped in a process.
+const KNOWN_MAX: usize = 4;
+
+/// The interpreters that are wrapped.
+type Interpreters = [Option<Interpreter>; KNOWN_MAX];
+
+struct Known(UnsafeCell<Interpreters>);
 
 // SAFETY: read and written under the lock `IS_BUSY`.
 unsafe impl Sync for Known {}
 
-static KNOWN: Known = Known(UnsafeCell::new(None));
-/// Whether an interpreter was found, and what to do decided. Children inherit it, like the
-/// interpreter's memory.
+static KNOWN: Known = Known(UnsafeCell::new([None; KNOWN_MAX]));
+/// Whether no further interpreter is wrapped. Children inherit it, like the interpreter's memory.
 static IS_DECIDED: AtomicBool = AtomicBool::new(false);
 /// Whether interpreters are searched for.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -121,15 +136,17 @@ pub fn before_unloading() {
     TABLE.store(core::ptr::null_mut(), Release);
 }
 
-/// Forgets the interpreter if it was unloaded.
+/// Forgets interpreters that were unloaded.
 pub fn after_unloading() {
     alone(|known| {
-        let Some(interpreter) = known else { return };
-        if objects().any(|map| map.dynamic_address() == interpreter.object) {
-            watch(interpreter);
-        } else {
-            IS_DECIDED.store(false, Release);
-            *known = None;
+        for place in known.iter_mut() {
+            let Some(interpreter) = place else { continue };
+            if objects().any(|map| map.dynamic_address() == interpreter.object) {
+                watch(interpreter);
+            } else {
+                IS_DECIDED.store(false, Release);
+                *place = None;
+            }
         }
     });
 }
@@ -137,12 +154,13 @@ pub fn after_unloading() {
 /// Notes where the interpreter keeps its allocators.
 fn watch(interpreter: &Interpreter) {
     let table = interpreter.tables[0] as *mut AtomicUsize;
-    let malloc = if table.is_null() { table } else { table.wrapping_add(1) };
-    TABLE.store(malloc, Release);
+    if !table.is_null() {
+        TABLE.store(table.wrapping_add(1), Release);
+    }
 }
 
 /// Runs `work` unless another thread does so.
-fn alone(work: impl FnOnce(&mut Option<Interpreter>)) {
+fn alone(work: impl FnOnce(&mut Interpreters)) {
     if IS_BUSY.compare_exchange(false, true, Acquire, Relaxed).is_ok() {
         // SAFETY: nothing else refers to it while the lock is held.
         work(unsafe { &mut *KNOWN.0.get() });
@@ -158,21 +176,29 @@ fn is_interpreter(map: &'static LinkMap) -> bool {
     NAMES.iter().all(|name| loader::defines(map, name))
 }
 
-/// Wraps the interpreter if there is one. Objects are not relocated while the loader maps them.
+/// Wraps the interpreters that are not wrapped yet. Objects are not relocated while the loader maps
+/// them.
 fn look() {
     alone(|known| {
-        let found = objects().find(|map| is_interpreter(map));
-        let Some(map) = found.filter(|_| known.is_none()) else { return };
-        let choice = match wrap(map) {
-            Ok(interpreter) => {
-                watch(&interpreter);
-                *known = Some(interpreter);
-                PythonObjects::Blocks
+        for map in objects().filter(|map| is_interpreter(map)) {
+            let object = map.dynamic_address();
+            let is_known = known.iter().flatten().any(|known| known.object == object);
+            let is_first = known.iter().all(Option::is_none);
+            let place = known.iter_mut().find(|place| place.is_none());
+            let Some(place) = place.filter(|_| !is_known) else { continue };
+            let choice = match wrap(map, is_first) {
+                Ok(interpreter) => {
+                    watch(&interpreter);
+                    *place = Some(interpreter);
+                    PythonObjects::Blocks
+                }
+                Err(why) => why,
+            };
+            if !matches!(choice, PythonObjects::Blocks | PythonObjects::Running) {
+                IS_DECIDED.store(true, Release);
             }
-            Err(why) => why,
-        };
-        IS_DECIDED.store(choice != PythonObjects::Running, Release);
-        outcome::note_python(choice);
+            outcome::note_python(choice);
+        }
     });
 }
 
@@ -201,14 +227,15 @@ fn may_be_in_use(map: &LinkMap) -> bool {
     is_initialized() != 0 && !kernel::is_alone()
 }
 
-fn wrap(map: &'static LinkMap) -> Result<Interpreter, PythonObjects> {
+fn wrap(map: &'static LinkMap, is_first: bool) -> Result<Interpreter, PythonObjects> {
     if Options::known().is_none_or(|options| options.python_arenas) {
         return Err(PythonObjects::TurnedOff);
     }
     if address(map, b"PyUnstable_Module_SetGIL\0") != 0 {
         return Err(PythonObjects::FreeThreaded);
     }
-    if attachment::is_attached() || !is_relocated(map) || may_be_in_use(map) {
+    let is_running = attachment::is_attached() || may_be_in_use(map);
+    if !is_relocated(map) || (is_running && !is_first) {
         return Err(PythonObjects::Running);
     }
     let p = process();
@@ -219,12 +246,63 @@ fn wrap(map: &'static LinkMap) -> Result<Interpreter, PythonObjects> {
     let accessors = [address(map, b"PyMem_GetAllocator\0"), address(map, b"PyMem_SetAllocator\0")];
     // SAFETY: functions of these types, by their names. The setter only reads the argument.
     let [get, set] = accessors.map(|accessor| unsafe { function::<AccessAllocator>(accessor) });
-    let mut interpreter =
-        Interpreter { object: map.dynamic_address(), get, set, arenas: NO_ARENAS, tables: [0; 2] };
+    let mut interpreter = Interpreter {
+        object: map.dynamic_address(),
+        get,
+        set,
+        arenas: NO_ARENAS,
+        tables: [0; 2],
+        ending: ending(map),
+        minor: minor_of(map),
+    };
+    if is_running {
+        return interpreter.wrap_running(map).then_some(interpreter).ok_or(PythonObjects::Running);
+    }
     interpreter.wrap_domains();
-    interpreter.wrap_arenas(map);
-    interpreter.tables = tables(map);
+    if is_first {
+        interpreter.wrap_arenas(map);
+        interpreter.tables = tables(map);
+    }
     Ok(interpreter)
+}
+
+/// Returns the word in which an interpreter notes that it ends (`_PyRuntime._finalizing`), if it
+/// does not end now; null if it is not known.
+fn ending(map: &LinkMap) -> *mut AtomicUsize {
+    const NONE: *mut AtomicUsize = core::ptr::null_mut();
+    /// Words of `_PyRuntime` from 3.13 on (`struct _Py_DebugOffsets`): a magic number, and the
+    /// offset.
+    const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
+    const OFFSET_AT: usize = 4;
+    let Some((runtime, bytes)) = look_up(map, b"_PyRuntime\0") else { return NONE };
+    let word = |index: usize| {
+        // SAFETY: the beginning of the interpreter's state.
+        unsafe { *(runtime as *const u64).add(index) }
+    };
+    let offset = match minor_of(map) {
+        8..=10 => 16,
+        11 | 12 => 24,
+        13.. if word(0) == COOKIE => word(OFFSET_AT) as usize,
+        _ => return NONE,
+    };
+    if offset % size_of::<usize>() != 0 || offset + size_of::<usize>() > bytes {
+        return NONE;
+    }
+    let place = (runtime + offset) as *mut AtomicUsize;
+    // SAFETY: an aligned word of the interpreter's state.
+    if unsafe { (*place).load(Relaxed) } == 0 { place } else { NONE }
+}
+
+/// Puts the allocators of interpreters back where nothing was put above the wrappers, when nothing
+/// is recorded any more.
+pub fn put_back() {
+    alone(|known| {
+        for interpreter in known.iter_mut().filter_map(Option::take) {
+            interpreter.put_back();
+        }
+    });
+    TABLE.store(core::ptr::null_mut(), Release);
+    IS_DECIDED.store(false, Release);
 }
 
 impl Interpreter {
@@ -236,9 +314,66 @@ impl Interpreter {
             (self.get)(domain, &mut now);
             if now[1] != raw[1]
                 && !is_wrapper(&now)
-                && let Some(mut wrapper) = wrapper_of(now)
+                && let Some(mut wrapper) = wrapper_of(now, self.ending)
             {
                 (self.set)(domain, &mut wrapper);
+            }
+        }
+    }
+
+    /// Wraps the allocators of an interpreter that may be using them: a thread can have read the
+    /// context and not yet the function, or the other way round. Pymalloc's context is null and
+    /// unused, so both mixtures work ([`crate::python_allocator`]), and other allocators are left
+    /// alone. From 3.12 on, the interpreter's functions take a lock that a stopped thread can hold,
+    /// so the allocators are replaced in its state. Returns whether its objects are blocks.
+    fn wrap_running(&mut self, map: &LinkMap) -> bool {
+        if self.minor >= LOCKED {
+            return self.wrap_in_state(map);
+        }
+        let [mut raw, mut mem, mut objects] = [[0; 5]; 3];
+        (self.get)(RAW, &mut raw);
+        (self.get)(MEM, &mut mem);
+        (self.get)(OBJECTS, &mut objects);
+        if is_wrapper(&mem) || mem[1] == raw[1] {
+            return mem == objects;
+        }
+        let is_pymalloc = mem == objects && mem[0] == 0 && is_first(mem[1]);
+        let wrapper = if is_pymalloc { wrapper_of(mem, self.ending) } else { None };
+        let Some(mut wrapper) = wrapper else { return false };
+        (self.set)(MEM, &mut wrapper);
+        (self.set)(OBJECTS, &mut wrapper);
+        true
+    }
+
+    fn wrap_in_state(&mut self, map: &LinkMap) -> bool {
+        let Some(place) = standard_tables(map) else { return false };
+        let table = |index: usize| place + index * size_of::<Raw>();
+        // SAFETY: three allocators in the interpreter's state.
+        let [raw, mem, objects] = [0, 1, 2].map(|index| unsafe { *(table(index) as *const Raw) });
+        if is_wrapper(&mem) || mem[1] == raw[1] {
+            return mem == objects;
+        }
+        if mem != objects || mem[0] != 0 || !is_first(mem[1]) {
+            return false;
+        }
+        let Some(wrapper) = wrapper_of(mem, self.ending) else { return false };
+        self.tables = [table(1), table(2)];
+        self.tables.iter().for_each(|&table| write(table, wrapper));
+        true
+    }
+
+    /// Puts back the allocators that the wrappers call, where these are in use.
+    fn put_back(&self) {
+        for (domain, table) in [MEM, OBJECTS].into_iter().zip(self.tables) {
+            if table != 0 {
+                // SAFETY: an allocator in the interpreter's state.
+                let now = unsafe { *(table as *const Raw) };
+                wrapped_by(&now).into_iter().for_each(|below| write(table, below));
+            } else if self.minor < LOCKED {
+                let mut now = [0; 5];
+                (self.get)(domain, &mut now);
+                let below = wrapped_by(&now);
+                below.into_iter().for_each(|mut below| (self.set)(domain, &mut below));
             }
         }
     }
@@ -264,6 +399,41 @@ impl Interpreter {
     }
 }
 
+/// Returns whether an allocator with this function would be the first one, or is.
+fn is_first(malloc: usize) -> bool {
+    !is_used() || first_malloc() == malloc
+}
+
+/// Returns the address of the allocators of the three domains in the state of an interpreter from
+/// 3.12 on: those of the last two are equal and have no context, and their functions are code of
+/// the interpreter.
+fn standard_tables(map: &LinkMap) -> Option<usize> {
+    let (runtime, bytes) = look_up(map, b"_PyRuntime\0")?;
+    let own = address(map, b"PyMem_SetAllocator\0");
+    let words = bytes / size_of::<usize>();
+    let is_code = |&function: &usize| function.abs_diff(own) < CODE_BYTES_MAX;
+    let is_table = |&word: &usize| {
+        let place = runtime + word * size_of::<usize>();
+        // SAFETY: within the interpreter's state.
+        let [raw, mem, objects] = unsafe { *(place as *const [Raw; 3]) };
+        let has_code = |table: &Raw| table[0] == 0 && table[1..].iter().all(is_code);
+        let is_wrapped = |table: &Raw| wrapped_by(table).is_some();
+        mem == objects && has_code(&raw) && (has_code(&mem) || is_wrapped(&mem))
+    };
+    let place = (0..words.saturating_sub(15)).find(is_table)?;
+    Some(runtime + place * size_of::<usize>())
+}
+
+/// No code of an interpreter is larger.
+const CODE_BYTES_MAX: usize = 64 << 20;
+
+/// Writes an allocator where an interpreter keeps it.
+fn write(table: usize, allocator: Raw) {
+    // SAFETY: the address of an allocator in the interpreter's state, which is not unloaded now.
+    let words = unsafe { &*(table as *const [AtomicUsize; 5]) };
+    words.iter().zip(allocator).for_each(|(word, value)| word.store(value, Release));
+}
+
 /// The function that allocates arenas, and its context.
 static ARENAS_ALLOC: AtomicUsize = AtomicUsize::new(0);
 static ARENAS_CONTEXT: AtomicUsize = AtomicUsize::new(0);
@@ -274,9 +444,8 @@ extern "C" fn allocate_arena(context: usize, bytes: usize) -> usize {
     let is_inside = lane::of_thread().is_some_and(|lane| !lane.gate.is_open());
     if !is_inside && process().state() == State::Active {
         alone(|known| {
-            if let Some(interpreter) = known {
-                interpreter.wrap_domains();
-            }
+            let with_arenas = known.iter().flatten().find(|known| known.arenas.alloc.is_some());
+            with_arenas.into_iter().for_each(Interpreter::wrap_domains);
         });
     }
     // SAFETY: the interpreter's function, which was replaced by this one.
@@ -317,8 +486,8 @@ fn renew_tables() {
         .is_some_and(|malloc| malloc.load(Relaxed) == first_malloc() && may_renew());
     if is_reset {
         alone(|known| {
-            for table in known.iter().flat_map(|interpreter| interpreter.tables) {
-                wrap_in_place(table);
+            for interpreter in known.iter().flatten().filter(|known| known.tables[0] != 0) {
+                interpreter.tables.iter().for_each(|&table| wrap_in_place(table, interpreter));
             }
         });
     }
@@ -330,12 +499,11 @@ fn may_renew() -> bool {
 
 /// Wraps an allocator where the interpreter keeps it. Other threads may be reading it: a wrapper
 /// that gets the former context, which is null, works, and pymalloc ignores its context.
-fn wrap_in_place(table: usize) {
+fn wrap_in_place(table: usize, interpreter: &Interpreter) {
     // SAFETY: the address of an allocator in the interpreter's state, which is not unloaded now.
-    let words = unsafe { &*(table as *const [AtomicUsize; 5]) };
-    let now: Raw = [0, 1, 2, 3, 4].map(|index| words[index].load(Relaxed));
+    let now = unsafe { *(table as *const Raw) };
     let is_pymalloc = now[0] == 0 && now[1] == first_malloc();
-    if let Some(wrapper) = wrapper_of(now).filter(|_| is_pymalloc) {
-        words.iter().zip(wrapper).for_each(|(word, value)| word.store(value, Release));
+    if is_pymalloc && let Some(wrapper) = wrapper_of(now, interpreter.ending) {
+        write(table, wrapper);
     }
 }

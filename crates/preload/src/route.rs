@@ -146,7 +146,7 @@ fn free_counted(
     count: impl FnOnce(&mut LaneState, Address) -> bool,
 ) {
     if block.is_null() {
-        return free_real(block);
+        return free_nothing(lane);
     }
     let state = state(lane);
     // No shadow word identifies an address inside of a block here.
@@ -157,11 +157,19 @@ fn free_counted(
     free_any(block, lane, sp, bp)
 }
 
+/// Frees a null pointer, which is no event.
+#[cold]
+#[inline(never)]
+fn free_nothing(lane: *mut u8) {
+    state(lane).count_free_of_nothing();
+    free_real(NULL)
+}
+
 /// Leaves the recorder before the real call: no free calls another interposed one for the same
 /// block, and if it did, the block would be unknown by then.
 extern "C" fn free_of_site(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     if block.is_null() {
-        return free_real(block);
+        return free_nothing(lane);
     }
     let state = state(lane);
     state.gate.enter(sp, bp);
@@ -174,7 +182,7 @@ extern "C" fn free_of_site(block: Address, lane: *mut u8, sp: u64, bp: u64) {
 
 extern "C" fn free_any(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     if block.is_null() {
-        return free_real(block);
+        return free_nothing(lane);
     }
     state(lane).gate.enter(sp, bp);
     free_inside(block, lane)

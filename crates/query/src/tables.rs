@@ -38,8 +38,8 @@ const SOURCES: [Source; 15] = [
 const OF_QUERIES: [Source; 1] = [caliper::CALIPER];
 
 impl Source {
-    /// Returns the tables that only queries have, because their records are those of other tables in
-    /// another form.
+    /// Returns the tables that only queries have, because their records are those of other tables
+    /// in another form.
     pub const fn of_queries() -> &'static [Source] {
         &OF_QUERIES
     }

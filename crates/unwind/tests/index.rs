@@ -73,8 +73,7 @@ fn functions_of_both_sections_are_found() {
     // In no order; the last one was removed by the linker.
     let debug = debug_frame(&[(0x5000, 0x100, 24), (0x1000, 0x80, 16), (0, 0x40, 72)]);
     let eh = eh_frame(&[(0x9000, 0x20, 40), (0x3000, 0x10, 32)]);
-    let sections =
-        FileSections { eh_frame: &eh, eh_frame_address: EH_FRAME, debug_frame: &debug };
+    let sections = FileSections { eh_frame: &eh, eh_frame_address: EH_FRAME, debug_frame: &debug };
     let entries = table(&sections);
     assert_eq!(entries.len(), 4);
     let step = |pc| step_at(&sections, &entries, pc);

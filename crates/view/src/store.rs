@@ -350,7 +350,7 @@ impl Reading {
             Choosing::Whole(snapshot) => {
                 self.readers().remove(&self.number);
                 let snapshot = snapshot.map(Reference::Number);
-                let choice = Choice { snapshot, from_start: false };
+                let choice = Choice { snapshot, ..Choice::default() };
                 let read = Recording::open_of(&self.file, &choice)?;
                 let mut processes = read.processes.into_iter();
                 processes.next().ok_or_else(|| Refusal::missing("nothing was recorded"))

@@ -6,6 +6,7 @@
 #include "cali.h"
 
 #include <chrono>
+#include <cstdint>
 
 namespace cali {
 

@@ -54,9 +54,3 @@ pub fn answers(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
     Ok(())
 }
-
-/// Returns the directory of a program's files.
-fn directory(place: &Path, program: &Program) -> std::path::PathBuf {
-    let plain = |c: char| if c.is_alphanumeric() || c == '+' { c } else { '-' };
-    place.join(program.name.chars().map(plain).collect::<String>())
-}

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::directory;
 use super::program::Program;
 use crate::commands;
 
@@ -16,7 +15,7 @@ const NARROWEST: u32 = 500;
 
 /// Exports the page of a recorded program and takes six pictures of it, beside the recording.
 pub fn take(heaptide: &Path, place: &Path, program: &Program) -> Result<(), String> {
-    let directory = directory(place, program);
+    let directory = program.directory(place);
     if !directory.join("recording").exists() {
         println!("{}: no recording", program.name);
         return Ok(());

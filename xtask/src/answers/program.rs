@@ -1,5 +1,7 @@
 //! A program of `docs/first-answers.md`.
 
+use std::path::{Path, PathBuf};
+
 /// A program, how it runs, and the answer that a reader should get.
 pub struct Program {
     pub name: &'static str,
@@ -15,6 +17,14 @@ pub struct Program {
     pub load: Option<Load>,
     /// The answer that an engineer who knows the program expects, in one sentence.
     pub right: &'static str,
+}
+
+impl Program {
+    /// Returns the directory of its files below `place`.
+    pub fn directory(&self, place: &Path) -> PathBuf {
+        let plain = |c: char| if c.is_alphanumeric() || c == '+' { c } else { '-' };
+        place.join(self.name.chars().map(plain).collect::<String>())
+    }
 }
 
 /// Requests to a service. Afterwards, the service gets SIGTERM.

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::directory;
 use super::program::{Load, Program};
 use crate::commands;
 
@@ -21,7 +20,7 @@ pub fn record(heaptide: &Path, place: &Path, program: &Program) -> Result<Vec<St
             return Err(format!("no {name}; install {}", program.packages));
         }
     }
-    let directory = directory(place, program);
+    let directory = program.directory(place);
     fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     let bash = |script: &str| {
         let mut command = Command::new("timeout");

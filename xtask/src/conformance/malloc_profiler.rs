@@ -18,7 +18,7 @@ pub fn run(checkout: &Path, work: &Path) -> Vec<Row> {
     let chain = build_chain(checkout, work);
     let mut rows = Vec::new();
     for preload in ["", OFF, ON] {
-        let test = format!("tests/simpleTest.cpp {preload}");
+        let test = format!("tests/simpleTest.cpp {preload}").trim_end().to_owned();
         rows.push(match &chain {
             Ok(()) => row(checkout, work, tool.as_deref(), (&test, preload), &["libA.so"]),
             Err(why) => Row::not_compiled(&test, why.clone()),

@@ -118,7 +118,13 @@ fn build(
     tool: Option<&Path>,
 ) -> Result<PathBuf, String> {
     let sdk = work.join("sdk");
-    let target = work.join(if tool.is_some() { "with-tool" } else { "with-sdk" });
+    // The name of the program is that of its thread, which tests look up.
+    let source = sources.last().map_or("", |source| source.trim_end_matches(".cpp"));
+    let name = if sources.len() > 1 { "unit_tests" } else { source };
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let place = work.join(if tool.is_some() { "with-tool" } else { "with-sdk" });
+    fs::create_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+    let target = place.join(name);
     let (include, places) = match tool {
         Some(tool) => (checkout.join("include"), vec![tool.to_owned()]),
         None => (sdk.join("include/compat"), vec![sdk.join("lib/compat"), sdk.join("lib")]),
@@ -232,9 +238,8 @@ fn difference(path: &str, own: &Value, other: &Value) -> Option<String> {
                 difference(&path, own.unwrap_or(&Value::Null), other.unwrap_or(&Value::Null))
             })
         }
-        _ if own.as_f64() == other.as_f64() && own.is_number() == other.is_number() => {
-            (own.as_str() != other.as_str()).then(|| format!("{path}: {own}, not {other}"))
-        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => None,
+        _ if own == other => None,
         _ => Some(format!("{path}: {own}, not {other}")),
     }
 }

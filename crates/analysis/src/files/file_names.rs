@@ -4,7 +4,9 @@
 use std::fmt;
 use std::path::Path;
 
-use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX};
+use heaptide_format::{
+    BASELINE_SUFFIX, HELD_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX,
+};
 
 /// Suffix of a recording's directory.
 pub const RECORDING_SUFFIX: &str = ".heaptide";
@@ -81,7 +83,7 @@ pub fn is_file_of_recording(name: &str) -> bool {
         return true;
     }
     let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
-    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX];
+    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX, HELD_SUFFIX];
     let image = of_image.iter().find_map(|suffix| name.strip_suffix(suffix));
     let is_merged = split(name).0 > 0;
     match (image, snapshot.and_then(|snapshot| snapshot.rsplit_once('.'))) {
@@ -126,6 +128,8 @@ mod tests {
             "12-3.4.snapshot",
             "12-3.baseline",
             "12-3.baseline.new",
+            "12-3.held",
+            "12-3.held.new",
             "12-3.4.snapshot.99.new",
             "12-0.profile.99.new",
             "recording.json",

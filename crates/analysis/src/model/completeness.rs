@@ -33,6 +33,9 @@ pub struct Completeness {
     pub interceptions: Vec<Interception>,
     /// How the objects of Python are recorded; `None` if there is no interpreter.
     pub python_objects: Option<PythonObjects>,
+    /// When Python began to end, in nanoseconds from the start, if live blocks are those of that
+    /// time: Python then frees nearly all of them.
+    pub held_ns: Option<u64>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.
     pub losses: Vec<Loss>,
     /// The limit of the profile, if it was reached.

@@ -5,6 +5,7 @@ pub mod annotations;
 pub(crate) mod baseline;
 pub(crate) mod extents;
 pub(crate) mod header;
+pub(crate) mod held;
 mod nodes;
 pub(crate) mod pack;
 mod parents_first;

@@ -60,6 +60,8 @@ pub struct Profile {
     pub(crate) events: Vec<EventExtent>,
     /// Counters at the last reset; `None` if counters start at the start of the program.
     pub before: Option<Box<Before>>,
+    /// What was live when Python began to end, if that was requested.
+    pub(crate) held: Option<Box<Held>>,
     /// Mappings, if any were recorded.
     pub mapped: Option<Box<MappedProfile>>,
     /// Whether its tables have a row for each site, and [`crate::model::SiteRows`].
@@ -68,6 +70,32 @@ pub struct Profile {
     pub(crate) is_cut: bool,
     /// Restrictions of completeness, for people.
     pub notes: Vec<String>,
+}
+
+/// What a Python program held when its interpreter began to end.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Nanoseconds from the start of the process.
+    pub(crate) time_ns: u64,
+    /// The sites at that time, by their ids.
+    pub(crate) sites: FxHashMap<u32, Site>,
+}
+
+impl Held {
+    /// Makes the live blocks of a site those of that time, unless more are live now.
+    pub(crate) fn add_to(
+        &self,
+        id: u32,
+        measures: &mut Measures,
+        measures_of: impl Fn(&Site) -> Measures,
+    ) {
+        if let Some(held) = self.sites.get(&id).map(measures_of)
+            && held.live_bytes > measures.live_bytes
+        {
+            measures.live_blocks = held.live_blocks;
+            measures.live_bytes = held.live_bytes;
+        }
+    }
 }
 
 /// The records of a profile about mappings.

@@ -181,6 +181,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,
         before: None,
+        held: None,
         mapped,
         is_followed: false,
         is_cut,

@@ -46,7 +46,8 @@ pub fn stops(profile: &Path) -> Vec<Stop> {
 /// assert!(between::open("missing.heaptide/12-0.profile".as_ref(), Some(1), None).is_err());
 /// ```
 pub fn open(profile: &Path, from: Option<u32>, to: Option<u32>) -> Result<Process, Error> {
-    let choice = Choice { snapshot: to.map(Reference::Number), from_start: true };
+    let choice =
+        Choice { snapshot: to.map(Reference::Number), from_start: true, ..Choice::default() };
     let mut parts = Parts::read(profile, &choice)?;
     if let (Some(number), Some((_, after))) = (from, parts.profiles.first_mut()) {
         let directory = profile.parent().unwrap_or(Path::new("."));

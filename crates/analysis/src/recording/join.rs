@@ -408,6 +408,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             leaves_mappings: processes.iter().any(|p| p.completeness.leaves_mappings),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
+            held_ns: processes.iter().filter_map(|p| p.completeness.held_ns).max(),
             python_objects: processes.iter().filter_map(|p| p.completeness.python_objects).max(),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),

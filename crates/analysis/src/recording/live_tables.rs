@@ -46,7 +46,7 @@ impl LiveTables {
     /// assert!(tables.read(&mut |_, _| {}).is_err());
     /// ```
     pub fn read(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<Process, Error> {
-        let choice = Choice { snapshot: None, from_start: self.is_followed };
+        let choice = Choice { from_start: self.is_followed, ..Choice::default() };
         let mut parts = Parts::read(&self.profile, &choice)?;
         if let Some(known) = self.symbols.take() {
             parts.symbols = known;

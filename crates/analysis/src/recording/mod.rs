@@ -32,5 +32,5 @@ pub mod snapshot;
 pub mod subject;
 
 pub use directory::{newest, profiles_in, recordings_below, recordings_in};
-pub use parts::Choice;
+pub use parts::{Choice, Live};
 pub use seal::{Sealed, SealedModule, seal, seal_with};

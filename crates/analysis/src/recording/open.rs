@@ -36,7 +36,7 @@ impl Recording {
     /// use heaptide_analysis::model::Recording;
     /// use heaptide_analysis::recording::Choice;
     /// use heaptide_analysis::recording::snapshot::Reference;
-    /// let choice = Choice { snapshot: Some(Reference::Number(2)), from_start: false };
+    /// let choice = Choice { snapshot: Some(Reference::Number(2)), ..Choice::default() };
     /// assert!(Recording::open_of("missing.heaptide".as_ref(), &choice).is_err());
     /// ```
     pub fn open_of(path: &Path, choice: &Choice) -> Result<Recording, Error> {

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, REMOVED_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Removed, Run};
 use crate::profile::parsed::{self, Profile};
-use crate::profile::{baseline, reader};
+use crate::profile::{baseline, held, reader};
 use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
 use crate::tables::ending::{Ending, Lasted};
 use crate::threads;
@@ -33,6 +33,18 @@ pub struct Choice {
     pub snapshot: Option<Reference>,
     /// Count from the start of the program, even if counters were reset.
     pub from_start: bool,
+    /// Which blocks count as live.
+    pub live: Live,
+}
+
+/// Which blocks of a process that has ended count as live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Live {
+    /// Those at its end.
+    #[default]
+    AtEnd,
+    /// Of a Python program, also those that Python freed because it ended.
+    BeforePythonEnded,
 }
 
 /// Metadata of a process that `heaptide run` started.
@@ -66,7 +78,7 @@ impl Parts {
 
     /// Reads only the parts needed to look up names.
     pub(super) fn read_names(path: &Path) -> Result<Parts, Error> {
-        let choice = Choice { snapshot: None, from_start: true };
+        let choice = Choice { from_start: true, ..Choice::default() };
         Parts::read_wanted(path, &choice, reader::Wanted::Names)
     }
 
@@ -92,6 +104,10 @@ impl Parts {
         let profiles = || read_profiles(path, files, wanted, &mut damaged);
         let (symbols, profiles) = threads::both(symbols, profiles);
         let mut profiles = profiles?;
+        if choice.live == Live::BeforePythonEnded {
+            let unread = profiles.iter_mut().map(|(file, profile)| held::apply(file, profile));
+            damaged.extend(unread.flatten());
+        }
         if !choice.from_start {
             let unread = profiles.iter_mut().map(|(file, profile)| baseline::apply(file, profile));
             damaged.extend(unread.flatten());

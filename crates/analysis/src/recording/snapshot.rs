@@ -15,7 +15,8 @@ use std::str::FromStr;
 
 use heaptide_format as format;
 use heaptide_format::{
-    BASELINE_SUFFIX, ExtentHeader, FileHeader, Kind, MarkKind, Request, SNAPSHOT_SUFFIX, TraceStart,
+    BASELINE_SUFFIX, ExtentHeader, FileHeader, HELD_SUFFIX, Kind, MarkKind, Request,
+    SNAPSHOT_SUFFIX, TraceStart,
 };
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -322,14 +323,15 @@ fn named(profile: &Path, copies: Vec<PathBuf>) -> Vec<Snapshot> {
     own
 }
 
-/// Returns the snapshots and baselines in a directory, by the `PID-IMAGE` of their process.
+/// Returns the snapshots, baselines and copies from before the end of Python in a directory, by the
+/// `PID-IMAGE` of their process.
 pub(crate) fn copies(directory: &Path) -> FxHashMap<String, Vec<PathBuf>> {
     let mut copies: FxHashMap<String, Vec<PathBuf>> = FxHashMap::default();
     for path in list(directory).unwrap_or_default() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let numbered = name.strip_suffix(SNAPSHOT_SUFFIX).and_then(|n| n.rsplit_once('.'));
-        let process = numbered.map(|(process, _)| process).or(name.strip_suffix(BASELINE_SUFFIX));
-        if let Some(process) = process {
+        let other = || [BASELINE_SUFFIX, HELD_SUFFIX].iter().find_map(|end| name.strip_suffix(end));
+        if let Some(process) = numbered.map(|(process, _)| process).or_else(other) {
             copies.entry(process.to_owned()).or_default().push(path);
         }
     }

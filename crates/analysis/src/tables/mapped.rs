@@ -129,6 +129,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         node_ids: None,
         events: Vec::new(),
         before: profile.before.as_ref().map(|before| Box::new(before.of_mappings())),
+        held: None,
         is_followed: false,
         is_cut: profile.is_cut,
         notes: Vec::new(),

@@ -183,6 +183,7 @@ fn completeness(
         other_allocator: unrecorded::other_allocator(header.image_flags),
         interceptions: unrecorded::interceptions(header, &profile.modules),
         python_objects: unrecorded::python_objects(header),
+        held_ns: profile.held.as_ref().map(|held| held.time_ns),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
         memory: None,

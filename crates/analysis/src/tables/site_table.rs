@@ -128,6 +128,9 @@ impl SiteTable {
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
             }
+            if let Some(held) = &profile.held {
+                held.add_to(site.id, &mut measures, measures_of);
+            }
             self.sites.push(Site {
                 stack: site.node,
                 scope: of.scope_of_path[site.scope.slot()],

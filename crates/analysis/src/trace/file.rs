@@ -11,9 +11,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use heaptide_format::{
-    BASELINE_SUFFIX, EXTENT_HEADER, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_CHUNK_MAGIC,
-    TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk, TraceCut, TraceHead,
-    TraceStart,
+    BASELINE_SUFFIX, EXTENT_HEADER, HELD_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX,
+    TRACE_CHUNK_MAGIC, TRACE_EXTENT_MAX, TRACE_MAGIC, TRACE_SUFFIX, TRACE_VERSION, TraceChunk,
+    TraceCut, TraceHead, TraceStart,
 };
 use nix::fcntl::OFlag;
 use rustc_hash::FxHashSet;
@@ -52,6 +52,7 @@ pub fn path_of(profile: &Path) -> PathBuf {
         .map(|(stem, _)| stem)
         .or_else(|| name.strip_suffix(PROFILE_SUFFIX))
         .or_else(|| name.strip_suffix(BASELINE_SUFFIX))
+        .or_else(|| name.strip_suffix(HELD_SUFFIX))
         .unwrap_or(&name);
     profile.with_file_name(format!("{stem}{TRACE_SUFFIX}"))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Measure, Mode, Process};
+use heaptide_analysis::recording::Live;
 use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::views::diff::{Change, Comparison, Difference, Side};
 use heaptide_command::damage::Listed;
@@ -74,8 +75,13 @@ impl DiffOptions {
     fn sources(&self) -> Result<[Source; 2], Error> {
         let given = [self.before.clone(), self.after.clone()];
         let [before, after] = given.map(|given| {
-            let (snapshot, from_start, listed) = (None, self.from_start, Listed::Nowhere);
-            target::resolve(&Source { recording: Some(given), snapshot, from_start, listed })
+            target::resolve(&Source {
+                recording: Some(given),
+                snapshot: None,
+                from_start: self.from_start,
+                listed: Listed::Nowhere,
+                live: Live::AtEnd,
+            })
         });
         Ok([before?, after?])
     }

@@ -104,8 +104,8 @@ pub enum ExportFormat {
     Dot,
     /// For callgrind_annotate and KCachegrind
     Callgrind,
-    /// Records with Caliper's attributes, for cali-query, caliper-reader and hatchet: each event of a
-    /// trace, or else sums
+    /// Records with Caliper's attributes, for cali-query, caliper-reader and hatchet: each event of
+    /// a trace, or else sums
     Cali,
     /// Trace events for Perfetto and chrome://tracing: timeline, windows, marks
     Chrome,
@@ -201,7 +201,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
 
 /// Writes all processes in Caliper's format.
 fn cali(options: &ExportOptions) -> Outcome {
-    let recordings = source::open_all(&[options.source.clone()], &options.selection)?;
+    let recordings = source::open_all(std::slice::from_ref(&options.source), &options.selection)?;
     let failed = |error: heaptide_query::tables::Error| Error::new(error.to_string());
     let answer = query::in_calipers_format(&recordings).map_err(failed)?;
     let write = |out: &mut dyn Write| answer.write(out);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::Process;
+use heaptide_analysis::recording::Live;
 use heaptide_analysis::views::leaks::{Leaks, Used};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_command::error::Error;
@@ -36,6 +37,10 @@ pub struct LeaksOptions {
     /// File of suppressions in the format of LeakSanitizer (`leak:PATTERN`). Can be repeated
     #[arg(long, value_name = "FILE")]
     pub suppressions: Vec<PathBuf>,
+    /// Show only what is left at exit, also of Python programs, whose objects Python frees when it
+    /// ends
+    #[arg(long)]
+    pub at_exit: bool,
     /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long)]
     pub no_built_in: bool,
@@ -84,7 +89,9 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
     };
     let workers = options.format.workers();
     let view = View { empty: Empty::Shown, depth, workers, ..View::default() };
-    let mut selected = source::open_view(&options.source, &options.selection, view)?;
+    let live = if options.at_exit { Live::AtEnd } else { Live::BeforePythonEnded };
+    let source = Source { live, ..options.source.clone() };
+    let mut selected = source::open_view(&source, &options.selection, view)?;
     let view = LeaksView {
         suppressions: &suppressions,
         top: options.top,

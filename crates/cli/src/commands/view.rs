@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::{Args, Parser};
+use heaptide_analysis::recording::Live;
 use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_analysis::selection::rules::Rules;
 use heaptide_command::chosen::Chosen;
@@ -94,9 +95,13 @@ fn opened(options: &ViewOptions) -> Result<Vec<Opened>, Error> {
         return Ok(vec![Opened { path: source::newest()?, snapshot: None }]);
     }
     let open = |given: &PathBuf| {
-        let (snapshot, listed) = (None, Listed::Nowhere);
-        let recording = Some(given.clone());
-        let found = target::resolve(&Source { recording, snapshot, from_start: false, listed })?;
+        let found = target::resolve(&Source {
+            recording: Some(given.clone()),
+            snapshot: None,
+            from_start: false,
+            listed: Listed::Nowhere,
+            live: Live::AtEnd,
+        })?;
         let path = found.recording.unwrap_or_else(|| given.clone());
         Ok(Opened { path, snapshot: found.snapshot })
     };

@@ -154,7 +154,11 @@ const REAL: &[(&str, &[&str], &[&str])] = &[
         &["-e", "const m = new Map(); for (let i = 0; i < 200000; i++) m.set(i, 'x' + i)"],
         &[],
     ),
-    ("luajit", &["-e", "local t = {} for i = 1, 200000 do t[i] = {i} end print(#t)"], &[]),
+    (
+        "luajit",
+        &["-e", "local t = {} for i = 1, 200000 do t[i] = {i} end print(#t) os.exit(0)"],
+        &[],
+    ),
     (
         "ruby",
         &["-e", "a = []; 300_000.times { |i| a << \"item number #{i} of a list\" }; puts a.size"],
@@ -441,7 +445,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     ("dot", &["code without names in libfontconfig.so", " holds ", " of peak usage", "; then "]),
     // Whether an account has much of the heap depends on when it is taken.
     ("node", &[" of peak usage"]),
-    ("luajit", &["LuaJIT's own heap holds 1", " MiB resident after ", "it uses malloc."]),
+    ("luajit", &["LuaJIT's own heap holds ", " MiB resident after ", "it uses malloc."]),
     ("ruby", &["ode without names in libruby-", " holds ", " of peak usage", "live at exit."]),
     ("php", &["ode without names in php", " holds ", " of peak usage"]),
     (

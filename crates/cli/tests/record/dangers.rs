@@ -130,11 +130,13 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 90] = [
+const ELSEWHERE: [&str; 92] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
     "python_objects.py",
+    "python_attached.py",
+    "python_held.py",
     "lines.c",
     "runtime_heap.c",
     "churn.c",

@@ -123,7 +123,7 @@ fn small_stacks_are_enough_for_the_command() {
 fn a_small_address_space_is_enough_for_the_command() {
     let place = scratch("small-address-space");
     let script = "code=$(size $H | awk 'NR == 2 { print $4 }')
-        ulimit -v $((code / 1024 + 14500))
+        ulimit -v $((code / 1024 + 15000))
         $H run -q --no-preload -o r -- sh -c 'exit 9'";
     let outcome = run(&mut shell(script, &place), &place);
     assert_eq!(outcome.status, 9, "{}", outcome.stderr);

@@ -1,6 +1,7 @@
 //! Objects of Python are blocks, whatever starts the interpreter: the numbers are those in the
 //! headers of `python_objects.py` and `python_again.c`.
 
+use crate::attaching::Target;
 use crate::harness::{Guest, Outcome, directory, heaptide, programs, recorded, run, scratch};
 use crate::programs::python;
 use crate::python_frames::{library_of, pythons};
@@ -276,4 +277,122 @@ fn an_interpreter_that_is_initialised_again_has_its_objects() {
         assert_eq!((allocated, freed), (3 * BUILT.1, 3 * BUILT.1), "{shown}");
         assert_all_frees_are_known(&report, &shown);
     }
+}
+
+/// Returns the live blocks of a size in the leaks of a recording, and their functions and lines.
+fn leaked(recording: &Path, size: i128, options: &[&str]) -> (i128, i128, Vec<(String, i128)>) {
+    let mut command = heaptide();
+    command.args(["leaks", "--python", "only", "--format", "json"]).args(options).arg(recording);
+    let output = command.output().expect("heaptide runs");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut all = (0, 0, Vec::new());
+    for process in list(&found, "processes") {
+        let frames = list(process, "frames");
+        for leak in list(process, "leaks") {
+            let (blocks, bytes) = (number(leak, "live_blocks"), number(leak, "live_bytes"));
+            if blocks > 0 && bytes == blocks * size {
+                let last = list(leak, "stack").last().and_then(Value::as_u64).expect("a frame");
+                let frame = &frames[last as usize];
+                let name = frame["function"].as_str().expect("a name").to_owned();
+                all.0 += blocks;
+                all.1 += bytes;
+                all.2.push((name, number(frame, "line")));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn leaks_of_python_are_what_it_held_before_it_ended() {
+    let script = programs().join("python_held.py");
+    let place = scratch("python-held");
+    let recording = place.join("x.heaptide");
+    for python in pythons() {
+        let shown = python.display().to_string();
+        for options in [&[][..], &["-X", "dev"]] {
+            let mut command = Command::new(&python);
+            let (outcome, report) = record(&place, &[], command.args(options).arg(&script));
+            assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
+            assert_eq!(blocks(&report, 1033, "hold"), (10_000, 10_000), "{shown}");
+            let (count, bytes, functions) = leaked(&recording, 1033, &[]);
+            assert_eq!((count, bytes), (10_000, 10_330_000), "{shown} {options:?}");
+            assert!(functions.iter().all(|(name, line)| name == "hold" && *line == 13), "{shown}");
+            assert_eq!(leaked(&recording, 1034, &[]).0, 0, "{shown}: freed before");
+            assert_eq!(leaked(&recording, 1033, &["--at-exit"]).0, 0, "{shown}: freed by Python");
+        }
+        let mut command = heaptide();
+        let output = command.arg("leaks").arg(&recording).output().expect("heaptide runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("live when Python began to end, after "), "{shown}: {text}");
+    }
+}
+
+/// The second interpreter of a process is copied when it ends, too, in place of the first.
+#[test]
+fn leaks_of_an_interpreter_that_ends_several_times() {
+    let libraries = libraries();
+    if libraries.is_empty() {
+        return skip("libpython");
+    }
+    let program = Guest::read("python_again.c").build("python_again", &["-ldl"]);
+    let place = scratch("python-again-held");
+    for (library, home) in libraries {
+        let shown = library.display().to_string();
+        let mut command = Command::new(&program);
+        command.arg(&library).arg("2").env("PYTHONHOME", &home);
+        let (outcome, _) = record(&place, &[], &mut command);
+        assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
+        let mut command = heaptide();
+        command.arg("leaks").arg(place.join("x.heaptide"));
+        let text = String::from_utf8(command.output().expect("heaptide runs").stdout);
+        let text = text.expect("text");
+        assert!(text.contains("live when Python began to end, after "), "{shown}: {text}");
+    }
+}
+
+/// Returns how many blocks `build` allocated in a recording of `python_attached.py`, how many of
+/// these were freed, and the same of `large`.
+fn attached(target: &Target, name: &str) -> [(i128, i128); 2] {
+    let mut command = heaptide();
+    command.args(["report", "--python", "only", "--format", "json"]).arg(target.recording(name));
+    let output = command.output().expect("heaptide runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    [blocks(&report, BUILT.0, "build"), blocks(&report, LARGE.0, "large")]
+}
+
+#[test]
+fn a_running_interpreter_has_its_objects_between_attach_and_detach() {
+    for python in pythons() {
+        let shown = python.display().to_string();
+        let mut command = Command::new(&python);
+        command.arg(programs().join("python_attached.py"));
+        let mut target = Target::start("python-attached", command);
+        target.steps("bl");
+        for round in ["a.heaptide", "b.heaptide", "c.heaptide"] {
+            target.attach(round, &["--by-size"]);
+            target.steps("blf");
+            target.detach();
+            let of_round = [BUILT, LARGE].map(|(_, count)| (count, count));
+            assert_eq!(attached(&target, round), of_round, "{shown}: {round}");
+            target.steps("blfbl");
+        }
+        drop(target.child.stdin.take());
+        assert_eq!(target.child.wait().expect("its end").code(), Some(0), "{shown}");
+    }
+}
+
+/// Allocators that are not Python's own cannot be wrapped while threads use them.
+#[test]
+fn what_an_attach_cannot_wrap_is_stated() {
+    let Some(python) = python() else { return skip("python3") };
+    let mut command = Command::new(&python);
+    command.args(["-X", "tracemalloc"]).arg(programs().join("python_attached.py"));
+    let mut target = Target::start("python-attached-traced", command);
+    target.steps("b");
+    let outcome = target.command(&["attach", "--for", "10ms", "-o", "a.heaptide"]);
+    assert!(outcome.stderr.contains("objects in arenas are not recorded"), "{}", outcome.stderr);
+    target.steps("bf");
+    drop(target.child.stdin.take());
+    assert_eq!(target.child.wait().expect("its end").code(), Some(0));
 }

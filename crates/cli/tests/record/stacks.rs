@@ -167,7 +167,7 @@ fn stacks_with(program: &str, name: &str, options: &[&str]) -> BTreeMap<Vec<Stri
     for (process, site) in sites(&report) {
         let stack = frames(process, site);
         let text = |frame: &&Value| format!("{} {}", function(frame), frame["line"]);
-        let own = stack.iter().take_while(|frame| function(frame) != "__libc_start_call_main");
+        let own = stack.iter().skip_while(|frame| function(frame) != "main");
         *stacks.entry(own.map(text).collect()).or_default() += number(site, "allocations");
     }
     stacks

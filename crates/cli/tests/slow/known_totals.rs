@@ -4,6 +4,7 @@
 use crate::harness::report;
 use crate::recording::{list, number};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The totals of the processes of a recording.
@@ -141,11 +142,43 @@ impl Known {
                 let word = |total| format!(r#"{{"name":"{MEASURE}","bytes":true,"total":{total},"#);
                 assert!(self.all(MEASURE).any(|total| text.contains(&word(total))), "{format}");
             }
+            // All processes: one record for each allocation, or for `count` of them.
+            "cali" => {
+                let known: i128 = self.all("allocations").sum();
+                assert_eq!(allocations_of_cali(&text), known, "{format}");
+            }
             // `foreign.rs` reads it with pprof.
             "pprof" => assert!(file.starts_with(&[0x1f, 0x8b]), "{format} is not packed by gzip"),
             other => panic!("{other}: a format that no answer is known of"),
         }
     }
+}
+
+/// Returns the number of allocations in records with the attribute `mem.alloc`.
+fn allocations_of_cali(text: &str) -> i128 {
+    const NAME: &str = "8"; // the attribute whose value is an attribute's name
+    let fields = |line: &str| -> HashMap<String, String> {
+        let pairs = line.replace("\\,", " ");
+        let pairs = pairs.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    let (mut names, mut sum) = (HashMap::new(), 0);
+    for record in text.lines().map(fields) {
+        let field = |key: &str| record.get(key).map_or("", String::as_str);
+        if field("attr") == NAME {
+            names.insert(field("id").to_owned(), field("data").to_owned());
+        }
+        let of_name = |name: &str| {
+            let is_it = |id: &str| names.get(id).is_some_and(|known| known == name);
+            field("attr").split('=').position(is_it)
+        };
+        if field("__rec") == "ctx" && of_name("mem.alloc").is_some() {
+            let values = field("data").replace("\\=", " ");
+            let count = of_name("count").and_then(|at| values.split('=').nth(at));
+            sum += count.map_or(1, parsed);
+        }
+    }
+    sum
 }
 
 fn parsed(word: &str) -> i128 {

@@ -1,7 +1,7 @@
 //! aarch64: arguments in x0 to x7, the return address in x30. An entry creates a frame record,
 //! whose address it passes as the stack pointer of the event, and removes it at its end.
 
-use super::Target;
+use super::target::Target;
 use core::arch::asm;
 
 /// The number of the processor in ELF headers.

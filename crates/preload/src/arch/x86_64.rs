@@ -1,6 +1,6 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
-use super::Target;
+use super::target::Target;
 
 /// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;

@@ -125,7 +125,6 @@ fn code(start: u64, end: u64) -> Option<&'static [u8]> {
     let is_inside = modules().end_at(start).is_some_and(|limit| start < end && end <= limit);
     // SAFETY: a range that the unwind table of a loaded object covers, within the object, is in its
     // code, which is readable.
-    is_inside.then(|| unsafe {
-        core::slice::from_raw_parts(start as *const u8, (end - start) as usize)
-    })
+    is_inside
+        .then(|| unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) })
 }

@@ -1,7 +1,8 @@
 //! `caliper`: the records that Caliper's services write, with its attributes.
 //!
 //! With a trace, a record is an allocation, a free, the begin or end of a region, or a snapshot
-//! that the program pushed. Without a trace, records are sums, as its service `aggregate` writes them.
+//! that the program pushed. Without a trace, records are sums, as its service `aggregate` writes
+//! them.
 
 use std::sync::Arc;
 use std::vec::IntoIter;

@@ -17,6 +17,7 @@ use crate::event::requests;
 use crate::event::start::start_on_request;
 use crate::event::stats::{self, Figures, Histograms};
 use crate::event::tag_report;
+use crate::event::tag_tree::Request;
 use crate::event::tallies;
 use crate::event::thread_measure::{self, Measurement};
 use crate::event::threads;
@@ -29,6 +30,7 @@ use crate::sys::arch;
 use crate::sys::front::Front;
 use crate::sys::kernel::Fd;
 use crate::sys::options::Options;
+use crate::sys::own_stack;
 use crate::sys::replaced::Replaced;
 use core::arch::naked_asm;
 use core::marker::PhantomData;
@@ -518,10 +520,11 @@ pub extern "C" fn tally_scopes<F: Front>() {
 }
 
 /// Also works if the thread is inside the recorder, in a signal handler: it only reads.
-pub extern "C" fn write_tags<F: Front>(request: Option<&tag_report::Request>) -> i64 {
+pub extern "C" fn write_tags<F: Front>(request: Option<&Request>) -> i64 {
     match request {
         Some(request) if recording::<F>() != 0 => {
-            tag_report::write(request).map_or(-1, |length| length as i64)
+            let written = own_stack::call(|| tag_report::write(request)).flatten();
+            written.map_or(-1, |length| length as i64)
         }
         _ => -1,
     }
@@ -535,14 +538,16 @@ pub extern "C" fn omit_dump<F: Front>() {
     output::omit_dump();
 }
 
-/// Pauses or resumes recording of the process if the recorder replaces MaxMemoryPreload.
-pub fn pause_max_memory<F: Front>(is_paused: bool) {
+/// Pauses or resumes recording of the process if the recorder replaces MaxMemoryPreload. Returns
+/// whether it does.
+pub fn pause_max_memory<F: Front>(is_paused: bool) -> bool {
     let acts = Options::known().is_some_and(|options| options.replaced.has(Replaced::MaxMemory));
     match (acts, is_paused) {
         (false, _) => {}
         (true, true) => pause::<F>(1),
         (true, false) => resume::<F>(1),
     }
+    acts
 }
 
 pub extern "C" fn start<F: Front>() -> i32 {

@@ -7,7 +7,7 @@ use crate::event::process::process;
 use crate::event::python::Chain;
 use crate::event::sampler::Sampler;
 use crate::event::shadow_cache::Leaves;
-use crate::event::tallies::Tallies;
+use crate::event::tally::Tallies;
 use crate::event::trace_extents::Writer;
 use crate::store::budgets::LANES_MAX;
 use crate::store::control_words;

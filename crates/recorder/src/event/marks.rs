@@ -21,8 +21,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{
-    BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, Kind, Loss, Mark, MarkKind, PAGE, PROFILE_SUFFIX,
-    Request, SNAPSHOT_SUFFIX, Sums,
+    BASELINE_SUFFIX, EXTENT_MAGIC, ExtentHeader, HELD_SUFFIX, Kind, Loss, Mark, MarkKind, PAGE,
+    PROFILE_SUFFIX, Request, SNAPSHOT_SUFFIX, Sums,
 };
 use heaptide_trace::Record;
 
@@ -31,6 +31,8 @@ const SNAPSHOTS_MAX: u32 = budgets::SNAPSHOTS_MAX as u32;
 /// Maximum number of snapshots at an interval that the process itself keeps while it removes older
 /// ones.
 const KEPT_MAX: usize = 256;
+/// Maximum size of a profile that is copied when the Python interpreter begins to end.
+const HELD_BYTES_MAX: u64 = 128 << 20;
 /// Bytes that are written at once.
 const PIECE: u64 = 8 << 20;
 
@@ -362,7 +364,8 @@ pub fn reset(lane: &mut LaneState) -> bool {
     let Some(mut marks) = moments().marks.acquire() else {
         return false;
     };
-    let done = confined::may_call() && own_stack::call(|| write_baseline(p)).flatten().is_some();
+    let write = || write_over(p, BASELINE_SUFFIX, None);
+    let done = confined::may_call() && own_stack::call(write).flatten().is_some();
     if !done {
         p.lost(Loss::NoSnapshot);
         return false;
@@ -382,15 +385,27 @@ pub fn reset(lane: &mut LaneState) -> bool {
     true
 }
 
-/// Replaces the last baseline by a new one in one step.
-fn write_baseline(p: &Process) -> Option<()> {
+/// Copies the profile because the Python interpreter begins to end, which then frees what the
+/// program held. Does nothing if another thread takes a snapshot, or if the profile is large. A
+/// copy that could not be written is not counted: it was not requested.
+pub fn keep_held() {
+    let p = process();
+    let held = moments().marks.try_acquire().filter(|_| confined::may_call());
+    if held.is_some() && p.header().file_end.load(Acquire) <= HELD_BYTES_MAX {
+        let note = Note::of(Request::Snapshot, 0, p.now());
+        own_stack::call(|| write_over(p, HELD_SUFFIX, Some(note)));
+    }
+}
+
+/// Replaces the last copy with this suffix by a new one in one step.
+fn write_over(p: &Process, suffix: &str, note: Option<Note>) -> Option<()> {
     let mut path = stem(p)?;
-    path.push(BASELINE_SUFFIX.as_bytes());
+    path.push(suffix.as_bytes());
     let mut new = Text::<PATH_MAX>::new();
     new.push(path.bytes());
     new.push(b".new");
     kernel::unlink(new.path()?);
-    copy(p, new.path()?, None).ok()?;
+    copy(p, new.path()?, note).ok()?;
     kernel::rename(new.path()?, path.path()?).ok()
 }
 

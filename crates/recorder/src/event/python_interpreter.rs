@@ -155,7 +155,7 @@ fn give_up(p: &Store, why: Python) {
 }
 
 /// Returns the x of version 3.x; 0 if it is unknown.
-fn minor_of(object: &LinkMap) -> u8 {
+pub fn minor_of(object: &LinkMap) -> u8 {
     let has = |name| loader::look_up(object, name).is_some();
     if let Some((version, _)) = loader::look_up(object, b"Py_Version\0") {
         // SAFETY: `const unsigned long Py_Version`, from 3.11 on.

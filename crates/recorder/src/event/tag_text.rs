@@ -4,8 +4,8 @@
 //! Unlike in malloc-tag, names are escaped, and scopes with one name at two paths are two boxes of
 //! the graph.
 
-use crate::event::tag_report::{Node, Snapshot, Tree};
-use crate::event::tallies::{ALLOCATED, ALLOCATIONS, FREED, FREES, REALLOCATIONS, ZEROED};
+use crate::event::tag_tree::{Node, Snapshot, Tree};
+use crate::event::tally::{ALLOCATED, ALLOCATIONS, FREED, FREES, REALLOCATIONS, ZEROED};
 use crate::store::ids::{NameId, StringId};
 use crate::store::names;
 use crate::sys::kernel::{self, Fd};
@@ -87,7 +87,12 @@ impl<'a> Out<'a> {
     /// Writes text of the program, of any bytes.
     fn escaped(&mut self, text: &[u8]) -> &mut Self {
         for chunk in text.utf8_chunks() {
-            chunk.valid().bytes().for_each(|byte| self.escaped_byte(byte));
+            let is_special = |byte| matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
+            if chunk.valid().bytes().any(is_special) {
+                chunk.valid().bytes().for_each(|byte| self.escaped_byte(byte));
+            } else {
+                self.text(chunk.valid().as_bytes());
+            }
             if !chunk.invalid().is_empty() {
                 self.text("\u{fffd}".as_bytes());
             }

@@ -6,59 +6,13 @@
 
 use crate::event::lane::{self, LaneState};
 use crate::event::process::process;
+use crate::event::tally::{COUNTERS, Counts};
 use crate::store::ids::ScopeId;
-use crate::store::index::Index;
 use crate::store::sites::own_word;
-use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 use heaptide_format::shared::{Scope, Word};
 use heaptide_format::{Call, Loss};
-
-/// Indices of the counters: usable bytes allocated, allocations by any call, those by realloc,
-/// those by calloc and aligned functions, frees, and their bytes.
-pub const ALLOCATED: usize = 0;
-pub const ALLOCATIONS: usize = 1;
-pub const REALLOCATIONS: usize = 2;
-pub const ZEROED: usize = 3;
-pub const FREES: usize = 4;
-pub const FREED: usize = 5;
-pub const COUNTERS: usize = 6;
-
-pub type Counts = [u64; COUNTERS];
-
-/// The counters of a scope of a lane.
-struct Tally {
-    scope: AtomicU32,
-    counts: [AtomicU64; COUNTERS],
-}
-
-/// Tallies in the first chunk of a lane; each further one has twice as many.
-const FIRST_CHUNK: usize = 64;
-/// Number of chunks: more tallies than a profile can have scopes.
-const CHUNKS: usize = 20;
-
-/// A lane's tallies. Other threads read what is atomic. All zeros: off.
-#[repr(C)]
-pub struct Tallies {
-    is_on: AtomicU32,
-    /// Odd while the lane's thread changes `at` and a tally.
-    version: AtomicU32,
-    /// The lane's totals when they were last added to a tally.
-    at: [AtomicU64; COUNTERS],
-    /// Counters that a lane's record lacks: calls that return zeroed or aligned blocks, calls of
-    /// realloc without a block, blocks that realloc freed, and their bytes.
-    zeroed: AtomicU64,
-    resized_nothing: AtomicU64,
-    moved_blocks: AtomicU64,
-    moved_bytes: AtomicU64,
-    /// Words of the lane that show whether anything happened since.
-    seen: [u64; 3],
-    /// The number of a scope's tally, plus one.
-    index: Index<1>,
-    chunks: [AtomicPtr<Tally>; CHUNKS],
-    count: AtomicU32,
-}
 
 /// Set once the program has requested tallies; forked children inherit it.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
@@ -98,7 +52,12 @@ pub fn settle(lane: &mut LaneState) {
 #[inline(never)]
 fn settle_changes(lane: &mut LaneState) {
     // Allocators whose smallest blocks have no bytes change only the last word.
-    let seen = [lane.allocated(), lane.live.freed(), own_word(&lane.record.requested_classes[0])];
+    let seen = [
+        lane.allocated(),
+        lane.live.freed(),
+        own_word(&lane.tallies.freed_nothing),
+        own_word(&lane.record.requested_classes[0]),
+    ];
     if seen == lane.tallies.seen {
         return;
     }
@@ -124,60 +83,23 @@ fn totals(lane: &LaneState, read: impl Fn(&AtomicU64) -> u64) -> Counts {
     let (record, tallies) = (lane.record, &lane.tallies);
     let (allocated, freed) = lane.live.moment(&record.usable_bytes);
     let sum = |classes: &[AtomicU64]| classes.iter().map(&read).sum::<u64>();
-    let [zeroed, resized_nothing, blocks, bytes] =
-        [&tallies.zeroed, &tallies.resized_nothing, &tallies.moved_blocks, &tallies.moved_bytes]
-            .map(|counter| counter.load(Relaxed));
+    let counters = [
+        &tallies.zeroed,
+        &tallies.resized_nothing,
+        &tallies.moved_blocks,
+        &tallies.moved_bytes,
+        &tallies.freed_nothing,
+    ];
+    let [zeroed, resized_nothing, blocks, bytes, nothing] =
+        counters.map(|counter| counter.load(Relaxed));
     [
         allocated,
         sum(&record.requested_classes),
         record.reallocations.get().wrapping_add(resized_nothing),
         zeroed,
-        sum(&record.freed_classes).saturating_sub(blocks),
+        sum(&record.freed_classes).saturating_sub(blocks) + nothing,
         freed.saturating_sub(bytes),
     ]
-}
-
-impl Tallies {
-    /// Returns the tally of a scope, created if it is new; none without memory.
-    fn of(&mut self, scope: ScopeId) -> Option<&'static Tally> {
-        match self.index.get([scope.number()]) {
-            0 => self.create(scope),
-            number => self.get(number as usize - 1),
-        }
-    }
-
-    #[cold]
-    fn create(&mut self, scope: ScopeId) -> Option<&'static Tally> {
-        let count = self.count.load(Relaxed);
-        let (chunk, _) = position(count as usize);
-        let place = self.chunks.get(chunk)?;
-        if place.load(Relaxed).is_null() {
-            let bytes = (FIRST_CHUNK << chunk) * size_of::<Tally>();
-            let memory = memory::take(bytes, InChild::Nothing) as *mut Tally;
-            place.store(memory, Release);
-        }
-        let tally = self.get(count as usize)?;
-        tally.scope.store(scope.number(), Relaxed);
-        if !self.index.insert([scope.number()], count + 1) {
-            return None;
-        }
-        self.count.store(count + 1, Release);
-        Some(tally)
-    }
-
-    fn get(&self, number: usize) -> Option<&'static Tally> {
-        let (chunk, at) = position(number);
-        let memory = self.chunks.get(chunk)?.load(Acquire);
-        // SAFETY: null, or memory for that many tallies, which is never released; all zeros is a
-        // valid value.
-        (!memory.is_null()).then(|| unsafe { &*memory.add(at) })
-    }
-}
-
-/// Returns the chunk of a tally, and the position in it.
-fn position(number: usize) -> (usize, usize) {
-    let chunk = (number / FIRST_CHUNK + 1).ilog2() as usize;
-    (chunk, number - FIRST_CHUNK * ((1 << chunk) - 1))
 }
 
 /// Calls `visit` with the counters of each scope of a lane in which something happened, also on
@@ -248,42 +170,17 @@ impl LaneState {
         }
     }
 
+    /// Counts a free of a null pointer. In a forked child, the lane may be its parent's, wiped.
+    pub fn count_free_of_nothing(&self) {
+        if !self.gate.is_stale() && !self.is_off() {
+            self.tallies.freed_nothing.add(1);
+        }
+    }
+
     /// Counts a block that realloc freed.
     #[inline(always)]
     pub fn count_moved(&self, usable: u64) {
         self.tallies.moved_blocks.add(1);
         self.tallies.moved_bytes.add(usable);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_number_has_a_place_of_its_own() {
-        let mut expected = (0, 0);
-        for number in 0..10_000 {
-            assert_eq!(position(number), expected, "{number}");
-            expected.1 += 1;
-            if expected.1 == FIRST_CHUNK << expected.0 {
-                expected = (expected.0 + 1, 0);
-            }
-        }
-    }
-
-    #[test]
-    fn each_scope_has_a_tally_of_its_own() {
-        // SAFETY: all zeros is a valid value.
-        let mut tallies = unsafe { std::boxed::Box::<Tallies>::new_zeroed().assume_init() };
-        let scopes = 1..500u32;
-        for scope in scopes.clone() {
-            tallies.of(ScopeId::new(scope)).expect("memory").counts[ALLOCATED].add(scope as u64);
-        }
-        for scope in scopes {
-            let tally = tallies.of(ScopeId::new(scope)).expect("memory");
-            assert_eq!(tally.counts[ALLOCATED].load(Relaxed), scope as u64);
-        }
-        assert_eq!(tallies.count.load(Relaxed), 499);
     }
 }

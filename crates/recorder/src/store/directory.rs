@@ -9,7 +9,7 @@ use crate::sys::{executed, maps, own_stack};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use heaptide_format::shared::{FileHeader, Word};
-use heaptide_format::{BASELINE_SUFFIX, PROFILE_SUFFIX};
+use heaptide_format::{BASELINE_SUFFIX, HELD_SUFFIX, PROFILE_SUFFIX};
 
 /// The recording's directory, absolute. Forked children inherit it, even if they change directory.
 static DIRECTORY: AtomicPtr<Text<PATH_MAX>> = AtomicPtr::new(core::ptr::null_mut());
@@ -145,7 +145,7 @@ pub fn remove_temporary(p: &Store) {
         path.push(b"/");
         let length = path.bytes().len();
         for image in 0..=header.image.get() {
-            for suffix in [PROFILE_SUFFIX, BASELINE_SUFFIX] {
+            for suffix in [PROFILE_SUFFIX, BASELINE_SUFFIX, HELD_SUFFIX] {
                 path.truncate(length);
                 path.push_number(header.pid.get() as u64);
                 path.push(b"-");

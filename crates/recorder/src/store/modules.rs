@@ -17,8 +17,8 @@ use crate::sys::memory::{self, InChild};
 use crate::sys::program_headers::{PT_LOAD, ProgramHeader};
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heaptide_format::shared::{Module, Word};
 use heaptide_format::{Kind, Loss, PAGE};
@@ -406,8 +406,7 @@ impl Loaded {
         if let Some(copy) = buffer.get_mut(..=text.len()).filter(|_| text.first() == Some(&b'/')) {
             copy[..text.len()].copy_from_slice(text);
             copy[text.len()] = 0;
-            let tables =
-                Path::new(copy).and_then(|path| FileTables::read(path, self.inode, room));
+            let tables = Path::new(copy).and_then(|path| FileTables::read(path, self.inode, room));
             if let Some(tables) = tables {
                 // SAFETY: no thread reads it before the state.
                 unsafe { *self.file_tables.0.get() = tables };

@@ -503,7 +503,7 @@ mod tests {
     fn settings_of_the_program_apply_unless_the_environment_has_them() {
         let supplemented = |environment| {
             let mut options = parsed(environment);
-            options.supplement(b"HEAPTIDE_MODE=trace HEAPTIDE_BY_CALL=on HEAPTIDE_NONE=1 PATH=x");
+            options.supplement(b"HEAPTIDE_MODE=trace HEAPTIDE_BY_CALL=on OTHER_NAME=1 PATH=x");
             (options.trace, options.by_call)
         };
         assert_eq!(supplemented(b"PATH=/bin\0"), (true, true));

@@ -3,6 +3,7 @@
 
 use crate::sys::kernel::{self, Path};
 use crate::sys::maps;
+use crate::sys::own_stack;
 use crate::sys::text::{Text, file_of};
 
 /// The longest path, with a zero byte.
@@ -68,7 +69,7 @@ fn named(entry: &[u8]) -> Option<Replaced> {
 /// Returns whether an entry of `LD_PRELOAD` is the recorder under the name of another library, and
 /// not that library itself.
 pub fn is_own(entry: &[u8]) -> bool {
-    named(entry).is_some() && is_own_file(entry)
+    named(entry).is_some() && own_stack::call(|| is_own_file(entry)) == Some(true)
 }
 
 /// Returns whether an entry of `LD_PRELOAD` is the file that this code was loaded from. One without

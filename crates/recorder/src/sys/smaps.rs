@@ -121,8 +121,8 @@ fn end_of_line(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, &word) in words.iter().enumerate() {
         // Bytes that are line ends become 0, and the highest bit of the first 0 becomes 1.
-        let word = u64::from_le_bytes(word) ^ EACH * u64::from(b'\n');
-        let ends = word.wrapping_sub(EACH) & !word & EACH << 7;
+        let word = u64::from_le_bytes(word) ^ (EACH * u64::from(b'\n'));
+        let ends = word.wrapping_sub(EACH) & !word & (EACH << 7);
         if ends != 0 {
             return Some(8 * index + ends.trailing_zeros() as usize / 8);
         }

@@ -19,8 +19,8 @@ pub fn noted() -> impl Iterator<Item = (usize, usize)> {
     both.take_while(|(at, _)| *at != 0)
 }
 
-/// Makes forked children find zeros in all statics that were noted, with one call for those that are
-/// side by side.
+/// Makes forked children find zeros in all statics that were noted, with one call for those that
+/// are side by side.
 ///
 /// Errors: those of the kernel; kernels before 4.14 do not support such memory.
 pub fn apply() -> Result<(), Errno> {

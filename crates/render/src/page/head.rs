@@ -7,10 +7,10 @@ use heaptide_analysis::attribution::{FunctionId, Functions};
 use heaptide_analysis::model::{Measure, Process, Sample, SizeClass};
 use serde::Serialize;
 
+use super::beside::{Beside, SourceTexts};
 use super::columns::Column;
 use super::findings::Findings;
 use super::tables::MEASURES;
-use super::{Beside, SourceTexts};
 use heaptide_analysis::views::memory::{Memory, parts};
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 

@@ -2,12 +2,12 @@
 //! contains its data and loads nothing. `heaptide view` serves it without data, which the page then
 //! requests. Names from programs are never interpreted as markup.
 
+mod beside;
 mod columns;
 mod findings;
 mod head;
 mod tables;
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use base64::display::Base64Display;
@@ -23,6 +23,7 @@ use crate::shared::command_line::command_line;
 use columns::{Column, Columns};
 use head::{Head, OwnersChart};
 
+pub use beside::{Beside, SourceTexts, Traced};
 pub use findings::Findings;
 
 /// Number of owners with a colour in the chart over time.
@@ -51,31 +52,6 @@ const SCRIPT: [&str; 19] = [
     include_str!("server.js"),
     include_str!("start.js"),
 ];
-
-/// Data from a trace for a page in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Traced<'a> {
-    /// Live bytes over time by owner.
-    pub over_time: &'a OwnersOverTime,
-    /// Lifetimes of blocks.
-    pub lifetimes: &'a Lifetimes,
-}
-
-/// Data besides the tables for a page in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
-    /// Data from a trace, if there is one.
-    pub traced: Option<Traced<'a>>,
-    /// The findings of `advise`.
-    pub findings: &'a Findings,
-    /// Which process of the recording it is, and why; `None` if there is only one.
-    pub subject: Option<&'a str>,
-    /// Texts of source lines that own memory.
-    pub sources: &'a SourceTexts,
-}
-
-/// Texts of source lines: by the path of the file, and by number.
-pub type SourceTexts = BTreeMap<String, BTreeMap<u32, String>>;
 
 /// Writes the page of a process with its data and findings. It initially displays `measure`, or the
 /// first metric with a value if `measure` has none or is not selectable.

@@ -5,7 +5,9 @@
 
 use heaptide_advise::SteadyGrowth;
 use heaptide_analysis::attribution::Types;
-use heaptide_analysis::model::{End, Frame, FrameId, Measure, Measures, Mode, Process, ScopeId};
+use heaptide_analysis::model::{
+    AccountCause, End, Frame, FrameId, Measure, Measures, Mode, Process, ScopeId,
+};
 use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
 use heaptide_analysis::views::memory::runtime_heap::{Resident, RuntimeHeap};
 use heaptide_analysis::views::memory::{At, Memory, Runtime};
@@ -375,17 +377,26 @@ fn at_peak(process: &Process) -> Option<Memory<'_>> {
 }
 
 /// States that a large part of the blocks was never written.
+///
+/// A program can write to blocks after the account; then its highest resident memory is higher, by
+/// at least as much. Accounts contain it, so the last one has to be of the end.
 fn untouched(process: &Process) -> Option<String> {
     let memory = at_peak(process)?;
+    let last = process.time.accounts.last()?;
+    let is_of_end =
+        // 0: not known
+        matches!(last.cause, AccountCause::End | AccountCause::Now) && last.most_resident_bytes > 0;
     let live = memory.account.live_bytes;
     let heap = memory.row("heap")?;
     let of_blocks = heap.children.iter().filter(|row| row.name.starts_with("live "));
     let resident = of_blocks.fold(0u64, |sum, row| sum.saturating_add(row.resident_bytes));
+    let later = last.most_resident_bytes.saturating_sub(memory.account.resident_bytes);
+    let most = resident.saturating_add(later);
     let is_large = live >= UNEXPLAINED_MIN && is_at_least(live, process.totals.peak_bytes, 50);
-    let is_touched = is_at_least(resident, live, TOUCHED_PERCENT);
-    (is_large && !is_touched).then(|| {
-        let (live, resident) = (bytes(live), bytes(resident));
-        format!("Of {live} in blocks, at most {resident} were resident.")
+    let is_touched = is_at_least(most, live, TOUCHED_PERCENT);
+    (is_of_end && is_large && !is_touched).then(|| {
+        let (live, most) = (bytes(live), bytes(most));
+        format!("Of {live} in blocks, at most {most} were resident.")
     })
 }
 

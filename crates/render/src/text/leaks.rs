@@ -14,7 +14,7 @@ use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ending, live_name};
 use crate::shared::names::{elide_middle, printable};
-use crate::shared::quantity::{bytes, count, counted, percent};
+use crate::shared::quantity::{bytes, count, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
 use crate::shared::subject::subject_says;
 use crate::shared::views::{LeaksBy, LeaksView};
@@ -35,6 +35,9 @@ const NAME: usize = 64;
 /// Why objects of a Python program are not among its leaks.
 const FREED_BY_PYTHON: &str = "Python frees its objects when it ends, so those that were kept until \
     then are not listed; `heaptide peak`, or a snapshot before the end, shows them";
+/// Which blocks are listed if it is known what Python freed when it ended.
+const HELD_BEFORE: &str = "Python frees its objects when it ends; `--at-exit` lists only what is \
+    left then";
 
 /// The live blocks in the processes of a recording.
 pub struct Found<'a> {
@@ -139,7 +142,11 @@ fn page(
         Mode::Scopes => ("scope path", "Recorded with --mode scopes: by scope, not by stack\n"),
         Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
     };
-    let live = live_name(process);
+    let held_ns = process.completeness.held_ns;
+    let live = held_ns.map_or_else(
+        || live_name(process).to_owned(),
+        |ns| format!("live when Python began to end, after {}, or at exit", duration(ns)),
+    );
     match leaks.leaks.len() as u64 {
         0 => writeln!(out, "{live}: nothing{}", suppressed_too(leaks))?,
         n => {
@@ -158,7 +165,8 @@ fn page(
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
     if process.has_python() && matches!(process.lifetime.end, End::Exited(_)) {
-        writeln!(out, "{}", Style::Warning.of(FREED_BY_PYTHON))?;
+        let why = if held_ns.is_some() { HELD_BEFORE } else { FREED_BY_PYTHON };
+        writeln!(out, "{}", Style::Warning.of(why))?;
     }
     if view.by != LeaksBy::Stack && process.mode == Mode::Stacks {
         by_owner(out, process, leaks, view.by, rows)?;

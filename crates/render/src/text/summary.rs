@@ -86,7 +86,7 @@ fn python_says(recording: &Recording) -> Option<&'static str> {
         }
         PythonObjects::FreeThreaded => "objects are not recorded: the interpreter is free-threaded",
         PythonObjects::Running => {
-            "objects are not recorded: the interpreter ran before the recorder found it"
+            "objects in arenas are not recorded: the interpreter ran with other allocators"
         }
         PythonObjects::NoMemory => {
             "objects are not recorded: no memory for the recorder's table of their sizes"

@@ -7,7 +7,6 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::LINES_WITH_CHART;
 use crate::model::app::App;
 
 /// The number of columns from which a sentence fits on one line less.
@@ -15,9 +14,6 @@ const COLUMNS_WIDE: u16 = 140;
 
 /// Returns the number of lines, which does not change with the numbers.
 pub(super) fn height(area: Rect, app: &App) -> u16 {
-    if area.height < LINES_WITH_CHART {
-        return 0;
-    }
     let has_runtime = app.tables.as_ref().is_some_and(|tables| tables.has_runtime());
     let sentences = 2 + u16::from(has_runtime) - u16::from(area.width >= COLUMNS_WIDE);
     sentences + u16::from(app.subject.is_some())

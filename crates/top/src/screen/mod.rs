@@ -36,10 +36,11 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App, style: &Style) -> Places {
         LINES_WITH_CHART.. => 5,
         _ => 0,
     };
+    let has_room = area.height >= LINES_WITH_CHART;
     let heads = if area.height < 8 { 1 } else { 2 };
     let [head, answer, chart, views, table, foot] = Layout::vertical([
         Constraint::Length(heads),
-        Constraint::Length(answer::height(area, app)),
+        Constraint::Length(if has_room { answer::height(area, app) } else { 0 }),
         Constraint::Length(chart_height),
         Constraint::Length(1),
         Constraint::Min(1),

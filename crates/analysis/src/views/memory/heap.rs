@@ -78,26 +78,32 @@ fn overhead(account: &Account, state: AllocatorState) -> u64 {
     tables.saturating_add(state.used_bytes.saturating_sub(account.live_bytes))
 }
 
+/// Returns the live bytes of another allocator beside glibc's, such as that of a second C library,
+/// whose recorded mappings have `taken` bytes. A small part is no evidence of one: the numbers are
+/// read one after another.
+fn beyond_glibc(account: &Account, taken: u64) -> u64 {
+    let used = account.glibc().map_or(0, |state| state.used_bytes);
+    let beyond = account.live_bytes.saturating_sub(used.saturating_add(taken));
+    if used > 0 && beyond > account.live_bytes / 2 { beyond } else { 0 }
+}
+
 impl Heap {
     pub(super) fn of(account: &Account, sorted: &Sorted) -> Heap {
         let arenas = Extent::of(sorted.of(Class::Arena));
         let blocks = Extent::of(sorted.of(Class::Blocks));
         let taken = Extent::of(sorted.of(Class::Taken));
         let anonymous = Extent::of(sorted.of(Class::Anonymous));
+        let beyond = beyond_glibc(account, taken.size);
         let outside = match account.glibc() {
-            // A second C library, or one without arenas that glibc knows, has the rest.
-            Some(state) if state.used_bytes > 0 => {
-                let known = state.used_bytes.saturating_add(taken.size);
-                state.mapped_bytes.max(account.live_bytes.saturating_sub(known))
-            }
-            Some(state) => state.mapped_bytes,
+            Some(state) => state.mapped_bytes.max(beyond),
             None if blocks.size == 0 && taken.size == 0 => {
                 account.live_bytes.saturating_sub(arenas.size)
             }
             None => blocks.size,
         };
         // Large mappings are searched for blocks only in part, and not at all without stacks.
-        let elsewhere = if outside > blocks.size { anonymous.resident } else { 0 };
+        let may_miss = outside > blocks.size || beyond > 0;
+        let elsewhere = if may_miss { anonymous.resident } else { 0 };
         let outside_resident = outside.min(blocks.resident.saturating_add(elsewhere));
         let known = arenas.plus(taken);
         let all = committed(account, known.size.saturating_add(outside));
