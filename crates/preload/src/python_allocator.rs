@@ -172,7 +172,7 @@ impl Allocator {
     /// Notices that the interpreter begins to end, and then frees what the program held. Called
     /// before an event.
     #[inline(always)]
-    fn look_at_end(&self) {
+    fn notice_end(&self) {
         // SAFETY: a static word, or one in the state of the interpreter that calls the wrapper.
         let word = unsafe { &*self.ending.load(Relaxed) }.load(Relaxed);
         if word != self.seen.load(Relaxed) {
@@ -237,7 +237,7 @@ extern "C" fn malloc_body(context: Address, bytes: usize, sp: u64, bp: u64) -> A
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return (below.malloc)(below.context, bytes);
     };
-    below.look_at_end();
+    below.notice_end();
     let block = (below.malloc)(below.context, bytes);
     allocated(&mut inside, block, requested(bytes));
     block
@@ -369,7 +369,7 @@ extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
     let Some(mut inside) = Inside::enter::<Preload>(Entry { sp, bp }) else {
         return free_nested(below, block);
     };
-    below.look_at_end();
+    below.notice_end();
     let Some(bytes) = take_size_in(inside.lane(), block) else {
         return free_unknown(inside, below, block);
     };

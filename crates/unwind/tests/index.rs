@@ -2,23 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use heaptide_fixtures::Random;
+use heaptide_fixtures::{Random, unwind_entry as entry};
 use heaptide_unwind::index::{Entry, FileSections, count, fill, step_at};
 use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 
 const RSP: u8 = 7;
 const RA: u8 = 16;
 const EH_FRAME: u64 = 0x2000;
-
-/// Builds an entry: its length and contents, padded with `DW_CFA_nop`.
-fn entry(mut body: Vec<u8>) -> Vec<u8> {
-    while body.len() % 8 != 4 {
-        body.push(0);
-    }
-    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
-    bytes.append(&mut body);
-    bytes
-}
 
 /// A function: its start, its length, and the distance of the CFA from rsp.
 type Function = (u64, u64, u8);

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use heaptide_fixtures::Random;
+use heaptide_fixtures::{Random, unwind_entry as entry};
 use heaptide_unwind::rule::{Bp, Cfa, Ra, Step};
 use heaptide_unwind::table::{Sections, frames_address, step_at};
 
@@ -28,16 +28,6 @@ const USUAL: &[u8] = &[0x0c, RSP, 8, 0x80 | RA, 1];
 struct Tables {
     header: Vec<u8>,
     frames: Vec<u8>,
-}
-
-/// Builds an entry: its length and contents, padded with `DW_CFA_nop`.
-fn entry(mut body: Vec<u8>) -> Vec<u8> {
-    while body.len() % 8 != 4 {
-        body.push(0);
-    }
-    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
-    bytes.append(&mut body);
-    bytes
 }
 
 impl Tables {

@@ -69,6 +69,7 @@ pub struct ExportOptions {
     /// How stacks are written (malloc-profiler)
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub malloc_profiler: Option<malloc_profiler::Choice>,
+    // Headers of version 0.2 pass it.
     /// State of malloc-tag's trees in the program (malloc-tag)
     #[arg(long, value_name = "NAME=NUMBER,…", hide = true)]
     pub malloc_tag_state: Option<malloc_tag::State>,
@@ -163,7 +164,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
     let workers = if is_of_all(options.format) { Workers::Each } else { Workers::Joined };
     let view = View { inside, apart, reader, values, workers, ..View::default() };
-    let (recording, answer) = match options.format {
+    let (recording, mut answer) = match options.format {
         ExportFormat::Json => source::apply_answered(&options.source, &options.selection, view)?,
         _ => (source::apply(&options.source, &options.selection, view)?, Answer::default()),
     };
@@ -190,9 +191,11 @@ pub fn export(options: &ExportOptions) -> Outcome {
         _ => Findings::default(),
     };
     let is_page = options.format == ExportFormat::Html;
+    if is_page && selected.pid.is_none() {
+        answer.subject = subject_says(&selected.recording);
+    }
     let sources = if is_page { lines::texts(process) } else { SourceTexts::new() };
-    let subject = subject_says(&selected.recording).filter(|_| selected.pid.is_none());
-    let traced = Traced { answer, subject, highest, of_page, findings, sources };
+    let traced = Traced { answer, highest, of_page, findings, sources };
     let write =
         |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
@@ -211,10 +214,8 @@ fn cali(options: &ExportOptions) -> Outcome {
 
 /// Data besides the tables, as far as the format contains it.
 struct Traced {
-    /// What a view for people states first.
+    /// What a view for people states first; of a page only the subject, since it contains the rest.
     answer: Answer,
-    /// Which process is shown, and why.
-    subject: Option<String>,
     /// The findings of `advise`.
     findings: Findings,
     sources: SourceTexts,
@@ -349,7 +350,7 @@ fn write(
             let beside = Beside {
                 traced: of_page.map(|(over_time, lifetimes)| page::Traced { over_time, lifetimes }),
                 findings: &traced.findings,
-                subject: traced.subject.as_deref(),
+                subject: traced.answer.subject.as_deref(),
                 sources: &traced.sources,
             };
             page::write(out, process, measure, &beside)

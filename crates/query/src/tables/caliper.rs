@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::info::Info;
 use super::sites::{Places, stack_tree_of};
-use super::source::{Error, Filler, Origin, Records, Source};
+use super::source::{Change, Changes, Error, Filler, Origin, Records, Source, set_changes};
 use crate::services::{Service, Services};
 use crate::stream::{Make, Notes, Stream};
 use crate::table::{AttributeId, Column, Form, NodeId, Shown, Table};
@@ -169,8 +169,7 @@ struct Known {
     calls_known: Vec<Option<Bits>>,
     rank: Option<Bits>,
     origin: Origin,
-    /// By scope, the columns of its begin and end, with their value.
-    changes: Vec<Option<([AttributeId; 2], Bits)>>,
+    changes: Changes,
     /// Paths of functions by site, if nothing is annotated; else empty.
     functions: Vec<NodeId>,
 }
@@ -248,23 +247,15 @@ struct Shared {
 impl Shared {
     fn table(&self, known: &Known, rows: &[Row]) -> Table {
         let mut table = self.template.without_rows();
+        known.origin.fill(self.origin, &mut table, rows.len());
+        set_changes(&mut table, &self.changes, (&known.changes, rows), |row| match row.what {
+            What::Begin => Some(Change::Begin(row.changed)),
+            What::End => Some(Change::End(row.changed)),
+            _ => None,
+        });
         let mut set = |id: AttributeId, column| table.of_mut(id).column = column;
-        for (id, value) in self.origin.into_iter().zip(known.origin.values) {
-            if let (Some(id), Some(value)) = (id, value) {
-                set(id, Column::full(vec![value.0; rows.len()]));
-            }
-        }
         for (id, field) in &self.fields {
             set(*id, Column::of(rows.iter().map(|row| (field.value)(row, known))));
-        }
-        for ids in &self.changes {
-            for (what, id) in [What::Begin, What::End].into_iter().zip(*ids) {
-                let changed = |row: &Row| {
-                    let (of, value) = (*known.changes.get(row.changed.0 as usize)?)?;
-                    (row.what == what && of == *ids).then_some(value)
-                };
-                set(id, Column::of(rows.iter().map(changed)));
-            }
         }
         for (id, values) in &known.places.iterations {
             set(*id, Column::of(rows.iter().map(|row| values[row.scope.0 as usize])));

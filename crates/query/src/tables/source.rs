@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use heaptide_analysis::model::{Measure, Measures, Process, Recording};
+use heaptide_analysis::model::{Measure, Measures, Process, Recording, ScopeId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::info::Info;
 use crate::query::{Aggregation, Format, Layout, Query};
 use crate::services::Services;
 use crate::stream::{Notes, Stream};
-use crate::table::{AttributeId, Form, Shown, Table};
+use crate::table::{AttributeId, Column, Form, Shown, Table};
 use crate::value::{Bits, Kind};
 
 /// A table of recordings.
@@ -272,6 +272,46 @@ impl Origin {
         let pid = one.then(|| Bits(process.identity.pid.into()));
         let image = one.then(|| Bits(process.identity.image.into()));
         Origin { values: [pid, image, program, host, rank, run] }
+    }
+
+    /// Fills the columns of the process in all rows of a table.
+    pub(super) fn fill(&self, ids: [Option<AttributeId>; 6], table: &mut Table, rows: usize) {
+        for (id, value) in ids.into_iter().zip(self.values) {
+            if let (Some(id), Some(value)) = (id, value) {
+                table.of_mut(id).column = Column::full(vec![value.0; rows]);
+            }
+        }
+    }
+}
+
+/// By scope, the columns of its begin and end, with their value.
+pub(super) type Changes = Vec<Option<([AttributeId; 2], Bits)>>;
+
+/// Which end of a scope a record is of.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    Begin(ScopeId),
+    End(ScopeId),
+}
+
+/// Sets the columns of begins and ends of scopes. `change` returns which of them a record is.
+pub(super) fn set_changes<R>(
+    table: &mut Table,
+    columns: &[[AttributeId; 2]],
+    (changes, rows): (&Changes, &[R]),
+    change: impl Fn(&R) -> Option<Change>,
+) {
+    let changed = |row: &R| {
+        let (end, scope) = match change(row)? {
+            Change::Begin(scope) => (0, scope),
+            Change::End(scope) => (1, scope),
+        };
+        let (ids, value) = (*changes.get(scope.0 as usize)?)?;
+        Some((ids[end], value))
+    };
+    for &id in columns.iter().flatten() {
+        let of_column = |row: &R| changed(row).filter(|&(of, _)| of == id).map(|(_, value)| value);
+        table.of_mut(id).column = Column::of(rows.iter().map(of_column));
     }
 }
 

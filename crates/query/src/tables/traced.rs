@@ -10,7 +10,7 @@ use heaptide_analysis::trace::{Event, LiveBlock, Operation, Replay};
 
 use super::info::Info;
 use super::sites::{Blocks, Places, of_blocks, stack_tree};
-use super::source::{Error, Filler, Origin, Records, Source};
+use super::source::{Change, Changes, Error, Filler, Origin, Records, Source, set_changes};
 use crate::stream::{Make, Notes, Stream};
 use crate::table::{AttributeId, Column, Form, NodeId, Table};
 use crate::value::{Bits, Kind, Strings};
@@ -293,8 +293,7 @@ struct Known {
     lanes: Vec<Bits>,
     places: Places,
     scope_texts: Vec<Option<Bits>>,
-    /// By scope, the columns of its begin and end, with their value.
-    changes: Vec<Option<([AttributeId; 2], Bits)>>,
+    changes: Changes,
     free_stacks: Vec<NodeId>,
     operations: Vec<Bits>,
     marks: Vec<Bits>,
@@ -387,10 +386,7 @@ fn scope_texts(filler: &mut Filler, places: &Places) -> Vec<Option<Bits>> {
 }
 
 /// Returns, by scope, the columns of its begin and end, with their value.
-pub(super) fn scope_changes(
-    filler: &mut Filler,
-    process: &Process,
-) -> Vec<Option<([AttributeId; 2], Bits)>> {
+pub(super) fn scope_changes(filler: &mut Filler, process: &Process) -> Changes {
     let mut change = |attribute: &str, value: &str| {
         let ids = *filler.changes.get(attribute)?;
         let kind = filler.table.of(ids[0]).kind;
@@ -413,27 +409,21 @@ struct Shared {
 impl Shared {
     fn table(&self, known: &Known, events: &[Event]) -> Table {
         let mut table = self.template.without_rows();
-        let mut set = |id: AttributeId, column| table.of_mut(id).column = column;
-        for (id, value) in self.origin.into_iter().zip(known.origin.values) {
-            if let (Some(id), Some(value)) = (id, value) {
-                set(id, Column::full(vec![value.0; events.len()]));
+        known.origin.fill(self.origin, &mut table, events.len());
+        set_changes(&mut table, &self.changes, (&known.changes, events), |event| {
+            match event.operation {
+                Operation::Begin => Some(Change::Begin(event.scope)),
+                Operation::End => Some(Change::End(event.scope)),
+                _ => None,
             }
-        }
+        });
+        let mut set = |id: AttributeId, column| table.of_mut(id).column = column;
         for (id, field) in &self.fields {
             set(*id, Column::of(events.iter().map(|event| (field.value)(event, known))));
         }
         let sites = || events.iter().map(|event| event.site as usize);
         for (id, of_site) in &known.of_sites {
             set(*id, Column::of(sites().map(|site| of_site.get(site))));
-        }
-        for ids in &self.changes {
-            for (operation, id) in [Operation::Begin, Operation::End].into_iter().zip(*ids) {
-                let changed = |event: &Event| {
-                    let (of, value) = (*known.changes.get(event.scope.0 as usize)?)?;
-                    (event.operation == operation && of == *ids).then_some(value)
-                };
-                set(id, Column::of(events.iter().map(changed)));
-            }
         }
         let scopes = || events.iter().map(|event| known.scope(self.what, event));
         for (id, values) in &known.places.iterations {

@@ -3,7 +3,7 @@
 use crate::sys::confined;
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::range::Range;
-use crate::sys::text::Text;
+use crate::sys::text::{Text, end_of_line};
 
 /// A line of maps.
 pub struct Mapping<'a> {
@@ -43,7 +43,7 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
     while let n @ 1.. = read_more(fd, &mut buffer[filled..]) {
         filled += n;
         let mut used = 0;
-        while let Some(length) = buffer[used..filled].iter().position(|&b| b == b'\n') {
+        while let Some(length) = end_of_line(&buffer[used..filled]) {
             let line = &mut buffer[used..=used + length];
             used += length + 1;
             let length = unescape(line);

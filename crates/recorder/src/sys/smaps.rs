@@ -3,7 +3,7 @@
 use crate::sys::kernel::{self, Path};
 use crate::sys::maps::{self, Mapping};
 use crate::sys::range::Range;
-use crate::sys::text::Text;
+use crate::sys::text::{Text, end_of_line};
 
 /// Maximum number of bytes of a name that are kept.
 const NAME_MAX: usize = 1024;
@@ -112,23 +112,6 @@ fn line(line: &[u8], mapping: &mut Option<Resident>, visit: &mut impl FnMut(&Res
     {
         visit(&done);
     }
-}
-
-/// Returns the position of the first line end. Eight bytes at once: a mapping has 700, and few of
-/// them are needed.
-fn end_of_line(bytes: &[u8]) -> Option<usize> {
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, &word) in words.iter().enumerate() {
-        // Bytes that are line ends become 0, and the highest bit of the first 0 becomes 1.
-        let word = u64::from_le_bytes(word) ^ (EACH * u64::from(b'\n'));
-        let ends = word.wrapping_sub(EACH) & !word & (EACH << 7);
-        if ends != 0 {
-            return Some(8 * index + ends.trailing_zeros() as usize / 8);
-        }
-    }
-    let at = rest.iter().position(|&byte| byte == b'\n')?;
-    Some(8 * words.len() + at)
 }
 
 /// Parses a number of KiB; `u32::MAX` if it is too large.

@@ -74,6 +74,23 @@ impl<const N: usize> Text<N> {
     }
 }
 
+/// Returns the position of the first line end. Eight bytes at once: of a process's mappings, the
+/// kernel lists far more than is needed.
+pub fn end_of_line(bytes: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, &word) in words.iter().enumerate() {
+        // Bytes that are line ends become 0, and the highest bit of the first 0 becomes 1.
+        let word = u64::from_le_bytes(word) ^ (EACH * u64::from(b'\n'));
+        let ends = word.wrapping_sub(EACH) & !word & (EACH << 7);
+        if ends != 0 {
+            return Some(8 * index + ends.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|&byte| byte == b'\n')?;
+    Some(8 * words.len() + at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

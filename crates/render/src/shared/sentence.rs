@@ -123,7 +123,7 @@ fn owner_name(process: &Process, owner: Owner) -> String {
         return nameless(process, frame);
     }
     let name = Labels::of(process, [frame]).label(frame, NAME);
-    if let Some(name) = placeholder(&name) {
+    if let Some(name) = bracketed(&name) {
         return name.to_owned();
     }
     let file = frame.file.as_deref().map(|file| printable(frames::file_name(file)));
@@ -282,7 +282,7 @@ fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String 
         return nameless(process, frame);
     }
     let name = labels.label(frame, NAME);
-    if let Some(name) = placeholder(&name) {
+    if let Some(name) = bracketed(&name) {
         return name.to_owned();
     }
     if let Some(runtime) = of_chunks(process, hotspot) {
@@ -301,7 +301,7 @@ fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String 
 }
 
 /// Returns the text of a frame that is not a function.
-fn placeholder(name: &str) -> Option<&str> {
+fn bracketed(name: &str) -> Option<&str> {
     name.strip_prefix('[')?.strip_suffix(']')
 }
 
@@ -383,9 +383,8 @@ fn at_peak(process: &Process) -> Option<Memory<'_>> {
 fn untouched(process: &Process) -> Option<String> {
     let memory = at_peak(process)?;
     let last = process.time.accounts.last()?;
-    let is_of_end =
-        // 0: not known
-        matches!(last.cause, AccountCause::End | AccountCause::Now) && last.most_resident_bytes > 0;
+    let is_of_end = matches!(last.cause, AccountCause::End | AccountCause::Now);
+    let is_known = last.most_resident_bytes > 0;
     let live = memory.account.live_bytes;
     let heap = memory.row("heap")?;
     let of_blocks = heap.children.iter().filter(|row| row.name.starts_with("live "));
@@ -394,7 +393,7 @@ fn untouched(process: &Process) -> Option<String> {
     let most = resident.saturating_add(later);
     let is_large = live >= UNEXPLAINED_MIN && is_at_least(live, process.totals.peak_bytes, 50);
     let is_touched = is_at_least(most, live, TOUCHED_PERCENT);
-    (is_of_end && is_large && !is_touched).then(|| {
+    (is_of_end && is_known && is_large && !is_touched).then(|| {
         let (live, most) = (bytes(live), bytes(most));
         format!("Of {live} in blocks, at most {most} were resident.")
     })
