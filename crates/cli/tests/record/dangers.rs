@@ -130,13 +130,14 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 92] = [
+const ELSEWHERE: [&str; 93] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
     "python_objects.py",
     "python_attached.py",
     "python_held.py",
+    "python_held_forked.py",
     "lines.c",
     "runtime_heap.c",
     "churn.c",

@@ -328,6 +328,28 @@ fn leaks_of_python_are_what_it_held_before_it_ended() {
     }
 }
 
+#[test]
+fn what_forked_children_held_and_a_copy_that_cannot_be_written() {
+    const NOT_KEPT: &str = "those that were kept until then are not listed";
+    let place = scratch("python-held-forked");
+    let recording = place.join("x.heaptide");
+    for python in pythons() {
+        let shown = python.display().to_string();
+        let mut command = Command::new(&python);
+        let script = programs().join("python_held_forked.py");
+        let (outcome, _) = record(&place, &[], command.arg(script));
+        assert_eq!((outcome.status, &*outcome.stderr), (8, ""), "{shown}");
+        let all = ["--process", "all"];
+        assert_eq!(leaked(&recording, 1035, &all).0, 5000, "{shown}");
+        assert_eq!(leaked(&recording, 1036, &all).0, 0, "{shown}");
+        let mut command = heaptide();
+        command.args(["leaks", "--process", outcome.stdout.trim()]).arg(&recording);
+        let output = command.output().expect("heaptide runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(NOT_KEPT), "{shown}: {text}");
+    }
+}
+
 /// The second interpreter of a process is copied when it ends, too, in place of the first.
 #[test]
 fn leaks_of_an_interpreter_that_ends_several_times() {
