@@ -277,6 +277,7 @@ fn numbers() {
         ("ACCOUNT_RANGES", format::ACCOUNT_RANGES.to_string()),
         ("ACCOUNT_SAMPLE", format::ACCOUNT_SAMPLE.to_string()),
         ("ACCOUNT_PEAK", format::ACCOUNT_PEAK.to_string()),
+        ("ACCOUNT_HELD_PART", format::ACCOUNT_HELD_PART.to_string()),
         ("ACCOUNT_END", format::ACCOUNT_END.to_string()),
         ("ACCOUNT_CONFINED", format::ACCOUNT_CONFINED.to_string()),
         ("ACCOUNT_NO_PROC", format::ACCOUNT_NO_PROC.to_string()),

@@ -14,10 +14,14 @@ pub const ACCOUNT_RANGES: usize = 16 << 10;
 
 /// [`Account::cause`]: a sample of the timeline.
 pub const ACCOUNT_SAMPLE: u32 = 1;
-/// Live bytes reached a new maximum.
+/// Live bytes reached a new maximum, or became resident while they were about as high.
 pub const ACCOUNT_PEAK: u32 = 2;
 /// The process ended.
 pub const ACCOUNT_END: u32 = 3;
+
+/// Live and mapped bytes are about as high as the highest if they are lower by at most one part in
+/// this. Of accounts about as high, the one with the most resident bytes shows the peak.
+pub const ACCOUNT_HELD_PART: u64 = 32;
 
 /// [`Account::missing`]: the program restricted its own system calls (seccomp), so there are no
 /// accounts from then on.

@@ -85,6 +85,17 @@ impl Arenas {
     }
 }
 
+/// The kind that has its peak when both together have theirs, while there is about nothing of the
+/// other one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turns {
+    Heap { mapped_bytes: u64 },
+    Mapped { heap_bytes: u64 },
+}
+
+/// Samples are exact to one percent of the peak, so smaller parts count as nothing.
+const NOTHING_PART: u64 = 64;
+
 impl Mapping {
     /// Returns whether it is memory for data of the program that no recorded block contains:
     /// anonymous or shared memory that was accessible from its creation. `arenas` has the purpose
@@ -151,7 +162,9 @@ impl Process {
     fn add_program_mappings(&mut self, mut mapped: Mapped, sum: Measures) {
         let all = self.mapped.clone().unwrap_or_default();
         let arenas = Arenas::of(self);
-        let is_all = mapped.sites.iter().all(|site| is_of_program(site, arenas));
+        // Rows without mappings count what was unmapped.
+        let has_none = |site: &Site| site.measures.allocations == 0;
+        let is_all = mapped.sites.iter().all(|site| has_none(site) || is_of_program(site, arenas));
         if !is_all {
             // Counts by size and over time are known only for all mappings together.
             let files = std::mem::take(&mut mapped.files);
@@ -167,8 +180,18 @@ impl Process {
             }
         }
         let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
-        let totals = MappedTotals { totals: Measures { peak_bytes, ..sum }, ..all };
+        let mut totals = MappedTotals { totals: Measures { peak_bytes, ..sum }, ..all };
         let heap = (self.totals.peak_bytes, self.peak_time_ns);
+        let turns = if is_all { self.turns(&mapped.samples, peak_bytes) } else { None };
+        match turns {
+            Some(Turns::Heap { mapped_bytes }) => {
+                forget_peak(&mut totals.totals, &mut mapped.sites, mapped_bytes);
+            }
+            Some(Turns::Mapped { heap_bytes }) => {
+                forget_peak(&mut self.totals, &mut self.tables.sites, heap_bytes);
+            }
+            None => {}
+        }
         self.add_mappings(mapped, &totals);
         let (highest, when) = match self.time.samples.iter().max_by_key(|s| s.live_bytes) {
             Some(sample) if is_all => (sample.live_bytes, Some(sample.time_ns)),
@@ -179,11 +202,37 @@ impl Process {
         self.completeness.peak_bound_bytes =
             self.completeness.peak_bound_bytes.saturating_add(bound);
         let peak = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
+        let times =
+            if turns.is_some() { "kinds at different times" } else { "at the peak of each kind" };
         self.completeness.memory = Some(format!(
-            "at the peak of each kind: heap {}, mapped by the program {}",
+            "{times}: heap {}, mapped by the program {}",
             peak(heap),
             peak((peak_bytes, totals.peak_time_ns)),
         ));
+    }
+
+    /// Returns which kind has its peak when both together have theirs, if there is about nothing of
+    /// the other kind at that time. Needs exact counts and samples of both.
+    fn turns(&self, mapped: &[Sample], mapped_peak: u64) -> Option<Turns> {
+        if self.sampling.is_some() {
+            return None;
+        }
+        let highest = added_samples(&self.time.samples, mapped).into_iter();
+        let highest = highest.max_by_key(|sample| sample.live_bytes)?;
+        let at = |samples: &[Sample]| {
+            let after = samples.partition_point(|sample| sample.time_ns <= highest.time_ns);
+            after.checked_sub(1).map_or(0, |last| samples[last].live_bytes)
+        };
+        let (heap_bytes, mapped_bytes) = (at(&self.time.samples), at(mapped));
+        let nothing = |bytes: u64| bytes <= highest.live_bytes / NOTHING_PART;
+        let all = |bytes: u64, peak: u64| bytes >= peak - peak / NOTHING_PART;
+        if all(heap_bytes, self.totals.peak_bytes) && nothing(mapped_bytes) {
+            Some(Turns::Heap { mapped_bytes })
+        } else if all(mapped_bytes, mapped_peak) && nothing(heap_bytes) {
+            Some(Turns::Mapped { heap_bytes })
+        } else {
+            None
+        }
     }
 
     fn say_part(&mut self, kind: &str) {
@@ -280,6 +329,16 @@ impl Process {
         }
         sites
     }
+}
+
+/// Replaces a kind's memory at its own peak by the bytes that it had when both kinds together had
+/// most, which no row has.
+fn forget_peak(totals: &mut Measures, sites: &mut [Site], bytes: u64) {
+    let rows = sites.iter_mut().map(|site| &mut site.measures);
+    for measures in rows.chain([&mut *totals]) {
+        (measures.at_peak_blocks, measures.at_peak_bytes) = (0, 0);
+    }
+    totals.peak_bytes = bytes;
 }
 
 fn is_of_program(site: &Site, arenas: Arenas) -> bool {

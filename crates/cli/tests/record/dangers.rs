@@ -130,7 +130,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 93] = [
+const ELSEWHERE: [&str; 94] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
@@ -208,6 +208,7 @@ const ELSEWHERE: [&str; 93] = [
     "python_exit.py",
     "python_frames.py",
     "ranks.c",
+    "filled_late.c",
     "resident.c",
     "scope_order.c",
     "scope_values.c",

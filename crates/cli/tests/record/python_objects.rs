@@ -209,7 +209,13 @@ fn the_numbers_are_those_of_pythons_malloc() {
             ["allocations", "frees", "reallocations", "requested_bytes"]
                 .map(|name| number(totals, name))
         };
-        let (own, forced) = (counts("PYTHONMALLOX"), counts("PYTHONMALLOC"));
+        // Python reads directories and files that other programs change meanwhile: then two runs of
+        // the same command differ, too, and say nothing.
+        let runs = ["PYTHONMALLOX", "PYTHONMALLOC", "PYTHONMALLOX"];
+        let [own, forced, _] = (0..5)
+            .map(|_| runs.map(counts))
+            .find(|[own, _, again]| own[..3] == again[..3])
+            .expect("two runs of the same command that count the same");
         assert!(own[0] > 30_000, "{}: {own:?}", python.display());
         // Texts of addresses and process ids have different lengths in two runs.
         let [own_bytes, forced_bytes] = [own[3], forced[3]];

@@ -5,11 +5,14 @@
 //! hold. The next one waits [`WAIT`] times as long as an account took, so that all accounts
 //! together take less than half a percent of the run. While memory grows fast, they may take one
 //! part in [`GROWN_PART`].
+//!
+//! Programs write to memory after they have got it, without an event. So another account is due
+//! before a large part of the memory is given back, if much more of it is resident by then.
 
 use crate::event::account_ranges::{Ranges, Scratch};
-use crate::event::process::Process;
+use crate::event::process::{Process, process};
 use crate::event::stats;
-use crate::store::accounts::Accounts;
+use crate::store::accounts::{Accounts, is_about};
 use crate::sys::front::{self, HeapState};
 use crate::sys::kernel::{self, Path};
 use crate::sys::locked::{Locked, holds_any};
@@ -29,9 +32,19 @@ const FIRST_NS: u64 = 50_000_000;
 const WAIT: u64 = 400;
 /// A new peak gets an account only if it is higher by at least one part in this.
 const PEAK_PART: u64 = 64;
-/// If memory has grown by half since the highest account, another one is due at once, as long as
-/// all accounts so far have taken less than one part in this of the run.
+/// If memory has grown by half since the highest account, or has become resident since, another one
+/// is due at once, as long as all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
+/// Nanoseconds of the run before the first account because of resident memory.
+const FIRST_FILLED_NS: u64 = 20_000_000;
+/// Memory counts as resident since an account if resident bytes have grown by one part in this, and
+/// by [`FILLED_BYTES`].
+const FILLED_PART: u64 = 8;
+const FILLED_BYTES: u64 = 1 << 20;
+/// Bytes to be given back at once that may be a large part of the memory. That part is one in
+/// [`FALL_PART`].
+const FALL_BYTES: u64 = 512 << 10;
+const FALL_PART: u64 = 16;
 /// At the end, the allocator's own numbers are queried if that took at most this long the last
 /// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
@@ -48,6 +61,8 @@ struct Shared {
     next_peak_ns: AtomicU64,
     /// Live and mapped bytes of the highest account.
     highest: AtomicU64,
+    /// The most resident bytes of an account that is about as high.
+    fullest: AtomicU64,
     /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
     /// Time that the last query of the allocator took.
@@ -79,19 +94,57 @@ pub fn take_if_due(p: &Process, now: u64) {
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
-    let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now;
+    let may_be_early = spent.saturating_mul(GROWN_PART) < now;
+    let is_early = now >= FIRST_NS && may_be_early;
     let is_over = is_off(p) || shared.over.load(Relaxed);
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
-    if !(sample || may_be_high && (peak || is_early)) || is_over {
+    let may_be_filled = now >= FIRST_FILLED_NS && may_be_early && holds_most(p);
+    if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
     }
     if confined::may_call() {
-        take_if_high(p, now, Due { sample, peak, is_early });
+        let is_filled = may_be_filled && is_filled();
+        take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
         note_confined(p, ACCOUNT_SAMPLE, now);
     }
+}
+
+/// Takes an account if one is due before the program gives back `bytes` of its memory, which are
+/// still counted and resident.
+#[inline(always)]
+pub fn take_before_fall(bytes: u64) {
+    if bytes >= FALL_BYTES {
+        take_if_falling(bytes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_if_falling(bytes: u64) {
+    let p = process();
+    if bytes >= held(p) / FALL_PART && holds_most(p) {
+        take_if_due(p, p.now());
+    }
+}
+
+/// Returns the live and mapped bytes, as published.
+fn held(p: &Process) -> u64 {
+    p.header().published_live.get().max(0) as u64 + p.header().mapped_bytes.get()
+}
+
+/// Returns whether the process holds about as much as at the highest account, or more.
+fn holds_most(p: &Process) -> bool {
+    is_about(held(p), SHARED.get().highest.load(Relaxed))
+}
+
+/// Returns whether clearly more memory is resident than at the fullest account.
+fn is_filled() -> bool {
+    let fullest = SHARED.get().fullest.load(Relaxed);
+    let resident = kernel::memory_size().map_or(0, |(_, resident)| resident);
+    resident > fullest + (fullest / FILLED_PART).max(FILLED_BYTES)
 }
 
 /// The causes for which an account is due.
@@ -100,19 +153,21 @@ struct Due {
     sample: bool,
     peak: bool,
     is_early: bool,
+    is_filled: bool,
 }
 
 /// Takes an account if a due cause applies.
 #[inline(never)]
-fn take_if_high(p: &Process, now: u64, Due { sample, peak, is_early }: Due) {
+fn take_if_high(p: &Process, now: u64, due: Due) {
+    let Due { sample, peak, is_early, is_filled } = due;
     let sums = stats::sums(p);
     let (live, highest) = (live(&sums), SHARED.get().highest.load(Relaxed));
     let is_peak = is_high(p, live, highest);
     let has_grown = live + p.header().mapped_bytes.get() > highest + highest / 2;
-    if !(sample || is_peak && (peak || is_early && has_grown)) {
+    if !(sample || is_peak && (peak || is_early && has_grown) || is_filled) {
         return;
     }
-    let cause = if is_peak { ACCOUNT_PEAK } else { ACCOUNT_SAMPLE };
+    let cause = if is_peak || is_filled { ACCOUNT_PEAK } else { ACCOUNT_SAMPLE };
     take(&Request { p, cause, now, sums: &sums, has_state: true, has_sites: !holds_any() });
 }
 
@@ -180,7 +235,7 @@ fn take(request: &Request) {
     let shared = SHARED.get();
     let begin = cost_clock();
     // Signals are blocked meanwhile: a handler could need the arena that this thread reads.
-    let highest = own_stack::call(|| gather(request, begin)).flatten();
+    let most = own_stack::call(|| gather(request, begin)).flatten();
     let cost = cost_clock().saturating_sub(begin);
     shared.spent_ns.fetch_add(cost, Relaxed);
     let is_sample_due = now >= shared.next_sample_ns.load(Relaxed).max(FIRST_NS);
@@ -192,8 +247,9 @@ fn take(request: &Request) {
     // An account that counts for both causes uses half of the share of each.
     let next = now.saturating_add(cost.saturating_mul(WAIT / waits.len() as u64));
     waits.iter().for_each(|wait| wait.store(next, Relaxed));
-    if let Some(highest) = highest {
+    if let Some((highest, fullest)) = most {
         shared.highest.store(highest, Relaxed);
+        shared.fullest.store(fullest, Relaxed);
     }
 }
 
@@ -236,9 +292,9 @@ fn with_state(account: Account) -> Account {
 }
 
 /// Reads what the kernel knows, on a stack of the recorder's own, and stores the account. Returns
-/// the live and mapped bytes of the highest account; none if there is no room, or if another thread
-/// takes an account.
-fn gather(request: &Request, begin: u64) -> Option<u64> {
+/// the live and mapped bytes of the highest account, and the resident bytes of the fullest one that
+/// is about as high; none if there is no room, or if another thread takes an account.
+fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     let p = request.p;
     let mut account = counted(request);
     (account.page_table_bytes, account.most_resident_bytes) = status();
@@ -257,7 +313,7 @@ fn gather(request: &Request, begin: u64) -> Option<u64> {
     account.ranges = ranges.len() as u32;
     account.cost_ns = cost_clock().saturating_sub(begin);
     accounts.write(p, &account, ranges);
-    Some(accounts.highest_bytes())
+    Some((accounts.highest_bytes(), accounts.fullest_bytes()))
 }
 
 /// Returns the bytes of page tables and the highest resident bytes; 0 if they are not known.

@@ -3,7 +3,7 @@
 
 use crate::event::inside::Inside;
 use crate::event::record::{self, Moving};
-use crate::event::{monitors, python_interpreter, slow_path};
+use crate::event::{accounts, monitors, python_interpreter, slow_path};
 use heaptide_format::Call;
 
 /// Records that a block of `usable` bytes was allocated for a request of `requested`.
@@ -21,6 +21,7 @@ pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u6
 #[inline(never)]
 pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
     python_interpreter::await_readers();
+    accounts::take_before_fall(usable);
     if inside.lane().is_attended() {
         return slow_path::freed(inside, block, usable);
     }

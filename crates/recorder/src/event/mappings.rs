@@ -169,16 +169,19 @@ impl Unmapping {
             return None; // the call fails
         }
         let high = start.checked_add(bytes)?.checked_next_multiple_of(page)?;
-        Unmapping::of::<F>(entry, |_| Some(Range { low: start, high }))
+        let range = Range { low: start, high };
+        Unmapping::of::<F>(entry, high - start, |_| Some(range))
     }
 
     /// Begins to detach the shared memory that was attached at `start`.
     pub fn begin_detach<F: Front>(entry: Entry, start: u64) -> Option<Unmapping> {
-        Unmapping::of::<F>(entry, |table| table.range_from(start))
+        Unmapping::of::<F>(entry, 0, |table| table.range_from(start))
     }
 
+    /// Begins to unmap a range. `bytes`: its length, 0 if it is not known yet.
     fn of<F: Front>(
         entry: Entry,
+        bytes: u64,
         range: impl FnOnce(&Table) -> Option<Range>,
     ) -> Option<Unmapping> {
         let p = process();
@@ -186,6 +189,9 @@ impl Unmapping {
             return None;
         }
         let caller = Caller::enter::<F>(entry)?;
+        if caller.inside.is_some() {
+            accounts::take_before_fall(bytes);
+        }
         let mut mappings = acquire()?;
         let range = range(&mappings.table)?;
         let mut unmapping = Unmapping { entry, parts: [Taken::NONE; PARTS], count: 0, kind: None };

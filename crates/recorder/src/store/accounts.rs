@@ -8,7 +8,7 @@ use crate::store::shared::Store;
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{ExtentHeader, Word};
-use heaptide_format::{Account, AccountRange, EXTENT_HEADER, Kind, PAGE};
+use heaptide_format::{ACCOUNT_HELD_PART, Account, AccountRange, EXTENT_HEADER, Kind, PAGE};
 
 /// Entries of the table of mapping names; a power of two.
 const NAMES: usize = 4096;
@@ -31,6 +31,7 @@ struct Slot {
     time_ns: u64,
     /// Live heap bytes plus mapped bytes.
     held_bytes: u64,
+    resident_bytes: u64,
 }
 
 impl Accounts {
@@ -53,7 +54,8 @@ impl Accounts {
         }
         extent.committed.store(bytes as u64, Release);
         let (time_ns, held_bytes) = (account.time_ns, account.live_bytes + account.mapped_bytes);
-        self.slots[at] = Slot { extent: Some(extent), time_ns, held_bytes };
+        let resident_bytes = account.resident_bytes;
+        self.slots[at] = Slot { extent: Some(extent), time_ns, held_bytes, resident_bytes };
         self.used = self.used.max(at + 1);
         self.count = number;
         true
@@ -70,10 +72,24 @@ impl Accounts {
         slots.max_by_key(|(_, slot)| (slot.held_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
     }
 
+    /// Returns the most resident bytes of the accounts that are about as high as the highest.
+    pub fn fullest_bytes(&self) -> u64 {
+        self.slots[self.fullest()].resident_bytes
+    }
+
+    /// Returns the latest of the accounts with the most resident bytes that are about as high as
+    /// the highest.
+    fn fullest(&self) -> usize {
+        let highest = self.highest_bytes();
+        let slots = self.slots[..self.used].iter().enumerate();
+        let near = slots.filter(|(_, slot)| is_about(slot.held_bytes, highest));
+        near.max_by_key(|(_, slot)| (slot.resident_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
+    }
+
     /// Returns the account whose neighbours in time are closest to each other. The highest, the
-    /// first and the last account are never chosen.
+    /// fullest, the first and the last account are never chosen.
     fn least_needed(&self) -> usize {
-        let highest = self.highest();
+        let needed = [self.highest(), self.fullest()];
         let gap = |slot: &Slot| {
             let times = self.slots.iter().map(|other| other.time_ns);
             let before = times.clone().filter(|&time| time < slot.time_ns).max();
@@ -82,7 +98,7 @@ impl Accounts {
         };
         let mut chosen = (0, u64::MAX);
         for (at, slot) in self.slots.iter().enumerate() {
-            if at != highest && gap(slot) < chosen.1 {
+            if !needed.contains(&at) && gap(slot) < chosen.1 {
                 chosen = (at, gap(slot));
             }
         }
@@ -93,6 +109,11 @@ impl Accounts {
     pub fn name(&mut self, name: &[u8]) -> StringId {
         if name.is_empty() { StringId::NONE } else { self.names.get(name) }
     }
+}
+
+/// Returns whether so many live and mapped bytes are about as many as those of the highest account.
+pub fn is_about(held: u64, highest: u64) -> bool {
+    held >= highest - highest / ACCOUNT_HELD_PART
 }
 
 /// Returns `old`, emptied, if it has room, or a new extent that is a quarter larger than needed.

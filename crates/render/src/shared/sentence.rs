@@ -326,15 +326,20 @@ fn scope_holder(process: &Process) -> Option<String> {
 /// Describes peak usage, and when it was reached.
 fn peak(process: &Process) -> String {
     let size = bytes(process.totals.at_peak_bytes);
-    let bound = process.completeness.peak_bound_bytes;
-    let is_close = !is_at_least(bound, process.totals.peak_bytes, UNSURE_PERCENT);
     match process.identity.images {
         images @ 2.. => format!("{size}, the peaks of {images} process images added up"),
-        _ if process.completeness.memory.is_some() && !is_close => {
+        _ if process.completeness.memory.is_some() && !is_peak_close(process) => {
             format!("{size}, the peaks of heap and mappings added up")
         }
         _ => format!("peak usage ({size} after {})", duration(process.peak_time_ns)),
     }
+}
+
+/// Returns whether the peak is known to a few percent: the recorder knows that of each kind of
+/// memory, and samples that of both.
+pub(crate) fn is_peak_close(process: &Process) -> bool {
+    let (bound, peak) = (process.completeness.peak_bound_bytes, process.totals.peak_bytes);
+    !is_at_least(bound, peak, UNSURE_PERCENT)
 }
 
 /// Describes what of a holder's memory is live at the end.

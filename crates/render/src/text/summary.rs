@@ -13,6 +13,7 @@ use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
 use crate::shared::quantity::{bytes, counted, duration, percent};
 use crate::shared::runtime::runtime_says;
+use crate::shared::sentence::is_peak_close;
 use crate::text::missing;
 
 /// The time from the first start to the last end is shown if it exceeds the program's own by more
@@ -118,7 +119,8 @@ fn peak(process: &Process) -> String {
             let live = bytes(highest.live_bytes);
             format!("{live} at one time by samples, at most {size}, after {after}")
         }
-        (None, Some(memory)) => format!("{size} {memory}"),
+        (None, Some(memory)) if is_peak_close(process) => format!("{size}, {memory}"),
+        (None, Some(memory)) => format!("at most {size}, {memory}"),
         (None, None) if process.identity.images > 1 => format!("at most {size} after {after}"),
         (None, None) => format!("{size} after {after}"),
     };

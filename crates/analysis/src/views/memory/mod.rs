@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 
 use crate::model::{Account, AccountCause, AccountRange, End, MappingClass, Process};
 use crate::selection::kind::MemoryKind;
+use heaptide_format::ACCOUNT_HELD_PART;
 use mappings::{Class, History};
 use row::with_largest;
 
@@ -115,8 +116,7 @@ fn usable(process: &Process) -> impl Iterator<Item = &Account> {
     process.time.accounts.iter().filter(|account| account.missing.is_none())
 }
 
-/// Returns the account for a time. That of peak usage is the one with the most live and mapped
-/// bytes; of several, the nearest to the peak of the heap.
+/// Returns the account for a time.
 fn choose(process: &Process, at: At) -> Option<&Account> {
     let away = |account: &&Account, time: u64| account.time_ns.abs_diff(time);
     let at = match at {
@@ -127,11 +127,23 @@ fn choose(process: &Process, at: At) -> Option<&Account> {
     match at {
         At::End => usable(process).last(),
         At::Time(time) => usable(process).min_by_key(|account| away(account, time)),
-        At::Usual | At::Peak => usable(process).min_by_key(|account| {
-            let held = account.live_bytes.saturating_add(account.mapped_bytes);
-            (Reverse(held), away(account, process.peak_time_ns))
-        }),
+        At::Usual | At::Peak => at_peak(process),
     }
+}
+
+/// Returns the account of peak usage: the one with the most live and mapped bytes; of several, the
+/// nearest to the peak of the heap. If memory that is about as high was clearly more resident at
+/// another time, the program wrote to it later, and that account is returned.
+fn at_peak(process: &Process) -> Option<&Account> {
+    let held = |account: &Account| account.live_bytes.saturating_add(account.mapped_bytes);
+    let highest = usable(process).min_by_key(|account| {
+        (Reverse(held(account)), account.time_ns.abs_diff(process.peak_time_ns))
+    })?;
+    let lowest = held(highest) - held(highest) / ACCOUNT_HELD_PART;
+    let about = usable(process).filter(|account| held(account) >= lowest);
+    let fullest = about.max_by_key(|account| account.resident_bytes)?;
+    let is_later = fullest.resident_bytes > highest.resident_bytes + highest.resident_bytes / 8;
+    Some(if is_later { fullest } else { highest })
 }
 
 /// Returns the part of live bytes that was not requested: for the end or the peak, that of the live
