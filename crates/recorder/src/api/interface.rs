@@ -153,7 +153,7 @@ fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
 
 /// Calls `act` with the thread's lane in modes with sites.
 #[inline(always)]
-fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
+pub(super) fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
     with_lane::<F, _>(|lane| if has_sites(lane) { act(lane) } else { R::default() })
 }
 

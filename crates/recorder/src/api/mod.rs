@@ -1,6 +1,7 @@
 //! The interface of the recorder for programs.
 
 pub mod control;
+pub mod inheritance;
 pub mod interface;
 pub mod monitors;
 pub mod regions;

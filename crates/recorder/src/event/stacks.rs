@@ -39,6 +39,8 @@ const WIDE: usize = 8;
 const NODE_WIDE: u32 = 1 << 31;
 /// Likewise: the interpreter's frames on the path to this node are marked.
 const NODE_MARKED: u32 = 1 << 30;
+/// The bits of a node's key that hold the address.
+const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// A bit of the key of a rule: the pc is exact.
 const EXACT_KEY: u64 = 1 << 63;
 
@@ -452,6 +454,7 @@ impl Guest<'_> {
         self.flags = flags;
         match tree::child(self, parent, key) {
             Some(node) => node,
+            None if self.is_own(key) => parent,
             None => {
                 self.p.lost(Loss::NoNode);
                 match self.p.unstored.load(Relaxed) {
@@ -460,6 +463,13 @@ impl Guest<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a return address is in the recorder, whose frames are between those of the
+    /// program if it calls back ([`crate::api::inheritance`]). They get no node of their own.
+    fn is_own(&self, key: u64) -> bool {
+        let own = || front::platform().is_some_and(|p| (p.own_code)().holds(key & ADDRESS));
+        self.flags == 0 && own()
     }
 
     /// Evaluates the rule of a code address, on a stack with enough room.
@@ -556,6 +566,9 @@ impl Nodes for Guest<'_> {
     }
 
     fn create(&mut self, parent: u32, key: u64) -> Option<u32> {
+        if self.is_own(key) {
+            return None;
+        }
         let nodes = &mut *self.nodes;
         let node = nodes.record::<Node>(Kind::Nodes, self.index)?;
         node.key.set(key);
