@@ -38,6 +38,7 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("gcc"), &["gcc"], "guest programs in C"),
     need(Probe::Program("g++"), &["g++"], "guest programs in C++, the compiler as a guest"),
     need(Probe::Program("clang"), &["clang"], "the headers under another compiler"),
+    need(Probe::Library("libomp"), &["libomp-dev"], "OpenMP of another compiler"),
     need(Probe::Program("ld.lld"), &["lld"], "the headers under another linker"),
     need(Probe::Program("pkg-config"), &["pkg-config"], "programs linked as `sdk` says"),
     need(Probe::Program("readelf"), &["binutils"], "the rules over libheaptide.so"),

@@ -371,7 +371,10 @@ impl Session {
         let is_ours = |frame: &Frame| {
             module.is_some_and(|module| (module.low..module.high).contains(&frame.pc))
         };
-        if frames.iter().any(is_ours) {
+        let callers = &state.callers;
+        let calls = |frame: &Frame| frame.pc.wrapping_sub(callers.address) < callers.bytes;
+        let mut around = frames.iter().skip(1);
+        if frames.first().is_some_and(is_ours) || around.any(|it| is_ours(it) && !calls(it)) {
             return true;
         }
         if state.is_used == 0 {

@@ -3,7 +3,7 @@
 //! the program's threads.
 
 /// The layout of [`Attachment`]; a command rejects any other.
-pub const ATTACHMENT_VERSION: u32 = 3;
+pub const ATTACHMENT_VERSION: u32 = 4;
 /// Value of a lane's gate while its thread is outside of the recorder. It is greater while the
 /// thread is inside, and less if the lane is not in use.
 pub const GATE_OPEN: u64 = 1;
@@ -125,6 +125,9 @@ pub struct Attachment {
     pub lane_gate: u64,
     /// The library's memory range.
     pub code: Memory,
+    /// The part of it whose calls of other code leave the recorder: a thread that returns there is
+    /// not inside.
+    pub callers: Memory,
     /// Address of the profile's header; 0 before the first profile.
     pub header_at: u64,
     /// Entries of `wiped` in use.

@@ -8,7 +8,7 @@
 use crate::attachment::{self, NOWHERE, heaptide_attachment};
 use crate::hooks::NAMES;
 use crate::intercept::outcome;
-use crate::{Preload, imports, next_symbol, python_wrapping};
+use crate::{Preload, imports, next_symbol, openmp, python_wrapping};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 use heaptide_format::attachment::{
@@ -73,6 +73,7 @@ fn describe(outcome: u32, errno: i32) {
     shared.state_at = &raw const p.state as u64;
     shared.thread_offset = (&raw const *tls() as u64).wrapping_sub(thread_pointer());
     shared.code = memory_of(next_symbol::own_code());
+    shared.callers = memory_of(openmp::code());
     shared.is_used = 1;
     shared.header_at = p.base.load(Relaxed) as u64;
     shared.wiped_count = 0;

@@ -56,6 +56,7 @@ pub static heaptide_attachment: Shared = Shared(UnsafeCell::new(Attachment {
     thread_locks: offset_of!(Tls, locks) as u64,
     lane_gate: (LaneState::GATE_AT + Gate::STATE_AT) as u64,
     code: NOWHERE,
+    callers: NOWHERE,
     header_at: 0,
     wiped_count: 0,
     changes_count: 0,

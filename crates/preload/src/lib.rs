@@ -31,6 +31,7 @@ mod malloc;
 mod mappings;
 mod mlock;
 mod next_symbol;
+mod openmp;
 mod operators;
 mod own_allocator;
 mod python_allocator;

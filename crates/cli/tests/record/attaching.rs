@@ -146,6 +146,25 @@ fn what_a_program_does_between_attach_and_detach_is_counted() {
 }
 
 #[test]
+fn threads_of_openmp_inherit_scopes_in_an_attached_program() {
+    let mut target = Target::start("attach_openmp", Command::new(program("attached_openmp.c")));
+    target.steps("o");
+    target.attach("a.heaptide", &[]);
+    target.steps("i");
+    target.detach(); // within the region
+    target.steps("eo");
+    target.attach("b.heaptide", &[]);
+    target.steps("ie");
+    target.detach();
+    for name in ["a.heaptide", "b.heaptide"] {
+        let report = report(&target.recording(name), &target.place);
+        let found = ["allocations", "frees", "requested_bytes"]
+            .map(|metric| evaluate(&report, "scope:loop", metric));
+        assert_eq!(found, [4, 4, 4000], "{name}");
+    }
+}
+
+#[test]
 fn limits_that_an_attached_program_sets_are_its_own() {
     let mut target = Target::waiting("attach_limits");
     target.attach("a.heaptide", &[]);

@@ -130,7 +130,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 94] = [
+const ELSEWHERE: [&str; 95] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
@@ -150,6 +150,7 @@ const ELSEWHERE: [&str; 94] = [
     "audit_plugin.c",
     "audited.c",
     "attached_filtered.c",
+    "attached_openmp.c",
     "attached_starts.c",
     "attached_threads.c",
     "backtrace.cpp",

@@ -6,10 +6,13 @@ use crate::harness::{
     Guest, Outcome, check, check_with, clean, heaptide, library, preloaded, profiles, programs,
     recorded, report, run, scratch,
 };
+use crate::recording::{frames, function, module, sites};
+use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Names a test after what its program tests; the program contains the numbers.
 macro_rules! abilities {
@@ -55,21 +58,68 @@ abilities! {
     frees_in_callbacks "api_nested_free.c"
     monitor_unloaded "api_monitor_dlclose.c"
     monitors_at_exit "api_monitor_exit.cpp"
+    regions_of_openmp "api_openmp.c"
+    regions_in_a_forked_child "api_openmp_fork.c"
+    regions_of_a_plugin "api_openmp_late.c"
 }
 
 /// Programs with this prefix that the tests below run.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 12] = [
     "api_absent.c",
     "api_guest.h",
     "api_moments.c",
     "api_limits.c",
     "api_monitor_late.c",
     "api_monitored.c",
+    "api_openmp_llvm.c",
+    "api_openmp_plugin.c",
     "api_output.c",
     "api_output.cpp",
     "api_shapes.cpp",
     "api_start.c",
 ];
+
+/// Returns whether Clang finds the runtime library of its OpenMP.
+fn has_llvm_openmp() -> bool {
+    let mut command = Command::new("clang");
+    command.args(["-fopenmp", "-x", "c", "-", "-o"]).arg(scratch("llvm_openmp").join("a.out"));
+    let mut clang = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("clang");
+    clang.stdin.take().expect("its input").write_all(b"int main(){}").expect("it reads");
+    clang.wait().expect("its end").success()
+}
+
+#[test]
+fn regions_of_llvm_openmp() {
+    if !has_llvm_openmp() {
+        return skip("libomp");
+    }
+    check("api_openmp_llvm.c");
+    crate::trace::check("api_openmp_llvm.c");
+    assert_no_own_frames("api_openmp_llvm.c");
+}
+
+#[test]
+fn stacks_of_openmp_regions_are_those_of_the_program() {
+    assert_no_own_frames("api_openmp.c");
+}
+
+/// Checks that the recorder's frames between a region and the runtime library are in no stack.
+fn assert_no_own_frames(name: &str) {
+    let place = scratch(&format!("{name}_stacks"));
+    let recording = place.join("a.heaptide");
+    let program = Guest::read(name).build(name, &[]);
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let report = report(&recording, &place);
+    let mut seen = 0;
+    for (process, site) in sites(&report) {
+        let frames = frames(process, site);
+        let own = frames.iter().find(|frame| module(frame).starts_with("libheaptide"));
+        assert_eq!(own, None);
+        seen += usize::from(frames.iter().any(|frame| function(frame) == "part"));
+    }
+    assert!(seen > 0);
+}
 
 #[test]
 fn every_program_of_the_interface_has_a_test() {

@@ -2,6 +2,7 @@
 //! whose address it passes as the stack pointer of the event, and removes it at its end.
 
 use super::target::Target;
+use crate::openmp::Microtask;
 use core::arch::asm;
 
 /// The number of the processor in ELF headers.
@@ -457,6 +458,105 @@ macro_rules! family_entry {
     }};
 }
 pub(crate) use family_entry;
+
+/// The number of argument registers.
+pub const REGISTERS: usize = 8;
+
+/// Defines the target of the stubs of OpenMP's functions. Outside of all scopes, the function
+/// continues in its moved start. The arguments are the offsets of the number of scopes in the
+/// thread's block, and of the body and the moved start in the function's record.
+macro_rules! openmp_entry {
+    ($depth:expr, $body:expr, $moved:expr) => {{
+        /// Entered with the function's record in x17. Callers in the same file know only that the
+        /// function calls others, so it may change the registers that functions may change.
+        #[unsafe(naked)]
+        #[unsafe(link_section = "heaptide_openmp")]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "adrp x9, :gottprel:heaptide_tls",
+                "ldr x9, [x9, :gottprel_lo12:heaptide_tls]",
+                "mrs x11, tpidr_el0",
+                "add x9, x9, x11",
+                "ldr w10, [x9, #{depth}]",
+                "cbnz w10, 2f",
+                "ldr x16, [x17, #{moved}]",
+                "br x16",
+                "2:",
+                heaptide_recorder::push_record!(),
+                "mov x29, sp",
+                "sub sp, sp, #64",
+                ".cfi_adjust_cfa_offset 64",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x6, x7, [sp, #48]",
+                "mov x0, sp",
+                "add x1, sp, #80",
+                "mov x2, x17",
+                "ldr x16, [x17, #{body}]",
+                "blr x16",
+                "add sp, sp, #64",
+                ".cfi_adjust_cfa_offset -64",
+                heaptide_recorder::pop_record!(),
+                "ret",
+                ".cfi_endproc",
+                depth = const $depth,
+                body = const $body,
+                moved = const $moved,
+            )
+        }
+        entered as *const () as u64
+    }};
+}
+pub(crate) use openmp_entry;
+
+/// Calls the function of a region with its words.
+///
+/// # Safety
+/// It is a function with two pointers and as many words as the region has.
+#[unsafe(naked)]
+#[unsafe(link_section = "heaptide_openmp")]
+pub unsafe extern "C" fn call_microtask(_: &Microtask, global: *const i32, bound: *const i32) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        heaptide_recorder::push_record!(),
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov x9, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "ldr x10, [x9, #{first}]",
+        "ldr x11, [x9, #{rest}]",
+        "ldr x12, [x9, #{count}]",
+        "subs x12, x12, #6",
+        "b.le 3f",
+        "add x13, x12, #1",
+        "and x13, x13, #-2",
+        "sub sp, sp, x13, lsl #3",
+        "2:",
+        "ldr x14, [x11, x12, lsl #3]",
+        "sub x12, x12, #1",
+        "str x14, [sp, x12, lsl #3]",
+        "cbnz x12, 2b",
+        "3:",
+        "ldp x2, x3, [x10]",
+        "ldp x4, x5, [x10, #16]",
+        "ldr x6, [x10, #32]",
+        "ldr x7, [x11]",
+        "ldr x16, [x9, #{function}]",
+        "blr x16",
+        "mov sp, x29",
+        ".cfi_def_cfa_register sp",
+        heaptide_recorder::pop_record!(),
+        "ret",
+        ".cfi_endproc",
+        function = const Microtask::FUNCTION_AT,
+        count = const Microtask::COUNT_AT,
+        first = const Microtask::FIRST_AT,
+        rest = const Microtask::REST_AT,
+    )
+}
 
 /// Defines the replacement of the loader's function, which calls `look` and continues in `own`.
 macro_rules! notice_entry {

@@ -1,6 +1,7 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
 use super::target::Target;
+use crate::openmp::Microtask;
 
 /// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;
@@ -356,6 +357,106 @@ macro_rules! family_entry {
     }};
 }
 pub(crate) use family_entry;
+
+/// The number of argument registers.
+pub const REGISTERS: usize = 6;
+
+/// Defines the target of the stubs of OpenMP's functions. Outside of all scopes, the function
+/// continues in its moved start. The arguments are the offsets of the number of scopes in the
+/// thread's block, and of the body and the moved start in the function's record.
+macro_rules! openmp_entry {
+    ($depth:expr, $body:expr, $moved:expr) => {{
+        /// Entered with the function's record on the stack, above the return address. Callers in
+        /// the same file know only that the function calls others, so it may change the registers
+        /// that functions may change.
+        #[unsafe(naked)]
+        #[unsafe(link_section = "heaptide_openmp")]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                ".cfi_def_cfa_offset 16",
+                "pop r11",
+                ".cfi_adjust_cfa_offset -8",
+                "mov r10, qword ptr [rip + heaptide_tls@GOTTPOFF]",
+                "cmp dword ptr fs:[r10 + {depth}], 0",
+                "jne 2f",
+                "jmp qword ptr [r11 + {moved}]",
+                "2:",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "mov rdi, rsp",
+                "lea rsi, [rsp + 56]",
+                "mov rdx, r11",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 56",
+                "call qword ptr [r11 + {body}]",
+                "add rsp, 56",
+                ".cfi_adjust_cfa_offset -56",
+                "ret",
+                ".cfi_endproc",
+                depth = const $depth,
+                body = const $body,
+                moved = const $moved,
+            )
+        }
+        entered as *const () as u64
+    }};
+}
+pub(crate) use openmp_entry;
+
+/// Calls the function of a region with its words.
+///
+/// # Safety
+/// It is a function with two pointers and as many words as the region has.
+#[unsafe(naked)]
+#[unsafe(link_section = "heaptide_openmp")]
+pub unsafe extern "C" fn call_microtask(_: &Microtask, global: *const i32, bound: *const i32) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov r11, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov r10, qword ptr [r11 + {rest}]",
+        "mov rax, qword ptr [r11 + {count}]",
+        "sub rax, 4",
+        "jle 3f",
+        "lea rcx, [rax + 1]",
+        "and rcx, -2",
+        "shl rcx, 3",
+        "sub rsp, rcx",
+        "2:",
+        "mov rcx, qword ptr [r10 + 8 * rax]",
+        "mov qword ptr [rsp + 8 * rax - 8], rcx",
+        "dec rax",
+        "jnz 2b",
+        "3:",
+        "mov rax, qword ptr [r11 + {first}]",
+        "mov rdx, qword ptr [rax]",
+        "mov rcx, qword ptr [rax + 8]",
+        "mov r8, qword ptr [rax + 16]",
+        "mov r9, qword ptr [r10]",
+        "call qword ptr [r11 + {function}]",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
+        "ret",
+        ".cfi_endproc",
+        function = const Microtask::FUNCTION_AT,
+        count = const Microtask::COUNT_AT,
+        first = const Microtask::FIRST_AT,
+        rest = const Microtask::REST_AT,
+    )
+}
 
 /// Defines the replacement of the loader's function, which calls `look` and continues in `own`.
 macro_rules! notice_entry {

@@ -1,9 +1,9 @@
 //! Finds allocators other than the one that the program uses in executables and libraries, and
-//! intercepts them.
+//! intercepts them; likewise the runtime libraries of OpenMP.
 
 use super::outcome::{self, Note};
 use super::search::Search;
-use super::{deep, is_libc, kept, patch, search};
+use super::{deep, is_libc, kept, openmp, patch, search};
 use crate::next_symbol;
 use crate::statistics;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -129,6 +129,7 @@ fn look_at_others(is_safe: bool) {
         if note_object(map.dynamic_address()) {
             is_new = true;
             look_at(map, is_ours, is_safe);
+            openmp::look_at(map, is_safe);
             if is_ours && is_safe && deep::is_used() {
                 // The first new object is the library that was opened.
                 let scope = scope.get_or_insert_with(|| deep::Scope::of(map));

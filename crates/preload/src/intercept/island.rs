@@ -20,6 +20,10 @@ const LOWEST: u64 = 64 << 10;
 
 /// A slot: a stub, and a moved start of a function.
 const SLOT_BYTES: usize = STUB_BYTES + MOVED_BYTES_MAX;
+/// The alignment of slots.
+const ALIGNMENT: usize = 16;
+
+const _: () = assert!(SLOT_BYTES.is_multiple_of(ALIGNMENT));
 
 /// Writable until [`Island::seal`].
 pub struct Island {
@@ -59,6 +63,15 @@ impl Island {
         let start = self.start.wrapping_add(self.used);
         self.used += SLOT_BYTES;
         (self.used <= BYTES).then_some(Slot { start })
+    }
+
+    /// Keeps a value in a slot, and returns its address; `None` if all slots are taken.
+    pub fn keep<T>(&mut self, value: T) -> Option<u64> {
+        const { assert!(size_of::<T>() <= SLOT_BYTES && align_of::<T>() <= ALIGNMENT) };
+        let Slot { start } = self.take()?;
+        // SAFETY: a slot of an island that is not sealed yet has the space and the alignment.
+        unsafe { start.cast::<T>().write(value) };
+        Some(start as u64)
     }
 
     /// Makes it executable and read-only. Returns false if the kernel denies it.

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// The most functions of all families.
 const FUNCTIONS_MAX: usize = 512;
-/// The most islands of families: one per family of an object.
+/// The most islands: one per family of an object, and one per library of OpenMP.
 const ISLANDS_MAX: usize = 64;
 
 /// Written by one check at a time; a function is never changed while a stub refers to it.
@@ -31,9 +31,9 @@ struct Kept {
 static ISLANDS: [Kept; ISLANDS_MAX] =
     [const { Kept { island: AtomicUsize::new(0), object: AtomicUsize::new(0) } }; ISLANDS_MAX];
 
-/// Returns whether nothing is intercepted.
+/// Returns whether no function of a family is intercepted.
 pub fn is_empty() -> bool {
-    ISLANDS.iter().all(|kept| kept.island.load(Relaxed) == 0)
+    ISLAND_OF.iter().all(|owner| owner.load(Relaxed) == 0)
 }
 
 /// Stores a function for a stub of an island; `None` if there is no space.

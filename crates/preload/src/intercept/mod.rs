@@ -15,6 +15,7 @@ mod instance;
 mod island;
 mod kept;
 pub mod notice;
+mod openmp;
 pub mod outcome;
 mod patch;
 mod reach;
