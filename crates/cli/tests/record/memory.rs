@@ -188,6 +188,16 @@ fn a_mapping_between_blocks_that_are_not_touched() {
     assert!((size - 320 * MIB).abs() < MIB, "{size}");
 }
 
+/// The kernel can merge memory of the recorder with that of the program. Found with jemalloc: half
+/// of its memory counted as the recorder's.
+#[test]
+fn memory_in_which_accounts_are_gathered_is_apart_from_that_of_the_program() {
+    let processes = processes("reserved", &[]);
+    let account = closed(&processes[0]);
+    assert_resident(account, &["mappings", "other"], 32 * MIB, 0);
+    assert_resident(account, &["recorder"], 0, 8 * MIB);
+}
+
 #[test]
 fn a_mapping_behind_a_bss_is_none() {
     let processes = processes("behind", &[]);

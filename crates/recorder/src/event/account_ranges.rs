@@ -39,7 +39,7 @@ impl Scratch {
 
     /// Maps the memory. Returns none if there is none.
     pub fn map() -> Option<Scratch> {
-        let memory = kernel::map_private(Scratch::BYTES);
+        let memory = memory::map_briefly(Scratch::BYTES);
         (!memory.is_null()).then_some(Scratch { memory })
     }
 

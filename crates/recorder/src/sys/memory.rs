@@ -215,6 +215,17 @@ fn exclude(start: *mut u8, bytes: usize) {
     }
 }
 
+/// Maps memory that the caller unmaps soon; null if there is none. The kernel would merge a plain
+/// mapping with a neighbour of the program, such as one of jemalloc or V8, and an account could not
+/// divide them.
+pub fn map_briefly(bytes: usize) -> *mut u8 {
+    let start = kernel::map_private(bytes);
+    if !start.is_null() && confined::may_call() {
+        exclude(start, bytes);
+    }
+    start
+}
+
 /// Returns at least `bytes` of zeroed memory, until [`release`]; null if there is none.
 pub fn take(bytes: usize, child: InChild) -> *mut u8 {
     let bytes = bytes.next_multiple_of(kernel::page_bytes() as usize);

@@ -6,7 +6,7 @@
 //! of it than there is, and that of a garbage collector would treat the stack pointer as the
 //! program's.
 
-use crate::sys::{arch, confined, front, kernel};
+use crate::sys::{arch, confined, front, kernel, memory};
 
 /// Size of a stack that is mapped for one call. It holds paths and buffers.
 const BYTES: usize = 128 << 10;
@@ -18,7 +18,7 @@ pub fn call<R>(work: impl FnOnce() -> R) -> Option<R> {
     if front::is_under_valgrind() {
         return Some(work()); // valgrind treats memory of another stack as never written
     }
-    let memory = kernel::map_private(BYTES);
+    let memory = memory::map_briefly(BYTES);
     if memory.is_null() {
         return None;
     }
