@@ -5,6 +5,7 @@
 // plugin: unknown_plugin.so unknown_plugin.c
 // plugin: unknown_with_malloc.so unknown_plugin.c -DWITH_MALLOC
 // plugin: unknown_stripped.so unknown_plugin.c -DWITH_MALLOC -Wl,-s -fno-plt
+// plugin: unknown_secrets.so unknown_plugin.c -DSECRETS
 // plugin: unknown_wrapper.so unknown_wrapper.c
 // plugin: unknown_pointers.so unknown_wrapper.c -DPOINTERS
 // build: -ldl
