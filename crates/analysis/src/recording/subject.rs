@@ -71,12 +71,19 @@ impl Recording {
     /// ```
     pub fn join_subject(&mut self) {
         let is_subject = |process: &Process| process.identity.role == ImageRole::Subject;
+        let requested = self.requested().filter(|process| is_subject(process));
+        let requested = requested.map(|process| process.identity.process_number);
         self.join_some(is_subject);
         let joined = self.processes.iter_mut().find(|process| is_subject(process));
         if let (Some(process), Some(subject)) = (joined, &self.subject)
             && process.identity.images > 1
         {
             process.identity.command = vec![subject.name.clone()];
+            // What the process executed before is not the program that was requested.
+            for other in self.processes.iter_mut().filter(|process| !is_subject(process)) {
+                let is_earlier = Some(other.identity.process_number) == requested;
+                other.identity.is_requested &= !is_earlier;
+            }
         }
     }
 }
@@ -758,6 +765,22 @@ mod tests {
         };
         process.time.samples = vec![sample(1, 0), sample(3, 100)];
         assert_eq!(of_heap(&process), 0.0 + 50.0 + 100.0 + 50.0);
+    }
+
+    /// The shell of a version shim was shown as the program that had been started.
+    #[test]
+    fn what_became_a_server_by_exec_is_not_what_was_requested() {
+        let run = Run::of(BASH, "bash shim serve", 100 * KIB, 0.1)
+            .and(0, APP, "app serve", 8 * MIB, 60.0)
+            .by_exec()
+            .and(1, APP, "app serve", 9 * MIB, 59.0);
+        let mut recording = Recording { processes: run.0, ..Recording::default() };
+        recording.processes[2].identity.ppid = recording.processes[1].identity.pid;
+        assert_eq!(recording.requested().map(|p| p.totals.peak_bytes), Some(8 * MIB));
+        recording.choose_subject();
+        recording.join_subject();
+        assert_eq!(recording.processes.len(), 2);
+        assert!(recording.requested().is_none(), "it is part of the subject");
     }
 
     #[test]
