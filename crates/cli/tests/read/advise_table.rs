@@ -199,8 +199,8 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "advise_service.cpp LIMITED",
         &[
-            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 81",
-            ", 91.",
+            "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 8",
+            ", 9",
             " of peak usage (8",
             "), freed before exit.",
         ],

@@ -130,7 +130,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 95] = [
+const ELSEWHERE: [&str; 96] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
@@ -140,6 +140,7 @@ const ELSEWHERE: [&str; 95] = [
     "python_held_forked.py",
     "lines.c",
     "runtime_heap.c",
+    "runtime_parts.c",
     "churn.c",
     "sampled.c",
     "sampled_sizes.c",

@@ -238,6 +238,70 @@ fn the_heap_of_a_runtime_is_resident_memory() {
     assert!(sentence.contains(second), "{sentence}");
 }
 
+/// The first sentence about memory inside and outside of a runtime's own heap. Recordings of Go,
+/// GCC, R, OCaml and Ruby had functions of the runtime as owners, or only one of both parts.
+#[test]
+fn memory_in_and_beside_the_heap_of_a_runtime() {
+    let place = scratch("memory-runtime-parts");
+    let program = Guest::read("runtime_parts.c").build("runtime_parts.c", &[]);
+    for (kind, parts) in [
+        (
+            "go",
+            &[
+                "Go's own heap holds 8.00 MiB, ",
+                "shows it. `image` (runtime_parts.c:",
+                ") holds 4.00 MiB, >99.9% of 4.00 MiB outside of it, all live at exit.",
+            ][..],
+        ),
+        (
+            "gcc",
+            &[
+                "GCC's own heap holds 8.00 MiB, ",
+                "shows it. `make_node` (runtime_parts.c:",
+                ") holds 8.00 MiB in GCC's own heap, 100% of peak usage (8.00 MiB after ",
+                "), all live at exit.",
+            ],
+        ),
+        (
+            "r",
+            &[
+                "`main` (runtime_parts.c:",
+                ") holds 4.00 MiB in R's own heap, 100% of peak usage",
+                "; `Rprofmem()` shows",
+            ],
+        ),
+        (
+            "ocaml",
+            &[
+                "`fill` (runtime_parts.c:",
+                ") holds 4.00 MiB in OCaml's own heap, 100% of peak usage",
+                ", all live at exit; `OCAMLRUNPARAM=",
+            ],
+        ),
+        (
+            "beside",
+            &[
+                "`rows` (runtime_parts.c:",
+                ") holds 16.0 MiB, ",
+                ", all live at exit. LuaJIT's own heap holds 8.00 MiB, ",
+                "it uses malloc.\n",
+            ],
+        ),
+    ] {
+        let recording = place.join(kind);
+        let mut command = heaptide();
+        command.args(["run", "-o"]).arg(&recording).arg("--").arg(&program).arg(kind);
+        let outcome = run(&mut command, &place);
+        assert_eq!(outcome.status, 0, "{kind}: {outcome:?}");
+        let mut rest = &*outcome.stderr;
+        for part in parts {
+            let at = rest.find(part);
+            let at = at.unwrap_or_else(|| panic!("{kind}: no {part:?} in: {}", outcome.stderr));
+            rest = &rest[at + part.len()..];
+        }
+    }
+}
+
 #[test]
 fn dictionaries_of_python() {
     const SCRIPT: &str = "import os\n\

@@ -3,10 +3,12 @@
 //!
 //! Each part states numbers of the tables. A part that the data do not support is omitted.
 
+use std::cmp::Reverse;
+
 use heaptide_advise::SteadyGrowth;
 use heaptide_analysis::attribution::Types;
 use heaptide_analysis::model::{
-    AccountCause, End, Frame, FrameId, Measure, Measures, Mode, Process, ScopeId,
+    AccountCause, End, Frame, FrameId, Measure, Measures, Mode, Process, ScopeId, StackId,
 };
 use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
 use heaptide_analysis::views::memory::runtime_heap::{Resident, RuntimeHeap};
@@ -153,17 +155,24 @@ fn holders(process: &Process) -> Option<String> {
 fn function_holders(process: &Process) -> Option<String> {
     let charges = Charges::of(process);
     let mut found = charges.hotspots(Measure::AtPeakBytes);
-    let Some(heap) = largest_runtime(process, &found) else {
-        return largest_functions(process, &charges, &found);
+    let of_heap = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes.saturating_sub(hotspot.mapped);
+    let largest = found.iter().map(of_heap).max().unwrap_or(0);
+    let Some(heap) = stated_runtime(process, largest) else {
+        return largest_functions(process, &charges, &found, None);
     };
-    found.retain(|hotspot| !is_of_runtime(process, hotspot, heap.runtime));
     let resident = heap.resident.map_or(0, |resident| resident.bytes);
+    let is_largest = resident > largest;
+    let inside = take_runtime(process, &mut found, heap.runtime);
     let held = found.first().map_or(0, |hotspot| hotspot.measures.at_peak_bytes);
     let functions = is_at_least(held, resident, BESIDE_RUNTIME_PERCENT)
-        .then(|| largest_functions(process, &charges, &found))
-        .flatten()
-        .map(capitalised);
-    let sentences = [runtime_holder(&heap), functions];
+        .then(|| largest_functions(process, &charges, &found, Some((&heap, inside))))
+        .flatten();
+    let runtime = runtime_holder(&heap);
+    let sentences = if is_largest {
+        [runtime, functions.map(capitalised)]
+    } else {
+        [functions, runtime.map(capitalised)]
+    };
     Some(sentences.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }
 
@@ -173,16 +182,17 @@ fn capitalised(sentence: String) -> String {
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// Returns the own heap of a runtime, if more of it is resident than any function holds of the
-/// heap.
-fn largest_runtime(process: &Process, found: &[Hotspot]) -> Option<RuntimeHeap> {
+/// Returns the own heap of a runtime, if more of it is resident than the largest function holds of
+/// the heap, or a large part of the resident memory is in it.
+fn stated_runtime(process: &Process, largest: u64) -> Option<RuntimeHeap> {
     if process.completeness.part.is_some() || process.identity.images > 1 {
         return None;
     }
     let heap = RuntimeHeap::of(process)?;
-    let of_heap = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes.saturating_sub(hotspot.mapped);
-    let largest = found.iter().map(of_heap).max().unwrap_or(0);
-    heap.resident.is_some_and(|resident| resident.bytes > largest).then_some(heap)
+    let is_large = |resident: Resident| {
+        resident.bytes > largest || is_at_least(resident.bytes, resident.of_bytes, HOLDER_PERCENT)
+    };
+    heap.resident.is_some_and(is_large).then_some(heap)
 }
 
 /// Describes the own heap of a runtime.
@@ -199,18 +209,36 @@ fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
     ))
 }
 
-/// Returns whether a hotspot is the runtime's own heap: mapped by code without names in its file.
-fn is_of_runtime(process: &Process, hotspot: &Hotspot, runtime: &Runtime) -> bool {
-    let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
-    let is_nameless = |frame: &Frame| {
-        frame.function.is_none() && runtime.has_file(frames::module_name(process, frame))
-    };
-    hotspot.memory(Measure::AtPeakBytes) == "mapped" && frame.is_some_and(is_nameless)
+/// Removes what the runtime mapped for its own heap from hotspots that are only the runtime: its
+/// functions that map memory, and code without names in its file. Returns the removed bytes.
+fn take_runtime(process: &Process, found: &mut Vec<Hotspot>, runtime: &Runtime) -> u64 {
+    let mut taken = 0u64;
+    for hotspot in found.iter_mut() {
+        let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
+        let is_runtime = frame.is_some_and(|frame| match frame.function.as_deref() {
+            Some(name) => runtime.has_function(name),
+            None => runtime.has_file(frames::module_name(process, frame)),
+        });
+        if is_runtime {
+            taken = taken.saturating_add(hotspot.mapped);
+            let left = hotspot.measures.at_peak_bytes.saturating_sub(hotspot.mapped);
+            (hotspot.measures.at_peak_bytes, hotspot.mapped) = (left, 0);
+        }
+    }
+    found.retain(|hotspot| hotspot.measures.at_peak_bytes > 0);
+    found.sort_by_key(|hotspot| Reverse(hotspot.measures.at_peak_bytes));
+    taken
 }
 
-fn largest_functions(process: &Process, charges: &Charges, found: &[Hotspot]) -> Option<String> {
+/// Names the largest functions. `stated`: the own heap of a runtime, which another sentence
+/// describes, and bytes of it that are not in `found`.
+fn largest_functions(
+    process: &Process,
+    charges: &Charges,
+    found: &[Hotspot],
+    stated: Option<(&RuntimeHeap, u64)>,
+) -> Option<String> {
     let labels = Labels::of_ids(process, found.iter().take(HOLDERS).filter_map(|h| h.frame));
-    let whole = process.totals.at_peak_bytes;
     let held = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes;
     let first = found.first()?;
     let name = |hotspot: &Hotspot| holder_name(&labels, charges, hotspot);
@@ -218,27 +246,38 @@ fn largest_functions(process: &Process, charges: &Charges, found: &[Hotspot]) ->
         let of = |h: &Hotspot| format!("{} {}", name(h), bytes(held(h)));
         hotspots.iter().map(of).collect()
     };
+    let within = part_of_runtime(process, charges, first, stated.map(|(heap, _)| heap.runtime));
+    let (whole, peak) = match stated {
+        Some((_, taken)) if taken > 0 && within.is_none() => {
+            let rest = process.totals.at_peak_bytes.saturating_sub(taken);
+            (rest, format!("{} outside of it", bytes(rest)))
+        }
+        _ => (process.totals.at_peak_bytes, peak(process)),
+    };
     if !is_at_least(held(first), whole, HOLDER_PERCENT) && found.len() > HOLDERS {
-        let (share, peak) = (percent(held(first), whole), peak(process));
+        let share = percent(held(first), whole);
         let largest = next(&found[..HOLDERS]).join(", ");
         return Some(format!("No function holds more than {share} of {peak}; largest: {largest}."));
     }
-    let kind = match first.memory(Measure::AtPeakBytes) {
-        "mapped" => " of mapped memory",
-        "both" => " of heap and mapped memory",
-        _ => "",
+    let kind = match (&within, first.memory(Measure::AtPeakBytes)) {
+        (Some((_, kind)), _) => kind,
+        (None, "mapped") => " of mapped memory",
+        (None, "both") => " of heap and mapped memory",
+        (None, _) => "",
     };
     let mut text = format!(
-        "{} holds {}{}{kind}{}, {} of {}",
+        "{} holds {}{}{kind}{}, {} of {peak}",
         name(first),
         about(process),
         bytes(held(first)),
         type_of(process, charges, first),
         percent(held(first), whole),
-        peak(process),
     );
     text += &fate(process, &first.measures);
-    if let Some(runtime) = of_chunks(process, first) {
+    let hint = within.map(|(runtime, _)| runtime).or_else(|| of_chunks(process, first));
+    if let Some(runtime) = hint
+        && stated.is_none()
+    {
         text += &format!("; {}", runtime.hint);
     }
     if !is_at_least(held(first), whole, ALONE_PERCENT) && found.len() > 1 {
@@ -246,6 +285,63 @@ fn largest_functions(process: &Process, charges: &Charges, found: &[Hotspot]) ->
         text += &format!("; then {others}");
     }
     Some(text + ".")
+}
+
+/// Returns the runtime in whose own heap most memory of a function is, and words that state it:
+/// the runtime maps the memory, or takes it from `malloc` with a known function, for its caller.
+fn part_of_runtime(
+    process: &Process,
+    charges: &Charges,
+    hotspot: &Hotspot,
+    stated: Option<&'static Runtime>,
+) -> Option<(&'static Runtime, String)> {
+    let is_all = |part: u64| is_at_least(part, hotspot.measures.at_peak_bytes, TYPE_PERCENT);
+    let words = |runtime: &Runtime, part: u64| {
+        let most = if is_all(part) { "" } else { ", most of it" };
+        format!("{most} in {}'s own heap", runtime.name)
+    };
+    let frame = &process.tables.frames[hotspot.frame?.0 as usize];
+    let mut chunks = (None, 0u64);
+    let mut mapped = 0u64;
+    for &(stack, bytes) in &hotspot.stacks {
+        let inside = frames_inside(process, charges, stack);
+        let mut names = inside.filter_map(|frame| frame.function.as_deref());
+        let is_chunk = |name: &str| Runtime::taking_chunks(name);
+        match stated {
+            Some(runtime) if names.clone().any(|name| runtime.has_function(name)) => {
+                mapped = mapped.saturating_add(bytes);
+            }
+            _ => {
+                if let Some(runtime) = names.find_map(is_chunk) {
+                    chunks = (Some(runtime), chunks.1.saturating_add(bytes));
+                }
+            }
+        }
+    }
+    if let Some(runtime) = stated {
+        let of_file = runtime.has_file(frames::module_name(process, frame));
+        let part = if of_file { hotspot.mapped } else { mapped.min(hotspot.mapped) };
+        if is_at_least(part, hotspot.measures.at_peak_bytes, ALONE_PERCENT) {
+            return Some((runtime, words(runtime, part)));
+        }
+    }
+    let (runtime, part) = (chunks.0?, chunks.1);
+    is_at_least(part, hotspot.measures.at_peak_bytes, ALONE_PERCENT)
+        .then(|| (runtime, words(runtime, part)))
+}
+
+/// Returns the frames of a stack inside its owner, innermost first.
+fn frames_inside<'a>(
+    process: &'a Process,
+    charges: &Charges,
+    stack: StackId,
+) -> impl Iterator<Item = &'a Frame> + Clone {
+    let owner = charges.owners.stack(stack);
+    let stacks = &process.tables.stacks;
+    let up = move |at: &StackId| stacks.get(at.0 as usize).map(|node| node.parent);
+    std::iter::successors(Some(stack), up)
+        .take_while(move |at| *at != owner && *at != StackId(0))
+        .map(|at| &process.tables.frames[stacks[at.0 as usize].frame.0 as usize])
 }
 
 /// Returns the runtime whose own heap a hotspot is, if it takes that from `malloc`.

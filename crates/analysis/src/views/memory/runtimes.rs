@@ -16,7 +16,7 @@ pub struct Runtime {
 }
 
 /// The known runtimes.
-pub(super) static RUNTIMES: [Runtime; 11] = [
+pub(super) static RUNTIMES: [Runtime; 12] = [
     Runtime {
         name: "Java",
         files: &["libjvm.so"],
@@ -85,13 +85,21 @@ pub(super) static RUNTIMES: [Runtime; 11] = [
         functions: &["ggc_"],
         hint: "`gcc -fmem-report` shows it",
     },
+    Runtime {
+        name: "R",
+        files: &[], // it takes all memory from malloc
+        functions: &[],
+        hint: "`Rprofmem()` shows the R functions that allocate in it",
+    },
 ];
 
 /// Functions that take parts of a runtime's own heap from `malloc`, and the runtime.
-const CHUNKS: [(&str, &str); 3] = [
+const CHUNKS: [(&str, &str); 5] = [
     ("caml_alloc_for_heap", "OCaml"),
     ("caml_set_minor_heap_wsz", "OCaml"),
     ("heap_page_allocate", "Ruby"),
+    ("Rf_allocVector", "R"),
+    ("Rf_allocVector3", "R"),
 ];
 
 impl Runtime {
@@ -103,6 +111,17 @@ impl Runtime {
             let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
             rest.is_some_and(|rest| !rest.starts_with(is_name))
         })
+    }
+
+    /// Returns whether a function is one with which the runtime maps memory.
+    ///
+    /// ```
+    /// use heaptide_analysis::views::memory::Runtime;
+    /// let r = Runtime::taking_chunks("Rf_allocVector3").unwrap();
+    /// assert!(!r.has_function("Rf_eval"));
+    /// ```
+    pub fn has_function(&self, name: &str) -> bool {
+        self.functions.iter().any(|start| name.starts_with(start))
     }
 
     /// Returns the runtime that takes parts of its own heap from `malloc` with this function.
@@ -123,9 +142,7 @@ impl Runtime {
 /// allocators, with its file: `os::commit_memory [libjvm.so]`, or only the file.
 pub(super) fn of_caller(caller: &str) -> Option<&'static Runtime> {
     let file = file_of(caller).unwrap_or_default();
-    let calls = |runtime: &&Runtime| {
-        runtime.has_file(file) || runtime.functions.iter().any(|start| caller.starts_with(start))
-    };
+    let calls = |runtime: &&Runtime| runtime.has_file(file) || runtime.has_function(caller);
     RUNTIMES.iter().find(calls)
 }
 
