@@ -124,6 +124,16 @@ fn library_out_of_reach() {
     let outcome = run(command.args(["sh", "-c", &words]).env("HEAPTIDE_LIBRARY", &own), &place);
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "out of reach\n", ""));
     assert_eq!(unrecorded(&recording, UnrecordedChild::LibraryUnreachable), 1);
+    // The sentence was about setpriv, which started the program, as if nothing were missing.
+    let mut command = clean(heaptide());
+    command.args(["run", "-o"]).arg(place.join("b.heaptide")).args(["--", "setpriv", "--reuid"]);
+    command
+        .arg(NOBODY.to_string())
+        .args(["--clear-groups", "/bin/echo"])
+        .env("HEAPTIDE_LIBRARY", &own);
+    let outcome = run(&mut command, &place);
+    let first = "heaptide: `/bin/echo`, which setpriv became by exec, was not recorded: ";
+    assert!(outcome.stderr.starts_with(first), "{}", outcome.stderr);
 }
 
 #[test]

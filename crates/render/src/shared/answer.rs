@@ -1,7 +1,8 @@
 //! What views state before everything else: what holds the memory, and which process they show.
 
-use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::model::{End, Process, Recording};
 
+use crate::shared::names::printable;
 use crate::shared::sentence::sentence;
 use crate::shared::subject::subject_says;
 
@@ -17,6 +18,27 @@ pub struct Answer {
 impl Answer {
     /// Returns the answer about a process of a recording.
     pub fn of(recording: &Recording, process: &Process) -> Answer {
-        Answer { sentence: sentence(process), subject: subject_says(recording) }
+        let sentences = [not_recorded(recording, process), sentence(process)];
+        let said: Vec<String> = sentences.into_iter().flatten().collect();
+        let sentence = (!said.is_empty()).then(|| said.join(" "));
+        Answer { sentence, subject: subject_says(recording) }
     }
+}
+
+/// States that the program which a process became by exec was not recorded.
+fn not_recorded(recording: &Recording, process: &Process) -> Option<String> {
+    let identity = &process.identity;
+    let is_next = |other: &Process| {
+        other.identity.process_number == identity.process_number
+            && other.identity.execs > identity.execs
+    };
+    let is_last = identity.images == 1 && !recording.processes.iter().any(is_next);
+    if process.lifetime.end != End::Exec || !is_last {
+        return None;
+    }
+    let program = process.completeness.unrecorded_programs.last()?;
+    let (program, before) = (printable(&program.path), printable(identity.name()));
+    Some(format!(
+        "`{program}`, which {before} became by exec, was not recorded: `missing` has the reason."
+    ))
 }
