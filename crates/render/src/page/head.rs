@@ -18,6 +18,7 @@ use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ended, sampling_says};
+use crate::shared::losses::is_significant;
 use crate::shared::names::printable;
 use crate::shared::quantity::date;
 use crate::shared::sentence::sentence;
@@ -45,6 +46,8 @@ pub(super) struct Head<'a> {
     sampled: bool,
     /// Notes about incomplete data.
     warnings: Vec<String>,
+    /// Losses that are an insignificant part of the data.
+    small_losses: Vec<String>,
     totals: BTreeMap<&'static str, u64>,
     duration_ns: u64,
     peak_time_ns: u64,
@@ -201,6 +204,7 @@ impl<'a> Head<'a> {
             traced: process.has_trace(),
             sampled: process.sampling.is_some(),
             warnings: warnings(process),
+            small_losses: losses(process, false).collect(),
             totals: Measure::all().iter().map(total).collect(),
             duration_ns: process.lifetime.duration_ns,
             peak_time_ns: process.peak_time_ns,
@@ -237,10 +241,16 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
 }
 
 fn warnings(process: &Process) -> Vec<String> {
-    let losses =
-        process.completeness.losses.iter().map(|loss| format!("{}: {}", loss.meaning, loss.count));
     let notes = process.completeness.notes.iter().map(|note| printable(note).into_owned());
-    notes.chain(losses).collect()
+    notes.chain(losses(process, true)).collect()
+}
+
+fn losses(process: &Process, significant: bool) -> impl Iterator<Item = String> {
+    let allocations = process.totals.allocations;
+    let losses = process.completeness.losses.iter().filter(|loss| loss.count > 0);
+    losses
+        .filter(move |loss| is_significant(loss, allocations) == significant)
+        .map(|loss| format!("{}: {}", loss.meaning, loss.count))
 }
 
 impl Timeline {

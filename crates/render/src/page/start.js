@@ -37,10 +37,6 @@ function drawTotals() {
 function drawHead() {
   const { head } = shown.model;
   const parts = [element("h1", {}, head.title)];
-  if (head.warnings.length > 0) {
-    const lines = head.warnings.map((warning) => element("li", {}, warning));
-    parts.push(element("ul", { class: "warnings" }, ...lines));
-  }
   if (head.mode !== "stacks") {
     const lacks = { scopes: "there are no stacks", counters: "there are no stacks and no scopes" };
     parts.push(element("p", { class: "soft" },
@@ -58,7 +54,8 @@ function drawHead() {
   drawAnswer();
   const loads = server.there ? "This page loads from heaptide view on this machine only."
     : "This page is self-contained.";
-  byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}`;
+  const small = head.small_losses.length > 0 ? ` Losses: ${head.small_losses.join("; ")}.` : "";
+  byId("foot").textContent = `Written by heaptide ${head.version}. ${loads}${small}`;
 }
 
 /** Draws what holds the memory, the choice of the process, and facts about it. */
@@ -72,6 +69,10 @@ function drawAnswer() {
     const part = (text, i) => (i % 2 === 1 ? element("code", {}, text) : text);
     parts.push(element("p", { id: "sentence" },
       ...(texts.length % 2 === 1 ? texts.map(part) : [head.sentence])));
+  }
+  if (head.warnings.length > 0) {
+    const lines = head.warnings.map((warning) => element("li", {}, warning));
+    parts.push(element("ul", { class: "warnings" }, ...lines));
   }
   const subject = server.there ? server.subject() : head.subject;
   if (subject) parts.push(element("p", { class: "facts", id: "subject" }, fact(["subject", subject])));

@@ -4,18 +4,9 @@ use heaptide_analysis::model::{Loss, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
 use heaptide_analysis::views::unstored::unstored_allocations;
 
-use crate::shared::losses::meaning;
+use crate::shared::losses::{is_of_events, is_significant, meaning};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 
-/// Losses of events that are missing from the totals or from their stack are reported if they
-/// exceed this fraction of the allocations, …
-const EVENTS_PART: u64 = 1000;
-/// … other losses, which truncate stacks or the trace, if they exceed this fraction.
-const OTHER_PART: u64 = 50;
-/// Losses of whole events.
-const EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
-/// Prefixes of losses that are always reported: losses of whole processes and snapshots.
-const ALWAYS: [&str; 2] = ["child_", "no_snapshot"];
 /// Maximum number of lines, including one for the rest.
 const LINES: usize = 5;
 
@@ -162,20 +153,15 @@ fn losses(recording: &Recording) -> Vec<String> {
             None => found.push(*loss),
         }
     }
-    let matters = |loss: &&Loss| {
-        let part = if EVENTS.contains(&loss.name) { EVENTS_PART } else { OTHER_PART };
-        ALWAYS.iter().any(|always| loss.name.starts_with(always))
-            || loss.count >= allocations.div_ceil(part)
-    };
     let line = |loss: &Loss| {
-        let (&Loss { name, count: n, .. }, meaning) = (loss, meaning(all.iter(), loss));
-        if EVENTS.contains(&name) {
+        let (n, meaning) = (loss.count, meaning(all.iter(), loss));
+        if is_of_events(loss) {
             format!("{} ({}) {meaning}", count(n), percent(n, allocations))
         } else {
             format!("{} {meaning}", count(n))
         }
     };
-    found.iter().filter(matters).map(line).collect()
+    found.iter().filter(|loss| is_significant(loss, allocations)).map(line).collect()
 }
 
 /// Groups equal texts and returns each with its count, in order of first occurrence.
