@@ -67,7 +67,7 @@ impl Document {
         let text = format!(
             "```text\n$ heaptide run -- {}\n…\n{}\n```\n\nRight: {}.\n\n{}\n\nRecorded at {}.",
             program.command,
-            lines.join("\n"),
+            without_home(&lines.join("\n")),
             program.right,
             judged.unwrap_or(UNJUDGED),
             commit.trim(),
@@ -101,6 +101,14 @@ impl Document {
             }
         }
         fs::write(root.join(PATH), text).map_err(|e| format!("{PATH}: {e}"))
+    }
+}
+
+/// Returns a text with `~` in place of the home directory.
+fn without_home(text: &str) -> String {
+    match std::env::var("HOME") {
+        Ok(home) if home.len() > 1 => text.replace(&format!("{home}/"), "~/"),
+        _ => text.to_owned(),
     }
 }
 

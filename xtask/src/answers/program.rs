@@ -32,4 +32,6 @@ pub struct Load {
     /// The load starts when this port of the local host accepts connections.
     pub port: u16,
     pub script: &'static str,
+    /// The user that runs the command and the program, for services that root must not start.
+    pub user: Option<&'static str>,
 }

@@ -50,10 +50,14 @@ fn script(program: &Program) -> String {
     let ended = "2> summary > output < /dev/null";
     match &program.load {
         None => format!("{run} {command} {ended} || {{ cat summary >&2; false; }}"),
-        Some(Load { port, script }) => {
+        Some(Load { port, script, user }) => {
             let script = script.replace("PORT", &port.to_string());
+            let as_user = user.map_or(String::new(), |user| {
+                let ids = format!("--reuid {user} --regid {user} --clear-groups");
+                format!("[ $(id -u) = 0 ] && as_user=\"setpriv {ids} env HOME=$PWD\"\n")
+            });
             format!(
-                "{run} {command} {ended} & job=$!
+                "{as_user}$as_user {run} {command} {ended} & job=$!
 until (: < /dev/tcp/127.0.0.1/{port}) 2> load; do kill -0 $job || break; sleep 0.2; done
 {script}
 kill -TERM $job; wait $job; true"

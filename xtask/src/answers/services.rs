@@ -2,11 +2,12 @@
 
 use super::program::{Load, Program};
 
-/// 300 requests, one after the other.
+/// 300 requests, one after the other, in three seconds or more.
 const REQUESTS: &str = "python3 - <<'END'
-import urllib.request
+import time, urllib.request
 for i in range(300):
     urllib.request.urlopen(f'http://127.0.0.1:PORT/{i}').read()
+    time.sleep(0.01)
 END";
 
 /// An application that keeps 50 KB for each path.
@@ -31,11 +32,15 @@ pub const PROGRAMS: [Program; 10] = [
         command: "redis-server --port 7601 --save '' --daemonize no",
         load: Some(Load {
             port: 7601,
+            user: None,
             script: "redis-cli -p 7601 debug populate 100000 key 100 || true
 python3 - <<'END' | redis-cli -p 7601 --pipe
-import sys
+import sys, time
 for i in range(100000):
     sys.stdout.write(f'SET key:{i} {\"v\" * 100}\\r\\n')
+    if i % 1000 == 0:
+        sys.stdout.flush()
+        time.sleep(0.03)
 END",
         }),
         right: "the values of SET, about 15 to 20 MiB for 100,000 keys, by redis' object code; \
@@ -54,7 +59,7 @@ server { listen 7602; location / { return 200 "ok"; } } }
 END
 "#,
         command: "nginx -p . -c nginx.conf",
-        load: Some(Load { port: 7602, script: REQUESTS }),
+        load: Some(Load { port: 7602, script: REQUESTS, user: None }),
         right: "two workers of one program, with their connections (`ngx_event_process_init`), \
                 about 2 MiB in each",
     },
@@ -62,12 +67,13 @@ END
         name: "postgres",
         needs: &["initdb", "postgres", "psql"],
         packages: "postgresql-15",
-        prepare: "rm -rf data; mkdir data; chown postgres data
-setpriv --reuid postgres --regid postgres --clear-groups initdb -D data -A trust > initdb.log",
-        command: "setpriv --reuid postgres --regid postgres --clear-groups postgres -D data \
-                  -p 7603 -k .",
+        prepare: "as_user='setpriv --reuid postgres --regid postgres --clear-groups'
+rm -rf data; mkdir data; [ $(id -u) = 0 ] && chown postgres . data || as_user=
+$as_user initdb -D data -A trust > initdb.log",
+        command: "postgres -D data -p 7603 -k .",
         load: Some(Load {
             port: 7603,
+            user: Some("postgres"),
             script: "psql -h 127.0.0.1 -p 7603 -U postgres -c \"set work_mem = '64MB'; \
                      select count(*) from (select g, md5(g::text) from generate_series(1, 200000) \
                      g order by 2) s\" postgres",
@@ -82,6 +88,7 @@ setpriv --reuid postgres --regid postgres --clear-groups initdb -D data -A trust
         command: "memcached -u nobody -p 7604 -U 0 -m 64",
         load: Some(Load {
             port: 7604,
+            user: None,
             script: r#"python3 - <<'END'
 import socket
 s = socket.create_connection(("127.0.0.1", 7604))
@@ -114,7 +121,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 7605), Handler).serve_forever()
 END
 "#,
         command: "python3 server.py",
-        load: Some(Load { port: 7605, script: REQUESTS }),
+        load: Some(Load { port: 7605, script: REQUESTS, user: None }),
         right: "`remember` of server.py, about 12 MiB after 300 requests, growing with each",
     },
     Program {
@@ -123,7 +130,7 @@ END
         packages: "pip:gunicorn",
         prepare: APPLICATION,
         command: "gunicorn -w 2 -b 127.0.0.1:7606 --no-control-socket app:application",
-        load: Some(Load { port: 7606, script: REQUESTS }),
+        load: Some(Load { port: 7606, script: REQUESTS, user: None }),
         right: "two workers of one program, with `remember` of app.py first, 12 MiB in both \
                 together",
     },
@@ -135,6 +142,7 @@ END
         command: "mosquitto -p 7607",
         load: Some(Load {
             port: 7607,
+            user: None,
             script: "for i in $(seq 20); do head -c 200000 /dev/zero | tr '\\0' x | mosquitto_pub \
                      -p 7607 -r -t t/$i -s; done",
         }),
@@ -158,7 +166,7 @@ frontend f
 END
 "#,
         command: "haproxy -f haproxy.cfg",
-        load: Some(Load { port: 7608, script: REQUESTS }),
+        load: Some(Load { port: 7608, script: REQUESTS, user: None }),
         right: "tables of haproxy's start (file descriptors, pools, rings), some MiB",
     },
     Program {
@@ -197,7 +205,7 @@ END
 g++ -g -O1 store.cpp -o store
 "#,
         command: "./store",
-        load: Some(Load { port: 7609, script: REQUESTS }),
+        load: Some(Load { port: 7609, script: REQUESTS, user: None }),
         right: "`ResponseCache::put`, about 14 MiB after 300 requests, growing with each",
     },
     Program {
@@ -207,7 +215,7 @@ g++ -g -O1 store.cpp -o store
         prepare: APPLICATION,
         command: "uwsgi --plugin http,python3 --http 127.0.0.1:7610 --wsgi-file app.py --master \
                   --processes 2 --die-on-term",
-        load: Some(Load { port: 7610, script: REQUESTS }),
+        load: Some(Load { port: 7610, script: REQUESTS, user: None }),
         right: "two workers of one program, with `remember` of app.py first, 12 MiB in both \
                 together",
     },
