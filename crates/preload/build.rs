@@ -8,5 +8,7 @@ fn main() {
     // Run before the constructors of all other libraries: no thread has been started yet, and if
     // the executable has its own allocator, their allocations are recorded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
+    // The bounds of sections are no exports.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,start-stop-visibility=hidden");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -5,8 +5,8 @@
 //   i: a region in the scope `loop`, in which they allocate 1000 bytes each, and the first one
 //      performs steps until it reads `e`
 //
-// `o`, attach, `i`, detach, `eo`, attach, `ie`, detach makes two recordings, each with 4 allocations
-// of 1000 bytes in `loop`.
+// `o`, attach, `i`, detach, `eo`, attach, `ie`, detach makes two recordings, each with 4
+// allocations of 1000 bytes in `loop`.
 //
 // build: -fopenmp -ldl
 #include "guest.h"

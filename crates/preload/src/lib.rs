@@ -29,6 +29,7 @@ mod limits;
 mod loading;
 mod malloc;
 mod mappings;
+mod microtask;
 mod mlock;
 mod next_symbol;
 mod openmp;

@@ -12,6 +12,7 @@
 
 use crate::Preload;
 use crate::arch::{self, REGISTERS};
+use crate::microtask::Microtask;
 use core::mem::{MaybeUninit, offset_of, transmute};
 use heaptide_recorder::api::inheritance::{Before, DEPTH_AT, enter, leave};
 use heaptide_recorder::api::interface::context;
@@ -347,26 +348,6 @@ extern "C" fn in_task(task: &Task) {
     let before = enter::<Preload>(task.context);
     (task.function)(data);
     finish(before);
-}
-
-/// A parallel region of LLVM's library, whose function gets a variable number of words. On the
-/// stack of the thread that starts it, like the words.
-#[repr(C)]
-pub struct Microtask {
-    function: usize,
-    count: usize,
-    /// The words that were passed in registers, which are readable even if there are fewer.
-    first: *const usize,
-    /// The others.
-    rest: *const usize,
-    context: u64,
-}
-
-impl Microtask {
-    pub const FUNCTION_AT: usize = offset_of!(Microtask, function);
-    pub const COUNT_AT: usize = offset_of!(Microtask, count);
-    pub const FIRST_AT: usize = offset_of!(Microtask, first);
-    pub const REST_AT: usize = offset_of!(Microtask, rest);
 }
 
 /// `(location, count, function, word…)`

@@ -2,7 +2,7 @@
 //! whose address it passes as the stack pointer of the event, and removes it at its end.
 
 use super::target::Target;
-use crate::openmp::Microtask;
+use crate::microtask::Microtask;
 use core::arch::asm;
 
 /// The number of the processor in ELF headers.

@@ -1,7 +1,7 @@
 //! x86-64: arguments in rdi, rsi, rdx, rcx, r8 and r9, the return address on the stack.
 
 use super::target::Target;
-use crate::openmp::Microtask;
+use crate::microtask::Microtask;
 
 /// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;

@@ -7,7 +7,7 @@
 //! part in [`GROWN_PART`].
 //!
 //! Programs write to memory after they have got it, without an event. So another account is due
-//! before a large part of the memory is given back, if much more of it is resident by then.
+//! before a large part of the memory is freed, if much more of it is resident by then.
 
 use crate::event::account_ranges::{Ranges, Scratch};
 use crate::event::process::{Process, process};
@@ -41,8 +41,8 @@ const FIRST_FILLED_NS: u64 = 20_000_000;
 /// by [`FILLED_BYTES`].
 const FILLED_PART: u64 = 8;
 const FILLED_BYTES: u64 = 1 << 20;
-/// Bytes to be given back at once that may be a large part of the memory. That part is one in
-/// [`FALL_PART`].
+/// Bytes to be freed or unmapped at once that may be a large part of the memory. That part is one
+/// in [`FALL_PART`].
 const FALL_BYTES: u64 = 512 << 10;
 const FALL_PART: u64 = 16;
 /// At the end, the allocator's own numbers are queried if that took at most this long the last
@@ -112,8 +112,8 @@ pub fn take_if_due(p: &Process, now: u64) {
     }
 }
 
-/// Takes an account if one is due before the program gives back `bytes` of its memory, which are
-/// still counted and resident.
+/// Takes an account if one is due before the program frees or unmaps `bytes` of its memory, which
+/// are still counted and resident.
 #[inline(always)]
 pub fn take_before_fall(bytes: u64) {
     if bytes >= FALL_BYTES {

@@ -111,7 +111,7 @@ impl Accounts {
     }
 }
 
-/// Returns whether so many live and mapped bytes are about as many as those of the highest account.
+/// Returns whether `held` live and mapped bytes are about as many as those of the highest account.
 pub fn is_about(held: u64, highest: u64) -> bool {
     held >= highest - highest / ACCOUNT_HELD_PART
 }

@@ -24,7 +24,7 @@ pub(crate) fn is_of_events(loss: &Loss) -> bool {
     LOST_EVENTS.contains(&loss.name)
 }
 
-/// Returns whether a loss is a significant part of so many allocations.
+/// Returns whether a loss is a significant part of `allocations`.
 pub(crate) fn is_significant(loss: &Loss, allocations: u64) -> bool {
     let part = if is_of_events(loss) { EVENTS_PART } else { OTHER_PART };
     ALWAYS.iter().any(|always| loss.name.starts_with(always))
