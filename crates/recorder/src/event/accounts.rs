@@ -35,8 +35,6 @@ const PEAK_PART: u64 = 64;
 /// If memory has grown by half since the highest account, or has become resident since, another one
 /// is due at once, as long as all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
-/// Nanoseconds of the run before the first account because of resident memory.
-const FIRST_FILLED_NS: u64 = 20_000_000;
 /// Memory counts as resident since an account if resident bytes have grown by one part in this, and
 /// by [`FILLED_BYTES`].
 const FILLED_PART: u64 = 8;
@@ -94,13 +92,12 @@ pub fn take_if_due(p: &Process, now: u64) {
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
-    let may_be_early = spent.saturating_mul(GROWN_PART) < now;
-    let is_early = now >= FIRST_NS && may_be_early;
+    let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now;
     let is_over = is_off(p) || shared.over.load(Relaxed);
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
-    let may_be_filled = now >= FIRST_FILLED_NS && may_be_early && holds_most(p);
+    let may_be_filled = is_early && holds_most(p);
     if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
     }
