@@ -85,7 +85,7 @@ END
 "#,
         command: "php rows.php",
         load: None,
-        right: "Zend's own heap, which is mapped memory, about 14 MiB, and the variable \
+        right: "Zend's own heap, which is mapped memory, about 42 MiB, and the variable \
                 USE_ZEND_ALLOC=0 that shows its blocks",
     },
     Program {

@@ -28,6 +28,7 @@ dangers! {
     leaks "leaks.c"
     temporaries "temporary.c"
     large_blocks "large.c"
+    large_blocks_again "large_again.c"
     cpp_operators "proxies.cpp"
     failing_operators "new_fails.cpp"
     failing_aligned_operators "new_aligned_fails.cpp"

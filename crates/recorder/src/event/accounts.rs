@@ -35,6 +35,8 @@ const PEAK_PART: u64 = 64;
 /// If memory has grown by half since the highest account, or has become resident since, another one
 /// is due at once, as long as all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
+/// A shorter run may take as much as a run of this many nanoseconds.
+const SHORT_NS: u64 = 400_000_000;
 /// Memory counts as resident since an account if resident bytes have grown by one part in this, and
 /// by [`FILLED_BYTES`].
 const FILLED_PART: u64 = 8;
@@ -42,7 +44,10 @@ const FILLED_BYTES: u64 = 1 << 20;
 /// Bytes to be freed or unmapped at once that may be a large part of the memory. That part is one
 /// in [`FALL_PART`].
 const FALL_BYTES: u64 = 512 << 10;
-const FALL_PART: u64 = 16;
+const FALL_PART: u64 = 64;
+/// Queries of resident bytes without an account take at most one part in this of the run: they are
+/// due whenever a large block is freed, and a program may do that without a system call.
+const LOOK_PART: u64 = 100;
 /// At the end, the allocator's own numbers are queried if that took at most this long the last
 /// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
@@ -63,6 +68,8 @@ struct Shared {
     fullest: AtomicU64,
     /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
+    /// Time that queries of resident bytes without an account have taken so far.
+    looked_ns: AtomicU64,
     /// Time that the last query of the allocator took.
     state_cost_ns: AtomicU64,
 }
@@ -92,12 +99,13 @@ pub fn take_if_due(p: &Process, now: u64) {
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
-    let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now;
+    let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now.max(SHORT_NS);
     let is_over = is_off(p) || shared.over.load(Relaxed);
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
-    let may_be_filled = is_early && holds_most(p);
+    let may_look = shared.looked_ns.load(Relaxed).saturating_mul(LOOK_PART) < now;
+    let may_be_filled = is_early && may_look && holds_most(p);
     if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
     }
@@ -139,8 +147,10 @@ fn holds_most(p: &Process) -> bool {
 
 /// Returns whether clearly more memory is resident than at the fullest account.
 fn is_filled() -> bool {
+    let begin = cost_clock();
     let fullest = SHARED.get().fullest.load(Relaxed);
     let resident = kernel::memory_size().map_or(0, |(_, resident)| resident);
+    SHARED.get().looked_ns.fetch_add(cost_clock().saturating_sub(begin), Relaxed);
     resident > fullest + (fullest / FILLED_PART).max(FILLED_BYTES)
 }
 
