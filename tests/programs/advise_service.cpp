@@ -1,7 +1,7 @@
 //! `heaptide advise`: workers answer requests for more than ten seconds, and a cache keeps all
-//! responses until main frees them at its end. With -DLIMITED each worker replaces its oldest
-//! response when it has 50. With -DQUICK the workers do not wait between requests: a job that
-//! builds its data, which main frees.
+//! responses until main frees them at its end. With -DLIMITED each worker removes its oldest
+//! response before it adds one to 50. With -DQUICK the workers do not wait between requests: a job
+//! that builds its data, which main frees.
 //
 //   ResponseCache::put  4 workers with 1,050 responses each, of a block of 4,096 bytes and one of
 //                       24; with -DQUICK 50,000 each, of which a response has 96 bytes
@@ -34,12 +34,17 @@ public:
         std::lock_guard<std::mutex> guard(mutex);
         std::deque<Response *> &own = responses[worker];
         own.push_back(response);
-#ifdef LIMITED
-        if (own.size() > LIMIT) {
+    }
+
+    // Removes a worker's oldest response if it has as many as it may have.
+    void make_room(size_t worker)
+    {
+        std::lock_guard<std::mutex> guard(mutex);
+        std::deque<Response *> &own = responses[worker];
+        if (own.size() == LIMIT) {
             remove(own.front());
             own.pop_front();
         }
-#endif
     }
 
     ~ResponseCache()
@@ -70,6 +75,9 @@ static void answer(ResponseCache &cache, size_t worker)
 {
     for (int request = 0; request < REQUESTS; request++) {
         parse(request);
+#ifdef LIMITED
+        cache.make_room(worker);
+#endif
         cache.put(worker);
 #ifndef QUICK
         usleep(WAIT_US);

@@ -1,7 +1,8 @@
 //! Memory that the program gets first and writes to later, without an event in between. The
 //! argument selects how it gets 64 MiB: `heap` in one block, `blocks` in 4096 blocks of 16 KiB,
-//! `mapped` by mmap, `turns` also by mmap, after a block of 32 MiB was freed. All of it is
-//! resident when the program gives it back. At the end, 1000 blocks of 1000 bytes are live.
+//! `mapped` by mmap, `turns` also by mmap, after a block of 32 MiB was freed, `beside` also by
+//! mmap, while it has a block of 64 KiB. All of it is resident when the program gives it back. At
+//! the end, 1000 blocks of 1000 bytes are live, except for `beside`.
 #include "guest.h"
 #include <sys/mman.h>
 
@@ -48,6 +49,11 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "turns") == 0) {
         use_block(BYTES / 2);
         use_mapping(BYTES);
+    } else if (strcmp(argv[1], "beside") == 0) {
+        void *block = get_block(BYTES / 1024);
+        use_mapping(BYTES);
+        free(block);
+        return 0;
     } else {
         get_blocks();
         for (int i = 0; i < BLOCKS; i++)

@@ -85,14 +85,6 @@ impl Arenas {
     }
 }
 
-/// The kind that has its peak when both together have theirs, while there is about nothing of the
-/// other one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turns {
-    Heap { mapped_bytes: u64 },
-    Mapped { heap_bytes: u64 },
-}
-
 /// Samples are exact to one percent of the peak, so smaller parts count as nothing.
 const NOTHING_PART: u64 = 64;
 
@@ -182,16 +174,8 @@ impl Process {
         let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
         let mut totals = MappedTotals { totals: Measures { peak_bytes, ..sum }, ..all };
         let heap = (self.totals.peak_bytes, self.peak_time_ns);
-        let turns = if is_all { self.turns(&mapped.samples, peak_bytes) } else { None };
-        match turns {
-            Some(Turns::Heap { mapped_bytes }) => {
-                forget_peak(&mut totals.totals, &mut mapped.sites, mapped_bytes);
-            }
-            Some(Turns::Mapped { heap_bytes }) => {
-                forget_peak(&mut self.totals, &mut self.tables.sites, heap_bytes);
-            }
-            None => {}
-        }
+        let is_exact = is_all && self.sampling.is_none();
+        let takes_turns = is_exact && self.forget_lower_peak(&mut mapped, &mut totals.totals);
         self.add_mappings(mapped, &totals);
         let (highest, when) = match self.time.samples.iter().max_by_key(|s| s.live_bytes) {
             Some(sample) if is_all => (sample.live_bytes, Some(sample.time_ns)),
@@ -203,7 +187,7 @@ impl Process {
             self.completeness.peak_bound_bytes.saturating_add(bound);
         let peak = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
         let times =
-            if turns.is_some() { "kinds at different times" } else { "at the peak of each kind" };
+            if takes_turns { "kinds at different times" } else { "at the peak of each kind" };
         self.completeness.memory = Some(format!(
             "{times}: heap {}, mapped by the program {}",
             peak(heap),
@@ -211,28 +195,33 @@ impl Process {
         ));
     }
 
-    /// Returns which kind has its peak when both together have theirs, if there is about nothing of
-    /// the other kind at that time. Needs exact counts and samples of both.
-    fn turns(&self, mapped: &[Sample], mapped_peak: u64) -> Option<Turns> {
-        if self.sampling.is_some() {
-            return None;
-        }
-        let highest = added_samples(&self.time.samples, mapped).into_iter();
-        let highest = highest.max_by_key(|sample| sample.live_bytes)?;
+    /// If there is about nothing of one kind when both together have their peak, replaces that
+    /// kind's own peak by what there is of it then. Returns whether it did. `mapped` and `totals`:
+    /// the mappings, of which the samples are exact, too.
+    fn forget_lower_peak(&mut self, mapped: &mut Mapped, totals: &mut Measures) -> bool {
+        let highest = added_samples(&self.time.samples, &mapped.samples).into_iter();
+        let Some(highest) = highest.max_by_key(|sample| sample.live_bytes) else {
+            return false;
+        };
         let at = |samples: &[Sample]| {
             let after = samples.partition_point(|sample| sample.time_ns <= highest.time_ns);
             after.checked_sub(1).map_or(0, |last| samples[last].live_bytes)
         };
-        let (heap_bytes, mapped_bytes) = (at(&self.time.samples), at(mapped));
+        let (heap_bytes, mapped_bytes) = (at(&self.time.samples), at(&mapped.samples));
         let nothing = |bytes: u64| bytes <= highest.live_bytes / NOTHING_PART;
         let all = |bytes: u64, peak: u64| bytes >= peak - peak / NOTHING_PART;
-        if all(heap_bytes, self.totals.peak_bytes) && nothing(mapped_bytes) {
-            Some(Turns::Heap { mapped_bytes })
-        } else if all(mapped_bytes, mapped_peak) && nothing(heap_bytes) {
-            Some(Turns::Mapped { heap_bytes })
-        } else {
-            None
+        let sum = self.totals.peak_bytes.saturating_add(totals.peak_bytes);
+        if nothing(sum.saturating_sub(highest.live_bytes)) {
+            return false; // both peaks may well be at one time
         }
+        if all(heap_bytes, self.totals.peak_bytes) && nothing(mapped_bytes) {
+            forget_peak(totals, &mut mapped.sites, mapped_bytes);
+        } else if all(mapped_bytes, totals.peak_bytes) && nothing(heap_bytes) {
+            forget_peak(&mut self.totals, &mut self.tables.sites, heap_bytes);
+        } else {
+            return false;
+        }
+        true
     }
 
     fn say_part(&mut self, kind: &str) {

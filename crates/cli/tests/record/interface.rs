@@ -61,6 +61,7 @@ abilities! {
     regions_of_openmp "api_openmp.c"
     regions_in_a_forked_child "api_openmp_fork.c"
     regions_of_a_plugin "api_openmp_late.c"
+    regions_of_threads_and_exceptions "api_openmp_leaves.cpp"
 }
 
 /// Programs with this prefix that the tests below run.

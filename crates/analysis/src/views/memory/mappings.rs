@@ -48,23 +48,23 @@ pub(super) struct Sorted<'a> {
 /// Where a process had blocks. Memory without blocks stays the allocator's after all of them were
 /// freed, as in the teardown of a program.
 pub(super) struct History {
-    /// The begin of each mapping that contained live blocks, and the first time of an account in
-    /// which it did: for mappings that were not recorded, and for those that were. Addresses are
-    /// used again: a mapping of the program may be where a block of glibc was.
-    since_ns: [BTreeMap<u64, u64>; 2],
+    /// Whether each mapping that contained live blocks was recorded, its begin, and the first time
+    /// of an account in which it did. Addresses are used again: a mapping of the program may be
+    /// where a block of glibc was.
+    since_ns: BTreeMap<(bool, u64), u64>,
     /// The first time at which recorded mappings of allocators contained blocks.
     takes_since_ns: Option<u64>,
 }
 
 impl History {
     pub(super) fn of(process: &Process) -> History {
-        let mut history = History { since_ns: Default::default(), takes_since_ns: None };
+        let mut history = History { since_ns: BTreeMap::new(), takes_since_ns: None };
         for account in &process.time.accounts {
             let time_ns = account.time_ns;
             let earlier = |since: u64| since.min(time_ns);
             for range in account.ranges.iter().filter(|range| range.is(format::RANGE_BLOCKS)) {
-                let starts = &mut history.since_ns[usize::from(range.mapping.is_some())];
-                let since = starts.entry(range.start).or_insert(time_ns);
+                let start = (range.mapping.is_some(), range.start);
+                let since = history.since_ns.entry(start).or_insert(time_ns);
                 *since = earlier(*since);
                 if is_of(range, MappingClass::Allocator) {
                     let takes = history.takes_since_ns.map_or(time_ns, earlier);
@@ -77,8 +77,8 @@ impl History {
 
     /// Returns whether a mapping contains live blocks, or did so before.
     fn has_blocks(&self, range: &AccountRange, time_ns: u64) -> bool {
-        let starts = &self.since_ns[usize::from(range.mapping.is_some())];
-        let inside = starts.range(range.start..range.end().max(range.start));
+        let at = |address: u64| (range.mapping.is_some(), address);
+        let inside = self.since_ns.range(at(range.start)..at(range.end().max(range.start)));
         range.is(format::RANGE_BLOCKS) || inside.into_iter().any(|(_, &since)| since <= time_ns)
     }
 }

@@ -142,8 +142,8 @@ fn at_peak(process: &Process) -> Option<&Account> {
     let lowest = held(highest) - held(highest) / ACCOUNT_HELD_PART;
     let about = usable(process).filter(|account| held(account) >= lowest);
     let fullest = about.max_by_key(|account| account.resident_bytes)?;
-    let is_later = fullest.resident_bytes > highest.resident_bytes + highest.resident_bytes / 8;
-    Some(if is_later { fullest } else { highest })
+    let more = fullest.resident_bytes.saturating_sub(highest.resident_bytes);
+    Some(if more > highest.resident_bytes / 8 { fullest } else { highest })
 }
 
 /// Returns the part of live bytes that was not requested: for the end or the peak, that of the live
