@@ -170,15 +170,22 @@ const COMPILERS: &[&str] = &[
     "cc1",
     "cc1plus",
     "cgo",
+    "clippy-driver",
     "compile",
     "gold",
     "ld",
     "ld.bfd",
     "ld.gold",
     "ld.lld",
+    "ld64.lld",
     "link",
+    "lld",
     "mold",
+    "rust-lld",
     "rustc",
+    "rustdoc",
+    "wasm-ld",
+    "wild",
 ];
 
 /// Interpreters, and their options that take the next word as a value.
@@ -396,6 +403,11 @@ mod tests {
         assert_eq!(role("/usr/bin/cargo", &words("cargo test")), Role::BuildingLauncher);
         assert_eq!(role("/h/bin/rustup", &words("cargo run")), Role::BuildingLauncher);
         assert_eq!(role("/usr/bin/rustc", &words("rustc a.rs")), Role::Compiler);
+        assert_eq!(
+            role("/opt/rust/bin/rust-lld", &words("rust-lld -flavor gnu a.o")),
+            Role::Compiler
+        );
+        assert_eq!(role("/usr/bin/rustdoc", &words("rustdoc --test a.rs")), Role::Compiler);
         let clang = "/usr/lib/llvm-14/bin/clang";
         for (program, line) in [
             (clang, "clang -cc1 -triple x a.cc"),
