@@ -44,7 +44,7 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
 
 /// Returns whether the program's memory alone is within the limit of locked memory.
 fn fits(p: &Process) -> bool {
-    let all = kernel::memory_size().map_or(u64::MAX, |(all, _)| all);
+    let all = kernel::memory_size().map_or(u64::MAX, |size| size.all);
     let own = memory::reserved() + p.reserved.load(Relaxed);
     kernel::may_lock_all() || all.saturating_sub(own) <= kernel::limit(kernel::RLIMIT_MEMLOCK)
 }

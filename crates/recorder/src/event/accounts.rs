@@ -7,14 +7,14 @@
 //! part in [`GROWN_PART`].
 //!
 //! Programs write to memory after they have got it, without an event. So another account is due
-//! before a large part of the memory is freed, if much more of it is resident by then.
+//! before a large block or mapping is freed, if much more of it is resident by then.
 
 use crate::event::account_ranges::{Ranges, Scratch};
 use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::store::accounts::{Accounts, is_about};
 use crate::sys::front::{self, HeapState};
-use crate::sys::kernel::{self, Path};
+use crate::sys::kernel::{self, MemorySize, Path};
 use crate::sys::locked::{Locked, holds_any};
 use crate::sys::smaps;
 use crate::sys::wiped::Wiped;
@@ -35,16 +35,17 @@ const PEAK_PART: u64 = 64;
 /// If memory has grown by half since the highest account, or has become resident since, another one
 /// is due at once, as long as all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
-/// A shorter run may take as much as a run of this many nanoseconds.
-const SHORT_NS: u64 = 400_000_000;
-/// Memory counts as resident since an account if resident bytes have grown by one part in this, and
-/// by [`FILLED_BYTES`].
-const FILLED_PART: u64 = 8;
+/// Before memory is freed, a shorter run may take as much as a run of this many nanoseconds.
+const SHORT_NS: u64 = 750_000_000;
+/// Memory counts as resident since an account if private bytes have grown by one part in the first,
+/// and by [`FILLED_BYTES`]; once accounts have taken a quarter of their share, by one part in the
+/// second, and beyond it, in the third: programs that grow fast keep a share for when they are
+/// large.
+const FILLED_PARTS: [u64; 3] = [8, 4, 2];
 const FILLED_BYTES: u64 = 1 << 20;
-/// Bytes to be freed or unmapped at once that may be a large part of the memory. That part is one
-/// in [`FALL_PART`].
-const FALL_BYTES: u64 = 512 << 10;
-const FALL_PART: u64 = 64;
+/// Bytes to be freed or unmapped at once before which resident bytes are queried: programs with
+/// heaps of their own free them in pieces.
+const FALL_BYTES: u64 = 128 << 10;
 /// Queries of resident bytes without an account take at most one part in this of the run: they are
 /// due whenever a large block is freed, and a program may do that without a system call.
 const LOOK_PART: u64 = 100;
@@ -64,7 +65,7 @@ struct Shared {
     next_peak_ns: AtomicU64,
     /// Live and mapped bytes of the highest account.
     highest: AtomicU64,
-    /// The most resident bytes of an account that is about as high.
+    /// The private resident bytes of the fullest account that is about as high.
     fullest: AtomicU64,
     /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
@@ -95,22 +96,29 @@ fn is_off(p: &Process) -> bool {
 
 /// Takes an account if one is due.
 pub fn take_if_due(p: &Process, now: u64) {
+    take_if(p, now, false);
+}
+
+/// Takes an account if one is due. `falls`: the program is about to free memory.
+fn take_if(p: &Process, now: u64, falls: bool) {
     let shared = SHARED.get();
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
-    let is_early = now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < now.max(SHORT_NS);
+    let is_within = |ns| now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < ns;
+    let is_early = is_within(now);
     let is_over = is_off(p) || shared.over.load(Relaxed);
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
     let may_look = shared.looked_ns.load(Relaxed).saturating_mul(LOOK_PART) < now;
-    let may_be_filled = is_early && may_look && holds_most(p);
+    let may_be_filled = (is_early || falls && is_within(SHORT_NS)) && may_look && holds_most(p);
     if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
     }
     if confined::may_call() {
-        let is_filled = may_be_filled && is_filled();
+        let part = FILLED_PARTS[usize::from(!is_within(now / 4)) + usize::from(!is_early)];
+        let is_filled = may_be_filled && is_filled(part);
         take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
         note_confined(p, ACCOUNT_SAMPLE, now);
@@ -122,16 +130,16 @@ pub fn take_if_due(p: &Process, now: u64) {
 #[inline(always)]
 pub fn take_before_fall(bytes: u64) {
     if bytes >= FALL_BYTES {
-        take_if_falling(bytes);
+        take_if_filled();
     }
 }
 
 #[cold]
 #[inline(never)]
-fn take_if_falling(bytes: u64) {
+fn take_if_filled() {
     let p = process();
-    if bytes >= held(p) / FALL_PART && holds_most(p) {
-        take_if_due(p, p.now());
+    if holds_most(p) {
+        take_if(p, p.now(), true);
     }
 }
 
@@ -145,13 +153,20 @@ fn holds_most(p: &Process) -> bool {
     is_about(held(p), SHARED.get().highest.load(Relaxed))
 }
 
-/// Returns whether clearly more memory is resident than at the fullest account.
-fn is_filled() -> bool {
+/// Returns the resident bytes that no file has: of the program's code, of files that it maps, and
+/// of the profile, a program can have more than of its own data.
+fn private(size: Option<MemorySize>) -> u64 {
+    size.map_or(0, |size| size.resident.saturating_sub(size.shared))
+}
+
+/// Returns whether more private memory is resident than at the fullest account, by one part in
+/// `part`.
+fn is_filled(part: u64) -> bool {
     let begin = cost_clock();
     let fullest = SHARED.get().fullest.load(Relaxed);
-    let resident = kernel::memory_size().map_or(0, |(_, resident)| resident);
+    let private = private(kernel::memory_size());
     SHARED.get().looked_ns.fetch_add(cost_clock().saturating_sub(begin), Relaxed);
-    resident > fullest + (fullest / FILLED_PART).max(FILLED_BYTES)
+    private > fullest + (fullest / part).max(FILLED_BYTES)
 }
 
 /// The causes for which an account is due.
@@ -232,7 +247,8 @@ fn note_confined(p: &Process, cause: u32, now: u64) {
     SHARED.get().over.store(true, Relaxed);
     if let Some(mut accounts) = SHARED.get().accounts.try_acquire() {
         let missing = ACCOUNT_CONFINED;
-        accounts.write(p, &Account { time_ns: now, cause, missing, ..Account::default() }, &mut []);
+        let account = Account { time_ns: now, cause, missing, ..Account::default() };
+        accounts.write(p, &account, 0, &mut []);
     }
 }
 
@@ -299,8 +315,8 @@ fn with_state(account: Account) -> Account {
 }
 
 /// Reads what the kernel knows, on a stack of the recorder's own, and stores the account. Returns
-/// the live and mapped bytes of the highest account, and the resident bytes of the fullest one that
-/// is about as high; none if there is no room, or if another thread takes an account.
+/// the live and mapped bytes of the highest account, and the private resident bytes of the fullest
+/// one that is about as high; none if there is no room, or if another thread takes an account.
 fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     let p = request.p;
     let mut account = counted(request);
@@ -310,7 +326,9 @@ fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     }
     let mut accounts = SHARED.get().accounts.try_acquire()?;
     let mut scratch = Scratch::map()?;
-    account.statm_bytes = kernel::memory_size().map_or(0, |(_, resident)| resident);
+    let size = kernel::memory_size();
+    account.statm_bytes = size.as_ref().map_or(0, |size| size.resident);
+    let private_bytes = private(size);
     let mut ranges = Ranges::new(p, &mut accounts, &mut scratch, request.has_sites);
     if !smaps::each(|mapping| ranges.add(&mut account, mapping)) {
         account.missing = ACCOUNT_NO_PROC;
@@ -319,7 +337,7 @@ fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     let (accounts, ranges) = ranges.finish();
     account.ranges = ranges.len() as u32;
     account.cost_ns = cost_clock().saturating_sub(begin);
-    accounts.write(p, &account, ranges);
+    accounts.write(p, &account, private_bytes, ranges);
     Some((accounts.highest_bytes(), accounts.fullest_bytes()))
 }
 

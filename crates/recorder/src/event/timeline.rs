@@ -133,5 +133,5 @@ fn live_of_lanes(header: &FileHeader, summed: i64) -> u64 {
 pub fn memory_of_process(p: &Process) -> (u64, u64) {
     let size = if confined::may_call() { kernel::memory_size() } else { None };
     let own = memory::reserved() + p.reserved.load(Relaxed);
-    size.map_or((0, 0), |(all, resident)| (resident, all.saturating_sub(own)))
+    size.map_or((0, 0), |size| (size.resident, size.all.saturating_sub(own)))
 }

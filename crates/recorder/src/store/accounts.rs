@@ -32,11 +32,20 @@ struct Slot {
     /// Live heap bytes plus mapped bytes.
     held_bytes: u64,
     resident_bytes: u64,
+    /// Resident bytes that no file has.
+    private_bytes: u64,
 }
 
 impl Accounts {
-    /// Stores an account. Returns false if there is no room for it.
-    pub fn write(&mut self, p: &Store, account: &Account, ranges: &mut [AccountRange]) -> bool {
+    /// Stores an account of a process that has this many resident bytes that no file has. Returns
+    /// false if there is no room for it.
+    pub fn write(
+        &mut self,
+        p: &Store,
+        account: &Account,
+        private_bytes: u64,
+        ranges: &mut [AccountRange],
+    ) -> bool {
         let number = self.count + 1;
         let bytes = size_of::<Account>() + size_of_val(ranges);
         let at = if self.used < SLOTS { self.used } else { self.least_needed() };
@@ -55,7 +64,8 @@ impl Accounts {
         extent.committed.store(bytes as u64, Release);
         let (time_ns, held_bytes) = (account.time_ns, account.live_bytes + account.mapped_bytes);
         let resident_bytes = account.resident_bytes;
-        self.slots[at] = Slot { extent: Some(extent), time_ns, held_bytes, resident_bytes };
+        let extent = Some(extent);
+        self.slots[at] = Slot { extent, time_ns, held_bytes, resident_bytes, private_bytes };
         self.used = self.used.max(at + 1);
         self.count = number;
         true
@@ -72,9 +82,10 @@ impl Accounts {
         slots.max_by_key(|(_, slot)| (slot.held_bytes, slot.time_ns)).map_or(0, |(at, _)| at)
     }
 
-    /// Returns the most resident bytes of the accounts that are about as high as the highest.
+    /// Returns the private bytes of the account with the most resident bytes of those that are
+    /// about as high as the highest.
     pub fn fullest_bytes(&self) -> u64 {
-        self.slots[self.fullest()].resident_bytes
+        self.slots[self.fullest()].private_bytes
     }
 
     /// Returns the latest of the accounts with the most resident bytes that are about as high as

@@ -629,13 +629,21 @@ pub fn limit(resource: usize) -> u64 {
     limits(resource).soft
 }
 
-/// Returns virtual and resident bytes of the process; none if they cannot be read.
-pub fn memory_size() -> Option<(u64, u64)> {
+/// Virtual, resident and shared bytes of the process. Shared ones are resident, too.
+pub struct MemorySize {
+    pub all: u64,
+    pub resident: u64,
+    pub shared: u64,
+}
+
+/// Returns how much memory the process has; none if it cannot be read.
+pub fn memory_size() -> Option<MemorySize> {
     let page = page_bytes();
     let mut buffer = [0u8; 128];
     let text = Path::new(b"/proc/self/statm\0").map(|path| read_file(path, &mut buffer));
-    let mut pages = text?.ok()?.split(|&b| b == b' ').map(leading_number);
-    Some((pages.next()?.wrapping_mul(page), pages.next()?.wrapping_mul(page)))
+    let pages = text?.ok()?.split(|&b| b == b' ').map(leading_number);
+    let mut bytes = pages.map(|pages| pages.wrapping_mul(page));
+    Some(MemorySize { all: bytes.next()?, resident: bytes.next()?, shared: bytes.next()? })
 }
 
 /// Capabilities of a thread: effective, permitted and inheritable ones, first the low 32, then the
