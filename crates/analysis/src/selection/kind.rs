@@ -151,7 +151,7 @@ impl Process {
     }
 
     /// Adds the mappings of the program to the heap.
-    fn add_program_mappings(&mut self, mut mapped: Mapped, sum: Measures) {
+    fn add_program_mappings(&mut self, mut mapped: Mapped, mut sum: Measures) {
         let all = self.mapped.clone().unwrap_or_default();
         let arenas = Arenas::of(self);
         // Rows without mappings count what was unmapped.
@@ -171,8 +171,16 @@ impl Process {
                 lane.measures = Sum::over(of_lane);
             }
         }
+        // Addresses that a runtime reserves and maps again in parts can be all of the peak.
+        let is_at_end = !is_all && sum.live_bytes > sum.at_peak_bytes;
+        if is_at_end {
+            mapped.sites.iter_mut().for_each(|site| hold_at_end(&mut site.measures));
+            hold_at_end(&mut sum);
+        }
         let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
-        let mut totals = MappedTotals { totals: Measures { peak_bytes, ..sum }, ..all };
+        let peak_time_ns = if is_at_end { self.lifetime.duration_ns } else { all.peak_time_ns };
+        let mut totals =
+            MappedTotals { totals: Measures { peak_bytes, ..sum }, peak_time_ns, ..all };
         let heap = (self.totals.peak_bytes, self.peak_time_ns);
         let is_exact = is_all && self.sampling.is_none();
         let takes_turns = is_exact && self.forget_lower_peak(&mut mapped, &mut totals.totals);
@@ -189,8 +197,9 @@ impl Process {
         let times =
             if takes_turns { "kinds at different times" } else { "at the peak of each kind" };
         self.completeness.memory = Some(format!(
-            "{times}: heap {}, mapped by the program {}",
+            "{times}: heap {}, mapped by the program {}{}",
             peak(heap),
+            if is_at_end { "at least " } else { "" },
             peak((peak_bytes, totals.peak_time_ns)),
         ));
     }
@@ -318,6 +327,11 @@ impl Process {
         }
         sites
     }
+}
+
+/// Replaces the memory at peak by that at the end, which is more.
+fn hold_at_end(measures: &mut Measures) {
+    (measures.at_peak_blocks, measures.at_peak_bytes) = (measures.live_blocks, measures.live_bytes);
 }
 
 /// Replaces a kind's memory at its own peak by the bytes that it had when both kinds together had

@@ -65,8 +65,8 @@ const ALLOCATING: [&str; 12] = [
 ];
 
 /// Prefixes of other functions that map memory for their callers.
-const ALLOCATING_PREFIXES: [&str; 6] =
-    ["mmap", "mremap", "PyMem_", "_PyMem_", "PyObject_Malloc", "_PyObject_Malloc"];
+const ALLOCATING_PREFIXES: [&str; 7] =
+    ["mmap", "my_mmap", "mremap", "PyMem_", "_PyMem_", "PyObject_Malloc", "_PyObject_Malloc"];
 
 /// Functions of CPython that allocate and free arenas.
 const ARENA_FUNCTIONS: [&str; 6] = [

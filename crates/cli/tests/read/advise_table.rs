@@ -445,7 +445,14 @@ const SENTENCES: &[(&str, &[&str])] = &[
     ("node", &[" of peak usage"]),
     ("luajit", &["LuaJIT's own heap holds ", " MiB resident after ", "it uses malloc."]),
     ("ruby", &["ode without names in libruby-", " holds ", " of peak usage", "live at exit."]),
-    ("php", &["ode without names in php", " holds ", " of peak usage"]),
+    (
+        "php",
+        &[
+            "PHP's own heap holds ",
+            " MiB resident after ",
+            "uses malloc for its objects. Code without names in php",
+        ],
+    ),
     (
         "java",
         &[

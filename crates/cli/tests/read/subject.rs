@@ -76,6 +76,9 @@ impl Place {
         let mut command = heaptide();
         without_launchers(&mut command);
         command.args(["run", "--force", "-o", "r", "--"]).args(words).current_dir(&self.0);
+        // Open MPI refuses to run as root, or more ranks than cores, without these.
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         let outcome = run(&mut command, &self.0);
         assert_eq!(outcome.status, 0, "{words:?}: {}", outcome.stderr);
         let lines = outcome.stderr.lines().map(|line| line.trim_start_matches("heaptide: "));

@@ -131,7 +131,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 96] = [
+const ELSEWHERE: [&str; 97] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
@@ -212,6 +212,7 @@ const ELSEWHERE: [&str; 96] = [
     "python_frames.py",
     "ranks.c",
     "filled_late.c",
+    "reserved_heap.c",
     "resident.c",
     "scope_order.c",
     "scope_values.c",

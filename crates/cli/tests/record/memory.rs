@@ -156,6 +156,23 @@ fn peak_usage_of_kinds_that_take_turns() {
     assert!(report.contains(memory), "{report}");
 }
 
+/// The peak of all mappings is that of the addresses, at which there is no data yet.
+#[test]
+fn data_in_reserved_addresses() {
+    let place = scratch("memory-reserved");
+    let program = Guest::read("reserved_heap.c").build("reserved_heap.c", &[]);
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(program), &place);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let outcome = run(heaptide().arg("report").arg(&recording), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let sentence = sentence(&outcome.stdout);
+    let holds = "`commit` (reserved_heap.c:11) holds 32.0 MiB of mapped memory, ";
+    assert!(sentence.starts_with(holds), "{sentence}");
+    let mapped = ", mapped by the program at least 32.0 MiB after ";
+    assert!(outcome.stdout.contains(mapped), "{}", outcome.stdout);
+}
+
 /// A block that is a thousandth of the peak was said to have been at another time.
 #[test]
 fn a_small_kind_beside_a_large_one_keeps_its_row() {

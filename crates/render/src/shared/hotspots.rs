@@ -34,7 +34,8 @@ pub struct Hotspot {
 
 /// The owners of a process's allocations, for any metric.
 pub struct Charges<'a> {
-    process: &'a Process,
+    /// The process.
+    pub process: &'a Process,
     /// The owners.
     pub owners: Owners,
     /// Sums over the mappings of each stack that has some.
@@ -49,6 +50,15 @@ impl<'a> Charges<'a> {
             mapped.entry(site.stack).or_default().add(&site.measures);
         }
         Charges { process, owners: Owners::of(process), mapped }
+    }
+
+    /// Returns the sums over the mappings of a hotspot's stacks.
+    pub fn mapped(&self, hotspot: &Hotspot) -> Measures {
+        let stacks = hotspot.stacks.iter().filter_map(|(stack, _)| self.mapped.get(stack));
+        stacks.fold(Measures::default(), |mut sum, mapped| {
+            sum.add(mapped);
+            sum
+        })
     }
 
     /// Returns whether some of the memory is mapped.

@@ -22,7 +22,7 @@ use crate::shared::quantity::{amounts, bytes, duration, percent};
 use crate::shared::scope_path::scope_path;
 
 /// Maximum characters of a name.
-const NAME: usize = 50;
+const NAME: usize = 60;
 /// A holder of at least this percentage of peak usage is named alone.
 const ALONE_PERCENT: u64 = 50;
 /// Without a holder of at least this percentage, the sentence states that there is none.
@@ -162,10 +162,14 @@ fn function_holders(process: &Process) -> Option<String> {
     };
     let resident = heap.resident.map_or(0, |resident| resident.bytes);
     let is_largest = resident > largest;
-    let inside = take_runtime(process, &mut found, heap.runtime);
+    let inside = take_runtime(&charges, &mut found, heap.runtime);
     let held = found.first().map_or(0, |hotspot| hotspot.measures.at_peak_bytes);
     let functions = is_at_least(held, resident, BESIDE_RUNTIME_PERCENT)
-        .then(|| largest_functions(process, &charges, &found, Some((&heap, inside))))
+        .then(|| {
+            let of = if is_largest { "it".to_owned() } else { own_heap(heap.runtime) };
+            let stated = Stated { heap: &heap, mapped_bytes: inside, called: of };
+            largest_functions(process, &charges, &found, Some(stated))
+        })
         .flatten();
     let runtime = runtime_holder(&heap);
     let sentences = if is_largest {
@@ -195,12 +199,16 @@ fn stated_runtime(process: &Process, largest: u64) -> Option<RuntimeHeap> {
     heap.resident.is_some_and(is_large).then_some(heap)
 }
 
+fn own_heap(runtime: &Runtime) -> String {
+    format!("{}'s own heap", runtime.name)
+}
+
 /// Describes the own heap of a runtime.
 fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
     let Resident { bytes: resident, of_bytes, time_ns } = heap.resident?;
     Some(format!(
-        "{}'s own heap holds {}, {} of {} resident after {}; {}.",
-        heap.runtime.name,
+        "{} holds {}, {} of {} resident after {}; {}.",
+        own_heap(heap.runtime),
         bytes(resident),
         percent(resident, of_bytes),
         bytes(of_bytes),
@@ -211,7 +219,8 @@ fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
 
 /// Removes what the runtime mapped for its own heap from hotspots that are only the runtime: its
 /// functions that map memory, and code without names in its file. Returns the removed bytes.
-fn take_runtime(process: &Process, found: &mut Vec<Hotspot>, runtime: &Runtime) -> u64 {
+fn take_runtime(charges: &Charges, found: &mut Vec<Hotspot>, runtime: &Runtime) -> u64 {
+    let process = charges.process;
     let mut taken = 0u64;
     for hotspot in found.iter_mut() {
         let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
@@ -221,8 +230,11 @@ fn take_runtime(process: &Process, found: &mut Vec<Hotspot>, runtime: &Runtime) 
         });
         if is_runtime {
             taken = taken.saturating_add(hotspot.mapped);
-            let left = hotspot.measures.at_peak_bytes.saturating_sub(hotspot.mapped);
-            (hotspot.measures.at_peak_bytes, hotspot.mapped) = (left, 0);
+            let of_mappings = charges.mapped(hotspot);
+            let measures = &mut hotspot.measures;
+            measures.at_peak_bytes = measures.at_peak_bytes.saturating_sub(hotspot.mapped);
+            measures.live_bytes = measures.live_bytes.saturating_sub(of_mappings.live_bytes);
+            hotspot.mapped = 0;
         }
     }
     found.retain(|hotspot| hotspot.measures.at_peak_bytes > 0);
@@ -230,13 +242,21 @@ fn take_runtime(process: &Process, found: &mut Vec<Hotspot>, runtime: &Runtime) 
     taken
 }
 
-/// Names the largest functions. `stated`: the own heap of a runtime, which another sentence
-/// describes, and bytes of it that are not in `found`.
+/// The own heap of a runtime, which another sentence describes.
+struct Stated<'a> {
+    heap: &'a RuntimeHeap,
+    /// Bytes of it that were removed from hotspots.
+    mapped_bytes: u64,
+    /// How the sentence about functions refers to it.
+    called: String,
+}
+
+/// Names the largest functions.
 fn largest_functions(
     process: &Process,
     charges: &Charges,
     found: &[Hotspot],
-    stated: Option<(&RuntimeHeap, u64)>,
+    stated: Option<Stated>,
 ) -> Option<String> {
     let labels = Labels::of_ids(process, found.iter().take(HOLDERS).filter_map(|h| h.frame));
     let held = |hotspot: &Hotspot| hotspot.measures.at_peak_bytes;
@@ -246,11 +266,12 @@ fn largest_functions(
         let of = |h: &Hotspot| format!("{} {}", name(h), bytes(held(h)));
         hotspots.iter().map(of).collect()
     };
-    let within = part_of_runtime(process, charges, first, stated.map(|(heap, _)| heap.runtime));
-    let (whole, peak) = match stated {
-        Some((_, taken)) if taken > 0 && within.is_none() => {
-            let rest = process.totals.at_peak_bytes.saturating_sub(taken);
-            (rest, format!("{} outside of it", bytes(rest)))
+    let runtime = stated.as_ref().map(|stated| stated.heap.runtime);
+    let within = part_of_runtime(process, charges, first, runtime);
+    let (whole, peak) = match &stated {
+        Some(stated) if stated.mapped_bytes > 0 && within.is_none() => {
+            let rest = process.totals.at_peak_bytes.saturating_sub(stated.mapped_bytes);
+            (rest, format!("{} outside of {}", bytes(rest), stated.called))
         }
         _ => (process.totals.at_peak_bytes, peak(process)),
     };
@@ -298,7 +319,7 @@ fn part_of_runtime(
     let is_all = |part: u64| is_at_least(part, hotspot.measures.at_peak_bytes, TYPE_PERCENT);
     let words = |runtime: &Runtime, part: u64| {
         let most = if is_all(part) { "" } else { ", most of it" };
-        format!("{most} in {}'s own heap", runtime.name)
+        format!("{most} in {}", own_heap(runtime))
     };
     let frame = &process.tables.frames[hotspot.frame?.0 as usize];
     let mut chunks = (None, 0u64);

@@ -63,7 +63,7 @@ pub(super) static RUNTIMES: [Runtime; 12] = [
     Runtime {
         name: "Nim",
         files: &[],
-        functions: &["osAllocPages__", "osTryAllocPages__"],
+        functions: &["osAllocPages__", "osTryAllocPages__", "requestOsChunks__system_"],
         hint: "compiled with -d:useMalloc, Nim uses malloc for its objects",
     },
     Runtime {
@@ -76,7 +76,13 @@ pub(super) static RUNTIMES: [Runtime; 12] = [
     Runtime {
         name: "Haskell",
         files: &["libHSrts"],
-        functions: &["getMBlock", "getCommittedMBlocks", "osGetMBlocks", "osReserveHeapMemory"],
+        functions: &[
+            "getMBlock",
+            "getCommittedMBlocks",
+            "osCommitMemory",
+            "osGetMBlocks",
+            "osReserveHeapMemory",
+        ],
         hint: "`+RTS -s` and `+RTS -hT` show it",
     },
     Runtime {
@@ -179,6 +185,8 @@ mod tests {
             ("x_cgo_mmap [server]", Some("Go")),
             ("zend_mm_chunk_alloc [php8.2]", Some("PHP")),
             ("caml_mem_map [app]", Some("OCaml")),
+            ("requestOsChunks__system_4433 [app]", Some("Nim")),
+            ("osCommitMemory [app]", Some("Haskell")),
             ("main [nodemon]", None),
             ("main [node_exporter]", None),
             ("camlApp__load [app]", None),

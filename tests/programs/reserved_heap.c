@@ -1,0 +1,23 @@
+//! Reserves 1 GiB of addresses and maps 32 MiB of them again for data, as runtimes with a heap of
+//! their own do. The addresses are the peak of all mappings, before there is any data.
+#include "guest.h"
+#include <sys/mman.h>
+
+enum { RESERVED = 1 << 30, DATA = 32 << 20 };
+
+static NOINLINE char *commit(char *at)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    char *data = keep(mmap(at, DATA, PROT_READ | PROT_WRITE, flags, -1, 0));
+    CHECK(data == at);
+    return data;
+}
+
+int main(void)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *reserved = mmap(NULL, RESERVED, PROT_NONE, flags, -1, 0);
+    CHECK(reserved != MAP_FAILED);
+    memset(commit(reserved), 1, DATA);
+    return 0;
+}
