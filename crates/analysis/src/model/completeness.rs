@@ -12,6 +12,8 @@ pub struct Completeness {
     pub memory: Option<String>,
     /// Whether the program mapped memory for its own data that the numbers leave out.
     pub leaves_mappings: bool,
+    /// Whether peak usage can be higher: mappings of the program had most at an unknown time.
+    pub peak_is_least: bool,
     /// Error bound of `peak_bytes` and of numbers at peak, in bytes.
     pub peak_bound_bytes: u64,
     /// Frees of blocks whose allocation was not recorded.

@@ -275,4 +275,11 @@ impl Measures {
     pub fn slack_bytes(&self) -> u64 {
         self.usable_bytes.saturating_sub(self.requested_bytes)
     }
+
+    /// Replaces the memory at peak by the live memory.
+    pub(crate) fn take_live_as_peak(&mut self) {
+        self.spread.at_peak = self.spread.live;
+        self.at_peak_blocks = self.live_blocks;
+        self.at_peak_bytes = self.live_bytes;
+    }
 }

@@ -157,6 +157,12 @@ impl Process {
         // Rows without mappings count what was unmapped.
         let has_none = |site: &Site| site.measures.allocations == 0;
         let is_all = mapped.sites.iter().all(|site| has_none(site) || is_of_program(site, arenas));
+        // Addresses that a runtime reserves and maps again in parts can be all of the peak.
+        let is_at_end = !is_all && sum.live_bytes > sum.at_peak_bytes;
+        if is_at_end {
+            mapped.sites.iter_mut().for_each(|site| site.measures.take_live_as_peak());
+            sum.take_live_as_peak();
+        }
         if !is_all {
             // Counts by size and over time are known only for all mappings together.
             let files = std::mem::take(&mut mapped.files);
@@ -171,12 +177,6 @@ impl Process {
                 lane.measures = Sum::over(of_lane);
             }
         }
-        // Addresses that a runtime reserves and maps again in parts can be all of the peak.
-        let is_at_end = !is_all && sum.live_bytes > sum.at_peak_bytes;
-        if is_at_end {
-            mapped.sites.iter_mut().for_each(|site| hold_at_end(&mut site.measures));
-            hold_at_end(&mut sum);
-        }
         let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
         let peak_time_ns = if is_at_end { self.lifetime.duration_ns } else { all.peak_time_ns };
         let mut totals =
@@ -187,7 +187,7 @@ impl Process {
         self.add_mappings(mapped, &totals);
         let (highest, when) = match self.time.samples.iter().max_by_key(|s| s.live_bytes) {
             Some(sample) if is_all => (sample.live_bytes, Some(sample.time_ns)),
-            _ => (heap.0.max(peak_bytes), None),
+            _ => (heap.0.max(peak_bytes).max(self.totals.live_bytes), None),
         };
         self.peak_time_ns = when.unwrap_or(self.peak_time_ns);
         let bound = self.totals.peak_bytes.saturating_sub(highest);
@@ -196,6 +196,7 @@ impl Process {
         let peak = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
         let times =
             if takes_turns { "kinds at different times" } else { "at the peak of each kind" };
+        self.completeness.peak_is_least = is_at_end;
         self.completeness.memory = Some(format!(
             "{times}: heap {}, mapped by the program {}{}",
             peak(heap),
@@ -327,11 +328,6 @@ impl Process {
         }
         sites
     }
-}
-
-/// Replaces the memory at peak by that at the end, which is more.
-fn hold_at_end(measures: &mut Measures) {
-    (measures.at_peak_blocks, measures.at_peak_bytes) = (measures.live_blocks, measures.live_bytes);
 }
 
 /// Replaces a kind's memory at its own peak by the bytes that it had when both kinds together had

@@ -86,7 +86,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     if peak.is_now && profile.has_sites() {
         let all = lanes.iter_mut().map(|lane| &mut lane.measures);
         let all = all.chain(sites.iter_mut().map(|site| &mut site.measures)).chain([&mut totals]);
-        all.for_each(take_live_as_peak);
+        all.for_each(Measures::take_live_as_peak);
     }
     Process {
         mode: match profile.mode {
@@ -188,15 +188,10 @@ fn completeness(
         profile_limit: unrecorded::profile_limit(header),
         memory: None,
         leaves_mappings: false,
+        peak_is_least: false,
         unrecorded_programs: unrecorded::programs(header, &profile.program),
         notes: unrecorded::notes(header).into_iter().chain(ending.notes.drain(..)).collect(),
     }
-}
-
-fn take_live_as_peak(measures: &mut Measures) {
-    measures.spread.at_peak = measures.spread.live;
-    measures.at_peak_blocks = measures.live_blocks;
-    measures.at_peak_bytes = measures.live_bytes;
 }
 
 fn module(module: &parsed::Module) -> Module {

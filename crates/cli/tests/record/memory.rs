@@ -167,7 +167,8 @@ fn data_in_reserved_addresses() {
     let outcome = run(heaptide().arg("report").arg(&recording), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     let sentence = sentence(&outcome.stdout);
-    let holds = "`commit` (reserved_heap.c:11) holds 32.0 MiB of mapped memory, ";
+    let holds = "`commit` (reserved_heap.c:11) holds 32.0 MiB of mapped memory, 100% of peak usage (at \
+                 least 32.0 MiB after ";
     assert!(sentence.starts_with(holds), "{sentence}");
     let mapped = ", mapped by the program at least 32.0 MiB after ";
     assert!(outcome.stdout.contains(mapped), "{}", outcome.stdout);

@@ -448,7 +448,10 @@ fn peak(process: &Process) -> String {
         _ if process.completeness.memory.is_some() && !is_peak_close(process) => {
             format!("{size}, the peaks of heap and mappings added up")
         }
-        _ => format!("peak usage ({size} after {})", duration(process.peak_time_ns)),
+        _ => {
+            let bound = if process.completeness.peak_is_least { "at least " } else { "" };
+            format!("peak usage ({bound}{size} after {})", duration(process.peak_time_ns))
+        }
     }
 }
 

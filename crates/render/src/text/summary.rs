@@ -119,8 +119,14 @@ fn peak(process: &Process) -> String {
             let live = bytes(highest.live_bytes);
             format!("{live} at one time by samples, at most {size}, after {after}")
         }
-        (None, Some(memory)) if is_peak_close(process) => format!("{size}, {memory}"),
-        (None, Some(memory)) => format!("at most {size}, {memory}"),
+        (None, Some(memory)) => {
+            let bound = match (process.completeness.peak_is_least, is_peak_close(process)) {
+                (true, true) => "at least ",
+                (false, false) => "at most ",
+                (false, true) | (true, false) => "",
+            };
+            format!("{bound}{size}, {memory}")
+        }
         (None, None) if process.identity.images > 1 => format!("at most {size} after {after}"),
         (None, None) => format!("{size} after {after}"),
     };
