@@ -37,12 +37,13 @@ const PEAK_PART: u64 = 64;
 const GROWN_PART: u64 = 50;
 /// Before memory is freed, a shorter run may take as much as a run of this many nanoseconds.
 const SHORT_NS: u64 = 750_000_000;
-/// Memory counts as resident since an account if private bytes have grown by one part in the first,
-/// and by [`FILLED_BYTES`]; once accounts have taken a quarter of their share, by one part in the
-/// second, and beyond it, in the third: programs that grow fast keep a share for when they are
-/// large.
-const FILLED_PARTS: [u64; 3] = [8, 4, 2];
-const FILLED_BYTES: u64 = 1 << 20;
+/// By how much private memory must have grown since an account to count as resident since: one part
+/// in the first number, and the bytes of the second. Programs that grow fast must keep a share of
+/// accounts for when they are large.
+const FILLED_GROWING: (u64, u64) = (2, 1 << 20);
+const FILLED_FALLING: (u64, u64) = (8, 1 << 20);
+/// The same once accounts have taken a quarter of their share.
+const FILLED_SPENT: (u64, u64) = (4, 6 << 20);
 /// Bytes to be freed or unmapped at once before which resident bytes are queried: programs with
 /// heaps of their own free them in pieces.
 const FALL_BYTES: u64 = 128 << 10;
@@ -67,6 +68,8 @@ struct Shared {
     highest: AtomicU64,
     /// The private resident bytes of the fullest account that is about as high.
     fullest: AtomicU64,
+    /// Live and mapped bytes when an account could last be due.
+    held: AtomicU64,
     /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
     /// Time that queries of resident bytes without an account have taken so far.
@@ -105,6 +108,8 @@ fn take_if(p: &Process, now: u64, falls: bool) {
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
     let spent = shared.spent_ns.load(Relaxed);
+    let held = held(p);
+    let falls = shared.held.swap(held, Relaxed) > held || falls;
     let is_within = |ns| now >= FIRST_NS && spent.saturating_mul(GROWN_PART) < ns;
     let is_early = is_within(now);
     let is_over = is_off(p) || shared.over.load(Relaxed);
@@ -112,13 +117,17 @@ fn take_if(p: &Process, now: u64, falls: bool) {
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
     let may_look = shared.looked_ns.load(Relaxed).saturating_mul(LOOK_PART) < now;
-    let may_be_filled = (is_early || falls && is_within(SHORT_NS)) && may_look && holds_most(p);
+    let may_be_filled = (is_early || falls && is_within(SHORT_NS)) && may_look && is_most(held);
     if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
     }
     if confined::may_call() {
-        let part = FILLED_PARTS[usize::from(!is_within(now / 4)) + usize::from(!is_early)];
-        let is_filled = may_be_filled && is_filled(part);
+        let growth = match falls {
+            false => FILLED_GROWING,
+            true if is_within(now / 4) => FILLED_FALLING,
+            true => FILLED_SPENT,
+        };
+        let is_filled = may_be_filled && is_filled(growth);
         take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
         note_confined(p, ACCOUNT_SAMPLE, now);
@@ -138,7 +147,7 @@ pub fn take_before_fall(bytes: u64) {
 #[inline(never)]
 fn take_if_filled() {
     let p = process();
-    if holds_most(p) {
+    if is_most(held(p)) {
         take_if(p, p.now(), true);
     }
 }
@@ -148,9 +157,9 @@ fn held(p: &Process) -> u64 {
     p.header().published_live.get().max(0) as u64 + p.header().mapped_bytes.get()
 }
 
-/// Returns whether the process holds about as much as at the highest account, or more.
-fn holds_most(p: &Process) -> bool {
-    is_about(held(p), SHARED.get().highest.load(Relaxed))
+/// Returns whether this is about as much as the process held at the highest account, or more.
+fn is_most(held: u64) -> bool {
+    is_about(held, SHARED.get().highest.load(Relaxed))
 }
 
 /// Returns the resident bytes that no file has: of the program's code, of files that it maps, and
@@ -160,13 +169,13 @@ fn private(size: Option<MemorySize>) -> u64 {
 }
 
 /// Returns whether more private memory is resident than at the fullest account, by one part in
-/// `part`.
-fn is_filled(part: u64) -> bool {
+/// `part` and by `least` bytes.
+fn is_filled((part, least): (u64, u64)) -> bool {
     let begin = cost_clock();
     let fullest = SHARED.get().fullest.load(Relaxed);
     let private = private(kernel::memory_size());
     SHARED.get().looked_ns.fetch_add(cost_clock().saturating_sub(begin), Relaxed);
-    private > fullest + (fullest / part).max(FILLED_BYTES)
+    private > fullest + (fullest / part).max(least)
 }
 
 /// The causes for which an account is due.
