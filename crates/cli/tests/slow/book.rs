@@ -26,6 +26,7 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
     ("cc", &["cc", "-dumpfullversion"], "12.2.0"),
     ("g++", &["g++", "-dumpfullversion"], "12.2.0"),
     ("mpirun", &["mpichversion"], "MPICH Version:    \t4.0.2"),
+    ("mpirun", &["mpirun", "--version"], "HYDRA build details:"),
     ("python3", &["python3", "--version"], "Python 3.11.7"),
     ("rustc", &["rustc", "--version"], "rustc 1.95.0"),
 ];
@@ -131,6 +132,9 @@ fn outputs(page: &Page, place: &Path) -> Vec<String> {
     shell.arg(&script).current_dir(&directory).env("PATH", path_of(page)).env("LC_ALL", "C.UTF-8");
     shell.env("PYTHONPATH", root().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     shell.env_remove("PYTHONMALLOC").env("PYTHONHASHSEED", "0").env("HEAPTIDE_PAGER", "");
+    // Open MPI refuses to run as root, or more ranks than cores, without these.
+    shell.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    shell.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     OF_OUTER_BUILD.iter().for_each(|name| _ = shell.env_remove(name));
     let Outcome { status, stdout, stderr } = run(&mut shell, place);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
