@@ -166,7 +166,8 @@ const REAL: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "php",
-        &["-r", "$a = []; for ($i = 0; $i < 300000; $i++) $a[] = \"x$i\"; echo count($a);"],
+        // The first account of memory is due after 50 ms.
+        &["-r", "usleep(60000); for ($i = 0; $i < 300000; $i++) $a[] = \"x$i\"; echo count($a);"],
         &[],
     ),
     ("java", &["Small.java"], &[]),
