@@ -35,7 +35,7 @@ const PEAK_PART: u64 = 64;
 /// If memory has grown by half since the highest account, or has become resident since, another one
 /// is due at once, as long as all accounts so far have taken less than one part in this of the run.
 const GROWN_PART: u64 = 50;
-/// Before memory is freed, a shorter run may take as much as a run of this many nanoseconds.
+/// When memory falls, a shorter run may take as much as a run of this many nanoseconds.
 const SHORT_NS: u64 = 750_000_000;
 /// By how much private memory must have grown since an account to count as resident since: one part
 /// in the first number, and the bytes of the second. Programs that grow fast must keep a share of
@@ -47,9 +47,9 @@ const FILLED_SPENT: (u64, u64) = (4, 6 << 20);
 /// Bytes to be freed or unmapped at once before which resident bytes are queried: programs with
 /// heaps of their own free them in pieces.
 const FALL_BYTES: u64 = 128 << 10;
-/// Queries of resident bytes without an account take at most one part in this of the run: they are
-/// due whenever a large block is freed, and a program may do that without a system call.
-const LOOK_PART: u64 = 100;
+/// Time between queries of resident bytes, as a multiple of what one took: a program may free large
+/// blocks often, and without system calls.
+const LOOK_WAIT: u64 = 100;
 /// At the end, the allocator's own numbers are queried if that took at most this long the last
 /// time, or at most this part of the run.
 const STATE_NS: u64 = 2_000_000;
@@ -72,8 +72,7 @@ struct Shared {
     held: AtomicU64,
     /// Time that accounts have taken so far.
     spent_ns: AtomicU64,
-    /// Time that queries of resident bytes without an account have taken so far.
-    looked_ns: AtomicU64,
+    next_look_ns: AtomicU64,
     /// Time that the last query of the allocator took.
     state_cost_ns: AtomicU64,
 }
@@ -116,7 +115,7 @@ fn take_if(p: &Process, now: u64, falls: bool) {
     // Skips the sums if even the peak of the heap would not make a new high.
     let most = p.header().peak_bytes.get() + p.header().mapped_bytes.get();
     let may_be_high = is_clearly_above(most, shared.highest.load(Relaxed));
-    let may_look = shared.looked_ns.load(Relaxed).saturating_mul(LOOK_PART) < now;
+    let may_look = is_due(&shared.next_look_ns);
     let may_be_filled = (is_early || falls && is_within(SHORT_NS)) && may_look && is_most(held);
     if !(sample || may_be_high && (peak || is_early) || may_be_filled) || is_over {
         return;
@@ -127,7 +126,7 @@ fn take_if(p: &Process, now: u64, falls: bool) {
             true if is_within(now / 4) => FILLED_FALLING,
             true => FILLED_SPENT,
         };
-        let is_filled = may_be_filled && is_filled(growth);
+        let is_filled = may_be_filled && is_filled(now, growth);
         take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
         note_confined(p, ACCOUNT_SAMPLE, now);
@@ -170,11 +169,13 @@ fn private(size: Option<MemorySize>) -> u64 {
 
 /// Returns whether more private memory is resident than at the fullest account, by one part in
 /// `part` and by `least` bytes.
-fn is_filled((part, least): (u64, u64)) -> bool {
+fn is_filled(now: u64, (part, least): (u64, u64)) -> bool {
     let begin = cost_clock();
     let fullest = SHARED.get().fullest.load(Relaxed);
     let private = private(kernel::memory_size());
-    SHARED.get().looked_ns.fetch_add(cost_clock().saturating_sub(begin), Relaxed);
+    let cost = cost_clock().saturating_sub(begin);
+    let next = now.saturating_add(cost.saturating_mul(LOOK_WAIT));
+    SHARED.get().next_look_ns.store(next, Relaxed);
     private > fullest + (fullest / part).max(least)
 }
 

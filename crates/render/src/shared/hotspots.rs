@@ -34,8 +34,7 @@ pub struct Hotspot {
 
 /// The owners of a process's allocations, for any metric.
 pub struct Charges<'a> {
-    /// The process.
-    pub process: &'a Process,
+    process: &'a Process,
     /// The owners.
     pub owners: Owners,
     /// Sums over the mappings of each stack that has some.

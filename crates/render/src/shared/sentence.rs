@@ -162,7 +162,7 @@ fn function_holders(process: &Process) -> Option<String> {
     };
     let resident = heap.resident.map_or(0, |resident| resident.bytes);
     let is_largest = resident > largest;
-    let inside = take_runtime(&charges, &mut found, heap.runtime);
+    let inside = take_runtime(process, &charges, &mut found, heap.runtime);
     let held = found.first().map_or(0, |hotspot| hotspot.measures.at_peak_bytes);
     let functions = is_at_least(held, resident, BESIDE_RUNTIME_PERCENT)
         .then(|| {
@@ -219,8 +219,12 @@ fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
 
 /// Removes what the runtime mapped for its own heap from hotspots that are only the runtime: its
 /// functions that map memory, and code without names in its file. Returns the removed bytes.
-fn take_runtime(charges: &Charges, found: &mut Vec<Hotspot>, runtime: &Runtime) -> u64 {
-    let process = charges.process;
+fn take_runtime(
+    process: &Process,
+    charges: &Charges,
+    found: &mut Vec<Hotspot>,
+    runtime: &Runtime,
+) -> u64 {
     let mut taken = 0u64;
     for hotspot in found.iter_mut() {
         let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
