@@ -1,8 +1,9 @@
 //! `heaptide advise`: every 64th block stays live after a peak, so that the memory between cannot
 //! be returned. With -DALIKE, the last blocks stay live, which does not prevent that.
 //
+// clock: set
 //   fill  32768 blocks of 1000 bytes, of which 512 stay live for most of the run
-#include "guest.h"
+#include "clock.h"
 
 enum { BLOCKS = 32768, KEPT = 64, TICKS = 80, TICK_US = 10000, TICK_BYTES = 300000 };
 
@@ -14,7 +15,7 @@ static void wait_for(int ticks)
 {
     for (int i = 0; i < ticks; i++) {
         free(tick());
-        usleep(TICK_US);
+        pass_us(TICK_US);
     }
 }
 

@@ -1,9 +1,9 @@
 //! `heaptide advise`: a buffer of 32 MiB is live for a twentieth of the run at most, on a machine
 //! of any speed, in addition to 1 MiB. With -DALIKE it is live for a third of the run or more.
 //
+// clock: set
 //   sort_all  one block
-#include "guest.h"
-#include <time.h>
+#include "clock.h"
 
 enum { TICKS = 100, TICK_US = 2000, TICK_BYTES = 300000, BUFFER = 32 << 20, RUN_TO_PEAK = 20 };
 
@@ -18,7 +18,7 @@ static NOINLINE void *sort_all(void)
 {
     for (int i = 0; i < PARTS; i++) {
         parts[i] = keep(memset(malloc(PART), 1, PART));
-        usleep(TICK_US / 10);
+        pass_us(TICK_US / 10);
     }
     return NULL;
 }
@@ -34,26 +34,19 @@ static NOINLINE void *sort_all(void) { return keep(memset(malloc(BUFFER), 1, BUF
 static void release(void *buffer) { free(buffer); }
 #endif
 
-static long now_us(void)
-{
-    struct timespec now;
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 // Works for `ticks` at least, each with a sample, and until `end_us`.
-static void work(int ticks, long end_us)
+static void work(int ticks, uint64_t end_us)
 {
     for (int i = 0; i < ticks || now_us() < end_us; i++) {
         free(tick());
-        usleep(TICK_US);
+        pass_us(TICK_US);
     }
 }
 
 int main(void)
 {
     void *base = keep(malloc(1 << 20)), *buffer;
-    long began = now_us(), lasts;
+    uint64_t began = now_us(), lasts;
     work(TICKS, 0);
     lasts = now_us();
     work(1, 0);

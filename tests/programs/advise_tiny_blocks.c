@@ -1,7 +1,8 @@
 //! `heaptide advise`: very many tiny blocks. With -DALIKE the blocks are large.
 //
+// clock: set
 //   add_node  100,000 blocks of 16 bytes, with -DALIKE of 104
-#include "guest.h"
+#include "clock.h"
 
 enum { NODES = 100000 };
 #ifdef ALIKE
@@ -19,6 +20,6 @@ int main(void)
         nodes[i] = add_node();
     for (int i = 0; i < NODES; i++)
         free(nodes[i]);
-    usleep(60000); // the account that identifies the allocator is taken at the end
+    pass_us(60000); // the account that identifies the allocator is taken at the end
     return 0;
 }

@@ -1,9 +1,10 @@
 //! `heaptide advise`: 64 buffers of 1 MiB, of which only 10,000 bytes each are touched. With
 //! -DALIKE all bytes are touched.
 //
+// clock: set
 //   open_channel  64 blocks of 1 MiB
 //   read_config   one block of 1 MiB, touched completely
-#include "guest.h"
+#include "clock.h"
 
 enum { CHANNELS = 64, BUFFER = 1 << 20, TICKS = 300, TICK_US = 2000, TICK_BYTES = 300000 };
 
@@ -27,7 +28,7 @@ int main(void)
     // Waits for an account of memory, which is taken with samples.
     for (int i = 0; i < TICKS; i++) {
         free(keep(malloc(TICK_BYTES)));
-        usleep(TICK_US);
+        pass_us(TICK_US);
     }
     for (int i = 0; i < CHANNELS; i++)
         free(channels[i]);

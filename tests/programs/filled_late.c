@@ -3,7 +3,7 @@
 //! `mapped` by mmap, `turns` also by mmap, after a block of 32 MiB was freed, `beside` also by
 //! mmap, while it has a block of 64 KiB. All of it is resident when the program gives it back. At
 //! the end, 1000 blocks of 1000 bytes are live, except for `beside`.
-#include "guest.h"
+#include "clock.h"
 #include <sys/mman.h>
 
 enum { MIB = 1 << 20, BYTES = 64 * MIB, BLOCKS = 4096, BLOCK = BYTES / BLOCKS };
@@ -28,26 +28,35 @@ static NOINLINE void *get_mapping(size_t bytes)
     return memory;
 }
 
+// Writes to memory, for 20 ms.
+static void *fill(void *start, size_t bytes)
+{
+    memset(start, 1, bytes);
+    pass_us(20000);
+    return start;
+}
+
 static void use_block(size_t bytes)
 {
-    free(memset(get_block(bytes), 1, bytes));
+    free(fill(get_block(bytes), bytes));
 }
 
 static void use_mapping(size_t bytes)
 {
-    CHECK(munmap(memset(get_mapping(bytes), 1, bytes), bytes) == 0);
+    CHECK(munmap(fill(get_mapping(bytes), bytes), bytes) == 0);
 }
 
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    usleep(500000); // accounts may take 2 % of the time
+    pass_us(500000); // accounts may take 2 % of the time
     if (strcmp(argv[1], "heap") == 0) {
         use_block(BYTES);
     } else if (strcmp(argv[1], "mapped") == 0) {
         use_mapping(BYTES);
     } else if (strcmp(argv[1], "turns") == 0) {
         use_block(BYTES / 2);
+        pass_us(20000);
         use_mapping(BYTES);
     } else if (strcmp(argv[1], "beside") == 0) {
         void *block = get_block(BYTES / 1024);
@@ -58,9 +67,11 @@ int main(int argc, char **argv)
         get_blocks();
         for (int i = 0; i < BLOCKS; i++)
             memset(blocks[i], 1, BLOCK);
+        pass_us(20000);
         for (int i = 0; i < BLOCKS; i++)
             free(blocks[i]);
     }
+    pass_us(20000);
     for (int i = 0; i < 1000; i++)
         keep(malloc(1000));
 }

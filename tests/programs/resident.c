@@ -2,8 +2,7 @@
 //! kind. Prints the resident memory of the process, in bytes.
 //
 // build: -pthread
-#include "guest.h"
-#include <fcntl.h>
+#include "clock.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -128,7 +127,7 @@ static void growing(void)
         for (int n = 0; n < 32; n++)
             touch(blocks[32 * i + n] = keep(malloc(MIB / 16)), MIB / 16);
         touch(map(NULL, MIB, 0), MIB);
-        usleep(10000);
+        pass_us(10000);
     }
 }
 
@@ -146,11 +145,11 @@ static void refuse_open(void)
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-// Uses 60 MiB, and 16 MiB that are mapped later; then prints a line and waits.
+// Uses 60 MiB, and 16 MiB that are mapped 300 ms later; then prints a line and waits.
 static void waits(void)
 {
     growing();
-    usleep(300000);
+    pass_us(300000);
     touch(map(NULL, 16 * MIB, 0), 16 * MIB);
     say("waits\n");
     pause();

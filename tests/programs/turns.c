@@ -1,9 +1,10 @@
 //! Four processes hold 8 MiB one after the other: together they never hold more than that. Each of
 //! them passes a token to the next one once it has freed its block, and lives until all have.
 //
+// clock: set
 // expect recording processes=5
 // expect totals allocations=4
-#include "guest.h"
+#include "clock.h"
 #include <sys/wait.h>
 
 #define PROCESSES 4
@@ -24,9 +25,10 @@ int main(void)
         close(end[1]);
         CHECK(read(turns[i][0], &token, 1) == 1);
         char *block = memset(keep(malloc(BYTES)), 1, BYTES);
-        CHECK(usleep(20000) == 0);
+        pass_us(20000);
         free(block);
-        CHECK(usleep(20000) == 0 && write(turns[i + 1][1], &token, 1) == 1);
+        pass_us(20000);
+        CHECK(write(turns[i + 1][1], &token, 1) == 1);
         CHECK(read(end[0], &token, 1) == 0); // until the parent closes it
         _exit(0);
     }

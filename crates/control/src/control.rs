@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Origin};
+use heaptide_clock as clock;
 use heaptide_format::{FileHeader, MAGIC, REQUEST_BELOW, REQUEST_TEXT, Request, VERSION};
-use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Error;
@@ -194,7 +194,7 @@ impl Control {
 
     /// Returns the nanoseconds since the start of the recording.
     fn now_ns(&self) -> u64 {
-        monotonic_ns().saturating_sub(self.start_ns)
+        clock::now_ns().saturating_sub(self.start_ns)
     }
 
     fn lock(&self) -> Result<Locked<'_>, Error> {
@@ -217,12 +217,6 @@ impl Control {
     fn error(&self, doing: &'static str, source: io::Error) -> Error {
         Error::Profile { path: self.running.file.clone(), doing, source }
     }
-}
-
-/// Returns the clock that profiles use, in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Locked<'_> {

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use heaptide_analysis::trace::KeepTrace;
 use heaptide_analysis::trace::live::{Events, Opened};
+use heaptide_clock as clock;
 use heaptide_format::TRACE_EXTENT_MAX;
 
-use crate::control::monotonic_ns;
 use crate::error::Error;
 use crate::lead::Lead;
 use crate::profiles::{Ends, Listing, Writer};
@@ -173,7 +173,7 @@ impl Moving {
                 Err(error) => self.refused = Some(error.into()),
             }
             if source.events.moved_bytes() > before {
-                let dropped = source.events.drop_oldest(&self.keep, monotonic_ns());
+                let dropped = source.events.drop_oldest(&self.keep, clock::now_ns());
                 self.refused = self.refused.take().or(dropped.err().map(Error::from));
             }
             all = (elsewhere + source.live_bytes + source.events.moved_bytes())
@@ -218,7 +218,7 @@ impl Moving {
         let done =
             if has_room { source.events.finish() } else { source.events.finish_without_room() };
         let done =
-            done.and_then(|()| source.events.drop_oldest(&self.keep, monotonic_ns()).map(drop));
+            done.and_then(|()| source.events.drop_oldest(&self.keep, clock::now_ns()).map(drop));
         self.finished_bytes += source.events.moved_bytes();
         if let Err(error) = done {
             self.left.get_or_insert(error.into());

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::ring::{Keep, Ring};
 use heaptide_analysis::recording::room::Room;
+use heaptide_clock as clock;
 
 use crate::error::Error;
 use crate::lead::Lead;
@@ -160,8 +161,8 @@ struct Taking {
     /// Interval of checks for snapshots to remove; `None` if none are ever removed.
     tidy: Option<Duration>,
     every: Option<Duration>,
-    /// When the next snapshot by interval is due.
-    next: Option<Instant>,
+    /// When the next snapshot by interval is due, by the clock of recordings.
+    next: Option<Duration>,
     begun: Instant,
     next_look: Instant,
     next_tidy: Instant,
@@ -208,7 +209,7 @@ impl Taking {
             max_recording: max_recording.unwrap_or(0),
             tidy,
             every,
-            next: every.map(|every| now + every),
+            next: every.map(|every| clock::now() + every),
             begun: now,
             next_look: now,
             next_tidy: now,
@@ -245,7 +246,8 @@ impl Taking {
         let look = self.programs.are_watched().then(|| until(self.next_look));
         let ends = self.programs.has_failures().then_some(ENDS);
         let tidy = self.tidy.map(|_| until(self.next_tidy));
-        let all = [self.next.map(until), self.settle, look, ends, tidy];
+        let next = self.next.map(|at| clock::sleep(at.saturating_sub(clock::now())));
+        let all = [next, self.settle, look, ends, tidy];
         all.into_iter().flatten().min().unwrap_or(SETTLE_LAST)
     }
 
@@ -276,7 +278,7 @@ impl Taking {
     /// Does all work that is due.
     fn work(&mut self) {
         let now = Instant::now();
-        if self.next.is_some_and(|next| next <= now) {
+        if self.next.is_some_and(|next| next <= clock::now()) {
             self.take_all("");
             self.set_next();
         }
@@ -311,7 +313,7 @@ impl Taking {
     /// Intervals count from the start; those that have passed during a copy are skipped.
     fn set_next(&mut self) {
         if let (Some(next), Some(every)) = (&mut self.next, self.every) {
-            while *next <= Instant::now() {
+            while *next <= clock::now() {
                 *next += every;
             }
         }

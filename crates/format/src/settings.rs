@@ -86,6 +86,10 @@ settings! {
     SampleSeed = "SAMPLE_SEED", [], "the library",
         "a number: with `sampled`, it alone determines which blocks are sampled, for tests; children inherit it",
         "from the clock and the pid";
+    /// The clock of recordings.
+    Clock = "CLOCK", [], "the library and the command",
+        "a file that begins with the time in nanoseconds, in 8 bytes: it is the clock of recordings and of commands, for tests, which set the time",
+        "the monotonic clock";
     /// Whether threads publish live bytes in full batches only.
     FullBatches = "FULL_BATCHES", [], "the library",
         "`on`: slow threads publish their live bytes as rarely as fast ones, for counts under tools that slow a program down",

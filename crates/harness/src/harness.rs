@@ -116,6 +116,44 @@ pub fn recorded(recording: &Path, options: &[&str]) -> Command {
     command
 }
 
+/// A clock of recordings that stands still until the test lets time pass.
+pub struct Clock {
+    file: PathBuf,
+}
+
+impl Clock {
+    /// Creates a clock, with a file in a directory.
+    pub fn new(place: &Path) -> Clock {
+        let clock = Clock { file: place.join("clock") };
+        clock.write(Duration::from_secs(1000));
+        clock
+    }
+
+    /// Makes it the clock of a command and the programs that it runs.
+    pub fn set(&self, command: &mut Command) {
+        command.env("HEAPTIDE_CLOCK", &self.file);
+    }
+
+    /// Lets time pass. Nothing else may do that meanwhile.
+    pub fn pass(&self, time: Duration) {
+        let now = fs::read(&self.file).expect("the clock");
+        let now = u64::from_ne_bytes(now.try_into().expect("eight bytes"));
+        self.write(Duration::from_nanos(now) + time);
+    }
+
+    /// Writes without replacing the file, which is mapped.
+    fn write(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).expect("a time").to_ne_bytes();
+        let file = File::options().write(true).create(true).truncate(false).open(&self.file);
+        file.and_then(|file| file.write_all_at(&nanoseconds, 0)).expect("the clock");
+    }
+}
+
+/// Sets a new clock for a command whose program lets time pass itself (`clock.h`).
+pub fn set_clock(command: &mut Command, place: &Path) {
+    Clock::new(place).set(command);
+}
+
 /// Runs a command to its end, or fails the test after [`RUN_LIMIT`]. Output goes to files, so that
 /// a child that outlives its parent does not keep a pipe open.
 pub fn run(command: &mut Command, scratch: &Path) -> Outcome {
@@ -282,6 +320,9 @@ impl<'a> Trial<'a> {
         let place = self.scratch.join(place);
         fs::create_dir_all(&place).expect("a working directory");
         command.args(self.guest.arguments()).envs(self.environment.iter().copied());
+        if self.guest.says("clock: set") {
+            set_clock(&mut command, &place);
+        }
         run(command.current_dir(&place), &self.scratch)
     }
 

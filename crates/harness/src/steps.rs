@@ -1,7 +1,9 @@
 //! `ctl_steps.c`, a program that does one step for each letter of its input, recorded while tests
 //! observe it.
 
-use crate::harness::{Guest, Outcome, clean, heaptide, library, profiles, recorded, run, scratch};
+use crate::harness::{
+    Clock, Guest, Outcome, clean, heaptide, library, profiles, recorded, run, scratch,
+};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -31,6 +33,14 @@ impl Steps {
         let recording = place.join("a.heaptide");
         let mut command = recorded(&recording, options);
         command.arg(program());
+        Steps::spawn(command, recording, place.to_owned())
+    }
+
+    /// Starts it in an existing directory, with a clock.
+    pub fn timed(place: &Path, clock: &Clock, options: &[&str]) -> Steps {
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, options);
+        clock.set(command.arg(program()));
         Steps::spawn(command, recording, place.to_owned())
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_analysis::model::Mode;
 use heaptide_analysis::recording::live::Scratch;
+use heaptide_clock as clock;
 use heaptide_format::{LOSS_NAMES, LOSSES};
 use heaptide_render::shared::names::printable;
 use rustc_hash::FxHashSet;
@@ -109,9 +110,10 @@ impl Collector {
     /// Reads the current state.
     pub(crate) fn read(&mut self) -> Reading {
         let (read_at, begin) = (Instant::now(), own::processor_time());
-        let mut failures = self.read_processes(read_at);
+        let now = clock::now();
+        let mut failures = self.read_processes(now);
         failures.extend_from_slice(self.watch.failures());
-        self.give_places(read_at);
+        self.give_places(now);
         let (processes, observed) = self.shown();
         let mut families = Vec::new();
         self.families_of_processes(&observed, &mut families);
@@ -138,7 +140,7 @@ impl Collector {
     }
 
     /// Reads the processes. Returns messages about those that cannot be read.
-    fn read_processes(&mut self, now: Instant) -> Vec<String> {
+    fn read_processes(&mut self, now: Duration) -> Vec<String> {
         let changes = self.watch.look();
         let mut failures = Vec::new();
         self.waiting.extend(changes.began);
@@ -165,9 +167,8 @@ impl Collector {
         self.keep_one_of_each_name();
         self.errors += failures.len() as u64;
         let linger = self.linger;
-        let is_over = |observed: &Observed| {
-            observed.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= linger)
-        };
+        let is_over =
+            |observed: &Observed| observed.ended.is_some_and(|ended| now >= ended + linger);
         self.observed.retain(|observed| !is_over(observed));
         failures
     }
@@ -184,7 +185,7 @@ impl Collector {
     }
 
     /// Decides which processes and groups have series of their own; the others are summed up.
-    fn give_places(&mut self, now: Instant) {
+    fn give_places(&mut self, now: Duration) {
         let size = |observed: &Observed| observed.numbers.gauges[0].unwrap_or(0);
         let sizes: Vec<(u64, u64)> =
             self.observed.iter().map(|one| (one.image.number, size(one))).collect();

@@ -1,7 +1,7 @@
 //! A process image: the last values of itself, its scopes and labels.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use heaptide_analysis::Error;
 use heaptide_analysis::model::SiteKind;
@@ -58,7 +58,8 @@ pub(crate) struct Observed {
     pub(crate) losses_grown: [u64; LOSSES],
     pub(crate) groups: Vec<Counted>,
     pub(crate) rest: [Rest; 2],
-    pub(crate) ended: Option<Instant>,
+    /// When it ended, by the clock of recordings.
+    pub(crate) ended: Option<Duration>,
 }
 
 impl Observed {
@@ -124,7 +125,7 @@ impl Observed {
     }
 
     /// Marks the process as ended; call it after the last reading.
-    pub(crate) fn end(&mut self, now: Instant) {
+    pub(crate) fn end(&mut self, now: Duration) {
         self.sums = None;
         self.ended = Some(now);
         self.numbers = self.numbers.after_end();

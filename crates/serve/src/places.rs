@@ -3,7 +3,7 @@
 //! Prometheus keeps it in its index for hours.
 
 use std::hash::Hash;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ const CHANGES: usize = 4;
 pub(crate) struct Places<K> {
     most: usize,
     /// Since when each key has had its place.
-    held: FxHashMap<K, Instant>,
+    held: FxHashMap<K, Duration>,
 }
 
 impl<K: Copy + Eq + Ord + Hash> Places<K> {
@@ -33,7 +33,7 @@ impl<K: Copy + Eq + Ord + Hash> Places<K> {
     }
 
     /// Assigns places to the largest keys. A key that is not in `all` loses its place.
-    pub(crate) fn update(&mut self, all: &[(K, u64)], now: Instant) {
+    pub(crate) fn update(&mut self, all: &[(K, u64)], now: Duration) {
         let sizes: FxHashMap<K, u64> = all.iter().copied().collect();
         self.held.retain(|key, _| sizes.contains_key(key));
         let free = self.most - self.held.len();
@@ -50,7 +50,7 @@ impl<K: Copy + Eq + Ord + Hash> Places<K> {
         let mut oldest: Vec<(u64, K)> = Vec::new();
         let mut rivals = others.take(CHANGES).peekable();
         if rivals.peek().is_some() {
-            let kept = |since: &Instant| now.saturating_duration_since(*since) < KEPT;
+            let kept = |&since: &Duration| now < since + KEPT;
             let old = self.held.iter().filter(|(_, since)| !kept(since));
             oldest.extend(old.map(|(key, _)| (sizes[key], *key)));
             oldest.sort_unstable();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_largest_have_places_and_keep_them() {
-        let (mut places, start) = (Places::new(2), Instant::now());
+        let (mut places, start) = (Places::new(2), Duration::ZERO);
         places.update(&[(1, 10), (2, 30), (3, 20)], start);
         assert_eq!(held(&places), [2, 3]);
         // A replacement before `KEPT` has passed is not possible, however large the key is.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn places_of_what_is_gone_are_free() {
-        let (mut places, now) = (Places::new(2), Instant::now());
+        let (mut places, now) = (Places::new(2), Duration::ZERO);
         places.update(&[(1, 10), (2, 30), (3, 20)], now);
         places.update(&[(1, 10), (3, 20)], now);
         assert_eq!(held(&places), [1, 3]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn few_places_change_hands_at_once() {
-        let (mut places, now) = (Places::new(100), Instant::now());
+        let (mut places, now) = (Places::new(100), Duration::ZERO);
         let all = |large: u64| (0..200u32).map(move |n| (n, if n < 100 { 1 } else { large }));
         places.update(&all(0).collect::<Vec<_>>(), now);
         assert_eq!(held(&places), (0..100).collect::<Vec<_>>());

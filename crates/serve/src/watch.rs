@@ -4,13 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use heaptide_analysis::Error;
 use heaptide_analysis::files::input;
 use heaptide_analysis::recording::images::{self, ImageSummary};
 use heaptide_analysis::recording::profiles_in;
 use heaptide_analysis::recording::running::{self, Running};
+use heaptide_clock as clock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::target::{Target, directory_of};
@@ -49,7 +50,7 @@ pub(crate) struct Watch {
     recordings: FxHashMap<PathBuf, Stamp>,
     profiles: FxHashMap<PathBuf, Profile>,
     next_number: u64,
-    searched: Option<Instant>,
+    searched: Option<Duration>,
     /// Messages about unreadable targets at the last poll.
     failures: Vec<String>,
 }
@@ -64,8 +65,8 @@ struct Stamp {
 
 struct Profile {
     inode: u64,
-    /// When it was first seen.
-    found: Instant,
+    /// When it was first seen, by the clock of recordings.
+    found: Duration,
     /// When its image started, in nanoseconds since 1970-01-01 UTC; `None` if it has not been seen
     /// running.
     start_realtime_ns: Option<u64>,
@@ -176,7 +177,7 @@ impl Watch {
                 Some(Profile { state: State::Running(..), .. }) => is_settled = false,
                 Some(known) if known.is_packed_now(&file) => known.inode = inode,
                 _ => {
-                    let (found, start_realtime_ns) = (Instant::now(), None);
+                    let (found, start_realtime_ns) = (clock::now(), None);
                     let profile = Profile { inode, found, start_realtime_ns, state: State::New };
                     self.profiles.insert(file, profile);
                 }
@@ -231,11 +232,11 @@ impl Watch {
                 (false, false) => unknown.push(summary),
             }
         }
-        let is_early = self.searched.is_some_and(|searched| searched.elapsed() < SEARCH_EVERY);
+        let is_early = self.searched.is_some_and(|at| clock::now() < at + SEARCH_EVERY);
         if unknown.is_empty() || is_early {
             return;
         }
-        self.searched = Some(Instant::now());
+        self.searched = Some(clock::now());
         let found = running::among(unknown.iter().map(|summary| summary.file.clone()));
         for summary in unknown {
             let running = found.iter().find(|running| running.file == summary.file);
@@ -282,7 +283,7 @@ impl Watch {
     }
 
     fn is_old(&self, file: &Path) -> bool {
-        self.profiles.get(file).is_some_and(|profile| profile.found.elapsed() >= OVER_AFTER)
+        self.profiles.get(file).is_some_and(|profile| clock::now() >= profile.found + OVER_AFTER)
     }
 
     fn set_over(&mut self, file: &Path) {

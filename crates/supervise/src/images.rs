@@ -13,11 +13,11 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use heaptide_clock as clock;
 use heaptide_format::{self as format, End, FileHeader, PROFILE_SUFFIX};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::resource::{Resource, getrlimit};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use zerocopy::FromBytes;
 
@@ -128,7 +128,7 @@ impl Images {
                 }
             }
         }
-        let now = monotonic_ns();
+        let now = clock::now_ns();
         let all = std::mem::take(&mut self.running);
         let (ended, running): (Vec<_>, Vec<_>) = all.into_iter().partition(Process::has_ended);
         self.running = running;
@@ -220,12 +220,6 @@ fn start_ticks(pid: u32) -> Option<u64> {
     process::Process::read(pid).map(|process| process.start_ticks)
 }
 
-/// Returns the time of the profiles' clock.
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(std::time::Duration::ZERO, From::from);
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
@@ -284,11 +278,11 @@ mod tests {
             images.look();
         }
         assert_eq!((images.running.len(), ended(&images)), (1, vec![]));
-        let before = monotonic_ns();
+        let before = clock::now_ns();
         kill(child);
         images.look();
         assert_eq!(ended(&images), [format!("{pid}-1")]);
-        assert!((before..=monotonic_ns()).contains(&images.ended[0].monotonic_ns));
+        assert!((before..=clock::now_ns()).contains(&images.ended[0].monotonic_ns));
         profile(&path, "1-0", |_| {}, std::process::id());
         profile(&path, "1-1", |_| {}, std::process::id());
         let all = images.finish(7);

@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use heaptide_clock as clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid};
 
 use crate::exec;
-use crate::images::{ImageEnd, Images, monotonic_ns};
+use crate::images::{ImageEnd, Images};
 use crate::signals::{Received, STOPPING, Signals, sent_to_us_alone};
 use crate::start::Held;
 use crate::watchdog::{self, Stuck, Watchdog};
@@ -106,7 +107,7 @@ impl Supervisor {
             // First read signals: the signal of a child that ends later is still to come.
             self.receive();
             if let Some(status) = self.end_of_program() {
-                let now = monotonic_ns();
+                let now = clock::now_ns();
                 let images = self.images.as_mut();
                 let ends = images.map(|images| images.finish(now)).unwrap_or_default();
                 return Ended { status, ends, _images: self.images };

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use heaptide_clock as clock;
 use heaptide_render::shared::command_line::command_line;
 use nix::sys::signal::Signal;
 
@@ -81,6 +82,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         number: 0,
         live: None,
         replay: None,
+        next_stop: None,
         places: Places::default(),
         drawn_ns: Arc::default(),
     };
@@ -129,6 +131,8 @@ struct Shown {
     number: u32,
     live: Option<Live>,
     replay: Option<Box<Replay>>,
+    /// While a replay plays, when its next stop is due, by the clock of recordings.
+    next_stop: Option<Duration>,
     places: Places,
     /// Processor time of the last update of the screen.
     drawn_ns: Arc<AtomicU64>,
@@ -183,8 +187,14 @@ impl Shown {
     }
 
     /// Returns how long to wait for events.
-    fn patience(&self) -> Duration {
-        if self.app.is_playing { PLAY } else { Duration::from_secs(3600) }
+    fn patience(&mut self) -> Duration {
+        if !self.app.is_playing {
+            self.next_stop = None;
+            return Duration::from_secs(3600);
+        }
+        let now = clock::now();
+        let next = *self.next_stop.get_or_insert(now + PLAY);
+        clock::sleep(next.saturating_sub(now))
     }
 
     fn event(&mut self, event: Event, screen: &mut Screen) -> Result<Next, Error> {
@@ -332,10 +342,10 @@ impl Shown {
     /// Advances a playing replay.
     fn play(&mut self) {
         let Status::Replay { stop, stops, .. } = self.app.status else { return };
-        if self.app.is_playing {
-            self.seek(|stop| stop + 1);
-            self.app.is_playing = stop + 2 < stops;
-        }
+        let Some(next) = self.next_stop.filter(|next| *next <= clock::now()) else { return };
+        self.next_stop = Some(next + PLAY);
+        self.seek(|stop| stop + 1);
+        self.app.is_playing = stop + 2 < stops;
     }
 }
 

@@ -1,12 +1,12 @@
 //! Polls the counters of one running process.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use heaptide_analysis::Error;
 use heaptide_analysis::recording::live::{Counts, Observer};
 use heaptide_analysis::recording::running::Running;
+use heaptide_clock as clock;
 use heaptide_format::{End, FileHeader};
-use nix::time::{ClockId, clock_gettime};
 
 /// The counters of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,8 +73,7 @@ impl Live {
 
     /// Returns the nanoseconds from its start until now.
     pub(crate) fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.start_ns)
+        clock::now_ns().saturating_sub(self.start_ns)
     }
 
     /// Returns resident bytes; 0 if unknown.

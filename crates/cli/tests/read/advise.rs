@@ -1,7 +1,7 @@
 //! `heaptide advise`: each rule finds the problem of a program, and nothing in a similar program
 //! without it.
 
-use crate::harness::{Guest, Outcome, heaptide, programs, recorded, run, scratch};
+use crate::harness::{Guest, Outcome, heaptide, programs, recorded, run, scratch, set_clock};
 use crate::programs::python;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,14 @@ fn recording_of(file: &str, variant: &str, options: &[&str], status: i32) -> Pat
     let (name, _) = file.rsplit_once('.').expect("a file");
     let name = format!("{name}-{variant}");
     let place = scratch(&name);
-    let program = Guest::read(file).build(&name, &[&format!("-D{variant}")]);
+    let guest = Guest::read(file);
+    let program = guest.build(&name, &[&format!("-D{variant}")]);
     let recording = place.join("a.heaptide");
-    let outcome = run(recorded(&recording, options).arg(program), &place);
+    let mut command = recorded(&recording, options);
+    if guest.says("clock: set") {
+        set_clock(&mut command, &place);
+    }
+    let outcome = run(command.arg(program), &place);
     assert_eq!((outcome.status, &*outcome.stderr), (status, ""), "{name}");
     recording
 }

@@ -2,13 +2,18 @@
 //! monitors that are loaded into them.
 
 use crate::expectations::evaluate;
-use crate::harness::{Looping, Outcome, clean, heaptide, library, recorded, run, scratch, until};
+use crate::harness::{
+    Clock, Looping, Outcome, clean, heaptide, library, recorded, run, scratch, until,
+};
 use crate::recording::{list, number};
 use crate::steps::{Steps, read};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Returns the allocations of a function.
 fn allocations(report: &Value, function: &str) -> i128 {
@@ -344,20 +349,30 @@ fn snapshot_of_a_stopped_program() {
 
 #[test]
 fn snapshots_at_an_interval() {
-    let mut guest = Steps::named("ctl-interval", &["--snapshot-every", "20ms"]);
+    let place = scratch("ctl-interval");
+    let clock = Clock::new(&place);
+    let mut guest = Steps::timed(&place, &clock, &["--snapshot-every", "1h"]);
     guest.steps("a");
-    let snapshot = |n: u32| format!("{}-0.{n}.snapshot", guest.pid());
-    let here = |n: u32| guest.recording.join(snapshot(n));
-    let last = (1..).find(|&n| !here(n).exists()).expect("a number that is free");
-    // The second one, since the next one may have been started before.
-    until("two more snapshots", || here(last + 2).exists());
+    let (recording, pid) = (guest.recording.clone(), guest.pid());
+    let here = |n: u32| recording.join(format!("{pid}-0.{n}.snapshot")).exists();
+    let last = || (1..).find(|&n| !here(n)).expect("a number that is free") - 1;
+    assert_eq!(last(), 0);
+    until("a snapshot", || {
+        clock.pass(HOUR);
+        here(1)
+    });
     guest.steps("b");
+    // The second one, since the next one may have been started before.
+    let number = last() + 2;
+    until("two more snapshots", || {
+        clock.pass(HOUR);
+        here(number)
+    });
     guest.finish();
-    let number = (last + 1).to_string();
-    let report = guest.report(&["--snapshot", &number]);
-    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 0));
-    let report = guest.report(&[]);
-    assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
+    for (number, large) in [(1, 0), (number, 5)] {
+        let report = guest.report(&["--snapshot", &number.to_string()]);
+        assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, large));
+    }
 }
 
 #[test]

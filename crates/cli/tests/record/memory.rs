@@ -1,7 +1,7 @@
 //! Accounts of resident memory: programs with memory of one kind, in a known amount.
 
 use crate::allocators::library;
-use crate::harness::{Guest, heaptide, recorded, report, run, scratch};
+use crate::harness::{Guest, heaptide, recorded, report, run, scratch, set_clock};
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::{is_root, skip};
 use serde_json::Value;
@@ -103,7 +103,9 @@ fn filled_late(how: &str) -> (Value, String) {
     let place = scratch(&format!("memory-late-{how}"));
     let program = Guest::read("filled_late.c").build("filled_late.c", &[]);
     let recording = place.join("a.heaptide");
-    let outcome = run(recorded(&recording, &[]).arg(program).arg(how), &place);
+    let mut command = recorded(&recording, &[]);
+    set_clock(&mut command, &place);
+    let outcome = run(command.arg(program).arg(how), &place);
     assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{how}");
     let account = closed(&memory(&recording, &place, "peak")[0]).clone();
     let outcome = run(heaptide().arg("report").arg(&recording), &place);
@@ -422,7 +424,9 @@ fn over_time_as_csv() {
     let place = scratch("memory-csv");
     let program = Guest::read("resident.c").build("resident.c", &[]);
     let recording = place.join("a.heaptide");
-    run(recorded(&recording, &[]).arg(program).arg("growing"), &place);
+    let mut command = recorded(&recording, &[]);
+    set_clock(&mut command, &place);
+    run(command.arg(program).arg("growing"), &place);
     let timeline = |options: &[&str]| {
         let mut command = heaptide();
         run(command.arg("timeline").args(options).arg(&recording), &place)
@@ -456,6 +460,7 @@ fn a_process_that_runs() {
     let program = Guest::read("resident.c").build("resident.c", &[]);
     let recording = place.join("a.heaptide");
     let mut command = recorded(&recording, &[]);
+    set_clock(&mut command, &place);
     command.arg(program).arg("waits").stdout(Stdio::piped());
     let mut running = command.spawn().expect("a process");
     let output = running.stdout.take().expect("its output");
@@ -492,6 +497,7 @@ fn account_of_what_ends(how: &str) -> (Value, String) {
     let program = Guest::read("resident.c").build("resident.c", &[]);
     let recording = place.join("a.heaptide");
     let mut command = recorded(&recording, &[]);
+    set_clock(&mut command, &place);
     run(command.arg(program).args(["ends", how]).arg(&place), &place);
     let text = run(heaptide().args(["memory", "--at", "end"]).arg(&recording), &place);
     assert_eq!(text.status, 0, "{how}: {}", text.stderr);

@@ -3,7 +3,7 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, Outcome, clean, heaptide, library, preloaded, profiles, recorded, report,
+    Clock, Guest, Outcome, clean, heaptide, library, preloaded, profiles, recorded, report,
     report_of_kind, run, scratch, until,
 };
 use crate::recording::{list, number};
@@ -14,6 +14,7 @@ use heaptide_fixtures::skips::{CGROUPS, skip};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use std::{fs, os::unix::process::ExitStatusExt};
 
 fn program() -> PathBuf {
@@ -217,15 +218,20 @@ fn a_ring_keeps_the_newest_and_what_somebody_asked_for() {
 
 #[test]
 fn a_ring_of_an_interval_stays_small() {
-    let options = ["--snapshot-every", "10ms", "--keep-snapshots", "3"];
-    let mut guest = service("ring-interval", &options);
+    let place = scratch("ring-interval");
+    let clock = Clock::new(&place);
+    let options = ["--snapshot-every", "1h", "--keep-snapshots", "3"];
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &options);
+    clock.set(command.arg(program()));
+    let mut guest = Steps::spawn(command, recording.clone(), place);
     guest.steps("mm");
-    let file = guest.recording.join(format!("{}.9.snapshot", image(&guest)));
+    let image = image(&guest);
     until("nine snapshots", || {
+        clock.pass(Duration::from_secs(3600));
         guest.steps("md");
-        file.exists() || numbers(&guest.recording, &image(&guest)).last() > Some(&9)
+        numbers(&recording, &image).last() >= Some(&9)
     });
-    let (recording, image) = (guest.recording.clone(), image(&guest));
     guest.finish();
     let left = numbers(&recording, &image);
     assert!(left.len() == 3 && left[0] > 6, "{left:?}");
@@ -235,26 +241,33 @@ fn a_ring_of_an_interval_stays_small() {
 #[test]
 fn a_ring_of_an_interval_by_variables() {
     let place = scratch("ring-variables");
-    let variables = [("HEAPTIDE_SNAPSHOT_EVERY", "0.01"), ("HEAPTIDE_KEEP_SNAPSHOTS", "2")];
+    let clock = Clock::new(&place);
+    let clock_file = place.join("clock").display().to_string();
+    let variables = [
+        ("HEAPTIDE_SNAPSHOT_EVERY", "3600"),
+        ("HEAPTIDE_KEEP_SNAPSHOTS", "2"),
+        ("HEAPTIDE_CLOCK", &clock_file),
+    ];
     let mut guest = Steps::preload(&place, &variables);
     guest.steps("t");
-    let image = image(&guest);
-    until("five snapshots", || {
-        guest.steps("t");
-        numbers(&guest.recording, &image).last() >= Some(&5)
-    });
+    let (recording, image) = (guest.recording.clone(), image(&guest));
+    let take = |guest: &mut Steps, numbers_left: &[u32]| {
+        clock.pass(Duration::from_secs(3600));
+        guest.steps("t"); // takes it
+        assert_eq!(numbers(&recording, &image), numbers_left);
+    };
+    for left in [&[1][..], &[1, 2], &[2, 3], &[3, 4], &[4, 5]] {
+        take(&mut guest, left);
+    }
     assert_eq!(guest.ctl(&["snapshot"]).status, 0);
-    let by_hand = *numbers(&guest.recording, &image).last().expect("a snapshot");
-    until("more snapshots", || {
-        guest.steps("t");
-        numbers(&guest.recording, &image).last() >= Some(&(by_hand + 3))
-    });
-    let recording = guest.recording.clone();
+    let by_hand = 6;
+    for left in [[5, 6, 7], [6, 7, 8], [6, 8, 9]] {
+        take(&mut guest, &left);
+    }
     let report = guest.end();
     let left = numbers(&recording, &image);
-    assert!(left.len() == 3 && left[0] == by_hand, "{left:?}, {by_hand} by hand");
-    let removed = number(&report["removed"], "snapshots");
-    assert_eq!(removed, i128::from(left[2]) - 3, "all others");
+    assert_eq!(left, [by_hand, 8, 9]);
+    assert_eq!(number(&report["removed"], "snapshots"), 6, "all others");
     // The ring of `heaptide watch` recognizes snapshots that the program took at an interval.
     let watch = watch(recording.to_str().expect("a path"), &["--keep-snapshots", "1"], &place);
     until("the ring", || numbers(&recording, &image) == [by_hand, left[2]]);

@@ -19,21 +19,14 @@ fn samples(recording: &Path, scratch: &Path) -> Vec<(f64, u64)> {
     fields.map(|f| (f[0] * 1e3, (f[1] / f64::from(1 << 20)).round() as u64)).collect()
 }
 
-/// A value counts if it held for most of the time for which the program slept. The program may be
-/// slower, never faster.
+/// Time passes only between the steps.
 #[test]
 fn live_bytes_are_steps() {
     let trial = Trial::new("timeline_steps.c", "timeline-steps", &[], &[]);
     let samples = samples(&recording!(trial), &trial.scratch);
-    let after = samples.iter().skip(1).map(|sample| sample.0).chain([f64::INFINITY]);
-    let held = samples.iter().zip(after).filter(|((from, _), to)| to - from >= 50.0);
-    let mut held: Vec<u64> = held.map(|((_, live), _)| *live).collect();
-    held.dedup();
-    held.retain({
-        let mut is_first = true;
-        move |&live| !std::mem::take(&mut is_first) || live > 0
-    });
-    assert_eq!(held, [8, 0, 6, 3, 0], "{samples:?}");
+    let at = |ms| samples.iter().rfind(|sample| sample.0 <= ms).map_or(0, |sample| sample.1);
+    let steps = [1.0, 61.0, 121.0, 181.0, 241.0, 301.0].map(at);
+    assert_eq!(steps, [0, 8, 0, 6, 3, 0], "{samples:?}");
 }
 
 /// Four ranks that hold 8 MiB in turns hold 8 MiB together, to two percent.

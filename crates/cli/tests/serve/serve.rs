@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 
-use crate::harness::{NOBODY, Outcome, clean, heaptide, profiles, recorded, run, scratch, until};
+use crate::harness::{
+    Clock, NOBODY, Outcome, clean, heaptide, profiles, recorded, run, scratch, until,
+};
 use crate::http_client::{self, Answer, PATIENCE, SlowClients};
 use crate::programs::is_installed;
 use crate::steps::{Steps, program};
@@ -437,7 +439,10 @@ fn what_cannot_be_served_is_a_line_and_status_2() {
 #[test]
 fn recordings_and_processes_come_and_go() {
     let place = scratch("serve-come-and-go");
-    let served = Served::start(&place, &[".", "--linger", "1s"]);
+    let clock = Clock::new(&place);
+    let mut command = heaptide();
+    clock.set(&mut command);
+    let served = Served::of(command, &place, &[".", "--linger", "1h"]);
     let metrics = served.until_running(0);
     assert_eq!(metrics.values("heaptide_allocations_total", &[]).count(), 0);
     assert_eq!(served.get("/debug/pprof/heap").status, 404);
@@ -461,6 +466,7 @@ fn recordings_and_processes_come_and_go() {
     let of = |name: &str| metrics.value(name, &[("pid", &pid)]);
     assert_eq!(of("heaptide_allocations_total"), Some(15.0), "the last steps: {}", metrics.text);
     assert_eq!((of("heaptide_process_running"), of("heaptide_live_bytes")), (Some(0.0), None));
+    clock.pass(Duration::from_secs(3600));
     served.until("the process gone", |metrics| {
         metrics.value("heaptide_allocations_total", &[("pid", &pid)]).is_none()
     });

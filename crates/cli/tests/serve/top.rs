@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_fixtures::skips::skip;
 
-use crate::harness::{Guest, clean, heaptide, recorded, run, scratch};
+use crate::harness::{Clock, Guest, clean, heaptide, recorded, run, scratch};
 use crate::programs::is_installed;
 use crate::steps::{Steps, program};
 
@@ -299,7 +299,9 @@ fn finished_recordings_are_replayed() {
         let mut command = recorded(&place.join("a.heaptide"), options);
         let outcome = run(command.arg(&program).current_dir(&place), &place);
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-        let Some(terminal) = Terminal::start(&place, (120, 30), &script("top --replay")) else {
+        let clock = Clock::new(&place);
+        let timed = format!("export HEAPTIDE_CLOCK=clock; {}", script("top --replay"));
+        let Some(terminal) = Terminal::start(&place, (120, 30), &timed) else {
             return;
         };
         let held = |blocks: &str| {
@@ -324,6 +326,10 @@ fn finished_recordings_are_replayed() {
         } else {
             terminal.until_line("replay 1/100");
             terminal.keys(&["Space"]);
+            terminal.until_line("playing 1/100");
+            clock.pass(Duration::from_secs(2));
+            terminal.until_line("playing 11/100");
+            clock.pass(Duration::from_secs(3600));
             held("195 KiB 20");
         }
         terminal.keys(&["q"]);

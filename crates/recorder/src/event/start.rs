@@ -139,6 +139,9 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     let forked = EVER_STARTED.swap(true, Relaxed);
     let wiped = wipe_in_children();
     clock::find();
+    if !options.clock.is_empty() {
+        options.clock.path().map(clock::follow);
+    }
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);
     p.generation.store(1, Relaxed);

@@ -11,7 +11,7 @@ use crate::sys::locked::Locked;
 use crate::sys::options::{Options, PATH_MAX};
 use crate::sys::text::file_of;
 use crate::sys::wiped::Wiped;
-use crate::sys::{confined, executed};
+use crate::sys::{clock, confined, executed};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use heaptide_format::shared::{ExtentHeader, FileHeader, Word};
@@ -202,7 +202,7 @@ fn write_header(
     header.ppid.set(kernel::getppid());
     header.image.set(image);
     header.forked.set(forked as u32);
-    header.start_realtime_ns.set(kernel::clock_ns(kernel::CLOCK_REALTIME));
+    header.start_realtime_ns.set(clock::realtime_ns());
     header.start_monotonic_ns.set(p.start_ns.load(Relaxed));
     header.epoch.set(1);
     header.profile_limit.set(options.max_profile);

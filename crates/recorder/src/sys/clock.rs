@@ -2,11 +2,11 @@
 
 use crate::sys::arch;
 use crate::sys::confined::NO_COUNTER;
-use crate::sys::kernel;
+use crate::sys::kernel::{self, Path};
 use crate::sys::libc::Function;
 use crate::sys::loader;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 /// Returns the processor's time counter; 0 if it may not be read.
 #[inline(always)]
@@ -47,11 +47,32 @@ pub fn find() {
     READ.store(found.unwrap_or(0), Relaxed);
 }
 
+/// The first word of a file, the time in nanoseconds, which a test sets; null: the time is that of
+/// the system.
+static SET: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Takes the time from the first word of a file from now on, which a test sets. Leaves the clock as
+/// it is if the file cannot be mapped.
+pub fn follow(file: Path<'_>) {
+    const BYTES: usize = size_of::<u64>();
+    if !SET.load(Relaxed).is_null() {
+        return; // in a forked child
+    }
+    let Ok(fd) = kernel::open(file, kernel::O_RDWR) else { return };
+    let is_whole = kernel::file_size(fd).is_some_and(|bytes| bytes >= BYTES as u64);
+    let map = if is_whole { kernel::map_shared(fd, BYTES) } else { core::ptr::null_mut() };
+    kernel::close(fd);
+    if !map.is_null() {
+        SET.store(map.cast(), Relaxed);
+        NO_COUNTER.store(true, Relaxed); // it runs on while the test's time stands still
+    }
+}
+
 /// Reads the monotonic clock, without a system call if possible.
 pub fn monotonic_ns() -> u64 {
     let address = READ.load(Relaxed);
     if address == 0 || NO_COUNTER.load(Relaxed) {
-        return kernel::clock_ns(kernel::CLOCK_MONOTONIC);
+        return set_ns().unwrap_or_else(|| kernel::clock_ns(kernel::CLOCK_MONOTONIC));
     }
     let mut time = [0u64; 2];
     // SAFETY: a function of this type; it fills a timespec and cannot fail for this clock.
@@ -60,6 +81,17 @@ pub fn monotonic_ns() -> u64 {
         read(kernel::CLOCK_MONOTONIC as i32, &mut time);
     }
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+/// Returns the nanoseconds since 1970-01-01 UTC. A time that a test has set is that, too.
+pub fn realtime_ns() -> u64 {
+    set_ns().unwrap_or_else(|| kernel::clock_ns(kernel::CLOCK_REALTIME))
+}
+
+/// Returns the time that a test has set, if one has.
+fn set_ns() -> Option<u64> {
+    // SAFETY: null, or a word of a mapping that stays.
+    unsafe { SET.load(Relaxed).as_ref() }.map(|time| time.load(Relaxed))
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub struct Options {
     pub sample_mean_bytes: u64,
     /// `HEAPTIDE_SAMPLE_SEED=NUMBER`: the seed of the random numbers that select blocks.
     pub sample_seed: Option<u64>,
+    /// `HEAPTIDE_CLOCK=FILE`: a file that begins with the time; empty for the system's clock.
+    pub clock: Text<PATH_MAX>,
     /// `HEAPTIDE_FULL_BATCHES=on`: threads publish their live bytes in full batches only.
     pub full_batches: bool,
     /// `HEAPTIDE_MODE=off`: nothing is recorded.
@@ -183,6 +185,7 @@ impl Options {
             mode: Mode::Stacks,
             sample_mean_bytes: 0,
             sample_seed: None,
+            clock: Text::new(),
             full_batches: false,
             off: false,
             follow: None,
@@ -227,6 +230,7 @@ impl Options {
                 }
             },
             Setting::SampleSeed => self.sample_seed = number(value),
+            Setting::Clock => self.clock.push(value),
             Setting::FullBatches => self.full_batches |= is_on,
             Setting::FreeStacks => self.free_stacks |= is_on,
             Setting::MaxSize => self.max_size = number(value).unwrap_or(0),

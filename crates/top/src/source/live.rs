@@ -13,6 +13,7 @@ use heaptide_analysis::recording::live::{Counts, Look, Observer};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::Origin;
+use heaptide_clock as clock;
 use heaptide_control::{Answer, Control, Wait};
 use heaptide_format::{End, Mode, Request};
 use nix::time::{ClockId, clock_gettime};
@@ -203,10 +204,8 @@ impl<T: Send + 'static> Followed<T> {
     }
 
     fn moment(&self, counts: &Arc<Vec<Counts>>, peak_bytes: u64, start_ns: Option<u64>) -> Moment {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         Moment {
-            time_ns: start_ns.map_or(0, |start| now_ns.saturating_sub(start)),
+            time_ns: start_ns.map_or(0, |start| clock::now_ns().saturating_sub(start)),
             counts: counts.clone(),
             peak_bytes,
             resident_bytes: self.running.memory().map_or(0, |(resident, _)| resident),
