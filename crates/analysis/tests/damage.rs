@@ -55,7 +55,11 @@ fn add_mappings(p: &mut ProfileBuilder) {
             .map(|count| {
                 let record = site(key, count, 4096);
                 let at = p.record(format::Kind::MappedSites, lane, record.as_bytes());
-                (at as u64 / format::SITE_GRANULE) as u32
+                let site = (at as u64 / format::SITE_GRANULE) as u32;
+                let (mappings, bytes) = (record.allocations as u32, record.usable_bytes);
+                let change = format::MappedChange { mappings, bytes, site, ..Default::default() };
+                p.record(format::Kind::MappedChanges, lane, change.as_bytes());
+                site
             })
             .collect();
         let record = format::Lane { index: lane, ..format::Lane::new_zeroed() };

@@ -12,9 +12,10 @@ use heaptide_analysis::symbols::{self, ModuleKey, Symbols};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 use heaptide_format::{
-    Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane, Mark,
-    Module, Name, Node, PythonLine, Sample, SampledSite, Scope, Shape, Site, Span, StringHeader,
-    Sums, TraceChunk, TraceCut, TraceHead, TraceStart, UnrecordedProgram, Window,
+    Account, AccountRange, ExtentHeader, FileHeader, FormerThread, Interception, Key, Lane,
+    MappedChange, Mark, Module, Name, Node, PythonLine, Sample, SampledSite, Scope, Shape, Site,
+    Span, StringHeader, Sums, TraceChunk, TraceCut, TraceHead, TraceStart, UnrecordedProgram,
+    Window,
 };
 use heaptide_trace::{Block, Encoder, LONGEST, Record};
 use zerocopy::FromZeros;
@@ -148,6 +149,7 @@ fn offsets_of_records() {
         time_ns live_bytes peak_bytes allocations frees usable_bytes resident_bytes virtual_bytes
     );
     record!(Span: begin_ns settled_ns fast_lowest fast_highest lowest highest);
+    record!(MappedChange: time_ns heap_peak_bytes bytes site mappings);
     record!(Account:
         number time_ns cause missing ranges ranges_left_out resident_bytes left_out_bytes swap_bytes
         absent_bytes statm_bytes page_table_bytes most_resident_bytes live_bytes peak_bytes

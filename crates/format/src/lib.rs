@@ -164,6 +164,9 @@ pub enum Kind {
     SampledSites = 20,
     /// [`Span`] records. A separate kind, so that readers that do not know them see the samples.
     Spans = 21,
+    /// [`MappedChange`] records. A separate kind, so that readers that do not know them see the
+    /// counters and samples of mappings.
+    MappedChanges = 22,
 }
 
 impl Kind {
@@ -192,6 +195,7 @@ impl Kind {
             19 => Kind::Shapes,
             20 => Kind::SampledSites,
             21 => Kind::Spans,
+            22 => Kind::MappedChanges,
             _ => return None,
         })
     }
@@ -376,6 +380,24 @@ pub struct Sample {
     pub virtual_bytes: u64,
 }
 
+/// A change of the mapped bytes of a site. Changes are stored in their order.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "views", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct MappedChange {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// [`FileHeader::peak_bytes`] at this time: lower than the final value if the change happened
+    /// before the heap's peak.
+    pub heap_peak_bytes: u64,
+    /// Bytes that were mapped; minus those that were unmapped, in two's complement.
+    pub bytes: u64,
+    /// The site of the mapping, in an extent of [`Kind::MappedSites`].
+    pub site: u32,
+    /// Mappings that began; minus those of which the last part was unmapped, in two's complement.
+    pub mappings: u32,
+}
+
 // A record's size is part of the format: a change here is a new VERSION.
 const _: () = assert!(size_of::<FileHeader>() <= PAGE as usize);
 const _: () = assert!(size_of::<ExtentHeader>() == EXTENT_HEADER as usize);
@@ -389,6 +411,7 @@ const _: () = assert!(size_of::<Module>() == 64);
 const _: () = assert!(size_of::<Lane>() == 1920);
 const _: () = assert!(size_of::<Sample>() == 64);
 const _: () = assert!(size_of::<Span>() == 48);
+const _: () = assert!(size_of::<MappedChange>() == 32);
 const _: () = assert!(size_of::<Name>() == NAME_GRANULE as usize);
 const _: () = assert!(size_of::<Scope>() == KEY_GRANULE as usize);
 const _: () = assert!(size_of::<Key>() == KEY_GRANULE as usize);

@@ -18,4 +18,21 @@ pub struct Mapped {
     pub histogram: Vec<SizeClass>,
     /// Mapped bytes over time.
     pub samples: Vec<Sample>,
+    /// All changes in their order, unless there were too many to be recorded.
+    pub changes: Vec<MappedChange>,
+}
+
+/// A change of the mapped bytes of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MappedChange {
+    /// Nanoseconds from the start.
+    pub time_ns: u64,
+    /// Set if the heap reached its peak later.
+    pub is_before_heap_peak: bool,
+    /// The index of its site in [`Mapped::sites`].
+    pub site: u32,
+    /// Mappings that began, or minus those that ended.
+    pub mappings: i64,
+    /// Bytes that were mapped, or minus those that were unmapped.
+    pub bytes: i64,
 }

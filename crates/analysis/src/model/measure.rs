@@ -282,4 +282,11 @@ impl Measures {
         self.at_peak_blocks = self.live_blocks;
         self.at_peak_bytes = self.live_bytes;
     }
+
+    /// Replaces the memory at peak by an exact number of blocks and bytes.
+    pub(crate) fn set_peak(&mut self, blocks: u64, bytes: u64) {
+        self.spread.at_peak = Default::default();
+        self.at_peak_blocks = blocks;
+        self.at_peak_bytes = bytes;
+    }
 }

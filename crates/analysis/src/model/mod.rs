@@ -31,7 +31,7 @@ pub use completeness::{Completeness, Interception, Loss, ProfileLimit, Unrecorde
 pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
-pub use mapped::Mapped;
+pub use mapped::{Mapped, MappedChange};
 pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};

@@ -107,6 +107,8 @@ pub struct MappedProfile {
     pub lanes: Vec<format::Lane>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
+    /// Changes in order of time.
+    pub changes: Vec<format::MappedChange>,
     /// Names of mapped files by the reference of their string.
     pub files: FxHashMap<u32, Arc<str>>,
 }

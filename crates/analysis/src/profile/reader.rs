@@ -220,7 +220,10 @@ fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<Mapped
     }
     let lanes = lanes(walk, Kind::MappedLanes);
     let timeline = timeline(walk, Kind::MappedTimeline);
-    Some(Box::new(MappedProfile { sites, lanes, timeline, files }))
+    let mut changes: Vec<format::MappedChange> =
+        walk.records(Kind::MappedChanges).map(|record| record.1).collect();
+    changes.sort_by_key(|change| change.time_ns); // stable: those at one time keep their order
+    Some(Box::new(MappedProfile { sites, lanes, timeline, changes, files }))
 }
 
 /// Describes scopes that were ended out of order.

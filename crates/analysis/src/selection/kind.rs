@@ -15,6 +15,7 @@ use crate::model::{
     PythonObjects, Sample, Site, SizeClass, StackId, StackNode, Sum,
 };
 use crate::quantity::{bytes, duration};
+use crate::selection::mapped_history::History;
 
 /// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -144,19 +145,69 @@ impl Process {
             }
             MemoryKind::Program => {
                 if let (Some(mapped), Some(sum), false) = (mapped, program, self.has_trace()) {
-                    self.add_program_mappings(mapped, sum);
+                    let arenas = Arenas::of(self);
+                    match History::of(&mapped, |site| is_of_program(site, arenas)) {
+                        Some(history) => self.add_by_history(mapped, history, arenas),
+                        None => self.add_program_mappings(mapped, sum),
+                    }
                 }
             }
         }
     }
 
-    /// Adds the mappings of the program to the heap.
+    /// Adds the mappings of the program to the heap, at the highest sum of both: that at the heap's
+    /// peak, for which all rows are known, or that at the peak of the mappings, if the heap has about
+    /// nothing then. Otherwise adds the peaks of both up, which is exact to a bound.
+    fn add_by_history(&mut self, mut mapped: Mapped, history: History, arenas: Arenas) {
+        let History { peak, heap_peak, samples } = history;
+        let heap = (self.totals.peak_bytes, self.peak_time_ns);
+        let heap_bytes = live_at(&self.time.samples, peak.time_ns);
+        let added = added_samples(&self.time.samples, &samples);
+        let by_samples = added.into_iter().max_by_key(|sample| sample.live_bytes);
+        let by_samples = by_samples.unwrap_or_default();
+        let at_heap_peak = heap.0.saturating_add(heap_peak.bytes);
+        let highest = at_heap_peak.max(by_samples.live_bytes);
+        let nothing = |bytes: u64| bytes <= highest / NOTHING_PART;
+        let is_at_heap_peak = nothing(highest - at_heap_peak);
+        let both_peaks = heap.0.saturating_add(peak.bytes);
+        let is_at_both = !is_at_heap_peak && nothing(both_peaks.saturating_sub(highest));
+        let is_at_peak = !is_at_heap_peak && !is_at_both && nothing(heap_bytes);
+        let at = if is_at_heap_peak { heap_peak } else { peak };
+        if is_at_peak {
+            forget_peak(&mut self.totals, &mut self.tables.sites, heap_bytes);
+        }
+        History::set_peak(&mut mapped, at);
+        mapped.samples = samples;
+        mapped.keep_those_of_program(arenas);
+        let sum = Measures { peak_bytes: at.bytes, ..Sum::over(&mapped.sites) };
+        let peak_time_ns = if is_at_heap_peak { heap.1 } else { peak.time_ns };
+        self.add_mappings(
+            mapped,
+            &MappedTotals { totals: sum, peak_time_ns, ..MappedTotals::default() },
+        );
+        self.peak_time_ns =
+            if is_at_heap_peak || is_at_peak { peak_time_ns } else { by_samples.time_ns };
+        let bound = self.totals.peak_bytes.saturating_sub(highest);
+        self.completeness.peak_bound_bytes =
+            self.completeness.peak_bound_bytes.saturating_add(bound);
+        let takes_turns = is_at_peak || (is_at_heap_peak && nothing(heap_peak.bytes));
+        let after = |bytes_, time| format!("{} after {}", bytes(bytes_), duration(time));
+        let (heap_peak, mapped_peak) = (after(heap.0, heap.1), after(peak.bytes, peak.time_ns));
+        self.completeness.memory = Some(match (takes_turns, is_at_heap_peak) {
+            (false, true) => {
+                let mapped = after(at.bytes, heap.1);
+                format!("at one time: heap {}, mapped by the program {mapped}", bytes(heap.0))
+            }
+            (true, _) => of_each("kinds at different times", &heap_peak, &mapped_peak),
+            (false, false) => of_each("at the peak of each kind", &heap_peak, &mapped_peak),
+        });
+    }
+
+    /// Adds the mappings of the program to the heap, if not all of their changes are known.
     fn add_program_mappings(&mut self, mut mapped: Mapped, mut sum: Measures) {
         let all = self.mapped.clone().unwrap_or_default();
         let arenas = Arenas::of(self);
-        // Rows without mappings count what was unmapped.
-        let has_none = |site: &Site| site.measures.allocations == 0;
-        let is_all = mapped.sites.iter().all(|site| has_none(site) || is_of_program(site, arenas));
+        let is_all = mapped.is_of_program(arenas);
         // Addresses that a runtime reserves and maps again in parts can be all of the peak.
         let is_at_end = !is_all && sum.live_bytes > sum.at_peak_bytes;
         if is_at_end {
@@ -164,18 +215,8 @@ impl Process {
             sum.take_live_as_peak();
         }
         if !is_all {
-            // Counts by size and over time are known only for all mappings together.
-            let files = std::mem::take(&mut mapped.files);
-            let sites = std::mem::take(&mut mapped.sites);
-            let all = sites.into_iter().zip(files);
-            let kept = all.filter(|(site, _)| is_of_program(site, arenas));
-            (mapped.sites, mapped.files) = kept.unzip();
             mapped.samples.clear();
-            mapped.histogram.clear();
-            for (index, lane) in mapped.lanes.iter_mut().enumerate() {
-                let of_lane = mapped.sites.iter().filter(|site| site.lane.0 as usize == index);
-                lane.measures = Sum::over(of_lane);
-            }
+            mapped.keep_those_of_program(arenas);
         }
         let peak_bytes = if is_all { all.totals.peak_bytes } else { sum.at_peak_bytes };
         let peak_time_ns = if is_at_end { self.lifetime.duration_ns } else { all.peak_time_ns };
@@ -197,12 +238,9 @@ impl Process {
         let times =
             if takes_turns { "kinds at different times" } else { "at the peak of each kind" };
         self.completeness.peak_is_least = is_at_end;
-        self.completeness.memory = Some(format!(
-            "{times}: heap {}, mapped by the program {}{}",
-            peak(heap),
-            if is_at_end { "at least " } else { "" },
-            peak((peak_bytes, totals.peak_time_ns)),
-        ));
+        let least = if is_at_end { "at least " } else { "" };
+        let mapped = format!("{least}{}", peak((peak_bytes, totals.peak_time_ns)));
+        self.completeness.memory = Some(of_each(times, &peak(heap), &mapped));
     }
 
     /// If there is about nothing of one kind when both together have their peak, replaces that
@@ -213,10 +251,7 @@ impl Process {
         let Some(highest) = highest.max_by_key(|sample| sample.live_bytes) else {
             return false;
         };
-        let at = |samples: &[Sample]| {
-            let after = samples.partition_point(|sample| sample.time_ns <= highest.time_ns);
-            after.checked_sub(1).map_or(0, |last| samples[last].live_bytes)
-        };
+        let at = |samples| live_at(samples, highest.time_ns);
         let (heap_bytes, mapped_bytes) = (at(&self.time.samples), at(&mapped.samples));
         let nothing = |bytes: u64| bytes <= highest.live_bytes / NOTHING_PART;
         let all = |bytes: u64, peak: u64| bytes >= peak - peak / NOTHING_PART;
@@ -328,6 +363,43 @@ impl Process {
         }
         sites
     }
+}
+
+impl Mapped {
+    /// Returns whether all mappings are of the program.
+    fn is_of_program(&self, arenas: Arenas) -> bool {
+        // Rows without mappings count what was unmapped.
+        let has_none = |site: &Site| site.measures.allocations == 0;
+        self.sites.iter().all(|site| has_none(site) || is_of_program(site, arenas))
+    }
+
+    /// Drops mappings that are not of the program, and then what is known only for all together.
+    fn keep_those_of_program(&mut self, arenas: Arenas) {
+        self.changes.clear();
+        if self.is_of_program(arenas) {
+            return;
+        }
+        let files = std::mem::take(&mut self.files);
+        let sites = std::mem::take(&mut self.sites);
+        let all = sites.into_iter().zip(files);
+        (self.sites, self.files) = all.filter(|(site, _)| is_of_program(site, arenas)).unzip();
+        self.histogram.clear();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let of_lane = self.sites.iter().filter(|site| site.lane.0 as usize == index);
+            lane.measures = Sum::over(of_lane);
+        }
+    }
+}
+
+/// Describes the peaks of heap and mappings.
+fn of_each(times: &str, heap: &str, mapped: &str) -> String {
+    format!("{times}: heap {heap}, mapped by the program {mapped}")
+}
+
+/// Returns the live bytes of the last sample up to a time.
+fn live_at(samples: &[Sample], time_ns: u64) -> u64 {
+    let after = samples.partition_point(|sample| sample.time_ns <= time_ns);
+    after.checked_sub(1).map_or(0, |last| samples[last].live_bytes)
 }
 
 /// Replaces a kind's memory at its own peak by the bytes that it had when both kinds together had

@@ -10,6 +10,7 @@ pub(crate) mod fold_scopes;
 pub(crate) mod fold_values;
 pub mod hide;
 pub mod kind;
+pub(crate) mod mapped_history;
 pub mod pattern;
 pub mod python;
 pub(crate) mod rebuild_stacks;

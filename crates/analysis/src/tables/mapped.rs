@@ -3,14 +3,15 @@
 
 use heaptide_format as format;
 use heaptide_format::{FileHeader, MappingKey};
+use rustc_hash::FxHashMap;
 use zerocopy::FromZeros;
 
 use super::figures::{Peak, histogram, sample};
 use super::mapping_class::{self, Described};
 use super::site_table::{Dimensions, SiteTable};
 use crate::model::{
-    Frame, Mapped, MappedTotals, Mapping, MappingClass, Measures, Module, Site, SiteKind, StackId,
-    StackNode, Sum,
+    Frame, Mapped, MappedChange, MappedTotals, Mapping, MappingClass, Measures, Module, Site,
+    SiteKind, StackId, StackNode, Sum,
 };
 use crate::profile::annotations::{Named, Scope};
 use crate::profile::parsed::{MappedProfile, Profile};
@@ -73,6 +74,7 @@ pub(super) fn tables(
         sites.push(Site { kind: SiteKind::Mapped(mapping), size: None, ..site });
         files.push(parsed.files.get(&kind.file).cloned());
     }
+    let changes = changes(profile, parsed, &table.of_site);
     let mut totals = Sum::over(&sites);
     let peak = Peak::of(&of_mappings, of_mappings.header.peak_bytes, &totals, now_ns);
     totals.peak_bytes = peak.bytes;
@@ -81,11 +83,32 @@ pub(super) fn tables(
         lanes: table.lanes,
         histogram: histogram(&of_mappings, &totals),
         samples: of_mappings.timeline.iter().map(sample).collect(),
+        changes,
         sites,
     };
     let totals =
         MappedTotals { totals, peak_time_ns: peak.time_ns, classes: by_class(&mapped.sites) };
     Some((mapped, totals))
+}
+
+/// Returns the changes of mapped bytes; none if they do not belong to known rows. `of_site`: the
+/// row of each site of the profile.
+fn changes(profile: &Profile, of: &MappedProfile, of_site: &[Option<u32>]) -> Vec<MappedChange> {
+    if profile.before.is_some() {
+        return Vec::new(); // counters are those since then
+    }
+    let ids = of.sites.iter().map(|site| site.id).zip(of_site.iter().copied());
+    let rows: FxHashMap<u32, u32> = ids.filter_map(|(id, row)| Some((id, row?))).collect();
+    let change = |change: &format::MappedChange| {
+        Some(MappedChange {
+            time_ns: change.time_ns,
+            is_before_heap_peak: change.heap_peak_bytes < profile.header.peak_bytes,
+            site: *rows.get(&change.site)?,
+            mappings: i64::from(change.mappings.cast_signed()),
+            bytes: change.bytes.cast_signed(),
+        })
+    };
+    of.changes.iter().map(change).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Returns the profile with its mappings as blocks, and without those of the heap. `None` without
@@ -98,7 +121,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         peak_bytes: heap.mapped_peak_bytes,
         peak_time_ns: heap.mapped_peak_time_ns,
         peak_bound_bytes: 0,
-        trace: 0,
+        trace: u32::from(!mapped.changes.is_empty()), // for the row of each site
         ..*heap
     };
     // The lanes of the process, so that ids are the same in both.

@@ -131,7 +131,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 97] = [
+const ELSEWHERE: [&str; 98] = [
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",
@@ -212,6 +212,7 @@ const ELSEWHERE: [&str; 97] = [
     "python_frames.py",
     "ranks.c",
     "filled_late.c",
+    "kinds_overlap.c",
     "reserved_heap.c",
     "resident.c",
     "scope_order.c",

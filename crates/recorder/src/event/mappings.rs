@@ -425,6 +425,7 @@ impl Mappings {
         let record = site.record();
         sites::allocated(record, requested, bytes, header.mapped_epoch.get(), rose);
         record.reallocations.add(re as u64);
+        self.records.change(p, site, bytes, 1);
         match self.records.lane(caller.lane, LANES_MAX) {
             Some(lane) => {
                 lane.requested_classes[size_class(requested)].add(1);
@@ -446,6 +447,12 @@ impl Mappings {
         let is_whole = table.cut(range, |part| {
             *rising = false;
             discharge(p.header(), lane, &part);
+            records.change(
+                p,
+                part.site,
+                part.bytes.wrapping_neg(),
+                (part.is_last as u64).wrapping_neg(),
+            );
             keep(part)
         });
         if !is_whole {
@@ -466,6 +473,7 @@ impl Mappings {
         let (gone, bytes) = ((part.is_last as u64).wrapping_neg(), part.bytes.wrapping_neg());
         let epoch = header.mapped_epoch.get();
         sites::unmapped(part.site.record(), gone, bytes, epoch, rose);
+        self.records.change(p, part.site, part.bytes, part.is_last as u64);
         if let Some(lane) = self.records.lane(caller.lane, LANES_MAX) {
             lane.freed_classes[size_class(part.whole_bytes)].add(gone);
             lane.freed_here_bytes.add(bytes);

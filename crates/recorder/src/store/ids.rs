@@ -21,6 +21,8 @@ unsafe impl Record for heaptide_format::Mark {}
 unsafe impl Record for heaptide_format::Sample {}
 // SAFETY: likewise.
 unsafe impl Record for heaptide_format::FormerThread {}
+// SAFETY: likewise.
+unsafe impl Record for heaptide_format::MappedChange {}
 // SAFETY: atomic numbers.
 unsafe impl Record for heaptide_format::shared::Lane {}
 // SAFETY: likewise.

@@ -1,14 +1,15 @@
 //! Records of mappings: a site for each combination of stack, scope, thread and kind of mapping,
 //! counters for each lane, and the names of mapped files. One lock guards all of them.
 
-use crate::store::budgets::MAPPED_FILES_MAX;
+use crate::store::budgets::{MAPPED_CHANGES_MAX, MAPPED_FILES_MAX};
 use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
 use crate::store::profile::{Cursor, string};
 use crate::store::samples::Samples;
+use crate::store::shared::Store;
 use crate::sys::memory::{self, InChild};
 use heaptide_format::shared::{Key, Lane, Site, Word};
-use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappingKey};
+use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappedChange, MappingKey};
 
 /// The name of all files beyond the budget; reports put names of files in brackets.
 const OTHER_FILES: &[u8] = b"other files";
@@ -20,6 +21,9 @@ pub struct Records {
     keys: Cursor,
     lanes: Cursor,
     pub samples: Samples,
+    changes: Cursor,
+    /// Number of changes.
+    changes_used: usize,
     index: Index<5>,
     /// Hashes of file names, and the strings of these names.
     files: Index<2>,
@@ -71,6 +75,23 @@ impl Records {
         self.keys.commit_record(key);
         self.sites.commit_record(site);
         Some(SiteId::of(site))
+    }
+
+    /// Stores a change of the bytes and the number of a site's mappings, both in two's complement.
+    /// At the end of the budget it does nothing: readers notice that changes are missing.
+    pub fn change(&mut self, p: &Store, site: SiteId, bytes: u64, mappings: u64) {
+        if self.changes_used == MAPPED_CHANGES_MAX {
+            return;
+        }
+        self.changes_used += 1;
+        let change = MappedChange {
+            time_ns: p.now(),
+            heap_peak_bytes: p.header().peak_bytes.get(),
+            bytes,
+            site: site.number(),
+            mappings: mappings as u32,
+        };
+        let _ = self.changes.write(Kind::MappedChanges, 0, change);
     }
 
     /// Returns the string of a file's name; none if there is no room.
