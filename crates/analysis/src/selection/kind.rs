@@ -15,7 +15,7 @@ use crate::model::{
     PythonObjects, Sample, Site, SizeClass, StackId, StackNode, Sum,
 };
 use crate::quantity::{bytes, duration};
-use crate::selection::mapped_history::History;
+use crate::selection::mapped_history::{History, Moment};
 
 /// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,6 +89,50 @@ impl Arenas {
 /// Samples are exact to one percent of the peak, so smaller parts count as nothing.
 const NOTHING_PART: u64 = 64;
 
+/// Returns whether bytes are about nothing beside a peak.
+fn is_nothing(bytes: u64, peak: u64) -> bool {
+    bytes <= peak / NOTHING_PART
+}
+
+/// The moment at which heap and mappings together have their peak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Together {
+    /// When the heap has its peak, for which all rows are known.
+    AtHeapPeak,
+    /// When both have about their peak.
+    AtBothPeaks,
+    /// When the mappings have their peak, and the heap has about nothing.
+    AtMappedPeak,
+    /// When the heap has less than at its peak; it is not known by row.
+    Unknown,
+}
+
+impl Together {
+    /// Returns the moment, and the highest known sum. `heap_bytes`, `heap_then`: of the heap, at
+    /// its peak and at that of the mappings; `mapped`: the mappings at these moments; `sampled`:
+    /// the highest sum in samples.
+    fn of(
+        heap_bytes: u64,
+        heap_then: u64,
+        mapped: (Moment, Moment),
+        sampled: u64,
+    ) -> (Together, u64) {
+        let at_heap_peak = heap_bytes.saturating_add(mapped.0.bytes);
+        let both_peaks = heap_bytes.saturating_add(mapped.1.bytes);
+        let highest = at_heap_peak.max(sampled);
+        let moment = if is_nothing(highest - at_heap_peak, highest) {
+            Together::AtHeapPeak
+        } else if is_nothing(both_peaks.saturating_sub(highest), highest) {
+            Together::AtBothPeaks
+        } else if is_nothing(heap_then, highest) {
+            Together::AtMappedPeak
+        } else {
+            Together::Unknown
+        };
+        (moment, highest)
+    }
+}
+
 impl Mapping {
     /// Returns whether it is memory for data of the program that no recorded block contains:
     /// anonymous or shared memory that was accessible from its creation. `arenas` has the purpose
@@ -155,51 +199,43 @@ impl Process {
         }
     }
 
-    /// Adds the mappings of the program to the heap, at the highest sum of both: that at the heap's
-    /// peak, for which all rows are known, or that at the peak of the mappings, if the heap has about
-    /// nothing then. Otherwise adds the peaks of both up, which is exact to a bound.
+    /// Adds the mappings of the program to the heap, with what both have at the peak of their sum.
     fn add_by_history(&mut self, mut mapped: Mapped, history: History, arenas: Arenas) {
-        let History { peak, heap_peak, samples } = history;
         let heap = (self.totals.peak_bytes, self.peak_time_ns);
-        let heap_bytes = live_at(&self.time.samples, peak.time_ns);
-        let added = added_samples(&self.time.samples, &samples);
-        let by_samples = added.into_iter().max_by_key(|sample| sample.live_bytes);
-        let by_samples = by_samples.unwrap_or_default();
-        let at_heap_peak = heap.0.saturating_add(heap_peak.bytes);
-        let highest = at_heap_peak.max(by_samples.live_bytes);
-        let nothing = |bytes: u64| bytes <= highest / NOTHING_PART;
-        let is_at_heap_peak = nothing(highest - at_heap_peak);
-        let both_peaks = heap.0.saturating_add(peak.bytes);
-        let is_at_both = !is_at_heap_peak && nothing(both_peaks.saturating_sub(highest));
-        let is_at_peak = !is_at_heap_peak && !is_at_both && nothing(heap_bytes);
-        let at = if is_at_heap_peak { heap_peak } else { peak };
-        if is_at_peak {
-            forget_peak(&mut self.totals, &mut self.tables.sites, heap_bytes);
+        let heap_then = live_at(&self.time.samples, history.peak.time_ns);
+        let added = added_samples(&self.time.samples, &history.samples).into_iter();
+        let sampled = added.max_by_key(|sample| sample.live_bytes).unwrap_or_default();
+        let (moment, highest) =
+            Together::of(heap.0, heap_then, (history.heap_peak, history.peak), sampled.live_bytes);
+        if moment == Together::AtMappedPeak {
+            forget_peak(&mut self.totals, &mut self.tables.sites, heap_then);
         }
+        let is_at_heap_peak = moment == Together::AtHeapPeak;
+        let at = if is_at_heap_peak { history.heap_peak } else { history.peak };
         History::set_peak(&mut mapped, at);
-        mapped.samples = samples;
+        mapped.samples = history.samples;
         mapped.keep_those_of_program(arenas);
-        let sum = Measures { peak_bytes: at.bytes, ..Sum::over(&mapped.sites) };
-        let peak_time_ns = if is_at_heap_peak { heap.1 } else { peak.time_ns };
-        self.add_mappings(
-            mapped,
-            &MappedTotals { totals: sum, peak_time_ns, ..MappedTotals::default() },
-        );
-        self.peak_time_ns =
-            if is_at_heap_peak || is_at_peak { peak_time_ns } else { by_samples.time_ns };
+        let totals = Measures { peak_bytes: at.bytes, ..Sum::over(&mapped.sites) };
+        let peak_time_ns = history.peak.time_ns;
+        self.add_mappings(mapped, &MappedTotals { totals, peak_time_ns, ..Default::default() });
+        self.peak_time_ns = match moment {
+            Together::AtHeapPeak => heap.1,
+            Together::AtMappedPeak => peak_time_ns,
+            Together::AtBothPeaks | Together::Unknown => sampled.time_ns,
+        };
         let bound = self.totals.peak_bytes.saturating_sub(highest);
         self.completeness.peak_bound_bytes =
             self.completeness.peak_bound_bytes.saturating_add(bound);
-        let takes_turns = is_at_peak || (is_at_heap_peak && nothing(heap_peak.bytes));
-        let after = |bytes_, time| format!("{} after {}", bytes(bytes_), duration(time));
-        let (heap_peak, mapped_peak) = (after(heap.0, heap.1), after(peak.bytes, peak.time_ns));
-        self.completeness.memory = Some(match (takes_turns, is_at_heap_peak) {
-            (false, true) => {
-                let mapped = after(at.bytes, heap.1);
-                format!("at one time: heap {}, mapped by the program {mapped}", bytes(heap.0))
-            }
-            (true, _) => of_each("kinds at different times", &heap_peak, &mapped_peak),
-            (false, false) => of_each("at the peak of each kind", &heap_peak, &mapped_peak),
+        let takes_turns = moment == Together::AtMappedPeak
+            || is_at_heap_peak && is_nothing(history.heap_peak.bytes, highest);
+        let after = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
+        let mapped_peak = after((history.peak.bytes, peak_time_ns));
+        self.completeness.memory = Some(if takes_turns {
+            of_each("kinds at different times", &after(heap), &mapped_peak)
+        } else if is_at_heap_peak {
+            of_each("at one time", &bytes(heap.0), &after((at.bytes, heap.1)))
+        } else {
+            of_each("at the peak of each kind", &after(heap), &mapped_peak)
         });
     }
 
@@ -253,7 +289,7 @@ impl Process {
         };
         let at = |samples| live_at(samples, highest.time_ns);
         let (heap_bytes, mapped_bytes) = (at(&self.time.samples), at(&mapped.samples));
-        let nothing = |bytes: u64| bytes <= highest.live_bytes / NOTHING_PART;
+        let nothing = |bytes| is_nothing(bytes, highest.live_bytes);
         let all = |bytes: u64, peak: u64| bytes >= peak - peak / NOTHING_PART;
         let sum = self.totals.peak_bytes.saturating_add(totals.peak_bytes);
         if nothing(sum.saturating_sub(highest.live_bytes)) {

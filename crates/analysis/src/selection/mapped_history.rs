@@ -52,8 +52,8 @@ impl History {
             (live.mappings, live.bytes) == (live_blocks, live_bytes)
         };
         let samples = samples(&totals, peak.bytes, &mapped.samples);
-        let all = mapped.sites.iter().zip(&live);
-        all.map(is_whole).all(|whole| whole).then_some(History { peak, heap_peak, samples })
+        let mut all = mapped.sites.iter().zip(&live);
+        all.all(is_whole).then_some(History { peak, heap_peak, samples })
     }
 
     /// Makes a moment the peak of all sites.
