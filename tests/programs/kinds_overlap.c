@@ -4,6 +4,7 @@
 //!   heap    8 and 24 mapped, then 32 and 16 mapped: at most 48
 //!   mapped  32 and 0 mapped, then 0 and 64 mapped: at most 64
 //!   both    32 and 8 mapped, then 16 and 64 mapped: at most 80
+//!   unused  8, and 1024 mapped, to which it writes nothing
 //
 // clock: set
 #include "clock.h"
@@ -55,6 +56,9 @@ int main(int argc, char **argv)
         hold(32);
         hold(0);
         map(0, 64);
+    } else if (strcmp(argv[1], "unused") == 0) {
+        hold(8);
+        CHECK(mmap(NULL, 1L << 30, PROT_READ | PROT_WRITE, ANONYMOUS, -1, 0) != MAP_FAILED);
     } else {
         hold(32);
         map(0, 8);

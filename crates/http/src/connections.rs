@@ -30,6 +30,8 @@ use crate::clients::Clients;
 use crate::refusal::Refusal;
 use crate::stream::{Counted, Progress, Sent};
 
+/// One part in this of all sockets belongs to connections that are being closed.
+const CLOSING_PART: usize = 8;
 /// Maximum size of a request's header in bytes.
 const HEAD_MAX: usize = 64 << 10;
 /// Maximum size of a request's body in bytes.
@@ -100,11 +102,14 @@ pub async fn serve(
     end: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let clients = Clients::new(connections_max(limits.connections), limits.unsent);
+    let most = connections_max(limits.connections).max(2);
+    let sockets = Arc::new(Semaphore::new(most));
+    // A connection that is being closed has its socket until its task runs.
+    let clients = Clients::new(most - most / CLOSING_PART - 1, limits.unsent);
     let (ends, ended) = watch::channel(());
     let server = Server { requests: Arc::new(Semaphore::new(limits.requests)), routes, limits };
     let ended_by = tokio::select! {
-        () = accept(listener, server, clients.clone(), ended) => Ok(()),
+        () = accept(listener, server, (clients.clone(), sockets), ended) => Ok(()),
         result = end => result,
     };
     drop(ends);
@@ -123,10 +128,12 @@ struct Server {
 async fn accept(
     listener: tokio::net::TcpListener,
     server: Server,
-    clients: Arc<Clients>,
+    (clients, sockets): (Arc<Clients>, Arc<Semaphore>),
     ended: watch::Receiver<()>,
 ) {
     loop {
+        // The semaphore is never closed.
+        let Ok(socket) = sockets.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (server, ended) = (server.clone(), ended.clone());
@@ -136,6 +143,7 @@ async fn accept(
                         () = server.answer(stream, Progress::new(client), ended) => {}
                         _ = closed => {}
                     }
+                    drop(socket);
                 });
             }
             Err(_) if clients.close_some() => tokio::time::sleep(SOME_ROOM).await,

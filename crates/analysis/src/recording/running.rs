@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use heaptide_format::{PAGE, PROFILE_SUFFIX};
+use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 
 use super::directory::profiles_in;
@@ -228,13 +229,15 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
 }
 
 /// Returns whether a live process has this profile mapped beyond its first page. Unlike pids, files
-/// are not reused.
+/// are not reused. If this command has no descriptor to find out, a process that exists counts as
+/// one that does.
 pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
-    let Ok(maps) = maps(pid) else {
-        return false;
-    };
     let Ok(number) = fs::metadata(file).map(|m| m.ino().to_string()) else {
         return false;
+    };
+    let maps = match maps(pid) {
+        Ok(maps) => maps,
+        Err(error) => return has_no_descriptor(&error) && process_exists(pid),
     };
     let is_of_file = |line| inode(line) == Some(number.as_str()) && names(line, file);
     maps.lines().any(|line| is_of_file(line) && is_beyond_first_page(line))
@@ -243,6 +246,15 @@ pub(crate) fn maps_file(pid: u32, file: &Path) -> bool {
 /// Returns whether any accessible process has this profile mapped.
 pub(crate) fn anyone_maps_file(file: &Path) -> bool {
     pids().any(|pid| maps_file(pid, file))
+}
+
+fn has_no_descriptor(error: &io::Error) -> bool {
+    let limits = [Errno::EMFILE, Errno::ENFILE].map(|limit| limit as i32);
+    error.raw_os_error().is_some_and(|number| limits.contains(&number))
+}
+
+fn process_exists(pid: u32) -> bool {
+    fs::metadata(format!("/proc/{pid}")).is_ok() // needs no descriptor
 }
 
 fn pids() -> impl Iterator<Item = u32> {

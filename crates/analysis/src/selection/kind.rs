@@ -160,6 +160,16 @@ impl Process {
         (sum.allocations > 0).then_some(sum)
     }
 
+    /// Returns the peak of these mappings; if that is not known, their bytes at the peak of all
+    /// mappings.
+    pub fn program_mapped_peak(&self) -> u64 {
+        let Some(sum) = self.program_mappings() else { return 0 };
+        let arenas = Arenas::of(self);
+        let of_program = |site: &Site| is_of_program(site, arenas);
+        let history = self.mappings.as_deref().and_then(|mapped| History::of(mapped, of_program));
+        history.map_or(sum.at_peak_bytes, |history| history.peak.bytes)
+    }
+
     /// Selects a kind of memory. Can be called only once, because the other kind is dropped.
     ///
     /// Events are recorded only for the heap, so a process of another kind has no trace, and

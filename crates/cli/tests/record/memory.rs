@@ -159,11 +159,11 @@ fn peak_usage_of_kinds_that_take_turns() {
 }
 
 /// Runs `kinds_overlap.c`, and returns the report.
-fn kinds_overlap(how: &str) -> String {
+fn kinds_overlap(how: &str, options: &[&str]) -> String {
     let place = scratch(&format!("memory-kinds-{how}"));
     let program = Guest::read("kinds_overlap.c").build("kinds_overlap.c", &[]);
     let recording = place.join("a.heaptide");
-    let mut command = recorded(&recording, &[]);
+    let mut command = recorded(&recording, options);
     set_clock(&mut command, &place);
     let outcome = run(command.arg(program).arg(how), &place);
     assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{how}");
@@ -172,12 +172,22 @@ fn kinds_overlap(how: &str) -> String {
     outcome.stdout
 }
 
+/// Without an account, resident memory in samples shows that a mapping is address space.
+#[test]
+fn mappings_without_contents() {
+    for options in [&[][..], &["--no-accounts"]] {
+        let report = kinds_overlap("unused", options);
+        let holds = "`hold` (kinds_overlap.c:20) holds 8.00 MiB, 100% of peak usage (8.00 MiB after 1.00 ms)";
+        assert!(sentence(&report).starts_with(holds), "{options:?}: {report}");
+    }
+}
+
 /// Who held what at the peak of the sum, which is that of the heap.
 #[test]
 fn peak_usage_of_both_kinds() {
-    let report = kinds_overlap("heap");
+    let report = kinds_overlap("heap", &[]);
     let holds =
-        "`hold` (kinds_overlap.c:19) holds 32.0 MiB, 66.7% of peak usage (48.0 MiB after 4.00 ms)";
+        "`hold` (kinds_overlap.c:20) holds 32.0 MiB, 66.7% of peak usage (48.0 MiB after 4.00 ms)";
     assert!(sentence(&report).starts_with(holds), "{report}");
     let memory =
         "memory   at one time: heap 32.0 MiB, mapped by the program 16.0 MiB after 4.00 ms\n";
@@ -188,8 +198,8 @@ fn peak_usage_of_both_kinds() {
 /// The peak of the sum is that of the mappings, when nothing is in the heap.
 #[test]
 fn peak_usage_of_mappings_after_a_heap() {
-    let report = kinds_overlap("mapped");
-    let holds = "`get_mapping` (kinds_overlap.c:25) holds 64.0 MiB of mapped memory, 100% of peak usage (64.0 MiB after 3.00 ms)";
+    let report = kinds_overlap("mapped", &[]);
+    let holds = "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 100% of peak usage (64.0 MiB after 3.00 ms)";
     assert!(sentence(&report).starts_with(holds), "{report}");
     let memory = "memory   kinds at different times: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB after 3.00 ms\n";
     assert!(report.contains(memory), "{report}");
@@ -198,8 +208,8 @@ fn peak_usage_of_mappings_after_a_heap() {
 /// What the heap had at the peak of the mappings is not known by stack.
 #[test]
 fn peak_usage_of_mappings_beside_a_heap() {
-    let report = kinds_overlap("both");
-    let holds = "`get_mapping` (kinds_overlap.c:25) holds 64.0 MiB of mapped memory, 66.7% of 96.0 MiB, the peaks of heap and mappings added up";
+    let report = kinds_overlap("both", &[]);
+    let holds = "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 66.7% of 96.0 MiB, the peaks of heap and mappings added up";
     assert!(sentence(&report).starts_with(holds), "{report}");
     let memory = "memory   at the peak of each kind: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB after 4.00 ms\n";
     assert!(report.contains(memory), "{report}");

@@ -94,7 +94,8 @@ impl Memory<'_> {
 
 /// Returns the kind of memory that views for people show: that of the program, unless at no time
 /// half of what it mapped was resident. Such mappings are address space, as those of runtimes with
-/// heaps of their own. Must be called before a kind is selected.
+/// heaps of their own. Without accounts, the resident memory of the whole process is a bound. Must
+/// be called before a kind is selected.
 pub fn usual_kind(process: &Process) -> MemoryKind {
     let is_of_program = |range: &&AccountRange| {
         let class = range.mapping.as_ref().map(|mapping| mapping.class);
@@ -104,11 +105,18 @@ pub fn usual_kind(process: &Process) -> MemoryKind {
         let of_program = account.ranges.iter().filter(is_of_program);
         of_program.map(|range| range.resident_bytes).fold(0, u64::saturating_add)
     };
-    let mapped = process.program_mappings().map_or(0, |sum| sum.at_peak_bytes);
-    match usable(process).map(resident).max() {
-        Some(resident) if resident < mapped / 2 => MemoryKind::Heap,
+    let accounted = usable(process).map(resident).max();
+    match accounted.or_else(|| highest_resident(process)) {
+        Some(resident) if resident < process.program_mapped_peak() / 2 => MemoryKind::Heap,
         _ => MemoryKind::Program,
     }
+}
+
+/// Returns the highest resident memory in samples.
+fn highest_resident(process: &Process) -> Option<u64> {
+    let of_mappings = process.mappings.iter().flat_map(|mapped| &mapped.samples);
+    let samples = process.time.samples.iter().chain(of_mappings);
+    samples.map(|sample| sample.resident_bytes).max().filter(|bytes| *bytes > 0)
 }
 
 /// Returns the accounts with numbers.
