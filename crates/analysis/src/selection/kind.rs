@@ -236,8 +236,9 @@ impl Process {
         let bound = self.totals.peak_bytes.saturating_sub(highest);
         self.completeness.peak_bound_bytes =
             self.completeness.peak_bound_bytes.saturating_add(bound);
-        let takes_turns = moment == Together::AtMappedPeak
-            || is_at_heap_peak && is_nothing(history.heap_peak.bytes, highest);
+        let had_more = is_nothing(history.heap_peak.bytes, highest)
+            && !is_nothing(history.peak.bytes, highest);
+        let takes_turns = moment == Together::AtMappedPeak || is_at_heap_peak && had_more;
         let after = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
         let mapped_peak = after((history.peak.bytes, peak_time_ns));
         self.completeness.memory = Some(if takes_turns {
