@@ -216,7 +216,10 @@ impl Shown {
                 }
             }
             Event::Heard(Heard::Signal(Signal::SIGTSTP)) => screen.suspend()?,
-            Event::Heard(Heard::Signal(Signal::SIGCONT)) => screen.resume()?,
+            Event::Heard(Heard::Signal(Signal::SIGCONT)) => {
+                self.next_stop = None; // the stops of that time would follow without a pause
+                screen.resume()?;
+            }
             Event::Heard(Heard::Signal(signal)) => return Ok(Next::EndBy(signal)),
         }
         Ok(Next::Continue)

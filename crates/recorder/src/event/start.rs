@@ -139,8 +139,8 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     let forked = EVER_STARTED.swap(true, Relaxed);
     let wiped = wipe_in_children();
     clock::find();
-    if !options.clock.is_empty() {
-        options.clock.path().map(clock::follow);
+    if let Some(file) = options.clock.path().filter(|_| !options.clock.is_empty()) {
+        clock::follow(file);
     }
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);
