@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptide_format::settings::Setting;
 use nix::time::{ClockId, clock_gettime};
 
-/// Longest time to sleep while a test sets the time, which wakes no thread.
+/// Longest wait while a test sets the time, which wakes no thread.
 const POLL: Duration = Duration::from_millis(5);
 
 static CLOCK: LazyLock<Clock> =
@@ -25,9 +25,9 @@ pub fn now_ns() -> u64 {
     u64::try_from(now().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns for how long to sleep at most to be awake when this time has passed.
-pub fn sleep(time: Duration) -> Duration {
-    CLOCK.sleep(time)
+/// Returns for how long to wait at most to notice that this time has passed.
+pub fn longest_wait(time: Duration) -> Duration {
+    CLOCK.longest_wait(time)
 }
 
 /// The source of the time.
@@ -57,7 +57,7 @@ impl Clock {
         }
     }
 
-    fn sleep(&self, time: Duration) -> Duration {
+    fn longest_wait(&self, time: Duration) -> Duration {
         match self {
             Clock::Monotonic => time,
             Clock::Set(_) => time.min(POLL),
@@ -77,8 +77,8 @@ mod tests {
         std::fs::write(&path, 5_000_000_007_u64.to_ne_bytes()).expect("a file");
         let clock = Clock::new(Some(path.clone().into()));
         assert_eq!(clock.now(), Duration::new(5, 7));
-        assert_eq!(clock.sleep(Duration::from_secs(3)), POLL);
-        assert_eq!(clock.sleep(Duration::from_millis(1)), Duration::from_millis(1));
+        assert_eq!(clock.longest_wait(Duration::from_secs(3)), POLL);
+        assert_eq!(clock.longest_wait(Duration::from_millis(1)), Duration::from_millis(1));
         std::fs::write(&path, 6_000_000_000_u64.to_ne_bytes()).expect("a file");
         assert_eq!(clock.now(), Duration::from_secs(6));
     }
@@ -89,7 +89,7 @@ mod tests {
             let clock = Clock::new(file);
             let before = clock.now();
             assert!(before > Duration::ZERO && before <= clock.now());
-            assert_eq!(clock.sleep(Duration::from_secs(3)), Duration::from_secs(3));
+            assert_eq!(clock.longest_wait(Duration::from_secs(3)), Duration::from_secs(3));
         }
     }
 }

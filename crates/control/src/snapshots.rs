@@ -246,7 +246,7 @@ impl Taking {
         let look = self.programs.are_watched().then(|| until(self.next_look));
         let ends = self.programs.has_failures().then_some(ENDS);
         let tidy = self.tidy.map(|_| until(self.next_tidy));
-        let next = self.next.map(|at| clock::sleep(at.saturating_sub(clock::now())));
+        let next = self.next.map(|at| clock::longest_wait(at.saturating_sub(clock::now())));
         let all = [next, self.settle, look, ends, tidy];
         all.into_iter().flatten().min().unwrap_or(SETTLE_LAST)
     }

@@ -103,13 +103,14 @@ pub async fn serve(
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let most = connections_max(limits.connections).max(2);
-    let sockets = Arc::new(Semaphore::new(most));
     // A connection that is being closed has its socket until its task runs.
     let clients = Clients::new(most - most / CLOSING_PART - 1, limits.unsent);
     let (ends, ended) = watch::channel(());
-    let server = Server { requests: Arc::new(Semaphore::new(limits.requests)), routes, limits };
+    let semaphore = |count| Arc::new(Semaphore::new(count));
+    let (requests, sockets) = (semaphore(limits.requests), semaphore(most));
+    let server = Server { routes, limits, requests, sockets };
     let ended_by = tokio::select! {
-        () = accept(listener, server, (clients.clone(), sockets), ended) => Ok(()),
+        () = accept(listener, server, clients.clone(), ended) => Ok(()),
         result = end => result,
     };
     drop(ends);
@@ -123,17 +124,18 @@ struct Server {
     routes: Router,
     limits: Limits,
     requests: Arc<Semaphore>,
+    sockets: Arc<Semaphore>,
 }
 
 async fn accept(
     listener: tokio::net::TcpListener,
     server: Server,
-    (clients, sockets): (Arc<Clients>, Arc<Semaphore>),
+    clients: Arc<Clients>,
     ended: watch::Receiver<()>,
 ) {
     loop {
         // The semaphore is never closed.
-        let Ok(socket) = sockets.clone().acquire_owned().await else { return };
+        let Ok(socket) = server.sockets.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (server, ended) = (server.clone(), ended.clone());

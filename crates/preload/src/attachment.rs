@@ -86,8 +86,8 @@ pub fn report_end() {
     // SAFETY: a word of a static, accessed atomically.
     let progress = unsafe { AtomicU32::from_ptr(&raw mut (*heaptide_attachment.0.get()).progress) };
     if progress.compare_exchange(PROGRESS_AWAITED, PROGRESS_DONE, AcqRel, Relaxed).is_ok() {
-        let start = clock::monotonic_ns();
-        let is_over = || clock::monotonic_ns().wrapping_sub(start) > WAITS_NS;
+        let start = clock::system_ns();
+        let is_over = || clock::system_ns().wrapping_sub(start) > WAITS_NS;
         while progress.load(Acquire) != PROGRESS_SEEN && !is_over() {
             core::hint::spin_loop();
         }

@@ -194,7 +194,7 @@ impl Shown {
         }
         let now = clock::now();
         let next = *self.next_stop.get_or_insert(now + PLAY);
-        clock::sleep(next.saturating_sub(now))
+        clock::longest_wait(next.saturating_sub(now))
     }
 
     fn event(&mut self, event: Event, screen: &mut Screen) -> Result<Next, Error> {

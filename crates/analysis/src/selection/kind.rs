@@ -15,7 +15,7 @@ use crate::model::{
     PythonObjects, Sample, Site, SizeClass, StackId, StackNode, Sum,
 };
 use crate::quantity::{bytes, duration};
-use crate::selection::mapped_history::{History, Moment};
+use crate::selection::mapped_history::History;
 
 /// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,29 +107,40 @@ enum Together {
     Unknown,
 }
 
-impl Together {
-    /// Returns the moment, and the highest known sum. `heap_bytes`, `heap_then`: of the heap, at
-    /// its peak and at that of the mappings; `mapped`: the mappings at these moments; `sampled`:
-    /// the highest sum in samples.
+/// Peak usage of heap and mappings together.
+struct Joint {
+    moment: Together,
+    /// How much higher the sum of a moment at which both are known can be, or how much lower the
+    /// true peak can be than the sum of both peaks.
+    bound_bytes: u64,
+}
+
+impl Joint {
+    /// Determines the moment. `heap_bytes`, `heap_then`: of the heap, at its peak and at that of
+    /// the mappings; `sampled`: the highest sum in samples; `at_most`: a bound of all sums.
     fn of(
-        heap_bytes: u64,
-        heap_then: u64,
-        mapped: (Moment, Moment),
+        (heap_bytes, heap_then): (u64, u64),
+        history: &History,
         sampled: u64,
-    ) -> (Together, u64) {
-        let at_heap_peak = heap_bytes.saturating_add(mapped.0.bytes);
-        let both_peaks = heap_bytes.saturating_add(mapped.1.bytes);
-        let highest = at_heap_peak.max(sampled);
-        let moment = if is_nothing(highest - at_heap_peak, highest) {
-            Together::AtHeapPeak
-        } else if is_nothing(both_peaks.saturating_sub(highest), highest) {
-            Together::AtBothPeaks
-        } else if is_nothing(heap_then, highest) {
-            Together::AtMappedPeak
+        at_most: u64,
+    ) -> Joint {
+        let at_heap_peak = heap_bytes.saturating_add(history.heap_peak.bytes);
+        let at_mapped_peak = heap_then.saturating_add(history.peak.bytes);
+        let both_peaks = heap_bytes.saturating_add(history.peak.bytes);
+        let at_most = at_most.min(both_peaks);
+        let known = at_heap_peak.max(sampled).min(both_peaks);
+        let above = |bytes: u64| at_most.saturating_sub(bytes);
+        let below = both_peaks - known;
+        let (moment, bound_bytes) = if is_nothing(above(at_heap_peak), at_most) {
+            (Together::AtHeapPeak, above(at_heap_peak))
+        } else if is_nothing(below, at_most) {
+            (Together::AtBothPeaks, below)
+        } else if is_nothing(heap_then, at_most) && is_nothing(above(at_mapped_peak), at_most) {
+            (Together::AtMappedPeak, above(at_mapped_peak))
         } else {
-            Together::Unknown
+            (Together::Unknown, below)
         };
-        (moment, highest)
+        Joint { moment, bound_bytes }
     }
 }
 
@@ -215,8 +226,10 @@ impl Process {
         let heap_then = live_at(&self.time.samples, history.peak.time_ns);
         let added = added_samples(&self.time.samples, &history.samples).into_iter();
         let sampled = added.max_by_key(|sample| sample.live_bytes).unwrap_or_default();
-        let (moment, highest) =
-            Together::of(heap.0, heap_then, (history.heap_peak, history.peak), sampled.live_bytes);
+        let bounds = &self.time.bounds;
+        let at_most = if bounds.is_empty() { u64::MAX } else { history.at_most(bounds) };
+        let Joint { moment, bound_bytes } =
+            Joint::of((heap.0, heap_then), &history, sampled.live_bytes, at_most);
         if moment == Together::AtMappedPeak {
             forget_peak(&mut self.totals, &mut self.tables.sites, heap_then);
         }
@@ -233,11 +246,10 @@ impl Process {
             Together::AtMappedPeak => peak_time_ns,
             Together::AtBothPeaks | Together::Unknown => sampled.time_ns,
         };
-        let bound = self.totals.peak_bytes.saturating_sub(highest);
-        self.completeness.peak_bound_bytes =
-            self.completeness.peak_bound_bytes.saturating_add(bound);
-        let had_more = is_nothing(history.heap_peak.bytes, highest)
-            && !is_nothing(history.peak.bytes, highest);
+        let bound = &mut self.completeness.peak_bound_bytes;
+        *bound = bound.saturating_add(bound_bytes);
+        let is_small = |bytes| is_nothing(bytes, self.totals.peak_bytes);
+        let had_more = is_small(history.heap_peak.bytes) && !is_small(history.peak.bytes);
         let takes_turns = moment == Together::AtMappedPeak || is_at_heap_peak && had_more;
         let after = |(bytes_, time)| format!("{} after {}", bytes(bytes_), duration(time));
         let mapped_peak = after((history.peak.bytes, peak_time_ns));

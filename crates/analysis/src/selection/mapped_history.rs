@@ -1,6 +1,6 @@
 //! The mapped bytes of chosen sites over time, from the changes of all mappings.
 
-use crate::model::{Mapped, Measures, Sample, Site};
+use crate::model::{Bounds, Mapped, Measures, Sample, Site};
 
 /// Samples are stored for changes of the peak's part, as in profiles.
 const SAMPLE_PART: u64 = 128;
@@ -21,7 +21,10 @@ pub(super) struct History {
     pub(super) peak: Moment,
     /// The peak of the heap; its time is that of the last change before it.
     pub(super) heap_peak: Moment,
+    /// Their bytes over time, without small changes.
     pub(super) samples: Vec<Sample>,
+    /// Time and bytes after each change.
+    totals: Vec<(u64, u64)>,
 }
 
 impl History {
@@ -53,7 +56,25 @@ impl History {
         };
         let samples = samples(&totals, peak.bytes, &mapped.samples);
         let mut all = mapped.sites.iter().zip(&live);
-        all.all(is_whole).then_some(History { peak, heap_peak, samples })
+        all.all(is_whole).then_some(History { peak, heap_peak, samples, totals })
+    }
+
+    /// Returns a bound of the bytes that these mappings and the heap had at one time, from bounds
+    /// of the heap over time, of which there is at least one.
+    pub(super) fn at_most(&self, heap: &[Bounds]) -> u64 {
+        let mut from = 0; // the first change at or after the begin of the bounds
+        let mut highest = 0;
+        for (index, bounds) in heap.iter().enumerate() {
+            // What the heap had before the first bounds was no more.
+            let begin_ns = if index == 0 { 0 } else { bounds.time_ns };
+            let end_ns = heap.get(index + 1).map_or(u64::MAX, |next| next.time_ns);
+            from += self.totals[from..].partition_point(|(time_ns, _)| *time_ns < begin_ns);
+            let before = from.checked_sub(1).map_or(0, |last| self.totals[last].1);
+            let during = self.totals[from..].iter().take_while(|(time_ns, _)| *time_ns <= end_ns);
+            let mapped = during.map(|(_, bytes)| *bytes).fold(before, u64::max);
+            highest = highest.max(bounds.highest.saturating_add(mapped));
+        }
+        highest
     }
 
     /// Makes a moment the peak of all sites.
@@ -176,6 +197,26 @@ mod tests {
         assert_eq!(at_peak(&mapped), [(2, 5), (1, 4)]);
         History::set_peak(&mut mapped, history.heap_peak);
         assert_eq!(at_peak(&mapped), [(1, 3), (1, 4)]);
+    }
+
+    #[test]
+    fn bounds_of_the_heap_bound_the_sum() {
+        let mapped = mapped(&[(10, 0, 1, 3), (20, 1, 1, 4), (40, 0, -1, -3)]);
+        let history = History::of(&mapped, |_| true).expect("a history");
+        let heap = |bounds: &[(u64, u64)]| -> u64 {
+            let bounds = bounds.iter().map(|&(time_ns, mib)| Bounds {
+                time_ns,
+                lowest: 0,
+                highest: mib << 20,
+            });
+            history.at_most(&bounds.collect::<Vec<_>>()) >> 20
+        };
+        assert_eq!(heap(&[(5, 1)]), 8);
+        assert_eq!(heap(&[(5, 9), (15, 1)]), 12, "until the second");
+        assert_eq!(heap(&[(5, 9), (20, 1)]), 16, "at one time with the change");
+        assert_eq!(heap(&[(5, 1), (30, 9), (35, 1)]), 16, "between two changes");
+        assert_eq!(heap(&[(50, 9)]), 16, "before the first bounds");
+        assert_eq!(heap(&[(5, 1), (50, 9)]), 13);
     }
 
     #[test]

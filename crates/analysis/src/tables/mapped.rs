@@ -62,8 +62,8 @@ pub(super) fn tables(
     now_ns: u64,
 ) -> Option<(Mapped, MappedTotals)> {
     let of_mappings = as_blocks(profile)?;
-    let table = SiteTable::of(&of_mappings, of);
     let parsed = profile.mapped.as_deref()?;
+    let table = SiteTable::of(&of_mappings, of, !parsed.changes.is_empty());
     let (mut sites, mut files): (Vec<Site>, Vec<_>) = (Vec::new(), Vec::new());
     for site in table.sites {
         let kind = MappingKey::unpack(site.size.unwrap_or_default());
@@ -121,7 +121,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         peak_bytes: heap.mapped_peak_bytes,
         peak_time_ns: heap.mapped_peak_time_ns,
         peak_bound_bytes: 0,
-        trace: u32::from(!mapped.changes.is_empty()), // for the row of each site
+        trace: 0,
         ..*heap
     };
     // The lanes of the process, so that ids are the same in both.

@@ -45,7 +45,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         (frames, stacks, stack_of_node)
     };
     let ((mut frames, mut stacks, stack_of_node), table) =
-        threads::both(stacks, || SiteTable::of(&profile, &of));
+        threads::both(stacks, || SiteTable::of(&profile, &of, profile.header.trace != 0));
     let (recorded_peak, unmatched_frees) = (table.peak_bytes, table.unmatched_frees);
     let SiteTable { mut lanes, sites, ids, of_site, sampling, has_unseen, .. } = table;
     let resolved = |site: RawSite| site.with_stack(|node| stack_of_node[node.slot()]);

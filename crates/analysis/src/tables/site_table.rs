@@ -45,8 +45,8 @@ pub(crate) struct SiteTable {
 }
 
 impl SiteTable {
-    /// Builds the table.
-    pub(crate) fn of(profile: &Profile, of: &Dimensions) -> SiteTable {
+    /// Builds the table; `with_rows`: also the row of each site of the profile.
+    pub(crate) fn of(profile: &Profile, of: &Dimensions, with_rows: bool) -> SiteTable {
         let (sites, lanes, of_site) = (Vec::new(), Vec::new(), Vec::new());
         let mut table = SiteTable {
             sites,
@@ -87,7 +87,7 @@ impl SiteTable {
             table.of_site = (0..profile.sites.len() as u32).map(Some).collect();
             return table.with_sums();
         }
-        if profile.header.trace != 0 {
+        if with_rows {
             table.find_sites(profile.sites.len());
         }
         table.sites.retain(says_something);

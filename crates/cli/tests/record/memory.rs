@@ -182,37 +182,47 @@ fn mappings_without_contents() {
     }
 }
 
+/// Checks the beginning of the sentence about a run, and its line about kinds of memory.
+fn assert_peak(how: &str, holds: &str, memory: &str) -> String {
+    let report = kinds_overlap(how, &[]);
+    assert!(sentence(&report).starts_with(holds), "{report}");
+    assert!(report.contains(&format!("  memory   {memory}\n")), "{report}");
+    report
+}
+
 /// Who held what at the peak of the sum, which is that of the heap.
 #[test]
 fn peak_usage_of_both_kinds() {
-    let report = kinds_overlap("heap", &[]);
-    let holds =
-        "`hold` (kinds_overlap.c:20) holds 32.0 MiB, 66.7% of peak usage (48.0 MiB after 4.00 ms)";
-    assert!(sentence(&report).starts_with(holds), "{report}");
-    let memory =
-        "memory   at one time: heap 32.0 MiB, mapped by the program 16.0 MiB after 4.00 ms\n";
-    assert!(report.contains(memory), "{report}");
+    let report = assert_peak(
+        "heap",
+        "`hold` (kinds_overlap.c:20) holds 32.0 MiB, 66.7% of peak usage (48.0 MiB after 4.00 ms)",
+        "at one time: heap 32.0 MiB, mapped by the program 16.0 MiB after 4.00 ms",
+    );
     assert!(report.contains("33.3%   16.0 MiB          1  mapped  get_mapping"), "{report}");
 }
 
 /// The peak of the sum is that of the mappings, when nothing is in the heap.
 #[test]
 fn peak_usage_of_mappings_after_a_heap() {
-    let report = kinds_overlap("mapped", &[]);
-    let holds = "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 100% of peak usage (64.0 MiB after 3.00 ms)";
-    assert!(sentence(&report).starts_with(holds), "{report}");
-    let memory = "memory   kinds at different times: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB after 3.00 ms\n";
-    assert!(report.contains(memory), "{report}");
+    assert_peak(
+        "mapped",
+        "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 100% of peak usage \
+         (64.0 MiB after 3.00 ms)",
+        "kinds at different times: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB \
+         after 3.00 ms",
+    );
 }
 
 /// What the heap had at the peak of the mappings is not known by stack.
 #[test]
 fn peak_usage_of_mappings_beside_a_heap() {
-    let report = kinds_overlap("both", &[]);
-    let holds = "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 66.7% of 96.0 MiB, the peaks of heap and mappings added up";
-    assert!(sentence(&report).starts_with(holds), "{report}");
-    let memory = "memory   at the peak of each kind: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB after 4.00 ms\n";
-    assert!(report.contains(memory), "{report}");
+    let report = assert_peak(
+        "both",
+        "`get_mapping` (kinds_overlap.c:26) holds 64.0 MiB of mapped memory, 66.7% of 96.0 MiB, \
+         the peaks of heap and mappings added up",
+        "at the peak of each kind: heap 32.0 MiB after 1.00 ms, mapped by the program 64.0 MiB \
+         after 4.00 ms",
+    );
     assert!(report.contains("96.0 MiB  100,667,376 bytes (within 16.0 MiB)"), "{report}");
 }
 

@@ -140,7 +140,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     let wiped = wipe_in_children();
     clock::find();
     if let Some(file) = options.clock.path().filter(|_| !options.clock.is_empty()) {
-        clock::follow(file);
+        clock::take_time_from(file);
     }
     p.start_ns.store(clock::monotonic_ns(), Relaxed);
     p.pid.store(kernel::getpid(), Relaxed);

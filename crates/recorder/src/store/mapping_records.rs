@@ -80,7 +80,7 @@ impl Records {
     /// Stores a change of the bytes and the number of a site's mappings, both in two's complement.
     /// At the end of the budget it does nothing: readers notice that changes are missing.
     pub fn change(&mut self, p: &Store, site: SiteId, bytes: u64, mappings: u64) {
-        if self.changes_used == MAPPED_CHANGES_MAX {
+        if self.changes_used == changes_max(p.header().profile_limit.get()) {
             return;
         }
         self.changes_used += 1;
@@ -138,8 +138,26 @@ impl Records {
     }
 }
 
+/// Returns the maximum number of changes: a limited profile has room for stacks, too.
+fn changes_max(profile_limit: u64) -> usize {
+    const LIMIT_PART: u64 = 16;
+    let within = profile_limit / LIMIT_PART / size_of::<MappedChange>() as u64;
+    if profile_limit == 0 { MAPPED_CHANGES_MAX } else { MAPPED_CHANGES_MAX.min(within as usize) }
+}
+
 /// Returns the kind of mapping in the key of a site; none if the site is not one of mappings.
 pub fn kind_of(site: SiteId) -> Option<MappingKey> {
     let key = site.key()?;
     (key.flags.get() & KEY_MAPPING != 0).then(|| MappingKey::unpack(key.size.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_take_a_part_of_a_limited_profile() {
+        assert_eq!([0, 1 << 40].map(changes_max), [MAPPED_CHANGES_MAX; 2]);
+        assert_eq!(changes_max(1 << 20), (64 << 10) / size_of::<MappedChange>());
+    }
 }

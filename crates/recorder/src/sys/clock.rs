@@ -53,7 +53,7 @@ static SET: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Takes the time from the first word of a file from now on, which a test sets. Leaves the clock as
 /// it is if the file cannot be mapped.
-pub fn follow(file: Path<'_>) {
+pub fn take_time_from(file: Path<'_>) {
     const BYTES: usize = size_of::<u64>();
     if !SET.load(Relaxed).is_null() {
         return; // in a forked child
@@ -68,11 +68,16 @@ pub fn follow(file: Path<'_>) {
     }
 }
 
-/// Reads the monotonic clock, without a system call if possible.
+/// Returns the time of the recording's clock: that which a test has set, or the system's.
 pub fn monotonic_ns() -> u64 {
+    set_ns().unwrap_or_else(system_ns)
+}
+
+/// Reads the system's monotonic clock, without a system call if possible.
+pub fn system_ns() -> u64 {
     let address = READ.load(Relaxed);
     if address == 0 || NO_COUNTER.load(Relaxed) {
-        return set_ns().unwrap_or_else(|| kernel::clock_ns(kernel::CLOCK_MONOTONIC));
+        return kernel::clock_ns(kernel::CLOCK_MONOTONIC);
     }
     let mut time = [0u64; 2];
     // SAFETY: a function of this type; it fills a timespec and cannot fail for this clock.
