@@ -1,15 +1,18 @@
 //! Sealing packs profiles: their tables do not change, and later damage of the bytes leads to a
 //! note or an error.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use heaptide_analysis::model::{End, Process, Recording};
 use heaptide_analysis::profile::reader;
+use heaptide_analysis::recording::seal_with;
 use heaptide_analysis::seal;
+use heaptide_analysis::symbols::{Blazesym, DebugFiles, Lookup, Sources};
 use heaptide_fixtures::{ProfileBuilder, Scratch, site};
 use heaptide_format as format;
 
@@ -18,12 +21,17 @@ const NAME: &str = "12-0.profile";
 
 /// Returns a profile that zstd packs into several blocks, with sites in more than one.
 fn profile(pid: u32) -> ProfileBuilder {
+    profile_with(pid, 4000)
+}
+
+/// Returns a profile with this many sites.
+fn profile_with(pid: u32, sites: u64) -> ProfileBuilder {
     let mut p = ProfileBuilder::new(format::Mode::Stacks, pid, 0);
     p.program("/bin/app", &["app"]);
     let app = p.module("/nowhere/app", 0x1000_0000, &[7; 20]);
     p.extent_pages = 16;
     let mut parent = 0;
-    for depth in 0..4000 {
+    for depth in 0..sites {
         parent = p.node(0, app, 0x1000_0000 + 16 * depth, parent);
         p.site(0, site(parent, depth + 1, 32 + depth * depth % 4096));
     }
@@ -155,6 +163,55 @@ const MAPS: &str = "import mmap, sys\n\
     print(flush=True)\n\
     sys.stdin.read()\n";
 
+/// Starts a process that maps this file, and waits until it has.
+fn map(file: &Path) -> Child {
+    let mut child = Command::new("python3")
+        .args(["-c", MAPS, file.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    child
+}
+
+/// A server of debug files. While it is queried, a process stores these bytes in its profile and
+/// ends.
+struct Ending(RefCell<Child>, PathBuf, Vec<u8>);
+
+impl DebugFiles for Ending {
+    fn fetch(&self, _: &str, _: &Path) -> Result<Option<PathBuf>, String> {
+        let Ending(child, profile, bytes) = self;
+        let mut child = child.borrow_mut();
+        if let Some(input) = child.stdin.take() {
+            fs::write(profile, bytes).unwrap();
+            drop(input);
+            child.wait().unwrap();
+        }
+        Ok(None)
+    }
+}
+
+/// Such a profile was cut to the bytes that it had when it was read.
+#[test]
+fn a_process_that_ends_while_names_are_looked_up_has_all_that_it_stored() {
+    let scratch = Scratch::new("ends");
+    let file = scratch.write("x", &[0; 8192]);
+    let child = map(&file);
+    let pid = child.id();
+    let profile = scratch.join(format!("{pid}-0.profile"));
+    fs::write(&file, profile_with(pid, 10).finish()).unwrap();
+    fs::rename(&file, &profile).unwrap();
+    let ending = Ending(child.into(), profile.clone(), profile_with(pid, 4000).finish());
+    let sources = Sources { server: Some(Box::new(ending)), ..Sources::default() };
+    let lookup = Lookup { engine: &Blazesym, sources: &sources, again: false };
+    let sealed = seal_with(&scratch, &lookup, &mut |_, _| {}).unwrap();
+    assert_eq!((sealed.addresses, sealed.notes.len()), (4000, 1));
+    assert!(fs::read(&profile).unwrap().starts_with(&ZSTD));
+    let process = &Recording::open(&scratch).unwrap().processes[0];
+    assert_eq!((&process.completeness.notes, process.tables.sites.len()), (&sealed.notes, 4000));
+}
+
 #[test]
 fn a_profile_that_a_process_has_mapped_is_left_alone() {
     let scratch = Scratch::new("mapped");
@@ -162,13 +219,7 @@ fn a_profile_that_a_process_has_mapped_is_left_alone() {
     let exited = |h: &mut format::FileHeader| h.end_kind = format::End::Exited as u32;
     for (own_pid, noted) in [(true, false), (true, true), (false, false)] {
         let file = scratch.write("x", &[0; 8192]);
-        let mut child = Command::new("python3")
-            .args(["-c", MAPS, file.to_str().unwrap()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let mut child = map(&file);
         let pid = if own_pid { child.id() } else { u32::MAX };
         let mut p = profile(pid);
         if noted {

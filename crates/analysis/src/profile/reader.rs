@@ -41,6 +41,8 @@ pub(crate) enum Wanted {
     /// Everything except stacks and sites of the heap, which are the largest parts: sufficient for
     /// looking up the names of its addresses.
     Names,
+    /// Only the header: sufficient for how its process ended.
+    Header,
 }
 
 /// Reads a profile file.
@@ -57,6 +59,10 @@ pub fn read(path: &Path) -> Result<Profile, Error> {
 pub(crate) fn read_wanted(path: &Path, wanted: Wanted) -> Result<Profile, Error> {
     let io = |source| Error::Io { path: path.to_owned(), doing: "read", source };
     let mut file = input::open(path).map_err(io)?;
+    if wanted == Wanted::Header {
+        let page = pack::first(file, format::PAGE).map_err(io)?;
+        return parse_plain(Contents::whole(&page), path, wanted);
+    }
     let mut bytes = Vec::with_capacity(format::PAGE as usize); // else nine calls read it
     file.by_ref().take(format::PAGE).read_to_end(&mut bytes).map_err(io)?;
     // Read the size after the header: a growing file is then at least as long as its header states.
@@ -127,7 +133,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
     let (modules, by_index) = modules(&walk, &strings);
     let nodes = || match wanted {
         Wanted::All => Nodes::read(&walk, &strings, &modules, &by_index),
-        Wanted::Names => Nodes::places(&walk, &modules, &by_index),
+        Wanted::Names | Wanted::Header => Nodes::places(&walk, &modules, &by_index),
     };
     let (tree, ((named, accounts), (mut sites, node_ids), (mut mappings, mapping_nodes))) =
         threads::both(nodes, || {
@@ -144,7 +150,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
                     nodes.extend(of_sampled);
                     (sites, nodes)
                 }
-                Wanted::Names => (Vec::new(), Vec::new()),
+                Wanted::Names | Wanted::Header => (Vec::new(), Vec::new()),
             };
             ((named, accounts), heap, sites_of(Kind::MappedSites))
         });

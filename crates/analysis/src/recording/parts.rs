@@ -78,8 +78,16 @@ impl Parts {
 
     /// Reads only the parts needed to look up names.
     pub(super) fn read_names(path: &Path) -> Result<Parts, Error> {
-        let choice = Choice { from_start: true, ..Choice::default() };
-        Parts::read_wanted(path, &choice, reader::Wanted::Names)
+        Parts::read_part(path, reader::Wanted::Names)
+    }
+
+    /// Reads only the parts needed to know which processes have ended.
+    pub(super) fn read_headers(path: &Path) -> Result<Parts, Error> {
+        Parts::read_part(path, reader::Wanted::Header)
+    }
+
+    fn read_part(path: &Path, wanted: reader::Wanted) -> Result<Parts, Error> {
+        Parts::read_wanted(path, &Choice { from_start: true, ..Choice::default() }, wanted)
     }
 
     fn read_wanted(path: &Path, choice: &Choice, wanted: reader::Wanted) -> Result<Parts, Error> {
@@ -100,7 +108,10 @@ impl Parts {
             files = snapshot::referred(path, &directory, &files, reference)?;
         }
         let mut damaged = Vec::new();
-        let symbols = || Symbols::read(&directory);
+        let symbols = || match wanted {
+            reader::Wanted::Header => Ok(None),
+            reader::Wanted::All | reader::Wanted::Names => Symbols::read(&directory),
+        };
         let profiles = || read_profiles(path, files, wanted, &mut damaged);
         let (symbols, profiles) = threads::both(symbols, profiles);
         let mut profiles = profiles?;
@@ -168,7 +179,7 @@ impl Parts {
             let process = place.map_or(usize::MAX, |place| place.process);
             let process_number = *numbers.entry(process).or_insert(next_number);
             let execs = place.map_or(0, |place| place.execs);
-            let end = self.end(file, profile);
+            let end = self.end_when_read(file, profile);
             let mut notes = profile.notes.clone();
             notes.extend(changed.iter().filter(|c| uses(profile, &c.0)).map(|c| c.1.clone()));
             let (lasted, part) = self.moment(file, profile, end);
@@ -289,6 +300,16 @@ impl Parts {
         is_first && self.started(file, &profile.header).is_some()
     }
 
+    /// Returns how an image ended. If it noted its end after it was read, it ran: what was read is
+    /// not its final state.
+    fn end_when_read(&self, file: &Path, profile: &Profile) -> End {
+        let end = self.end(file, profile);
+        let may_be_later = ending::noted(&profile.header).is_none() && end != End::Running;
+        let noted_since = || ending::noted(&reader::read_header(file).ok()?);
+        if may_be_later && noted_since().is_some() { End::Running } else { end }
+    }
+
+    /// Returns how an image has ended by now.
     fn end(&self, file: &Path, profile: &Profile) -> End {
         let header = &profile.header;
         if file_names::snapshot(file).is_some() || self.copied_running(file).is_some() {
@@ -325,15 +346,15 @@ impl Parts {
         images
     }
 
-    /// Returns the images that still run, by the names of their profiles.
-    pub(super) fn running(&self) -> Vec<String> {
-        let running = self.profiles.iter().filter(|(file, profile)| !self.is_over(file, profile));
-        running.map(|(file, _)| file_names::image_name(file)).collect()
+    /// Returns the profiles to which no process writes any more.
+    pub(super) fn over(&self) -> FxHashSet<PathBuf> {
+        let over = self.profiles.iter().filter(|(file, profile)| self.is_over(file, profile));
+        over.map(|(file, _)| file.clone()).collect()
     }
 
     /// Returns whether no process writes to the profile any more. An end that only the image noted
     /// is not sufficient: handlers run after `exit`, and an exec can fail.
-    pub(super) fn is_over(&self, file: &Path, profile: &Profile) -> bool {
+    fn is_over(&self, file: &Path, profile: &Profile) -> bool {
         let header = &profile.header;
         if self.started(file, header).is_some_and(|started| started.status.is_some()) {
             return true;
@@ -459,4 +480,27 @@ fn key(module: &parsed::Module) -> ModuleKey {
 
 fn uses(profile: &Profile, module: &ModuleKey) -> bool {
     profile.modules.iter().any(|m| m.path == module.path && m.build_id == module.build_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_fixtures::{ProfileBuilder, Scratch};
+
+    use super::*;
+
+    #[test]
+    fn an_image_that_ends_after_it_was_read_ran() {
+        let scratch = Scratch::new("ended-later");
+        let mut profile = ProfileBuilder::new(format::Mode::Counters, u32::MAX, 0);
+        let name = "4294967295-0.profile";
+        scratch.write(name, &profile.finish());
+        let parts = Parts::read(&scratch, &Choice::default()).expect("the parts");
+        let end = |parts: &Parts| parts.endings(&[])[0].end;
+        assert_eq!(end(&parts), End::Unknown);
+        profile.header.end_kind = format::End::Exited as u32;
+        scratch.write(name, &profile.finish());
+        assert_eq!(end(&parts), End::Running);
+        let parts = Parts::read(&scratch, &Choice::default()).expect("the parts");
+        assert_eq!(end(&parts), End::Exited(0));
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashSet;
+
 use super::ending::now_ns;
 use super::parts::{Parts, wanted};
 use super::snapshot;
@@ -57,11 +59,22 @@ pub fn seal_with(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Sealed, Error> {
     draft::sweep(directory);
-    let mut parts = Parts::read_names(directory)?;
-    let refused = parts.look_up(lookup, progress);
-    parts.look_up_jit(lookup.sources);
-    parts.symbols.write(&parts.directory)?;
-    let running = parts.running();
+    let over = Parts::read_headers(directory)?.over();
+    let (mut parts, mut notes) = store_names(directory, lookup, progress)?;
+    let over_now = parts.over();
+    let over = if over_now.is_subset(&over) {
+        over
+    } else {
+        // A process that ended meanwhile may have stored more since its profile was read.
+        let (again, more) = store_names(directory, lookup, progress)?;
+        parts = again;
+        notes.extend(more);
+        over_now
+    };
+    let mut told = FxHashSet::default();
+    notes.retain(|note| told.insert(note.clone()));
+    let running = parts.profiles.iter().filter(|(file, _)| !over.contains(file));
+    let running = running.map(|(file, _)| file_names::image_name(file)).collect();
     if let Some(metadata) = &mut parts.metadata {
         metadata.sealed = true;
         metadata.sealed_realtime_ns = now_ns();
@@ -69,7 +82,7 @@ pub fn seal_with(
         metadata.write(&parts.directory)?;
     }
     let mut copies = snapshot::copies(&parts.directory);
-    for (file, profile) in parts.profiles.iter().filter(|(file, p)| parts.is_over(file, p)) {
+    for (file, profile) in parts.profiles.iter().filter(|(file, _)| over.contains(file)) {
         // If that fails, as on a full disk, the profile stays unpacked.
         if live::finish(file).is_ok() {
             let _ = pack::pack(file, profile.header.file_end);
@@ -81,8 +94,21 @@ pub fn seal_with(
     let modules = modules(&parts);
     let addresses = modules.iter().map(|module| module.addresses).sum();
     let named = modules.iter().map(|module| module.named).sum();
-    let notes = refused.into_iter().map(|(_, line)| line).collect();
     Ok(Sealed { addresses, named, notes, modules })
+}
+
+/// Reads the parts of a recording that are needed to look up names, and stores the names with it.
+/// Returns these parts, and a line for each file that is missing or has changed.
+fn store_names(
+    directory: &Path,
+    lookup: &Lookup<'_>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(Parts, Vec<String>), Error> {
+    let mut parts = Parts::read_names(directory)?;
+    let refused = parts.look_up(lookup, progress);
+    parts.look_up_jit(lookup.sources);
+    parts.symbols.write(&parts.directory)?;
+    Ok((parts, refused.into_iter().map(|(_, line)| line).collect()))
 }
 
 fn modules(parts: &Parts) -> Vec<SealedModule> {
