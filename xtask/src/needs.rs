@@ -90,6 +90,7 @@ const NEEDS: &[Need] = &[
     need(Probe::Program("valgrind"), &["valgrind"], "counts of the recorder's instructions"),
     need(Probe::Program("callgrind_annotate"), &["valgrind"], "a reader of exports"),
     need(Probe::Program("ms_print"), &["valgrind"], "a reader of exports"),
+    need(Probe::Program("heaptrack_print"), &["heaptrack"], "a reader of exports"),
     need(Probe::Program("node"), &["nodejs"], "the Firefox Profiler, a reader of exports"),
     need(Probe::Program("npm"), &["npm"], "installs that profiler"),
     need(Probe::Library("libjemalloc"), &["libjemalloc2"], "guests under jemalloc"),

@@ -1,15 +1,18 @@
 //! `heaptide export`: converts a recording to the format of another tool.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::model::{Combine, Measure, Mode, Process, Recording};
+use heaptide_analysis::trace::Replay;
 use heaptide_analysis::views::highest::Highest;
 use heaptide_analysis::views::lifetimes::Lifetimes;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 use heaptide_command::error::Error;
+use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
 use heaptide_command::replayed::{for_page, replayed};
@@ -19,9 +22,10 @@ use heaptide_command::snapshots::image_of;
 use heaptide_command::source::{Reader, Values, View, Workers};
 use heaptide_command::{output, source, values};
 use heaptide_render::export::folded::{self, Notes};
+use heaptide_render::export::heaptrack::Packing;
 use heaptide_render::export::{
-    callgrind, chrome, csv, dot, firefox, flamegraph, malloc_profiler, malloc_tag, massif, pprof,
-    speedscope, stacks,
+    callgrind, chrome, csv, dot, firefox, flamegraph, heaptrack, malloc_profiler, malloc_tag,
+    massif, pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::page::{self, Beside, Findings, SourceTexts};
@@ -118,6 +122,8 @@ pub enum ExportFormat {
     Html,
     /// For ms_print and massif-visualizer
     Massif,
+    /// For heaptrack_gui and heaptrack_print; compressed if FILE ends in .gz
+    Heaptrack,
     /// Output of MallocProfiler at exit: a line for each stack, with exact values
     MallocProfiler,
     /// The same without summary and histograms
@@ -195,7 +201,10 @@ pub fn export(options: &ExportOptions) -> Outcome {
         answer.subject = subject_says(&selected.recording);
     }
     let sources = if is_page { lines::texts(process) } else { SourceTexts::new() };
-    let traced = Traced { answer, highest, of_page, findings, sources };
+    let has_events = options.format == ExportFormat::Heaptrack && process.has_trace();
+    let replay = if has_events { Some(process.replay()?) } else { None };
+    let replay = Cell::new(replay);
+    let traced = Traced { answer, highest, of_page, findings, sources, replay };
     let write =
         |out: &mut dyn Write| write(out, options, metric, &selected.recording, process, &traced);
     output::write_or_print(options.output.as_deref(), options.force, Content::Data, write)?;
@@ -221,6 +230,8 @@ struct Traced {
     sources: SourceTexts,
     highest: Option<Highest>,
     of_page: Option<(OwnersOverTime, Lifetimes)>,
+    /// The events, for the one format that has them all.
+    replay: Cell<Option<Replay>>,
 }
 
 /// Returns whether the format contains the highest live bytes of stacks.
@@ -260,6 +271,9 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
             "{measure} cannot be summed over stacks; choose another metric with --metric"
         ));
     }
+    if format == ExportFormat::Heaptrack && has_suffix(options, "zst") {
+        return refuse("readers take FILE.zst for compressed by zstd; end its name in .gz or not");
+    }
     let parquet = format == ExportFormat::Parquet;
     match options.output.as_deref() {
         None if parquet => refuse("output is a directory; name it with -o DIR"),
@@ -280,15 +294,27 @@ fn require(
     selected: &Selected,
     process: &Process,
 ) -> Result<(), Stop> {
-    use ExportFormat::{Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks};
+    use ExportFormat::{
+        Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Pprof, Speedscope, Stacks,
+    };
     let format = options.format;
-    let of_stacks = [Callgrind, Dot, Firefox, Flamegraph, Folded, Pprof, Speedscope, Stacks];
+    let of_stacks =
+        [Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Pprof, Speedscope, Stacks];
     let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
         match options.frames.in_scopes() {
             None if !scopes_only => selected.require_stacks(process)?,
             _ => selected.require_scopes(process)?,
         }
+    }
+    let allocations = process.totals.allocations;
+    if format == Heaptrack && !process.has_trace() && allocations > heaptrack::ALLOCATIONS_MAX {
+        let most = heaptrack::ALLOCATIONS_MAX;
+        return Err(Error::new(format!(
+            "--format heaptrack: {allocations} allocations, of which each is a line; at most \
+             {most} are written; select fewer with --focus or --process"
+        ))
+        .into());
     }
     if [Dot, Flamegraph, Folded, Stacks].contains(&format) {
         selected.require_value(process, metric, "export")?;
@@ -330,6 +356,12 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::Heaptrack => {
+            let packing = if has_suffix(options, "gz") { Packing::Gzip } else { Packing::None };
+            let notes = heaptrack::write(out, process, traced.replay.take(), packing)?;
+            notes.iter().for_each(|note| message(format_args!("{note}")));
+            Ok(())
+        }
         ExportFormat::MallocProfiler
         | ExportFormat::MallocProfilerDump
         | ExportFormat::MallocProfilerDetails => {
@@ -384,6 +416,12 @@ fn malloc_tag_form(format: ExportFormat) -> malloc_tag::Form {
         ExportFormat::MallocTagMap => malloc_tag::Form::Map,
         _ => malloc_tag::Form::Json,
     }
+}
+
+/// Returns whether the name of the file to write ends in this suffix.
+fn has_suffix(options: &ExportOptions, suffix: &str) -> bool {
+    let extension = options.output.as_deref().and_then(Path::extension);
+    extension.is_some_and(|extension| extension == suffix)
 }
 
 /// Returns the name of the format in options.

@@ -452,6 +452,58 @@ fn assert_indices(profile: &Value) {
     }
 }
 
+/// Returns the stacks that heaptrack reads from a file, and the value of each.
+fn heaptrack(of: &Recorded, file: &Path, cost: &str) -> Vec<(String, i128)> {
+    let stacks = of.place.join("stacks.txt");
+    let to = stacks.to_str().expect("a path");
+    let all = "--disable-builtin-suppressions"; // else leaks are missing
+    tool(of, &["heaptrack_print", all, "-F", to, "--flamegraph-cost-type", cost], file);
+    let text = read(&stacks);
+    let lines = text.lines().map(|line| line.rsplit_once(' ').expect("a stack and its value"));
+    lines.map(|(stack, value)| (stack.to_owned(), value.parse().expect("a number"))).collect()
+}
+
+const OF_HEAPTRACK: [(&str, &str); 4] = [
+    ("allocations", "allocations"),
+    ("temporary", "temporary"),
+    ("peak", "at_peak_bytes"),
+    ("leaked", "live_bytes"),
+];
+
+#[test]
+fn heaptrack_has_the_known_numbers() {
+    for (options, name) in
+        [(&[][..], "foreign-heaptrack"), (&["--mode", "trace"], "foreign-heaptrack-events")]
+    {
+        let of = Recorded::guest("exported.c", name, options);
+        let report = report(&of.recording, &of.place);
+        let totals = &list(&report, "processes")[0]["totals"];
+        for file in ["a.heaptrack", "a.gz"] {
+            let file = of.to_file("--format heaptrack", file);
+            // heaptrack has no temporary block if another one is freed before it.
+            let is_same = |cost: &str| options.is_empty() || cost != "temporary";
+            for (cost, measure) in OF_HEAPTRACK.into_iter().filter(|(cost, _)| is_same(cost)) {
+                let stacks = heaptrack(&of, &file, cost);
+                let sum: i128 = stacks.iter().map(|(_, value)| value).sum();
+                assert_eq!(sum, number(totals, measure), "{options:?} {file:?} {cost}");
+                let inclusive = |function: &str| -> i128 {
+                    let has_it = |stack: &str| {
+                        stack.split(';').any(|frame| frame.split(' ').next() == Some(function))
+                    };
+                    stacks.iter().filter(|s| has_it(&s.0)).map(|(_, value)| value).sum()
+                };
+                for function in ["even", "odd", "down", "main"] {
+                    let selector = format!("function:{function}");
+                    assert_eq!(inclusive(function), evaluate(&report, &selector, measure));
+                }
+            }
+        }
+    }
+    let of = Recorded::guest("exported.c", "foreign-heaptrack-refused", &[]);
+    let Outcome { status, stderr, .. } = of.export("--format heaptrack -o a.zst");
+    assert_eq!((status, stderr.lines().count()), (2, 1), "{stderr}");
+}
+
 /// Checks every format of a recording against the sums in its report.
 fn assert_totals(of: &Recorded) {
     let report = report(&of.recording, &of.place);
@@ -480,6 +532,11 @@ fn assert_totals(of: &Recorded) {
     // If threads race, the sum over sites at peak can exceed the peak.
     let peak = number(totals, "peak_bytes").max(number(totals, "at_peak_bytes")).to_string();
     assert!(snapshots.replace(',', "").contains(&format!(" {peak} ")), "no {peak}: {snapshots}");
+    let file = export("heaptrack", "a.heaptrack");
+    for (cost, measure) in OF_HEAPTRACK {
+        let sum: i128 = heaptrack(of, &file, cost).iter().map(|(_, value)| value).sum();
+        assert_eq!(sum, number(totals, measure), "{cost}");
+    }
     let file = export("firefox", "a.json");
     assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));
     let Some(profiler) = Profiler::open(of, &file) else { return };

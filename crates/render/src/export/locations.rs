@@ -71,6 +71,16 @@ impl Locations {
         locations.map(|location| location.innermost)
     }
 
+    /// Returns the location of a stack's innermost frame; 0 without a stack.
+    pub(super) fn location(&self, node: u32) -> u64 {
+        self.calls[node as usize].location
+    }
+
+    /// Returns the stack that called the location of a stack; 0 for the outermost.
+    pub(super) fn caller(&self, node: u32) -> u32 {
+        self.calls[node as usize].caller
+    }
+
     /// Returns the locations of a stack, innermost first.
     pub(super) fn stack(&self, node: u32) -> Vec<u64> {
         let at = |node: u32| (node != 0).then(|| self.calls[node as usize]);

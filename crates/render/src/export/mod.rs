@@ -11,6 +11,7 @@ mod flame_style;
 pub mod flamegraph;
 pub mod folded;
 mod folded_lines;
+pub mod heaptrack;
 mod locations;
 pub mod malloc_profiler;
 pub mod malloc_tag;
