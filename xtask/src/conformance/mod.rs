@@ -4,6 +4,7 @@
 
 mod alloc_monitor;
 mod caliper;
+mod heaptrack;
 mod malloc_profiler;
 mod malloc_tag;
 mod page;
@@ -28,12 +29,13 @@ struct Tool {
 }
 
 /// All tools, in the order of the page.
-const TOOLS: [Tool; 5] = [
+const TOOLS: [Tool; 6] = [
     Tool { name: "malloc-tag", run: malloc_tag::run },
     Tool { name: "malloctag-tools", run: malloc_tag::run_tools },
     Tool { name: "Caliper", run: caliper::run },
     Tool { name: "AllocMonitor", run: alloc_monitor::run },
     Tool { name: "MallocProfiler", run: malloc_profiler::run },
+    Tool { name: "heaptrack", run: heaptrack::run },
 ];
 
 const PAGE: &str = "docs/conformance.md";
