@@ -176,7 +176,9 @@ inline void write_line(std::ostream &out, const std::string &line, char separato
         return;
     }
     std::size_t at = line.find(';');
-    if (at == std::string::npos || at >= end) {
+    // These are no functions.
+    const bool is_sum = line.find(";SmallAllocations ") == at || line.find(";LargeAllocations ") == at;
+    if (at == std::string::npos || at >= end || is_sum) {
         out << line << '\n';
         return;
     }
@@ -324,7 +326,8 @@ inline Hist memLiveHistogram()
     return hist;
 }
 
-/// Omits the dump at exit that the recorder writes if it is preloaded as mallocProfiler.so.
+/// Omits the stacks of the dump at exit that the recorder writes if it is preloaded as
+/// mallocProfiler.so; summary and histograms stay.
 /// HEAPTIDE_REPORT=malloc-profiler:stdout requests a dump that is always written.
 inline void noFinalDump() { heaptide_omit_dump(); }
 
@@ -410,9 +413,11 @@ inline void trace_stacks()
     deactivate(currentThread);
     for (int number = 0;; number++) {
         std::this_thread::sleep_for(std::chrono::seconds(state().dump_seconds.load()));
+        std::cerr << ">>>> DUMPER GOING TO START <<<<<" << std::endl;
         std::ofstream out("memdump_" + std::to_string(::getpid()) + "_" +
                           std::to_string(number) + ".mdr");
         dump(out);
+        std::cerr << ">>>> DUMPER DONE <<<<<" << std::endl;
     }
 }
 
@@ -426,6 +431,7 @@ inline void startTracing(bool statisticsOnly = false)
     if (!loaded())
         return;
     heaptide::Pause pause;
+    noFinalDump();
     noZeroLiveDump(true);
     if (statisticsOnly)
         setThreshold(0, true);

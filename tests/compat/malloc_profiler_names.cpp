@@ -1,5 +1,5 @@
 //! A program for MallocProfiler that prints whether it is loaded, whether it records, and its
-//! threshold; with the argument `silent` it requests that there is no dump at exit.
+//! threshold; with the argument `silent` it requests that the dump at exit has no stacks.
 //
 // Known: `large` allocates three blocks of 1000 bytes, main one of 100 bytes, below the threshold.
 #include "mallocProfiler.h"

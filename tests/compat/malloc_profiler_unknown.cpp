@@ -3,6 +3,7 @@
 // Known, as calls, total, live and highest live bytes:
 //   kept        3 of 200 bytes, live:                              3 600 600 600
 //   one_by_one  3 of 100 bytes, each freed at once:                3 300 0 100
+//   single      1 of 700 bytes, freed after other blocks:          1 700 0 700
 //   together    2 of 500 bytes, both live at peak usage:           2 1000 0 1000
 //   waves       2 of 2500 bytes twice, not live at peak usage:     4 10000 0 5000; the highest live
 //               bytes are unknown without a trace
@@ -36,6 +37,8 @@ static __attribute__((noinline)) void one_by_one()
         std::free(BLOCK(100));
 }
 
+static __attribute__((noinline)) void *single() { return BLOCK(700); }
+
 static __attribute__((noinline)) void waves()
 {
     for (volatile int i = 0; i < 2; i = i + 1) {
@@ -68,7 +71,7 @@ static void show(const char *name, bool functions)
     mallocProfiler::dump(text);
     std::cout << "== " << name << '\n';
     std::istringstream lines(text.str());
-    for (const char *wanted : {"kept", "one_by_one", "together", "waves", "SmallAllocations",
+    for (const char *wanted : {"kept", "one_by_one", "single", "together", "waves", "SmallAllocations",
                                "LargeAllocations"}) {
         lines.clear();
         lines.seekg(0);
@@ -99,7 +102,9 @@ int main()
         return 0;
     std::ios::sync_with_stdio(false);
     kept();
+    void *first = single();
     one_by_one();
+    std::free(first);
     waves();
     void *two[2];
     together(two);

@@ -126,6 +126,9 @@ pub enum ExportFormat {
     Heaptrack,
     /// Output of MallocProfiler at exit: a line for each stack, with exact values
     MallocProfiler,
+    /// The same without stacks
+    #[value(hide = true)]
+    MallocProfilerSummary,
     /// The same without summary and histograms
     #[value(hide = true)]
     MallocProfilerDump,
@@ -236,8 +239,11 @@ struct Traced {
 
 /// Returns whether the format contains the highest live bytes of stacks.
 fn has_highest(format: ExportFormat) -> bool {
-    use ExportFormat::{MallocProfiler, MallocProfilerDetails, MallocProfilerDump, Stacks};
-    matches!(format, MallocProfiler | MallocProfilerDetails | MallocProfilerDump | Stacks)
+    use ExportFormat::{
+        MallocProfiler, MallocProfilerDetails, MallocProfilerDump, MallocProfilerSummary, Stacks,
+    };
+    let with_lines = matches!(format, MallocProfilerDetails | MallocProfilerDump | Stacks);
+    with_lines || matches!(format, MallocProfiler | MallocProfilerSummary)
 }
 
 /// Returns whether a file of the format contains all process images.
@@ -363,6 +369,7 @@ fn write(
             Ok(())
         }
         ExportFormat::MallocProfiler
+        | ExportFormat::MallocProfilerSummary
         | ExportFormat::MallocProfilerDump
         | ExportFormat::MallocProfilerDetails => {
             let form = malloc_profiler_form(options.format);
@@ -403,6 +410,7 @@ fn write(
 
 fn malloc_profiler_form(format: ExportFormat) -> malloc_profiler::Form {
     match format {
+        ExportFormat::MallocProfilerSummary => malloc_profiler::Form::Summary,
         ExportFormat::MallocProfilerDump => malloc_profiler::Form::Dump,
         ExportFormat::MallocProfilerDetails => malloc_profiler::Form::Details,
         _ => malloc_profiler::Form::Final,

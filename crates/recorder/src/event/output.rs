@@ -54,10 +54,13 @@ pub fn write(lane: &mut LaneState, target: Target<'_>, format: &[u8]) -> bool {
     run(process(), target, format)
 }
 
-/// Set if the program wants no dump at exit of the kind that MallocProfiler writes.
+/// Set if the program wants no stacks in the dump at exit of the kind that MallocProfiler writes.
 static IS_DUMP_OMITTED: AtomicBool = AtomicBool::new(false);
+/// The format of that dump without stacks.
+const SUMMARY: &[u8] = b"malloc-profiler-summary";
 
-/// Omits the dump at exit of MallocProfiler, which the program did not request by a variable.
+/// Omits the stacks of MallocProfiler's dump at exit, which the program did not request by a
+/// variable.
 pub fn omit_dump() {
     IS_DUMP_OMITTED.store(true, Relaxed);
 }
@@ -71,9 +74,7 @@ pub fn write_at_exit(p: &Process) {
     if options.replaced.has(Replaced::MaxMemory) {
         print_max_memory(p);
     }
-    if options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed) {
-        return;
-    }
+    let is_summary = options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed);
     let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
     for request in Request::each(options.report.bytes()).flatten() {
         // One file cannot hold the reports of all processes.
@@ -86,7 +87,7 @@ pub fn write_at_exit(p: &Process) {
                     Target::Open(fd) => Target::Open(kept(fd)),
                     file => file,
                 };
-                run_here(p, target, request.format);
+                run_here(p, target, if is_summary { SUMMARY } else { request.format });
             });
         }
     }

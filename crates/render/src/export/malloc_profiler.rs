@@ -4,10 +4,10 @@
 //! MallocProfiler counts requested bytes, of which Heaptide's counters hold only the allocated sum.
 //! A trace provides live bytes and their maximum exactly. Without a trace, live bytes are exact if
 //! the blocks of a stack are all live, all freed, or of one size; otherwise they are usable bytes.
-//! Their maximum, the last number, then follows from the counters if no block was freed, if all
-//! blocks were live at the same time, or if each was freed before the next was allocated; otherwise
-//! it is unknown, and the output has [`UNKNOWN`]. The formats cannot represent frees, scopes and
-//! labels.
+//! Their maximum, the last number, then follows from the counters if no block was freed, if there
+//! was one block, if all blocks were live at the same time, or if each was freed before the next
+//! was allocated; otherwise it is unknown, and the output has [`UNKNOWN`]. The formats cannot
+//! represent frees, scopes and labels.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,6 +27,8 @@ use heaptide_analysis::views::highest::{
 pub enum Form {
     /// Summary, histograms and a line for each stack.
     Final,
+    /// Summary and histograms alone.
+    Summary,
     /// The lines alone.
     Dump,
     /// Each stack with a line for each function.
@@ -181,6 +183,7 @@ fn max_of(sites: &[&Site], sum: &Measures, live: u64) -> Option<u64> {
     match () {
         () if !is_whole || !is_plain => None,
         () if sum.at_peak_blocks == sum.allocations => Some(sum.requested_bytes),
+        () if sum.allocations == 1 => Some(sum.requested_bytes),
         () if one_by_one => one_size(first),
         () => None,
     }
@@ -216,7 +219,7 @@ pub fn write(
     let Stats { stacks, small, large } = stats(process, choice, highest);
     match form {
         Form::Details => return details(out, process, &stacks, choice),
-        Form::Final => {
+        Form::Final | Form::Summary => {
             let mut sum = small;
             sum.add(large);
             stacks.iter().for_each(|(_, stat)| sum.add(*stat));
@@ -226,6 +229,9 @@ pub fn write(
                 sum.max = Some(peak);
             }
             head(out, process, sum)?;
+            if form == Form::Summary {
+                return Ok(());
+            }
         }
         Form::Dump => {}
     }
