@@ -110,6 +110,10 @@ impl Known {
                 let most = heap.map(parsed).max().expect("a snapshot");
                 self.assert_has("peak_bytes", most, format);
             }
+            "heaptrack" => {
+                let allocated = text.lines().filter(|line| line.starts_with("+ ")).count();
+                self.assert_has("allocations", allocated as i128, format);
+            }
             "json" => self.check_answer("report --format json", &text),
             "speedscope" => {
                 let json = json();
