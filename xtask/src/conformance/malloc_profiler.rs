@@ -172,7 +172,8 @@ const OTHERS: [&str; 10] = [
     "ld-linux",
 ];
 
-/// Functions of the program in a stack of a dump, and its calls and total bytes.
+/// Functions of the program in a stack of a dump, and its calls and total bytes. Stacks without
+/// such a function are omitted.
 fn lines(run: &Run) -> Vec<(Vec<String>, String)> {
     let mut lines: Vec<_> = run
         .out
@@ -191,7 +192,8 @@ fn lines(run: &Run) -> Vec<(Vec<String>, String)> {
             }
             let is_own = |name: &&str| !OTHERS.iter().any(|other| name.starts_with(other));
             let plain = |name: &str| name.split('(').next().unwrap_or(name).to_owned();
-            Some((names.split(';').filter(is_own).map(plain).collect(), numbers))
+            let names: Vec<String> = names.split(';').filter(is_own).map(plain).collect();
+            (!names.is_empty()).then_some((names, numbers))
         })
         .collect();
     lines.sort();

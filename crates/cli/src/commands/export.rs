@@ -242,8 +242,9 @@ fn has_highest(format: ExportFormat) -> bool {
     use ExportFormat::{
         MallocProfiler, MallocProfilerDetails, MallocProfilerDump, MallocProfilerSummary, Stacks,
     };
-    let with_lines = matches!(format, MallocProfilerDetails | MallocProfilerDump | Stacks);
-    with_lines || matches!(format, MallocProfiler | MallocProfilerSummary)
+    let of_tool =
+        [MallocProfiler, MallocProfilerDetails, MallocProfilerDump, MallocProfilerSummary];
+    format == Stacks || of_tool.contains(&format)
 }
 
 /// Returns whether a file of the format contains all process images.

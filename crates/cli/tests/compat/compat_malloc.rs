@@ -214,6 +214,7 @@ fn malloc_profiler_stacks() {
     assert!(details.contains("#1 instrumented() ") && !of_main, "{details}");
     let shouted = part("== shouted\n", "0 std::vector");
     assert!(shouted.contains(";APPEND  1 40 "), "{shouted}");
+    assert!(shouted.contains("_mpTrace_;SmallAllocations  0 0 0 0\n"), "{shouted}");
 }
 
 /// The example in MallocProfiler's slides: calls, total, live and highest live bytes, all as
