@@ -137,9 +137,9 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "languages",
-        work: Work::Tests(&["languages::", "python_frames::"]),
+        work: Work::Tests(&["languages::", "python_frames::", "python_objects::every_version::"]),
         paths: &["crates/heaptide/", "crates/macros/", "examples/rust/", "monitors/", "python/"],
-        purpose: "frames of Python; programs in Rust and Python that use the interface",
+        purpose: "every version of Python; programs in Rust and Python that use the interface",
     },
     Group {
         name: "documentation",

@@ -40,21 +40,28 @@ const GENERATED: i128 = 100_016;
 /// A frame: the unqualified name of the function, file, line.
 type Frame = (String, String, i128);
 
-/// Returns the interpreters 3.8 to 3.14: the one in PATH, and those of pyenv.
+/// Returns the interpreters 3.8 to 3.14: the one in PATH, the system's and those of pyenv, sorted
+/// by version.
 pub fn pythons() -> Vec<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
     let versions = root.and_then(|root| fs::read_dir(root.join("versions")).ok());
-    let of_pyenv = versions.into_iter().flatten().flatten().filter(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let minor = name.strip_prefix("3.").and_then(|rest| rest.split('.').next());
-        minor.and_then(|minor| minor.parse().ok()).is_some_and(|x: u32| (8..=14).contains(&x))
-    });
-    let system = Some(PathBuf::from("/usr/bin/python3")).filter(|file| file.exists());
-    let found = python().map(PathBuf::from);
-    let mut all: BTreeSet<PathBuf> = found.into_iter().chain(system).collect();
-    all.extend(of_pyenv.map(|entry| entry.path().join("bin/python3")));
-    all.into_iter().filter(|file| file.exists()).collect()
+    let of_pyenv = versions.into_iter().flatten().flatten();
+    let of_pyenv = of_pyenv.map(|entry| entry.path().join("bin/python3"));
+    let others = python().map(PathBuf::from).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
+    let all: BTreeSet<(u32, PathBuf)> = others
+        .chain(of_pyenv)
+        .filter_map(|file| Some((minor_version(&file)?, file)))
+        .filter(|(minor, _)| (8..=14).contains(minor))
+        .collect();
+    all.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Returns the second number of the version of Python 3; `None` for other programs.
+fn minor_version(python: &Path) -> Option<u32> {
+    let script = "import sys; print('%s.%s' % sys.version_info[:2])";
+    let output = Command::new(python).args(["-S", "-c", script]).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().strip_prefix("3.")?.parse().ok()
 }
 
 /// Returns the report of a recording with Python frames only.

@@ -13,6 +13,77 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The interpreters of a test.
+#[derive(Clone, Copy)]
+enum Versions {
+    OldestAndNewest,
+    Every,
+}
+
+impl Versions {
+    /// Returns these versions of a list that is sorted by version.
+    fn of<T>(self, mut all: Vec<T>) -> Vec<T> {
+        if matches!(self, Versions::OldestAndNewest) && all.len() > 2 {
+            all.drain(1..all.len() - 1);
+        }
+        all
+    }
+
+    fn pythons(self) -> Vec<PathBuf> {
+        self.of(pythons())
+    }
+
+    /// Returns the interpreters that are libraries, and their installation directories.
+    fn libraries(self) -> Vec<(PathBuf, String)> {
+        self.of(pythons().iter().filter_map(|python| library_of(python)).collect())
+    }
+
+    /// Returns the name of a directory that the tests of other versions do not use.
+    fn place(self, name: &str) -> String {
+        let versions = match self {
+            Versions::OldestAndNewest => "two",
+            Versions::Every => "every",
+        };
+        format!("{name}-{versions}")
+    }
+
+    fn scratch(self, name: &str) -> PathBuf {
+        scratch(&self.place(name))
+    }
+}
+
+/// Declares tests that run with two versions of Python in the fast tier, and with all versions in
+/// the second tier.
+macro_rules! versions {
+    ($($name:ident)*) => {
+        mod oldest_and_newest {
+            $(#[test]
+            fn $name() {
+                super::$name(super::Versions::OldestAndNewest);
+            })*
+        }
+        mod every_version {
+            $(#[test]
+            fn $name() {
+                super::$name(super::Versions::Every);
+            })*
+        }
+    };
+}
+
+versions! {
+    a_running_interpreter_has_its_objects_between_attach_and_detach
+    an_interpreter_that_is_initialised_again_has_its_objects
+    debug_hooks_that_are_installed_again
+    leaks_of_an_interpreter_that_ends_several_times
+    leaks_of_python_are_what_it_held_before_it_ended
+    objects_and_environment
+    subinterpreters
+    the_numbers_are_those_of_pythons_malloc
+    tracemalloc_threads_and_forks
+    what_forked_children_held_and_a_copy_that_cannot_be_written
+}
+
 /// Sizes of the blocks of `build` and `large`, and their numbers.
 const BUILT: (i128, i128) = (120, 20_000);
 const LARGE: (i128, i128) = (5033, 100);
@@ -84,16 +155,15 @@ fn assert_all_frees_are_known(report: &Value, shown: &str) {
     }
 }
 
-#[test]
-fn every_version_has_its_objects_and_environment() {
-    let pythons = pythons();
+fn objects_and_environment(versions: Versions) {
+    let pythons = versions.pythons();
     if pythons.is_empty() {
         return skip("python3");
     }
-    let place = scratch("python-objects");
-    for python in pythons {
+    let place = versions.scratch("python-objects");
+    for python in &pythons {
         let shown = python.display().to_string();
-        let (outcome, report) = record(&place, &[], &mut objects(&python, &[], "plain"));
+        let (outcome, report) = record(&place, &[], &mut objects(python, &[], "plain"));
         assert_eq!((outcome.status, &*outcome.stdout), (0, "None\n"), "{shown}");
         assert_times(&report, 1, &shown);
         assert_all_frees_are_known(&report, &shown);
@@ -160,13 +230,12 @@ fn options_and_variables_of_python_change_no_number() {
     }
 }
 
-#[test]
-fn tracemalloc_threads_and_forks() {
-    for python in pythons() {
-        let place = scratch("python-objects-kinds");
+fn tracemalloc_threads_and_forks(versions: Versions) {
+    let place = versions.scratch("python-objects-kinds");
+    for python in &versions.pythons() {
         for (what, times) in [("tracemalloc", 3), ("threads", 12), ("fork", 2)] {
             let shown = format!("{} {what}", python.display());
-            let (outcome, report) = record(&place, &[], &mut objects(&python, &[], what));
+            let (outcome, report) = record(&place, &[], &mut objects(python, &[], what));
             assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
             assert_times(&report, times, &shown);
         }
@@ -174,12 +243,11 @@ fn tracemalloc_threads_and_forks() {
 }
 
 /// Before 3.12, code of a subinterpreter is attributed to the function that called it.
-#[test]
-fn subinterpreters() {
-    for python in pythons() {
-        let place = scratch("python-objects-nested");
+fn subinterpreters(versions: Versions) {
+    let place = versions.scratch("python-objects-nested");
+    for python in &versions.pythons() {
         let shown = python.display().to_string();
-        let (outcome, report) = record(&place, &[], &mut objects(&python, &[], "nested"));
+        let (outcome, report) = record(&place, &[], &mut objects(python, &[], "nested"));
         assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
         let process = &list(&report, "processes")[0];
         let of_size = list(process, "sites").iter();
@@ -192,16 +260,15 @@ fn subinterpreters() {
 
 /// A block is counted as in a run in which Python takes all objects from malloc, whose hooks then
 /// record them. The script uses no address (`id`), whose objects differ in size.
-#[test]
-fn the_numbers_are_those_of_pythons_malloc() {
+fn the_numbers_are_those_of_pythons_malloc(versions: Versions) {
     const SCRIPT: &str = "import json\n\
         text = '{\"a\": [1, 2.5, null], \"b\": \"c\"}'\n\
         kept = [(json.loads(text), str(i), [i] * (i % 300)) for i in range(2000)]\n\
         del kept\n";
-    let place = scratch("python-equal");
-    for python in pythons() {
+    let place = versions.scratch("python-equal");
+    for python in &versions.pythons() {
         let counts = |variable: &str| {
-            let mut command = Command::new(&python);
+            let mut command = Command::new(python);
             // Names of the same length, since the environment is in objects, too.
             command.args(["-c", SCRIPT]).env(variable, "malloc").env("PYTHONHASHSEED", "0");
             let (_, report) = record(&place, &[], &mut command);
@@ -247,32 +314,25 @@ fn arenas_are_mappings_and_objects_none_if_the_user_wants_that() {
 
 /// In development mode the wrappers are above the debug hooks, and installing these again puts them
 /// above the wrappers, too.
-#[test]
-fn debug_hooks_that_are_installed_again() {
+fn debug_hooks_that_are_installed_again(versions: Versions) {
     const SCRIPT: &str = "import ctypes\n\
         ctypes.pythonapi.PyMem_SetupDebugHooks()\n\
         print(len([{'a': i} for i in range(10000)]))\n";
-    let place = scratch("python-hooks-again");
-    for python in pythons() {
-        let mut command = Command::new(&python);
+    let place = versions.scratch("python-hooks-again");
+    for python in &versions.pythons() {
+        let mut command = Command::new(python);
         let (outcome, _) = record(&place, &[], command.args(["-X", "dev", "-c", SCRIPT]));
         assert_eq!((outcome.status, &*outcome.stdout), (0, "10000\n"), "{}", python.display());
     }
 }
 
-/// The interpreters that are libraries, and their installation directories.
-fn libraries() -> Vec<(PathBuf, String)> {
-    pythons().iter().filter_map(|python| library_of(python)).collect()
-}
-
-#[test]
-fn an_interpreter_that_is_initialised_again_has_its_objects() {
-    let libraries = libraries();
+fn an_interpreter_that_is_initialised_again_has_its_objects(versions: Versions) {
+    let libraries = versions.libraries();
     if libraries.is_empty() {
         return skip("libpython");
     }
     let program = Guest::read("python_again.c").build("python_again", &["-ldl"]);
-    let place = scratch("python-again");
+    let place = versions.scratch("python-again");
     for (library, home) in libraries {
         let shown = library.display().to_string();
         let mut command = Command::new(&program);
@@ -309,15 +369,14 @@ fn leaked(recording: &Path, size: i128, options: &[&str]) -> (i128, i128, Vec<(S
     all
 }
 
-#[test]
-fn leaks_of_python_are_what_it_held_before_it_ended() {
+fn leaks_of_python_are_what_it_held_before_it_ended(versions: Versions) {
     let script = programs().join("python_held.py");
-    let place = scratch("python-held");
+    let place = versions.scratch("python-held");
     let recording = place.join("x.heaptide");
-    for python in pythons() {
+    for python in &versions.pythons() {
         let shown = python.display().to_string();
         for options in [&[][..], &["-X", "dev"]] {
-            let mut command = Command::new(&python);
+            let mut command = Command::new(python);
             let (outcome, report) = record(&place, &[], command.args(options).arg(&script));
             assert_eq!(outcome.status, 0, "{shown}: {}", outcome.stderr);
             assert_eq!(blocks(&report, 1033, "hold"), (10_000, 10_000), "{shown}");
@@ -334,14 +393,13 @@ fn leaks_of_python_are_what_it_held_before_it_ended() {
     }
 }
 
-#[test]
-fn what_forked_children_held_and_a_copy_that_cannot_be_written() {
+fn what_forked_children_held_and_a_copy_that_cannot_be_written(versions: Versions) {
     const NOT_KEPT: &str = "those that were kept until then are not listed";
-    let place = scratch("python-held-forked");
+    let place = versions.scratch("python-held-forked");
     let recording = place.join("x.heaptide");
-    for python in pythons() {
+    for python in &versions.pythons() {
         let shown = python.display().to_string();
-        let mut command = Command::new(&python);
+        let mut command = Command::new(python);
         let script = programs().join("python_held_forked.py");
         let (outcome, _) = record(&place, &[], command.arg(script));
         assert_eq!((outcome.status, &*outcome.stderr), (8, ""), "{shown}");
@@ -357,14 +415,13 @@ fn what_forked_children_held_and_a_copy_that_cannot_be_written() {
 }
 
 /// The second interpreter of a process is copied when it ends, too, in place of the first.
-#[test]
-fn leaks_of_an_interpreter_that_ends_several_times() {
-    let libraries = libraries();
+fn leaks_of_an_interpreter_that_ends_several_times(versions: Versions) {
+    let libraries = versions.libraries();
     if libraries.is_empty() {
         return skip("libpython");
     }
     let program = Guest::read("python_again.c").build("python_again", &["-ldl"]);
-    let place = scratch("python-again-held");
+    let place = versions.scratch("python-again-held");
     for (library, home) in libraries {
         let shown = library.display().to_string();
         let mut command = Command::new(&program);
@@ -389,13 +446,12 @@ fn attached(target: &Target, name: &str) -> [(i128, i128); 2] {
     [blocks(&report, BUILT.0, "build"), blocks(&report, LARGE.0, "large")]
 }
 
-#[test]
-fn a_running_interpreter_has_its_objects_between_attach_and_detach() {
-    for python in pythons() {
+fn a_running_interpreter_has_its_objects_between_attach_and_detach(versions: Versions) {
+    for python in &versions.pythons() {
         let shown = python.display().to_string();
-        let mut command = Command::new(&python);
+        let mut command = Command::new(python);
         command.arg(programs().join("python_attached.py"));
-        let mut target = Target::start("python-attached", command);
+        let mut target = Target::start(&versions.place("python-attached"), command);
         target.steps("bl");
         for round in ["a.heaptide", "b.heaptide", "c.heaptide"] {
             target.attach(round, &["--by-size"]);
