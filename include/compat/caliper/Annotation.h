@@ -19,9 +19,11 @@ class NamedScope {
 public:
     /// Enters a scope by a name that was looked up before; 0 does nothing. Inlined, so that begin
     /// and end use the thread's region of the same calling module.
-    __attribute__((always_inline)) NamedScope(std::uint32_t number, const char *name)
-        : number_(number), outer_(nullptr)
+    __attribute__((always_inline)) NamedScope(const char *attribute, std::uint32_t number,
+                                              const char *name)
+        : attribute_(attribute), number_(number), outer_(nullptr)
     {
+        heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, attribute, CALI_ATTR_NESTED, name);
         if (!number)
             return;
         outer_ = heaptide_cali_current_;
@@ -32,6 +34,7 @@ public:
     NamedScope &operator=(const NamedScope &) = delete;
     __attribute__((always_inline)) ~NamedScope()
     {
+        heaptide_cali_observe_(HEAPTIDE_CALI_END_, attribute_, CALI_ATTR_NESTED, "");
         if (!number_)
             return;
         heaptide_cali_current_ = outer_;
@@ -39,6 +42,7 @@ public:
     }
 
 private:
+    const char *attribute_;
     std::uint32_t number_;
     const char *outer_;
 };
@@ -47,16 +51,20 @@ private:
 class Function : NamedScope {
 public:
     explicit Function(const char *name)
-        : NamedScope(heaptide_name_string(HEAPTIDE_CALIPER_FUNCTION, name), name)
+        : NamedScope(HEAPTIDE_CALIPER_FUNCTION,
+                     heaptide_name_string(HEAPTIDE_CALIPER_FUNCTION, name), name)
     {
     }
-    Function(std::uint32_t number, const char *name) : NamedScope(number, name) {}
+    Function(std::uint32_t number, const char *name)
+        : NamedScope(HEAPTIDE_CALIPER_FUNCTION, number, name)
+    {
+    }
 };
 
 /// Opens a scope for a region until the end of the enclosing block.
 class ScopeAnnotation : NamedScope {
 public:
-    explicit ScopeAnnotation(const char *name) : NamedScope(heaptide_name(name), name) {}
+    explicit ScopeAnnotation(const char *name) : NamedScope("region", heaptide_name(name), name) {}
 };
 
 /// Opens a scope for a loop until end(), or until its last copy is destroyed.
@@ -76,12 +84,17 @@ public:
         Iteration(const Impl *impl, int i)
             : number_(impl ? heaptide_name_int(impl->iteration.c_str(), i) : 0)
         {
+            heaptide_cali_observe_(HEAPTIDE_CALI_SNAPSHOT_, "", 0, "");
             heaptide_scope_begin(number_);
         }
         Iteration(Iteration &&other) noexcept : number_(other.number_) { other.number_ = 0; }
         Iteration(const Iteration &) = delete;
         Iteration &operator=(const Iteration &) = delete;
-        ~Iteration() { heaptide_scope_end(number_); }
+        ~Iteration()
+        {
+            heaptide_cali_observe_(HEAPTIDE_CALI_SNAPSHOT_, "", 0, "");
+            heaptide_scope_end(number_);
+        }
 
     private:
         std::uint32_t number_;
@@ -89,7 +102,8 @@ public:
 
     explicit Loop(const char *name) : impl_(nullptr)
     {
-        if (!heaptide_loaded())
+        heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, "loop", CALI_ATTR_NESTED, name);
+        if (!heaptide_cali_is_used_())
             return;
         heaptide_pause(0);
         impl_ = new Impl{heaptide_name_string("loop", name), std::string("iteration#") + name, 1,
@@ -117,10 +131,11 @@ public:
 
     void end()
     {
-        if (impl_ && impl_->is_open)
-            heaptide_scope_end(impl_->number);
-        if (impl_)
-            impl_->is_open = false;
+        if (!impl_ || !impl_->is_open)
+            return;
+        heaptide_cali_observe_(HEAPTIDE_CALI_END_, "loop", CALI_ATTR_NESTED, "");
+        heaptide_scope_end(impl_->number);
+        impl_->is_open = false;
     }
 };
 
@@ -130,7 +145,7 @@ public:
     typedef std::map<const char *, Variant> MetadataListType;
 
     explicit Annotation(const char *name, int properties = 0)
-        : attribute_(heaptide_loaded()
+        : attribute_(heaptide_cali_is_used_()
                          ? cali_create_attribute(name, CALI_TYPE_INV, properties)
                          : CALI_INV_ID)
     {

@@ -97,7 +97,7 @@ static inline int cali_attribute_properties(cali_id_t attr_id)
 static inline cali_id_t cali_make_loop_iteration_attribute(const char *name)
 {
     char full[256];
-    if (!heaptide_loaded())
+    if (!heaptide_cali_is_used_())
         return CALI_INV_ID;
     snprintf(full, sizeof full, "iteration#%s", name);
     return cali_create_attribute(full, CALI_TYPE_INT, CALI_ATTR_ASVALUE);
@@ -108,6 +108,7 @@ static inline cali_id_t cali_make_loop_iteration_attribute(const char *name)
 static inline void cali_begin_region(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
+    heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, "region", CALI_ATTR_NESTED, name);
     if (!t)
         return;
     heaptide_cali_enter_(name);
@@ -116,6 +117,7 @@ static inline void cali_begin_region(const char *name)
 static inline void cali_end_region(const char *name)
 {
     const struct heaptide_interface *t = heaptide_table_();
+    heaptide_cali_observe_(HEAPTIDE_CALI_END_NAMED_, "region", CALI_ATTR_NESTED, name);
     if (!t)
         return;
     heaptide_cali_leave_();
@@ -123,18 +125,22 @@ static inline void cali_end_region(const char *name)
 }
 static inline void cali_begin_phase(const char *name)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, "phase", CALI_ATTR_NESTED, name);
     heaptide_begin_string("phase", name);
 }
 static inline void cali_end_phase(const char *name)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_END_NAMED_, "phase", CALI_ATTR_NESTED, name);
     heaptide_end_string("phase", name);
 }
 static inline void cali_begin_comm_region(const char *name)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, "comm.region", CALI_ATTR_NESTED, name);
     heaptide_begin_string("comm.region", name);
 }
 static inline void cali_end_comm_region(const char *name)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_END_NAMED_, "comm.region", CALI_ATTR_NESTED, name);
     heaptide_end_string("comm.region", name);
 }
 
@@ -151,12 +157,14 @@ static inline const char *cali_get_current_region_or(const char *alt)
 static inline void heaptide_cali_begin_at_(cali_id_t attr, cali_variant_t value)
 {
     const struct heaptide_interface *t = heaptide_table_();
+    heaptide_cali_observe_value_(HEAPTIDE_CALI_BEGIN_, heaptide_cali_attribute_at_(attr), value);
     if (t)
         heaptide_cali_begin_(t, heaptide_cali_attribute_at_(attr), value);
 }
 static inline void heaptide_cali_set_at_(cali_id_t attr, cali_variant_t value)
 {
     const struct heaptide_interface *t = heaptide_table_();
+    heaptide_cali_observe_value_(HEAPTIDE_CALI_SET_, heaptide_cali_attribute_at_(attr), value);
     if (t)
         heaptide_cali_set_(t, heaptide_cali_attribute_at_(attr), value);
 }
@@ -178,6 +186,8 @@ static inline void cali_begin_string(cali_id_t attr, const char *val)
 }
 static inline void cali_end(cali_id_t attr)
 {
+    heaptide_cali_observe_value_(HEAPTIDE_CALI_END_, heaptide_cali_attribute_at_(attr),
+                                 cali_make_empty_variant());
     heaptide_cali_end_(heaptide_cali_attribute_at_(attr));
 }
 // Ends a value that is expected to be `val`; a different value is ended, too.
@@ -207,42 +217,44 @@ static inline void cali_set_string(cali_id_t attr, const char *val)
 // Variants that take the attribute's name, and create the attribute if it does not exist.
 static inline void cali_begin_byname(const char *attr_name)
 {
-    if (heaptide_loaded())
+    if (heaptide_cali_is_used_())
         cali_begin(cali_create_attribute(attr_name, CALI_TYPE_BOOL, CALI_ATTR_DEFAULT));
 }
 static inline void cali_begin_double_byname(const char *attr_name, double val)
 {
-    if (heaptide_loaded())
+    if (heaptide_cali_is_used_())
         cali_begin_double(cali_create_attribute(attr_name, CALI_TYPE_DOUBLE, 0), val);
 }
 static inline void cali_begin_int_byname(const char *attr_name, int val)
 {
-    if (heaptide_loaded())
+    if (heaptide_cali_is_used_())
         cali_begin_int(cali_create_attribute(attr_name, CALI_TYPE_INT, 0), val);
 }
 static inline void cali_begin_string_byname(const char *attr_name, const char *val)
 {
-    if (heaptide_loaded())
+    if (heaptide_cali_is_used_())
         cali_begin_string(cali_create_attribute(attr_name, CALI_TYPE_STRING, 0), val);
 }
 static inline void cali_set_double_byname(const char *attr_name, double val)
 {
-    if (heaptide_loaded())
-        cali_set_double(cali_create_attribute(attr_name, CALI_TYPE_DOUBLE, 0), val);
+    if (heaptide_cali_is_used_())
+        cali_set_double(
+            cali_create_attribute(attr_name, CALI_TYPE_DOUBLE, CALI_ATTR_UNALIGNED), val);
 }
 static inline void cali_set_int_byname(const char *attr_name, int val)
 {
-    if (heaptide_loaded())
-        cali_set_int(cali_create_attribute(attr_name, CALI_TYPE_INT, 0), val);
+    if (heaptide_cali_is_used_())
+        cali_set_int(cali_create_attribute(attr_name, CALI_TYPE_INT, CALI_ATTR_UNALIGNED), val);
 }
 static inline void cali_set_string_byname(const char *attr_name, const char *val)
 {
-    if (heaptide_loaded())
-        cali_set_string(cali_create_attribute(attr_name, CALI_TYPE_STRING, 0), val);
+    if (heaptide_cali_is_used_())
+        cali_set_string(
+            cali_create_attribute(attr_name, CALI_TYPE_STRING, CALI_ATTR_UNALIGNED), val);
 }
 static inline void cali_end_byname(const char *attr_name)
 {
-    if (heaptide_loaded())
+    if (heaptide_cali_is_used_())
         cali_end(cali_find_attribute(attr_name));
 }
 
@@ -334,6 +346,7 @@ static inline void cali_push_snapshot(int scope, int n, const cali_id_t trigger_
     size_t used = strlen(text);
     int i;
     (void)scope;
+    heaptide_cali_observe_(HEAPTIDE_CALI_SNAPSHOT_, "", 0, "");
     if (!heaptide_loaded())
         return;
     for (i = 0; i < n && used + 64 < sizeof text; i++) {

@@ -9,7 +9,7 @@
 #define HEAPTIDE_CALI_FUNCTION_ HEAPTIDE_NAME_STRING(HEAPTIDE_CALIPER_FUNCTION, __func__)
 
 #define CALI_MARK_FUNCTION_BEGIN heaptide_cali_mark_begin_(HEAPTIDE_CALI_FUNCTION_, __func__)
-#define CALI_MARK_FUNCTION_END heaptide_cali_mark_end_(HEAPTIDE_CALI_FUNCTION_)
+#define CALI_MARK_FUNCTION_END heaptide_cali_mark_end_(HEAPTIDE_CALI_FUNCTION_, __func__)
 
 #define CALI_MARK_BEGIN(name) cali_begin_region(name)
 #define CALI_MARK_END(name) cali_end_region(name)
@@ -34,13 +34,17 @@
 // A nonzero name implies that the recorder is loaded.
 static inline void heaptide_cali_mark_begin_(uint32_t name, const char *function)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_BEGIN_, HEAPTIDE_CALIPER_FUNCTION, CALI_ATTR_NESTED,
+                           function);
     if (name) {
         heaptide_cali_enter_(function);
         heaptide_found_->scope_begin(name);
     }
 }
-static inline void heaptide_cali_mark_end_(uint32_t name)
+static inline void heaptide_cali_mark_end_(uint32_t name, const char *function)
 {
+    heaptide_cali_observe_(HEAPTIDE_CALI_END_NAMED_, HEAPTIDE_CALIPER_FUNCTION, CALI_ATTR_NESTED,
+                           function);
     if (name) {
         heaptide_cali_leave_();
         heaptide_found_->scope_end(name);

@@ -1,8 +1,8 @@
 //! The state behind Caliper's interface: attributes, values of threads, configuration, output.
 //
 // Not for programs, which include cali.h and the other headers with Caliper's names. Requires C99
-// or C++98. Without the recorder a call costs a load and a branch; attributes are created even
-// then, so that programs can query their names and types.
+// or C++98. Without the recorder and RegionProfile.h, a call costs two loads and two branches;
+// attributes are created even then, so that programs can query their names and types.
 
 #ifndef HEAPTIDE_COMPAT_CALIPER_H
 #define HEAPTIDE_COMPAT_CALIPER_H
@@ -144,6 +144,49 @@ heaptide_cali_name_(const struct heaptide_interface *t,
     }
     text = text ? text : digits;
     return t->intern(attribute->name, length, text, strlen(text));
+}
+
+// ---- Observation of regions and values, for RegionProfile.h
+
+enum heaptide_cali_event_ {
+    HEAPTIDE_CALI_BEGIN_,
+    HEAPTIDE_CALI_SET_,
+    HEAPTIDE_CALI_END_,        // of the attribute's innermost value; ignores the value passed
+    HEAPTIDE_CALI_END_NAMED_,  // of the attribute's innermost value that equals the one passed
+    HEAPTIDE_CALI_SNAPSHOT_    // without an attribute
+};
+typedef void (*heaptide_cali_observer_)(enum heaptide_cali_event_ event, const char *attribute,
+                                        int properties, cali_variant_t value);
+
+// Called before each event takes effect, with or without the recorder. NULL if no part of the
+// process includes RegionProfile.h. The visibility lets modules share it that hide their symbols.
+__attribute__((weak, visibility("default"))) heaptide_cali_observer_ heaptide_cali_observes_;
+
+// Relaxed, because the observer needs no data of the thread that sets it.
+static inline heaptide_cali_observer_ heaptide_cali_observing_(void)
+{
+    return __atomic_load_n(&heaptide_cali_observes_, __ATOMIC_RELAXED);
+}
+// Returns whether annotations have an effect.
+static inline int heaptide_cali_is_used_(void)
+{
+    return heaptide_loaded() || heaptide_cali_observing_();
+}
+
+static inline void heaptide_cali_observe_(enum heaptide_cali_event_ event, const char *attribute,
+                                          int properties, const char *text)
+{
+    const heaptide_cali_observer_ call = heaptide_cali_observing_();
+    if (__builtin_expect(call != NULL, 0))
+        call(event, attribute, properties, cali_make_variant_from_string(text));
+}
+static inline void heaptide_cali_observe_value_(enum heaptide_cali_event_ event,
+                                                const struct heaptide_cali_attribute_ *attribute,
+                                                cali_variant_t value)
+{
+    const heaptide_cali_observer_ call = heaptide_cali_observing_();
+    if (__builtin_expect(call != NULL, 0) && attribute)
+        call(event, attribute->name, attribute->properties, value);
 }
 
 // ---- Open regions and values of a thread

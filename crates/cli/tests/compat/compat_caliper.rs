@@ -405,7 +405,9 @@ fn headers_without_a_warning() {
         ("clang++", "c++11", registry),
         ("clang++", "c++20", "caliper/Annotation.h"),
     ] {
-        let headers = [first, "caliper/cali-manager.h", "caliper/DataTracker.h", reports, first];
+        let manager = "caliper/cali-manager.h";
+        let times = "caliper/RegionProfile.h";
+        let headers = [first, manager, "caliper/DataTracker.h", times, reports, first];
         check(compiler, standard, "c++", &headers);
     }
 }
@@ -468,4 +470,34 @@ fn scopes_of_several_tools() {
     assert_eq!(nested, expected, "{rows}");
     let info = run(heaptide().arg("info").arg(&recording), &place);
     assert!(!info.stdout.contains("scope_mismatch"), "{}", info.stdout);
+}
+
+/// A program measures the time in its regions, including those of a part in C, with and without
+/// the recorder.
+#[test]
+fn times_of_regions() {
+    let place = scratch("compat-caliper-times");
+    let part = place.join("part.o");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-x", "c", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-DPART"]);
+    compiler.args(["-I", "include/compat", "-c", "tests/compat/caliper_region_profile.cpp", "-o"]);
+    let output = compiler.arg(&part).current_dir(programs().join("../..")).output();
+    let output = output.expect("a compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let part = part.to_str().expect("a path in UTF-8");
+    for standard in ["c++11", "c++20"] {
+        let program = build("caliper_region_profile.cpp", standard, &place, &[part]);
+        let bare = run(&mut clean(Command::new(&program)), &place);
+        assert_eq!((bare.status, &*bare.stdout, &*bare.stderr), (0, "done\n", ""));
+        let recording = place.join(format!("{standard}.heaptide"));
+        let outcome = run(recorded(&recording, &[]).arg(&program), &place);
+        assert_eq!((outcome.status, &*outcome.stdout), (0, "done\n"), "{}", outcome.stderr);
+        let paths = "SELECT path,count() GROUP BY path FORMAT format(\"%path% %count%\")";
+        let rows = query(paths, &recording, &place);
+        let part = ["main/outer/solve/part 1", "main/outer/solve/part/steps 3"];
+        assert!(has_rows(&rows, &part), "{rows}");
+        assert!(!rows.contains("common"), "{rows}");
+        let info = run(heaptide().arg("info").arg(&recording), &place);
+        assert!(!info.stdout.contains("scope_mismatch"), "{}", info.stdout);
+    }
 }

@@ -27,7 +27,7 @@ typedef enum {
 #define CALI_MAXTYPE CALI_TYPE_PTR
 
 // Properties of an attribute. All attributes are per thread and part of the scope path; other
-// properties are stored and returned, but have no effect.
+// properties are stored and returned, but have an effect only on RegionProfile.h.
 typedef enum {
     CALI_ATTR_DEFAULT = 0,
     CALI_ATTR_ASVALUE = 1,
