@@ -1,7 +1,7 @@
 //! Data from the trace of a process, in addition to its tables, for the views that show it.
 
 use heaptide_analysis::attribution::Owners;
-use heaptide_analysis::model::Process;
+use heaptide_analysis::model::{LaneId, Process};
 use heaptide_analysis::views::highest::Highest;
 use heaptide_analysis::views::lifetimes::Lifetimes;
 use heaptide_analysis::views::owners_over_time::OwnersOverTime;
@@ -13,11 +13,16 @@ use crate::progress::Progress;
 /// Returns the highest live bytes of the parts of a process, if it has a trace. Missing parts are
 /// reported on standard error.
 pub fn replayed(process: &Process) -> Option<Highest> {
+    replayed_of_lanes(process, |_| true)
+}
+
+/// Does the same for the allocations of some lanes.
+pub fn replayed_of_lanes(process: &Process, counts: impl Fn(LaneId) -> bool) -> Option<Highest> {
     if !process.has_trace() {
         return None;
     }
     let progress = Progress::start("reading the trace");
-    let found = Highest::of(process);
+    let found = Highest::of_lanes(process, counts);
     drop(progress);
     match found {
         Ok(highest) => {

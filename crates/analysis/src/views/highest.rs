@@ -5,7 +5,7 @@
 //! the bytes of a block of a pool are subtracted from its chunk.
 
 use crate::error::Error;
-use crate::model::{Process, Site, SiteKind};
+use crate::model::{LaneId, Process, Site, SiteKind};
 use crate::trace::Event;
 use crate::trace::lending::{Block, Lending, signed};
 
@@ -21,8 +21,9 @@ pub struct Bytes {
 /// Live bytes of a part of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Live {
-    /// The highest value since the last reset.
-    pub highest: Bytes,
+    /// The highest value since the last reset; `None` if the trace lacks events, and the value may
+    /// be too low.
+    pub highest: Option<Bytes>,
     /// At the end of the trace.
     pub last: Bytes,
 }
@@ -61,10 +62,18 @@ impl Highest {
     /// assert!(Highest::of(&process).is_err()); // it has no trace
     /// ```
     pub fn of(process: &Process) -> Result<Highest, Error> {
+        Highest::of_lanes(process, |_| true)
+    }
+
+    /// Does the same for the allocations of some lanes. Live bytes by site are those of all lanes.
+    ///
+    /// Errors: the same as those of [`Process::replay`].
+    pub fn of_lanes(process: &Process, counts: impl Fn(LaneId) -> bool) -> Result<Highest, Error> {
         let mut replay = process.replay_whole()?;
         let resets = process.time.traces.iter().filter(|trace| trace.since_ns > 0);
         let reset_ns = resets.map(|trace| trace.since_ns.saturating_add(trace.after_ns)).max();
-        let mut pass = Pass::of(process);
+        let counts = (0..process.tables.lanes.len()).map(|lane| counts(LaneId(lane as u32)));
+        let mut pass = Pass::of(process, counts.collect());
         let (mut batch, mut reset_ns) = (Vec::new(), reset_ns.unwrap_or(0));
         while replay.fill(&mut batch) {
             for event in &batch {
@@ -79,6 +88,8 @@ impl Highest {
             pass.reset();
         }
         let live_requested = pass.live_requested();
+        let notes = replay.notes();
+        let live = |levels| live(levels, notes.is_empty());
         let process = live(pass.all);
         let [stacks, lanes, scopes] = pass.parts.map(|levels| levels.into_iter().map(live));
         Ok(Highest {
@@ -87,7 +98,7 @@ impl Highest {
             lanes: lanes.collect(),
             scopes: scopes.collect(),
             live_requested,
-            notes: replay.notes(),
+            notes,
         })
     }
 }
@@ -186,11 +197,11 @@ pub fn live_requested_of_allocator(site: &Site) -> Option<u64> {
     live_requested(site).filter(|_| is_known)
 }
 
-fn live([usable, requested]: Levels) -> Live {
+fn live([usable, requested]: Levels, is_complete: bool) -> Live {
     let highest = [usable, requested].map(|level| not_negative(level.highest));
     let last = [usable, requested].map(|level| not_negative(level.live));
     let bytes = |[usable, requested]: [u64; 2]| Bytes { usable, requested };
-    Live { highest: bytes(highest), last: bytes(last) }
+    Live { highest: is_complete.then(|| bytes(highest)), last: bytes(last) }
 }
 
 fn not_negative(bytes: i64) -> u64 {
@@ -223,6 +234,8 @@ type Levels = [Level; 2];
 /// The sums while events are added.
 struct Pass<'a> {
     process: &'a Process,
+    /// Whether the parts contain the allocations of a lane, by lane.
+    counts: Vec<bool>,
     all: Levels,
     /// Levels of stacks, lanes and scopes.
     parts: [Vec<Levels>; 3],
@@ -233,12 +246,13 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn of(process: &Process) -> Pass<'_> {
+    fn of(process: &Process, counts: Vec<bool>) -> Pass<'_> {
         let tables = &process.tables;
-        let counts = [tables.stacks.len(), tables.lanes.len(), tables.scopes.len()];
-        let parts = counts.map(|count| vec![Levels::default(); count]);
+        let lengths = [tables.stacks.len(), tables.lanes.len(), tables.scopes.len()];
+        let parts = lengths.map(|length| vec![Levels::default(); length]);
         Pass {
             process,
+            counts,
             all: Levels::default(),
             parts,
             sites: vec![[0; 2]; tables.sites.len()],
@@ -272,7 +286,7 @@ impl Pass<'_> {
         for (live, bytes) in self.sites[site as usize].iter_mut().zip([usable, counted]) {
             *live = live.saturating_add(bytes);
         }
-        if !is_in_sums(of.kind) {
+        if !is_in_sums(of.kind) || !self.counts[of.lane.0 as usize] {
             return;
         }
         let places = [of.stack.0, of.lane.0, of.scope.0];

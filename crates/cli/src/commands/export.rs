@@ -15,7 +15,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::replayed::{for_page, replayed};
+use heaptide_command::replayed::{for_page, replayed, replayed_of_lanes};
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Origins, Selection, Source};
 use heaptide_command::snapshots::image_of;
@@ -190,7 +190,11 @@ pub fn export(options: &ExportOptions) -> Outcome {
         _ => metric,
     };
     require(options, metric, &selected, process)?;
-    let highest = if has_highest(options.format) { replayed(process) } else { None };
+    let highest = match &options.malloc_profiler {
+        _ if !has_highest(options.format) => None,
+        Some(choice) => replayed_of_lanes(process, |lane| choice.counts(process, lane)),
+        None => replayed(process),
+    };
     let of_page = if options.format == ExportFormat::Html { for_page(process) } else { None };
     let findings = match options.format {
         ExportFormat::Html => {

@@ -215,6 +215,10 @@ fn at_the_bound_the_trace_ends_and_the_figures_go_on() {
     assert!(last.is_some_and(|last| last <= stopped_ns), "{last:?}, stopped {stopped_ns}");
     let info = run(heaptide().arg("info").arg(&recording), &place);
     assert!(info.stdout.contains("--max-trace-size of 2.00 MiB was reached"), "{}", info.stdout);
+    // The highest values could be later.
+    let stacks = run(heaptide().args(["export", "--format", "stacks"]).arg(&recording), &place);
+    assert!(stacks.stdout.contains("allocations="), "{}", stacks.stderr);
+    assert!(!stacks.stdout.contains("max_live_bytes"), "{}", stacks.stdout);
 }
 
 #[test]

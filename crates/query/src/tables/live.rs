@@ -25,8 +25,8 @@ pub(super) fn requested() -> Info {
 pub(super) fn highest() -> [Info; 2] {
     let [usable, of_requested] = HIGHEST;
     [
-        Info::uint(usable, "bytes", "highest live bytes of the row itself; of a trace only"),
-        Info::uint(of_requested, "bytes", "the same of requested bytes; of a trace only"),
+        Info::uint(usable, "bytes", "highest live bytes of the row itself; of a whole trace only"),
+        Info::uint(of_requested, "bytes", "the same of requested bytes; of a whole trace only"),
     ]
 }
 
@@ -95,9 +95,9 @@ fn set(filler: &mut Filler, row: usize, live: Option<u64>) {
 
 /// Sets the columns that need a trace.
 pub(super) fn set_highest(filler: &mut Filler, row: usize, live: Option<&highest::Live>) {
-    if let Some(live) = live {
+    if let Some(live) = live.and_then(|live| live.highest) {
         let [usable, requested] = HIGHEST;
-        filler.uint(usable, row, live.highest.usable);
-        filler.uint(requested, row, live.highest.requested);
+        filler.uint(usable, row, live.usable);
+        filler.uint(requested, row, live.requested);
     }
 }

@@ -62,6 +62,8 @@ pub struct Choice {
     live_only: bool,
     /// Whether blocks without a stack are the large ones.
     is_reverse: bool,
+    /// Whether names are changed as MallocProfiler does by default.
+    is_remangled: bool,
     /// Only stacks with a function whose name contains this text; they are cut off there.
     from: String,
 }
@@ -74,6 +76,7 @@ impl Default for Choice {
             thread: None,
             live_only: false,
             is_reverse: false,
+            is_remangled: false,
             from: String::new(),
         }
     }
@@ -100,10 +103,18 @@ impl FromStr for Choice {
                 ("thread", id) => choice.thread = Some(id.parse().map_err(|_| unreadable())?),
                 ("live", "") => choice.live_only = true,
                 ("reverse", "") => choice.is_reverse = true,
+                ("remangled", "") => choice.is_remangled = true,
                 _ => return Err(unreadable()),
             }
         }
         Ok(choice)
+    }
+}
+
+impl Choice {
+    /// Returns whether allocations of a lane are counted.
+    pub fn counts(&self, process: &Process, lane: LaneId) -> bool {
+        self.thread.is_none_or(|tid| process.tables.lanes[lane.0 as usize].last_tid() == tid)
     }
 }
 
@@ -206,7 +217,8 @@ fn at_peak_of(site: &Site) -> u64 {
     }
 }
 
-/// Writes the stacks of a process, with exact values if its trace was replayed.
+/// Writes the stacks of a process, with exact values if its whole trace was replayed for the lanes
+/// of [`Choice::counts`].
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -223,11 +235,12 @@ pub fn write(
             let mut sum = small;
             sum.add(large);
             stacks.iter().for_each(|(_, stat)| sum.add(*stat));
-            let peak = highest.map_or(process.totals.peak_bytes, |of| of.process.highest.requested);
-            // The peak is that of all threads.
-            if choice.thread.is_none() {
-                sum.max = Some(peak);
-            }
+            let by_trace = highest.and_then(|of| of.process.highest);
+            sum.max = match (by_trace, choice.thread) {
+                (Some(bytes), _) => Some(bytes.requested),
+                (None, None) => Some(process.totals.peak_bytes),
+                (None, Some(_)) => sum.max,
+            };
             head(out, process, sum)?;
             if form == Form::Summary {
                 return Ok(());
@@ -237,8 +250,11 @@ pub fn write(
     }
     for (stack, stat) in stacks {
         let path = process.path_of(stack);
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             path.into_iter().map(|frame| plain(&process.label(frame))).collect();
+        if choice.is_remangled {
+            remangle(&mut names);
+        }
         write!(out, "_mpTrace_;{} ", names.join(";"))?;
         stat.write(out, choice.separator)?;
     }
@@ -264,26 +280,21 @@ struct Stats {
 }
 
 fn stats(process: &Process, choice: &Choice, highest: Option<&Highest>) -> Stats {
-    let lanes = &process.tables.lanes;
-    let last = |LaneId(id): LaneId| lanes[id as usize].last_tid();
-    let counts = |lane| choice.thread.is_none_or(|tid| last(lane) == tid);
     let mut sites: Vec<&Site> = process.tables.sites.iter().collect();
     sites.sort_by_key(|site| site.stack);
     let mut of_stack: BTreeMap<u32, Stat> = BTreeMap::new();
     for sites in sites.chunk_by(|a, b| a.stack == b.stack) {
         let stack = sites[0].stack.0;
-        let counted: Vec<&Site> = sites.iter().copied().filter(|site| counts(site.lane)).collect();
+        let counted = sites.iter().copied().filter(|site| choice.counts(process, site.lane));
+        let counted: Vec<&Site> = counted.collect();
         if counted.is_empty() {
             continue;
         }
         let mut stat = Stat::of(&counted);
-        // The trace has one value per stack for all threads, which does not apply to a single
-        // thread.
-        let live = highest.and_then(|of| of.stacks.get(stack as usize));
-        if let Some(live) = live.filter(|_| counted.len() == sites.len()) {
+        if let Some(live) = highest.and_then(|of| of.stacks.get(stack as usize)) {
             let live_bytes = Sum::over(counted).live_bytes;
             stat.live = live.requested_of(live_bytes).unwrap_or(stat.live);
-            stat.max = Some(live.highest.requested);
+            stat.max = live.highest.map(|highest| highest.requested).or(stat.max);
         } else if process.sampling.is_some() {
             stat.max = None; // the counters are estimates
         }
@@ -370,7 +381,104 @@ fn details(
     Ok(())
 }
 
+/// Changes names of functions, outermost first, like MallocProfiler's default remangler: without
+/// parameters and allocators; a stack ends at the first function of a large library, which is
+/// replaced by the name of the library. `mallocProfiler.h` has the same for dumps by the program.
+fn remangle(names: &mut Vec<String>) {
+    const LIBRARIES: [(&str, &str); 8] = [
+        ("__cxx11::basic_regex", "regex"),
+        ("TFormula", "TFormula"),
+        ("TClass", "TClass"),
+        ("TCling", "TCling"),
+        ("cling::", "cling"),
+        ("clang", "clang"),
+        ("llvm::", "llvm"),
+        ("boost::spirit", "spirit"),
+    ];
+    for (place, name) in names.iter_mut().enumerate() {
+        let end = start_of_parameters(name).unwrap_or(name.len());
+        let short = without_allocators(&name[..end]);
+        if let Some((_, library)) = LIBRARIES.iter().find(|(part, _)| short.contains(part)) {
+            (*library).clone_into(name);
+            names.truncate(place + 1);
+            return;
+        }
+        *name = short;
+    }
+}
+
+/// Returns where the parameters of a function begin in its name, if it has parameters.
+fn start_of_parameters(name: &str) -> Option<usize> {
+    let end = name.rfind(')')?;
+    let mut depth = 0;
+    let (start, _) = name[..=end].bytes().enumerate().rev().find(|(_, byte)| {
+        depth += i32::from(*byte == b')') - i32::from(*byte == b'(');
+        depth == 0
+    })?;
+    // These parentheses are part of the name.
+    let is_call = name[..start].ends_with("operator") && !name[start..].starts_with("()(");
+    let is_name = name[start..].starts_with("(anonymous namespace)") || is_call;
+    (start > 0 && !is_name).then_some(start)
+}
+
+/// Removes the allocators from the names of containers.
+fn without_allocators(name: &str) -> String {
+    const ALLOCATOR: &str = ", std::allocator<";
+    let mut rest = name;
+    let mut short = String::new();
+    while let Some((before, after)) = rest.split_once(ALLOCATOR) {
+        short += before;
+        let mut depth = 1;
+        let end = after.bytes().position(|byte| {
+            depth += i32::from(byte == b'<') - i32::from(byte == b'>');
+            depth == 0
+        });
+        rest = end.map_or("", |end| &after[end + 1..]);
+    }
+    short + rest
+}
+
 /// Returns a name without the character that separates names.
 fn plain(name: &str) -> String {
     printable(name).replace(';', ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remangled(names: &[&str]) -> Vec<String> {
+        let mut names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        remangle(&mut names);
+        names
+    }
+
+    #[test]
+    fn names_have_no_parameters_and_allocators() {
+        let names = [
+            ("main", "main"),
+            ("std::map<int, A>::at(int const&)", "std::map<int, A>::at"),
+            ("f(void (*)(int))", "f"),
+            ("A::operator()(int) const", "A::operator()"),
+            ("A::operator()", "A::operator()"),
+            ("(anonymous namespace)", "(anonymous namespace)"),
+            ("(anonymous namespace)::g(int)", "(anonymous namespace)::g"),
+            (
+                "std::vector<std::pair<int, A>, std::allocator<std::pair<int, A> > >::f(int)",
+                "std::vector<std::pair<int, A> >::f",
+            ),
+            ("größe(int)", "größe"),
+            ("cut, std::allocator<std::pair<int", "cut"),
+        ];
+        for (name, expected) in names {
+            assert_eq!(remangled(&[name]), [expected]);
+        }
+    }
+
+    #[test]
+    fn stacks_end_at_functions_of_large_libraries() {
+        let stack = ["main()", "f(TClass*)", "TClass::GetClass(char const*)", "g(int)"];
+        assert_eq!(remangled(&stack), ["main", "f", "TClass"]);
+        assert_eq!(remangled(&["llvm::raw_ostream::write(char)", "malloc"]), ["llvm"]);
+    }
 }

@@ -56,7 +56,7 @@ pub fn write(
         if let Some(n) = by_counters.or_else(|| live?.requested_of(sums.live_bytes)) {
             write!(out, " live_requested_bytes={n}")?;
         }
-        if let Some(Live { highest: Bytes { usable, requested }, .. }) = live {
+        if let Some(Live { highest: Some(Bytes { usable, requested }), .. }) = live {
             write!(out, " max_live_bytes={usable} max_live_requested_bytes={requested}")?;
         }
         writeln!(out)?;

@@ -235,6 +235,11 @@ pub(crate) fn function_name(labels: &Labels, frame: FrameId, place: &str, width:
     format!("{place}{label}{module}")
 }
 
+/// Returns whether highest live bytes are known.
+fn has_highest(highest: Option<&Highest>) -> bool {
+    highest.is_some_and(|of| of.process.highest.is_some())
+}
+
 fn stacks(
     out: &mut Screen,
     process: &Process,
@@ -257,7 +262,7 @@ fn stacks(
         let is_needed = metric == measure || metric == Measure::Allocations;
         if is_needed { column } else { column.optional() }
     });
-    let most = right(14, "max live").optional().if_known(highest.is_some());
+    let most = right(14, "max live").optional().if_known(has_highest(highest));
     let limits = estimates::column(process, measure);
     let columns = Columns([right(6, "share"), limits, a, b, c, d, e, most, f]);
     columns.heading(out)?;
@@ -272,7 +277,8 @@ fn stacks(
         writeln!(out)?;
         let stack = stack(&g);
         let most = highest.and_then(|of| of.stacks.get(stack.0 as usize));
-        let most = most.map_or_else(String::new, |most| count(most.highest.usable));
+        let most = most.and_then(|most| most.highest);
+        let most = most.map_or_else(String::new, |most| count(most.usable));
         let share = percent(measure.of(&g.own), whole);
         let limits = estimates::cell(out, process, measure, &g.own);
         columns.row(out, [share, limits, a, b, c, d, e, most, f])?;
@@ -341,7 +347,7 @@ fn lanes(
         right(10, "allocs"),
         right(10, "allocated"),
         right(10, "at peak"),
-        right(10, "max live").optional().if_known(highest.is_some()),
+        right(10, "max live").optional().if_known(has_highest(highest)),
         right(10, "live"),
         right(10, "frees here").optional(),
         last("name"),
@@ -352,7 +358,7 @@ fn lanes(
     let whole = measure.of(&process.totals);
     for &(index, lane) in lanes.iter().take(rows) {
         let m = &lane.measures;
-        let most = highest.and_then(|of| of.lanes.get(index));
+        let most = highest.and_then(|of| of.lanes.get(index)?.highest);
         let at_peak = match process.mode {
             // Only sites record values at peak.
             Mode::Counters => "-".to_owned(),
@@ -365,7 +371,7 @@ fn lanes(
             out.count(m.allocations),
             out.bytes(m.usable_bytes),
             at_peak,
-            most.map_or_else(String::new, |most| out.bytes(most.highest.usable)),
+            most.map_or_else(String::new, |most| out.bytes(most.usable)),
             out.bytes(m.live_bytes),
             out.count(m.frees_here),
             named(lane),
