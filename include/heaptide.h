@@ -157,6 +157,7 @@ struct heaptide_interface {
     int64_t (*write_tags)(const struct heaptide_tag_request *request);
     uint32_t (*replaced_libraries)(void);
     void (*omit_dump)(void);
+    uint64_t *(*tool_settings)(void);
 };
 
 // ---- Lookup of the recorder: once per module, at its first call

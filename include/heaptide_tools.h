@@ -81,6 +81,15 @@ static inline uint32_t heaptide_replaced_libraries(void)
     return t ? t->replaced_libraries() : 0;
 }
 
+// Settings of a header in `compat`, which all modules of the process share: a preloaded library can
+// change those of the program. Accesses are atomic; initially all are 0. Each header has its own:
+// that of MallocProfiler the first eight. Not loaded: NULL.
+static inline uint64_t *heaptide_tool_settings(void)
+{
+    const struct heaptide_interface *t = heaptide_table_();
+    return t ? t->tool_settings() : NULL;
+}
+
 // Omits the dump at exit that the recorder writes in place of mallocProfiler.so. Not loaded: does
 // nothing.
 static inline void heaptide_omit_dump(void)

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -68,31 +67,50 @@ namespace heaptide_ {
 
 bool remangle(std::string &name);
 
-/// State shared by the functions. After the first call of any of them, each new thread has its own
-/// row.
-struct State {
-    std::atomic<std::size_t> threshold;
-    std::atomic<bool> reverse, paused, no_zero_live;
-    std::atomic<remangleType> remangler;
-    std::atomic<long long> summary_seconds, dump_seconds;
-    State() : threshold(threshold_at_start()), reverse(false), paused(false), no_zero_live(false),
-              remangler(remangle), summary_seconds(10), dump_seconds(600)
-    {
-        heaptide_separate_threads();
-    }
-
-    /// Preloaded as mallocProfiler.so, the recorder has its threshold.
-    static std::size_t threshold_at_start()
-    {
-        const std::uint32_t both = HEAPTIDE_FOR_MALLOC_PROFILER | HEAPTIDE_FOR_MALLOC_PROFILER_OFF;
-        return heaptide_replaced_libraries() & both ? 128 : 0;
-    }
+/// Settings that all modules of the process share, so that those of a program apply to a preloaded
+/// library, too. 0 is the default of each.
+enum Setting {
+    threshold_plus_1,
+    is_reverse,
+    is_paused,
+    omits_zero_live,
+    remangler_or_1, // 1: none
+    summary_seconds_plus_1,
+    dump_seconds_plus_1,
+    setting_count
 };
 
-inline State &state()
+/// Returns the settings. After the first call of any function, each new thread has its own row.
+inline uint64_t *settings()
 {
-    static State state;
-    return state;
+    static uint64_t without_recorder[setting_count];
+    static uint64_t *const shared = (heaptide_separate_threads(), heaptide_tool_settings());
+    return shared ? shared : without_recorder;
+}
+
+inline uint64_t get(Setting setting)
+{
+    return __atomic_load_n(settings() + setting, __ATOMIC_ACQUIRE);
+}
+
+/// Changes a setting. Returns the old value.
+inline uint64_t set(Setting setting, uint64_t value)
+{
+    return __atomic_exchange_n(settings() + setting, value, __ATOMIC_ACQ_REL);
+}
+
+/// Returns the value of a setting that is stored plus 1.
+inline uint64_t get_or(Setting setting, uint64_t otherwise)
+{
+    const uint64_t value = get(setting);
+    return value ? value - 1 : otherwise;
+}
+
+/// Preloaded as mallocProfiler.so, the recorder has its threshold.
+inline std::size_t threshold_at_start()
+{
+    const std::uint32_t both = HEAPTIDE_FOR_MALLOC_PROFILER | HEAPTIDE_FOR_MALLOC_PROFILER_OFF;
+    return heaptide_replaced_libraries() & both ? 128 : 0;
 }
 
 /// Whether the calling thread has paused its recording.
@@ -163,6 +181,13 @@ inline bool remangle(std::string &name)
     return false;
 }
 
+/// Returns the function that changes names in dumps.
+inline remangleType remangler()
+{
+    const uint64_t value = get(remangler_or_1);
+    return value == 0 ? remangle : value == 1 ? nullptr : reinterpret_cast<remangleType>(value);
+}
+
 /// Writes a line of a dump with the names changed as the program requests.
 inline void write_line(std::ostream &out, const std::string &line, char separator)
 {
@@ -170,8 +195,8 @@ inline void write_line(std::ostream &out, const std::string &line, char separato
     std::size_t end = line.size();
     for (int number = 0; number < 4 && end != std::string::npos && end > 0; number++)
         end = line.rfind(separator, end - 1);
-    const remangleType remangler = state().remangler.load();
-    if (end == std::string::npos || end == 0 || !remangler) {
+    const remangleType change = remangler();
+    if (end == std::string::npos || end == 0 || !change) {
         out << line << '\n';
         return;
     }
@@ -187,7 +212,7 @@ inline void write_line(std::ostream &out, const std::string &line, char separato
     for (bool is_last = false; !is_last && at < names_end;) {
         const std::size_t next = std::min(line.find(';', at + 1), names_end);
         std::string name = line.substr(at + 1, next - at - 1);
-        is_last = remangler(name);
+        is_last = change(name);
         out << ';' << name;
         at = next;
     }
@@ -203,9 +228,9 @@ inline std::string options(bool all, SortBy mode, char separator)
                        " sort=" + sorts[static_cast<int>(mode)];
     if (!all)
         text += " thread=" + std::to_string(::syscall(SYS_gettid));
-    if (state().no_zero_live.load())
+    if (get(omits_zero_live))
         text += " live";
-    if (state().reverse.load())
+    if (get(is_reverse))
         text += " reverse";
     return text;
 }
@@ -235,7 +260,7 @@ inline void activate(bool allThreads = true)
     // Recording one thread ends a pause of the whole process, so the other threads are recorded,
     // too.
     (void)allThreads;
-    if (heaptide_::state().paused.exchange(false))
+    if (heaptide_::set(heaptide_::is_paused, 0))
         heaptide_resume(1);
 }
 
@@ -244,7 +269,7 @@ inline void deactivate(bool allThreads = true)
 {
     bool &is_paused = heaptide_::thread_is_paused();
     if (allThreads) {
-        if (!heaptide_::state().paused.exchange(true))
+        if (!heaptide_::set(heaptide_::is_paused, 1))
             heaptide_pause(1);
     } else if (!is_paused) {
         is_paused = true;
@@ -266,8 +291,8 @@ inline void clear(bool allThreads = true)
 /// many; 0 with `reverse` records no stacks.
 inline void setThreshold(std::size_t value, bool reverse = false)
 {
-    heaptide_::state().threshold = value;
-    heaptide_::state().reverse = reverse;
+    heaptide_::set(heaptide_::threshold_plus_1, value + 1);
+    heaptide_::set(heaptide_::is_reverse, reverse);
     if (reverse && value == 0)
         heaptide_threshold(static_cast<std::size_t>(-1), 0);
     else
@@ -276,7 +301,11 @@ inline void setThreshold(std::size_t value, bool reverse = false)
 
 /// Returns the current threshold, initially 0, or 128 if the recorder is preloaded as
 /// mallocProfiler.so.
-inline std::size_t getThreshold() { return loaded() ? heaptide_::state().threshold.load() : 0; }
+inline std::size_t getThreshold()
+{
+    using namespace heaptide_;
+    return loaded() ? get_or(threshold_plus_1, threshold_at_start()) : 0;
+}
 
 /// Does nothing: there is nothing to print.
 inline void setVerbose(bool isVerbose) { (void)isVerbose; }
@@ -332,7 +361,7 @@ inline Hist memLiveHistogram()
 inline void noFinalDump() { heaptide_omit_dump(); }
 
 /// Dumps only stacks with live memory.
-inline void noZeroLiveDump(bool isOn) { heaptide_::state().no_zero_live = isOn; }
+inline void noZeroLiveDump(bool isOn) { heaptide_::set(heaptide_::omits_zero_live, isOn); }
 
 /// Writes a line for each stack: functions separated by `;`, outermost first, followed by calls,
 /// bytes, live bytes and peak live bytes, with the separator before each.
@@ -374,16 +403,34 @@ inline void setDumpingInterval(Summary const &summaryLap, Dump const &dumpLap)
 {
     using std::chrono::duration_cast;
     using std::chrono::seconds;
-    heaptide_::state().summary_seconds = duration_cast<seconds>(summaryLap).count();
-    heaptide_::state().dump_seconds = duration_cast<seconds>(dumpLap).count();
+    using namespace heaptide_;
+    const long long ofSummary = duration_cast<seconds>(summaryLap).count();
+    const long long ofDump = duration_cast<seconds>(dumpLap).count();
+    set(summary_seconds_plus_1, static_cast<uint64_t>(ofSummary + 1));
+    set(dump_seconds_plus_1, static_cast<uint64_t>(ofDump + 1));
 }
 
 /// Sets the function that changes names in dumps; nullptr disables it.
-inline void setRemangler(remangleType remangler) { heaptide_::state().remangler = remangler; }
+inline void setRemangler(remangleType remangler)
+{
+    heaptide_::set(heaptide_::remangler_or_1,
+                   remangler ? reinterpret_cast<uint64_t>(remangler) : 1);
+}
 inline remangleType getDefaultRemangler() { return heaptide_::remangle; }
-inline remangleType getCurrentRemangler() { return heaptide_::state().remangler.load(); }
+inline remangleType getCurrentRemangler() { return heaptide_::remangler(); }
 
 namespace heaptide_ {
+
+/// Waits for an interval, which the program may change meanwhile. Returns its seconds.
+inline uint64_t wait_for(Setting interval, uint64_t seconds_at_start)
+{
+    for (uint64_t waited = 0;; waited++) {
+        const uint64_t seconds = get_or(interval, seconds_at_start);
+        if (waited > 0 && waited >= seconds)
+            return waited;
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+}
 
 /// Appends summaries and histograms to memstat_PID.mdr.
 inline void trace_statistics()
@@ -391,10 +438,8 @@ inline void trace_statistics()
     deactivate(currentThread);
     std::ofstream out("memstat_" + std::to_string(::getpid()) + ".mdr");
     out << "MemStat Global Summary time: ncalls memtot memlive maxlive" << std::endl;
-    for (long long time = 0;;) {
-        const long long lap = state().summary_seconds.load();
-        std::this_thread::sleep_for(std::chrono::seconds(lap));
-        time += lap;
+    for (uint64_t time = 0;;) {
+        time += wait_for(summary_seconds_plus_1, 10);
         const Stat stat = summary();
         out << "MemStat Global Summary " << time << ": " << stat.ntot << ' ' << stat.mtot << ' '
             << stat.mlive << ' ' << stat.mmax << "\nMemTot Global Hist ";
@@ -412,7 +457,7 @@ inline void trace_stacks()
 {
     deactivate(currentThread);
     for (int number = 0;; number++) {
-        std::this_thread::sleep_for(std::chrono::seconds(state().dump_seconds.load()));
+        wait_for(dump_seconds_plus_1, 600);
         std::cerr << ">>>> DUMPER GOING TO START <<<<<" << std::endl;
         std::ofstream out("memdump_" + std::to_string(::getpid()) + "_" +
                           std::to_string(number) + ".mdr");
@@ -424,8 +469,8 @@ inline void trace_stacks()
 } // namespace heaptide_
 
 /// Starts the same threads as tracingThread.so: they write summaries to memstat_PID.mdr every ten
-/// seconds and, unless `statisticsOnly`, dumps to memdump_PID_N.mdr every ten minutes. A library
-/// that calls it in a constructor replaces tracingThread.so and statOnlyThread.so.
+/// seconds and, unless `statisticsOnly`, dumps to memdump_PID_N.mdr every ten minutes. The library
+/// itself is compiled from tracingThread.cc.
 inline void startTracing(bool statisticsOnly = false)
 {
     if (!loaded())

@@ -5,11 +5,12 @@
 // threads.
 #include "mallocProfiler.h"
 
-#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <string>
 #include <thread>
-#include <vector>
+#include <unistd.h>
 
 enum { THREADS = 1001 };
 
@@ -20,6 +21,18 @@ static __attribute__((noinline)) void make(int index)
     blocks[index] = std::malloc(400);
 }
 
+/// Waits until a file of this process exists and contains a text.
+static void await(const char *prefix, const char *suffix, const char *text)
+{
+    const std::string name = prefix + std::to_string(getpid()) + suffix;
+    for (bool found = false; !found;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        std::ifstream file(name);
+        for (std::string line; std::getline(file, line);)
+            found = found || line.find(text) != std::string::npos;
+    }
+}
+
 int main()
 {
     mallocProfiler::setDumpingInterval(std::chrono::seconds(1), std::chrono::seconds(1));
@@ -28,7 +41,11 @@ int main()
         std::thread(make, i).join();
     for (int i = 0; i < THREADS; i++)
         std::thread([i] { std::free(blocks[i]); }).join();
-    std::this_thread::sleep_for(std::chrono::milliseconds(mallocProfiler::loaded() ? 2500 : 0));
+    if (mallocProfiler::loaded()) {
+        await("memstat_", ".mdr", "MemLive Global Hist ");
+        // The first dump is complete.
+        await("memdump_", "_1.mdr", "_mpTrace_");
+    }
     mallocProfiler::noZeroLiveDump(false);
     mallocProfiler::dump(std::cout, '$', mallocProfiler::SortBy::ncalls);
     std::cout.flush();

@@ -357,11 +357,58 @@ fn malloc_profiler_is_preloaded_by_its_name() {
     };
     let on = start("mallocProfiler.so", "");
     assert!(on.starts_with("1 1 128\n"), "{on}");
-    assert!(on.contains(";main;large() $3$3000$3000$3000\n"), "{on}");
+    assert!(on.contains(";main;large $3$3000$3000$3000\n"), "{on}");
     assert!(on.contains("_mpTrace_;SmallAllocations $1$100$100$100\n"), "{on}");
     let silent = start("mallocProfiler.so", "silent");
     assert!(silent.starts_with("1 1 128\nMemStat Global Summary"), "{silent}");
     assert!(silent.contains("MemLive Global Hist ") && !silent.contains("_mpTrace_"), "{silent}");
     let off = start("mallocProfilerOFF.so", "");
     assert!(off.starts_with("1 0 128\n") && !off.contains("large"), "{off}");
+}
+
+/// Preloaded as mallocProfiler.so, the recorder knows the highest live bytes of each stack and
+/// thread.
+#[test]
+fn malloc_profiler_highest_bytes_of_threads() {
+    let place = scratch("compat-malloc-profiler-shared");
+    let program = build("malloc_profiler_shared", &place, &[]);
+    let library = heaptide_library(&place).with_file_name("compat/mallocProfiler.so");
+    let mut command = clean(Command::new(&program));
+    command.env("LD_PRELOAD", library).env("TMPDIR", &place).current_dir(&place);
+    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
+    let outcome = run(&mut command, &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    let (first, rest) = outcome.stdout.split_once("--\n").expect("two dumps");
+    let (second, at_exit) = rest.split_once("MemStat Global Summary").expect("a dump at exit");
+    let of = |dump: &str| {
+        let lines = dump.lines().filter_map(|line| line.split_once(";hold $"));
+        lines.map(|(_, numbers)| numbers.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(first), ["5$5000$0$3000"], "{first}");
+    assert_eq!(of(second), ["5$5000$0$5000"], "{second}");
+    assert_eq!(of(at_exit), ["10$10000$0$5000"], "{at_exit}");
+}
+
+/// The settings of a program apply to a library that is preloaded, though it exports no function.
+#[test]
+fn malloc_profiler_settings_apply_to_preloaded_libraries() {
+    let place = scratch("compat-malloc-profiler-traced");
+    let program = build("malloc_profiler_traced", &place, &[]);
+    let library = heaptide_library(&place);
+    let compat = library.with_file_name("compat");
+    let tracing = place.join("tracingThread.so");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-O1", "-shared", "-fPIC", "-pthread", "-o"]).arg(&tracing);
+    let source = library.with_file_name("../include/compat/tracingThread.cc");
+    assert_eq!(run(compiler.arg(source), &place).status, 0);
+    let mut command = clean(Command::new(&program));
+    let preloaded = format!("{}/mallocProfiler.so {}", compat.display(), tracing.display());
+    command.env("LD_PRELOAD", preloaded).env("TMPDIR", &place).current_dir(&place);
+    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
+    let outcome = run(&mut command, &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let files = fs::read_dir(&place).expect("the directory").flatten().map(|entry| entry.path());
+    let first = files.filter(|path| path.to_string_lossy().ends_with("_0.mdr")).next();
+    let dump = fs::read_to_string(first.expect("a dump")).expect("the dump");
+    assert!(dump.lines().any(|line| line.ends_with(";renamed $1$5000$5000$5000")), "{dump}");
 }

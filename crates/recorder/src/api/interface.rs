@@ -35,6 +35,7 @@ use crate::sys::replaced::Replaced;
 use core::arch::naked_asm;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU64;
 use heaptide_format::Mode;
 use heaptide_format::settings::Setting;
 
@@ -93,6 +94,7 @@ macro_rules! interface_functions {
             write_tags,
             replaced_libraries,
             omit_dump,
+            tool_settings,
         }
     };
 }
@@ -536,6 +538,14 @@ pub extern "C" fn replaced_libraries<F: Front>() -> u32 {
 
 pub extern "C" fn omit_dump<F: Front>() {
     output::omit_dump();
+}
+
+/// Settings of the headers of other tools, which all modules of the process share: the recorder
+/// neither reads nor writes them. Forked children inherit them.
+static TOOL_SETTINGS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+pub extern "C" fn tool_settings<F: Front>() -> *const AtomicU64 {
+    TOOL_SETTINGS.as_ptr()
 }
 
 /// Pauses or resumes recording of the process if the recorder replaces MaxMemoryPreload. Returns

@@ -394,6 +394,8 @@ fn parse(environment: &[u8], options: &mut Options) {
 fn act_as_replaced(options: &mut Options) {
     /// MallocProfiler records no stacks of smaller requests.
     const PROFILER_THRESHOLD: u64 = 128;
+    /// The directory of such recordings may be in memory.
+    const PROFILER_TRACE_MAX: u64 = 1 << 30;
     let is_unset = |options: &Options, setting: Setting| {
         options.handed_on.value(setting.variable().as_bytes()).is_none_or(<[u8]>::is_empty)
     };
@@ -407,11 +409,16 @@ fn act_as_replaced(options: &mut Options) {
         return;
     }
     if is_unset(options, Setting::Report) {
-        options.report.push(b"malloc-profiler:stdout");
+        options.report.push(b"malloc-profiler --malloc-profiler remangled:stdout");
         options.is_report_of_replaced = true;
     }
     if is_unset(options, Setting::Threshold) {
         options.threshold = Some((PROFILER_THRESHOLD, false));
+    }
+    // Its dumps have the highest live bytes of each stack, which need every event.
+    options.trace |= is_unset(options, Setting::Mode);
+    if is_unset(options, Setting::MaxSize) {
+        options.max_size = PROFILER_TRACE_MAX;
     }
     if is_unset(options, Setting::Start) {
         options.start_off = options.replaced.has(Replaced::MallocProfilerOff);
