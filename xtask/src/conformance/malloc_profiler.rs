@@ -172,8 +172,8 @@ const OTHERS: [&str; 10] = [
     "ld-linux",
 ];
 
-/// Functions of the program in a stack of a dump, and its calls and total bytes. Stacks without
-/// such a function are omitted.
+/// Functions of the program in a stack of a dump, and its calls, total bytes, live bytes and
+/// highest live bytes. Stacks without such a function are omitted.
 fn lines(run: &Run) -> Vec<(Vec<String>, String)> {
     let mut lines: Vec<_> = run
         .out
@@ -181,11 +181,12 @@ fn lines(run: &Run) -> Vec<(Vec<String>, String)> {
         .chain(run.err.lines())
         .filter_map(|line| {
             let line = line.strip_prefix("_mpTrace_;")?.trim_end();
-            // Dumps by the tests have spaces, that at exit `$`. The last two numbers are of live
-            // memory.
-            let mut fields = line.rsplitn(5, ['$', ' ']).skip(2);
+            // Dumps by the tests have spaces, that at exit `$`.
+            let mut fields = line.rsplitn(5, ['$', ' ']);
+            let (highest, live) = (fields.next()?, fields.next()?);
             let total: f64 = fields.next()?.parse().ok()?;
-            let numbers = format!("{} {total:.5e}", fields.next()?); // it prints six digits
+            let calls = fields.next()?;
+            let numbers = format!("{calls} {total:.5e} {live} {highest}"); // it prints six digits
             let names = fields.next()?.trim_end();
             if names.contains("mallocProfiler::") {
                 return None; // memory of MallocProfiler itself
@@ -216,7 +217,7 @@ fn compare(test: &str, own: &Run, other: &Run) -> Row {
     }
     let missing = other.iter().filter(|line| !is_there(line)).count();
     let why = format!(
-        "{} of {} lines of MallocProfiler's dumps have the same functions, calls and bytes",
+        "{} of {} lines of MallocProfiler's dumps have the same functions and four numbers",
         other.len() - missing,
         other.len()
     );
