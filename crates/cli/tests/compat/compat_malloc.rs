@@ -408,7 +408,7 @@ fn malloc_profiler_settings_apply_to_preloaded_libraries() {
     let outcome = run(&mut command, &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     let files = fs::read_dir(&place).expect("the directory").flatten().map(|entry| entry.path());
-    let first = files.filter(|path| path.to_string_lossy().ends_with("_0.mdr")).next();
+    let first = files.into_iter().find(|path| path.to_string_lossy().ends_with("_0.mdr"));
     let dump = fs::read_to_string(first.expect("a dump")).expect("the dump");
     assert!(dump.lines().any(|line| line.ends_with(";renamed $1$5000$5000$5000")), "{dump}");
 }
