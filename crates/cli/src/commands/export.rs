@@ -25,7 +25,7 @@ use heaptide_render::export::folded::{self, Notes};
 use heaptide_render::export::heaptrack::Packing;
 use heaptide_render::export::{
     callgrind, chrome, csv, dot, firefox, flamegraph, heaptrack, malloc_profiler, malloc_tag,
-    massif, pprof, speedscope, stacks,
+    massif, memray, pprof, speedscope, stacks,
 };
 use heaptide_render::json::report;
 use heaptide_render::page::{self, Beside, Findings, SourceTexts};
@@ -124,6 +124,8 @@ pub enum ExportFormat {
     Massif,
     /// For heaptrack_gui and heaptrack_print; compressed if FILE ends in .gz
     Heaptrack,
+    /// For the reporters of memray 1.20: flamegraph, table, tree and others
+    Memray,
     /// Output of MallocProfiler at exit: a line for each stack, with exact values
     MallocProfiler,
     /// The same without stacks
@@ -291,7 +293,7 @@ fn check(options: &ExportOptions, measure: Measure) -> Result<(), Error> {
         Some(path) if parquet && output::is_stdout(path) => refuse(values::NO_DIRECTORY),
         Some(_) if parquet => Ok(()), // a directory, to which files are added
         Some(path) if !output::is_stdout(path) => output::may_write(path, options.force),
-        _ if format == Pprof && io::stdout().is_terminal() => {
+        _ if (format == Pprof || format == ExportFormat::Memray) && io::stdout().is_terminal() => {
             refuse("binary output to a terminal; write it to a file with -o FILE")
         }
         _ => Ok(()),
@@ -306,11 +308,11 @@ fn require(
     process: &Process,
 ) -> Result<(), Stop> {
     use ExportFormat::{
-        Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Pprof, Speedscope, Stacks,
+        Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Memray, Pprof, Speedscope, Stacks,
     };
     let format = options.format;
     let of_stacks =
-        [Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Pprof, Speedscope, Stacks];
+        [Callgrind, Dot, Firefox, Flamegraph, Folded, Heaptrack, Memray, Pprof, Speedscope, Stacks];
     let scopes_only = format == Dot && process.mode == Mode::Scopes;
     if of_stacks.contains(&format) {
         match options.frames.in_scopes() {
@@ -367,6 +369,7 @@ fn write(
             folded::write(out, process, measure, lanes, notes)
         }
         ExportFormat::Massif => massif::write(out, process),
+        ExportFormat::Memray => memray::write(out, process),
         ExportFormat::Heaptrack => {
             let packing = if has_suffix(options, "gz") { Packing::Gzip } else { Packing::None };
             let notes = heaptrack::write(out, process, traced.replay.take(), packing)?;

@@ -504,6 +504,51 @@ fn heaptrack_has_the_known_numbers() {
     assert_eq!((status, stderr.lines().count()), (2, 1), "{stderr}");
 }
 
+/// Bytes and blocks of a stack, and its functions.
+type Row = (i128, i128, Vec<String>);
+
+/// Returns what memray reads from a file: rows at the peak and at the end. `None` if it is not
+/// installed.
+fn memray(of: &Recorded, file: &Path) -> Option<[Vec<Row>; 2]> {
+    const SCRIPT: &str = "import json, memray, sys\n\
+        of = memray.FileReader(sys.argv[1])\n\
+        peak = of.get_high_watermark_allocation_records(merge_threads=False)\n\
+        end = of.get_leaked_allocation_records(merge_threads=False)\n\
+        row = lambda r: [r.size, r.n_allocations, [f[0] for f in r.stack_trace()]]\n\
+        print(json.dumps([[row(r) for r in rows] for rows in (peak, end)]))\n";
+    let python = reader("python").join("bin/python");
+    if !python.exists() {
+        skip("python-readers");
+        return None;
+    }
+    let python = python.to_str().expect("a path");
+    let text = tool(of, &[python, "-c", SCRIPT], file);
+    Some(serde_json::from_str(&text).expect("rows"))
+}
+
+#[test]
+fn memray_has_the_known_numbers() {
+    let of = Recorded::guest("exported.c", "foreign-memray", &[]);
+    let report = report(&of.recording, &of.place);
+    let file = of.to_file("--format memray", "a.bin");
+    let Some(found) = memray(&of, &file) else { return };
+    let measures = [("at_peak_bytes", "at_peak_blocks"), ("live_bytes", "live_blocks")].into_iter();
+    for (rows, (bytes, blocks)) in found.into_iter().zip(measures) {
+        for function in ["even", "odd", "down", "main", "burst"] {
+            let of_it = rows.iter().filter(|row| row.2.iter().any(|name| name == function));
+            let sums = of_it.fold((0, 0), |sums, row| (sums.0 + row.0, sums.1 + row.1));
+            let selector = format!("function:{function}");
+            let known = [bytes, blocks].map(|measure| evaluate(&report, &selector, measure));
+            assert_eq!((sums.0, sums.1), (known[0], known[1]), "{function} {bytes}");
+        }
+    }
+    let program = reader("python").join("bin/memray");
+    let program = program.to_str().expect("a path");
+    assert!(tool(&of, &[program, "summary"], &file).contains("main at"));
+    tool(&of, &[program, "flamegraph", "--output", "flames.html"], &file);
+    assert!(read(&of.place.join("flames.html")).contains("burst"));
+}
+
 /// Checks every format of a recording against the sums in its report.
 fn assert_totals(of: &Recorded) {
     let report = report(&of.recording, &of.place);
@@ -536,6 +581,13 @@ fn assert_totals(of: &Recorded) {
     for (cost, measure) in OF_HEAPTRACK {
         let sum: i128 = heaptrack(of, &file, cost).iter().map(|(_, value)| value).sum();
         assert_eq!(sum, number(totals, measure), "{cost}");
+    }
+    let file = export("memray", "a.bin");
+    for (rows, measure) in
+        memray(of, &file).into_iter().flatten().zip(["at_peak_bytes", "live_bytes"])
+    {
+        let sum: i128 = rows.iter().map(|row| row.0).sum();
+        assert_eq!(sum, number(totals, measure), "{measure}");
     }
     let file = export("firefox", "a.json");
     assert_indices(&serde_json::from_str(&read(&file)).expect("JSON"));

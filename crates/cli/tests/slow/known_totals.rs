@@ -114,6 +114,11 @@ impl Known {
                 let allocated = text.lines().filter(|line| line.starts_with("+ ")).count();
                 self.assert_has("allocations", allocated as i128, format);
             }
+            "memray" => {
+                // After the magic number, two versions and two bytes.
+                let number = file[17..25].try_into().expect("a number");
+                self.assert_has("allocations", u64::from_le_bytes(number).into(), format);
+            }
             "json" => self.check_answer("report --format json", &text),
             "speedscope" => {
                 let json = json();

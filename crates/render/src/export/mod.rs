@@ -16,6 +16,7 @@ mod locations;
 pub mod malloc_profiler;
 pub mod malloc_tag;
 pub mod massif;
+pub mod memray;
 pub mod otlp;
 pub mod otlp_profiles;
 pub mod pprof;
