@@ -7,6 +7,7 @@ mod caliper;
 mod heaptrack;
 mod malloc_profiler;
 mod malloc_tag;
+mod memray;
 mod page;
 mod program;
 mod row;
@@ -29,13 +30,14 @@ struct Tool {
 }
 
 /// All tools, in the order of the page.
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 7] = [
     Tool { name: "malloc-tag", run: malloc_tag::run },
     Tool { name: "malloctag-tools", run: malloc_tag::run_tools },
     Tool { name: "Caliper", run: caliper::run },
     Tool { name: "AllocMonitor", run: alloc_monitor::run },
     Tool { name: "MallocProfiler", run: malloc_profiler::run },
     Tool { name: "heaptrack", run: heaptrack::run },
+    Tool { name: "memray", run: memray::run },
 ];
 
 const PAGE: &str = "docs/conformance.md";
