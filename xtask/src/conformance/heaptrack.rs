@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::program;
+use super::program::{self, done};
 use super::row::{Outcome, Row};
 
 /// Programs that end by themselves, and need neither arguments nor libraries of the checkout.
@@ -77,11 +77,6 @@ fn compile(source: &Path, work: &Path) -> Result<PathBuf, String> {
     };
     with("-O0").or_else(|_| with("-O1"))?; // inline functions of C have no other definition
     Ok(program)
-}
-
-fn done(command: &mut Command, work: &Path) -> Result<(), String> {
-    let run = program::run(command.current_dir(work), work)?;
-    if run.is_ok() { Ok(()) } else { Err(run.reason()) }
 }
 
 /// Records with Heaptide, and exports for heaptrack's readers.

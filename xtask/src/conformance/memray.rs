@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use super::program;
+use super::program::{self, done};
 use super::row::{Outcome, Row};
 
 /// Programs that need only numpy.
@@ -42,15 +42,14 @@ pub fn run(checkout: &Path, work: &Path) -> Vec<Row> {
 }
 
 fn compare(source: &Path, work: &Path, name: &str) -> Result<Row, Row> {
-    let not_compiled = Outcome::NotApplicable;
-    let failed = |why| Row { compiled: not_compiled, ..Row::failed(name, why) };
+    let interpreted = |row| Row { compiled: Outcome::NotApplicable, ..row };
+    let failed = |why| interpreted(Row::failed(name, why));
     let own = recorded_by_heaptide(source, work).map_err(failed)?;
-    let other = recorded_by_memray(source, work);
-    let (same, why) = match other {
+    let (same, why) = match recorded_by_memray(source, work) {
         Err(why) => (Outcome::NotApplicable, why),
         Ok(other) => compared(&own, &other),
     };
-    Ok(Row { compiled: not_compiled, ..Row::compared(name, same, why) })
+    Ok(interpreted(Row::compared(name, same, why)))
 }
 
 /// Compares the lines that hold most.
@@ -109,11 +108,6 @@ fn lines(file: &Path, source: &Path, work: &Path) -> Result<BTreeMap<u64, u64>, 
         Some((line.parse().ok()?, bytes.parse().ok()?))
     });
     parsed.collect::<Option<_>>().ok_or_else(|| format!("{}: no numbers", file.display()))
-}
-
-fn done(command: &mut Command, work: &Path) -> Result<(), String> {
-    let run = program::run(command.current_dir(work), work)?;
-    if run.is_ok() { Ok(()) } else { Err(run.reason()) }
 }
 
 #[cfg(test)]

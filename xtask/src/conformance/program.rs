@@ -41,6 +41,12 @@ impl Run {
     }
 }
 
+/// Runs a program in `work`. Its failure is an error.
+pub fn done(command: &mut Command, work: &Path) -> Result<(), String> {
+    let run = run(command.current_dir(work), work)?;
+    if run.is_ok() { Ok(()) } else { Err(run.reason()) }
+}
+
 /// Runs a program to its end, at most [`TIME_MAX`]. Its output goes to files in `work`.
 pub fn run(command: &mut Command, work: &Path) -> Result<Run, String> {
     let (out, err) = (work.join("stdout"), work.join("stderr"));

@@ -339,6 +339,15 @@ fn scopes_of_two_tools_nest() {
     assert_eq!([&below["nCallsTo_malloc"], &beside["nCallsTo_malloc"]], [1, 1]);
 }
 
+/// Returns a program with preloaded libraries, whose recording is in `place` while it runs.
+fn preloaded(program: &Path, libraries: &[&Path], place: &Path) -> Command {
+    let libraries: Vec<&str> = libraries.iter().filter_map(|library| library.to_str()).collect();
+    let mut command = clean(Command::new(program));
+    command.env("LD_PRELOAD", libraries.join(" ")).env("TMPDIR", place).current_dir(place);
+    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
+    command
+}
+
 /// The command lines of MallocProfiler: preloaded by its name, the recorder writes a dump at exit,
 /// with stacks of at least 128 bytes.
 #[test]
@@ -348,10 +357,8 @@ fn malloc_profiler_is_preloaded_by_its_name() {
     let library = heaptide_library(&place);
     let compat = library.with_file_name("compat");
     let start = |name: &str, argument: &str| {
-        let mut command = clean(Command::new(&program));
-        command.arg(argument).env("LD_PRELOAD", compat.join(name)).env("TMPDIR", &place);
-        command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide")).current_dir(&place);
-        let outcome = run(&mut command, &place);
+        let mut command = preloaded(&program, &[&compat.join(name)], &place);
+        let outcome = run(command.arg(argument), &place);
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{name} {argument}");
         outcome.stdout
     };
@@ -373,10 +380,7 @@ fn malloc_profiler_highest_bytes_of_threads() {
     let place = scratch("compat-malloc-profiler-shared");
     let program = build("malloc_profiler_shared", &place, &[]);
     let library = heaptide_library(&place).with_file_name("compat/mallocProfiler.so");
-    let mut command = clean(Command::new(&program));
-    command.env("LD_PRELOAD", library).env("TMPDIR", &place).current_dir(&place);
-    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
-    let outcome = run(&mut command, &place);
+    let outcome = run(&mut preloaded(&program, &[&library], &place), &place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
     let (first, rest) = outcome.stdout.split_once("--\n").expect("two dumps");
     let (second, at_exit) = rest.split_once("MemStat Global Summary").expect("a dump at exit");
@@ -401,14 +405,12 @@ fn malloc_profiler_settings_apply_to_preloaded_libraries() {
     compiler.args(["-O1", "-shared", "-fPIC", "-pthread", "-o"]).arg(&tracing);
     let source = library.with_file_name("../include/compat/tracingThread.cc");
     assert_eq!(run(compiler.arg(source), &place).status, 0);
-    let mut command = clean(Command::new(&program));
-    let preloaded = format!("{}/mallocProfiler.so {}", compat.display(), tracing.display());
-    command.env("LD_PRELOAD", preloaded).env("TMPDIR", &place).current_dir(&place);
-    command.env("HEAPTIDE_COMMAND", env!("CARGO_BIN_EXE_heaptide"));
-    let outcome = run(&mut command, &place);
+    let libraries = [&*compat.join("mallocProfiler.so"), &*tracing];
+    let outcome = run(&mut preloaded(&program, &libraries, &place), &place);
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-    let files = fs::read_dir(&place).expect("the directory").flatten().map(|entry| entry.path());
-    let first = files.into_iter().find(|path| path.to_string_lossy().ends_with("_0.mdr"));
+    let files = fs::read_dir(&place).expect("the directory").flatten();
+    let mut files = files.map(|entry| entry.path());
+    let first = files.find(|path| path.to_string_lossy().ends_with("_0.mdr"));
     let dump = fs::read_to_string(first.expect("a dump")).expect("the dump");
     assert!(dump.lines().any(|line| line.ends_with(";renamed $1$5000$5000$5000")), "{dump}");
 }

@@ -7,11 +7,11 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Frame, FrameId, PythonObjects, Site, Sum};
-use heaptide_analysis::model::{Process, SiteKind};
+use heaptide_analysis::model::{Frame, FrameId, Process, PythonObjects, Site, SiteKind, Sum};
 use rustc_hash::FxHashMap;
 
 use crate::shared::command_line::command_line;
+use crate::shared::leb128;
 use crate::shared::names::printable;
 
 const MAGIC: &[u8] = b"memray\0";
@@ -136,33 +136,40 @@ impl Stacks {
     }
 
     fn write(&self, out: &mut dyn Write, process: &Process) -> io::Result<()> {
+        let mut record = Vec::new();
         let mut last_line = 0;
         for (&id, number) in self.frames.iter().zip(0..) {
             let Frame { file, line, module, .. } = &process.tables.frames[id.0 as usize];
             let module = module.map(|id| &*process.tables.modules[id.0 as usize].path);
-            out.write_all(&[FUNCTION])?;
-            unsigned(out, number)?;
-            text(out, &process.label(id))?;
-            text(out, file.as_deref().or(module).unwrap_or_default())?;
+            record.push(FUNCTION);
+            leb128::push(&mut record, number);
+            text(&mut record, &process.label(id))?;
+            text(&mut record, file.as_deref().or(module).unwrap_or_default())?;
             let first_line = i64::from(line.unwrap_or(0));
-            signed(out, first_line - last_line)?;
+            leb128::push_signed(&mut record, first_line - last_line);
             last_line = first_line;
             let lines = if line.is_some() { &LINES[..] } else { &[] };
-            unsigned(out, lines.len() as u64)?;
-            out.write_all(lines)?;
+            leb128::push(&mut record, lines.len() as u64);
+            record.extend_from_slice(lines);
+            out.write_all(&record)?;
+            record.clear();
         }
         for number in 0..self.frames.len() as u64 {
             let (first_instruction, is_entry) = (0, 1);
-            out.write_all(&[FRAME])?;
-            unsigned(out, number)?;
-            unsigned(out, number)?;
-            signed(out, first_instruction)?;
-            out.write_all(&[is_entry])?;
+            record.push(FRAME);
+            leb128::push(&mut record, number);
+            leb128::push(&mut record, number);
+            leb128::push_signed(&mut record, first_instruction);
+            record.push(is_entry);
+            out.write_all(&record)?;
+            record.clear();
         }
         for &(frame, caller) in &self.calls[1..] {
-            out.write_all(&[STACK])?;
-            unsigned(out, frame)?;
-            unsigned(out, caller)?;
+            record.push(STACK);
+            leb128::push(&mut record, frame);
+            leb128::push(&mut record, caller);
+            out.write_all(&record)?;
+            record.clear();
         }
         Ok(())
     }
@@ -185,18 +192,4 @@ fn words(out: &mut dyn Write, words: &[u64]) -> io::Result<()> {
 fn text(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(printable(text).as_bytes())?;
     out.write_all(&[0])
-}
-
-/// Writes a number in LEB128.
-fn unsigned(out: &mut dyn Write, mut rest: u64) -> io::Result<()> {
-    while rest > 0x7f {
-        out.write_all(&[rest as u8 | 0x80])?;
-        rest >>= 7;
-    }
-    out.write_all(&[rest as u8])
-}
-
-/// Writes a number likewise, with the sign in the lowest bit.
-fn signed(out: &mut dyn Write, number: i64) -> io::Result<()> {
-    unsigned(out, (number << 1 ^ number >> 63) as u64)
 }

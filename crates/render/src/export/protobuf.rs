@@ -1,5 +1,7 @@
 //! Encoder for protocol buffers: numbers, texts and nested messages. It does not decode.
 
+use crate::shared::leb128;
+
 /// A message under construction.
 #[derive(Clone, Default)]
 pub struct Message {
@@ -73,12 +75,8 @@ impl Message {
         self.bytes
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        leb128::push(&mut self.bytes, value);
     }
 }
 

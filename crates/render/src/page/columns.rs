@@ -6,6 +6,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::shared::leb128;
+
 /// Concatenated columns.
 #[derive(Default)]
 pub(super) struct Columns {
@@ -31,7 +33,7 @@ impl Columns {
         let start = self.bytes.len();
         let (mut count, mut most) = (0, 0);
         for number in numbers {
-            self.put(number);
+            leb128::push(&mut self.bytes, number);
             most = most.max(number);
             count += 1;
         }
@@ -49,14 +51,6 @@ impl Columns {
     /// Returns the bytes, and the position of each column.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<Column>) {
         (self.bytes, self.list)
-    }
-
-    fn put(&mut self, mut number: u64) {
-        while number > 0x7f {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
     }
 }
 

@@ -14,6 +14,7 @@ pub mod heading;
 pub(crate) mod hex;
 pub mod hotspots;
 pub mod json_text;
+pub(crate) mod leb128;
 pub(crate) mod live_over_time;
 pub mod losses;
 pub(crate) mod mapped;
