@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::program::{self, done};
+use super::program::done;
 use super::row::{Outcome, Row};
 
 /// Programs that end by themselves, and need neither arguments nor libraries of the checkout.
