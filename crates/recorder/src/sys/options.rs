@@ -394,8 +394,9 @@ fn parse(environment: &[u8], options: &mut Options) {
 fn act_as_replaced(options: &mut Options) {
     /// MallocProfiler records no stacks of smaller requests.
     const PROFILER_THRESHOLD: u64 = 128;
-    /// The directory of such recordings may be in memory.
-    const PROFILER_TRACE_MAX: u64 = 1 << 30;
+    /// The limit of each process: the directory of such recordings may be in memory, and a process
+    /// that is killed leaves its trace there.
+    const PROFILER_TRACE_MAX: u64 = 256 << 20;
     let is_unset = |options: &Options, setting: Setting| {
         options.handed_on.value(setting.variable().as_bytes()).is_none_or(<[u8]>::is_empty)
     };
