@@ -3,8 +3,9 @@
 //
 // A program written for malloc-tag can be built with this header instead of malloc-tag's. Requires
 // C++11. Nothing is linked if the program runs under `heaptide run`; if it is linked with
-// libheaptide.so, recording starts in init(). Without the recorder all functions do nothing, and
-// return false, zero or empty values. docs/replaces.md lists the differences from malloc-tag.
+// libheaptide.so, recording starts in init(). Without the recorder all functions but
+// get_linux_… do nothing, and return false, zero or empty values. docs/replaces.md lists the
+// differences from malloc-tag.
 
 #ifndef HEAPTIDE_COMPAT_MALLOC_TAG_H
 #define HEAPTIDE_COMPAT_MALLOC_TAG_H
@@ -101,6 +102,21 @@ inline pid_t thread_id() noexcept { return static_cast<pid_t>(::syscall(SYS_gett
 inline void set(std::uint64_t &number, std::uint64_t value) noexcept
 {
     __atomic_store_n(&number, value, __ATOMIC_RELAXED);
+}
+
+/// Returns a value of the kernel's status of the process in bytes, or 0.
+inline std::size_t status_bytes(const char *name)
+{
+    std::size_t kib = 0;
+    if (std::FILE *file = std::fopen("/proc/self/status", "r")) {
+        char line[128];
+        const std::size_t length = std::strlen(name);
+        while (!kib && std::fgets(line, sizeof line, file))
+            if (!std::strncmp(line, name, length))
+                kib = std::strtoul(line + length, nullptr, 10);
+        std::fclose(file);
+    }
+    return kib * 1024;
 }
 
 /// Returns the virtual memory that a thread takes: its stack, and an arena of glibc.
@@ -404,9 +420,10 @@ public:
         return heaptide::malloc_tag::write_all(format, prefix, engine.snapshots.fetch_add(1));
     }
 
-    /// Returns virtual and resident memory of the process.
-    static size_t get_linux_vmsize_in_bytes() { return heaptide_process_memory().virtual_bytes; }
-    static size_t get_linux_vmrss_in_bytes() { return heaptide_process_memory().resident_bytes; }
+    /// Returns virtual and resident memory of the process. The program's counters have the
+    /// allocations of these calls, as in malloc-tag.
+    static size_t get_linux_vmsize_in_bytes() { return heaptide::malloc_tag::status_bytes("VmSize:"); }
+    static size_t get_linux_vmrss_in_bytes() { return heaptide::malloc_tag::status_bytes("VmRSS:"); }
 
     /// Returns the output of glibc's malloc_info(); empty with another C library.
     static std::string malloc_info()

@@ -2,7 +2,8 @@
 //! scopes may have a common prefix, and any length.
 //
 // Known: the thread `worker` allocates 10 bytes in a scope below `outer` that exceeds the limit, so
-// that they count for `outer`; `bare` has no scope and allocates 3 times 100 bytes.
+// that they count for `outer`; `bare` has no scope and allocates 3 times 100 bytes; `late` does the
+// same, and frees 3 null pointers when it exits, after the recorder has released its lane.
 #include "malloc_tag.h"
 
 #include <cstdint>
@@ -48,11 +49,29 @@ static void deep(int levels)
         std::free(block(64));
 }
 
-static void bare()
+static void named(const char *name)
 {
-    pthread_setname_np(pthread_self(), "bare");
+    pthread_setname_np(pthread_self(), name);
     for (int i = 0; i < 3; i++)
         block(100);
+}
+
+static pthread_key_t key;
+
+/// Called again by the next round of destructors, which come after those of all keys.
+static void exits(void *round)
+{
+    if (round == &key)
+        pthread_setspecific(key, const_cast<std::uintptr_t *>(&sink));
+    else
+        for (int i = 0; i < 3; i++)
+            std::free(nullptr);
+}
+
+static void late()
+{
+    named("late");
+    pthread_setspecific(key, &key);
 }
 
 int main()
@@ -60,7 +79,9 @@ int main()
     if (!MallocTagEngine::init(50, 4, 1000))
         return std::puts("bare") < 0;
     std::thread(work).join();
-    std::thread(bare).join();
+    std::thread(named, "bare").join();
+    pthread_key_create(&key, exits);
+    std::thread(late).join();
     deep(10);
     const MallocTagStatMap_t map = MallocTagEngine::collect_stats();
     const auto of = [&map](const std::string &key) {

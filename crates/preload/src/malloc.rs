@@ -6,7 +6,7 @@ use crate::calls::{ENOMEM, aligned, allocate, reallocate, record_allocation, rel
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::{Entry, Inside};
-use heaptide_recorder::event::lane;
+use heaptide_recorder::event::{lane, threads};
 use heaptide_recorder::sys::kernel;
 
 real! {
@@ -130,7 +130,7 @@ pub extern "C" fn free_body(block: Address, sp: u64, bp: u64) {
     if !block.is_null() {
         return release(block, Entry { sp, bp }, call);
     }
-    if let Some(lane) = lane::of_thread() {
+    if let Some(lane) = lane::of_thread().or_else(threads::former_lane) {
         lane.count_free_of_nothing();
     }
     call()

@@ -68,7 +68,7 @@ fn malloc_tag_scopes() {
     let place = scratch("compat-malloc-tag-scopes");
     let program = build("malloc_tag_scopes", &place, &[]);
     let bare = run(with_variables(&mut clean(Command::new(&program))).current_dir(&place), &place);
-    assert_eq!((bare.status, &*bare.stdout), (0, "bare 1 0 0 0 0 0 0 0\n0 1 0 0\n"));
+    assert_eq!((bare.status, &*bare.stdout), (0, "bare 1 0 0 0 0 0 0 0\n0 1 1 0\n"));
     assert!(!place.join("out.json").exists());
     let recording = place.join("a.heaptide");
     let mut command = recorded(&recording, &[]);
@@ -160,11 +160,14 @@ fn malloc_tag_limits() {
     let mut command = recorded(&place.join("a.heaptide"), &[]);
     let outcome = run(command.arg(&program).current_dir(&place), &place);
     assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
-    assert_eq!(outcome.stdout, "3 1 50 1 1 1 -1 4 8\n100 4 0\n");
+    assert_eq!(outcome.stdout, "4 1 50 1 1 1 -1 4 8\n100 4 0\n");
     assert!(place.join("snap.0000.dot").exists() && !place.join("snap.0001.json").exists());
     let snapshot = json(&place.join("snap.0000.json"));
     let bare = &tree(&snapshot, "bare")["scope_bare"];
-    assert_eq!(bare["nCallsTo_malloc"], 3);
+    let late = &tree(&snapshot, "late")["scope_late"];
+    assert_eq!((&bare["nCallsTo_malloc"], &late["nCallsTo_malloc"]), (&3.into(), &3.into()));
+    let frees = [bare, late].map(|scope| scope["nCallsTo_free"].as_u64().expect("a number"));
+    assert_eq!(frees[1], frees[0] + 3, "null pointers, freed while the thread exits");
     let outer = &tree(&snapshot, "worker")["scope_worker"]["nestedScopes"]["scope_outer"];
     assert_eq!(outer["nBytesSelfAllocated"], 24);
 }

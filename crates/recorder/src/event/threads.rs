@@ -147,6 +147,19 @@ static APART: AtomicBool = AtomicBool::new(false);
 /// Number of lanes up to which threads get their own: each takes some memory for good.
 const APART_MAX: usize = 2048;
 
+/// Returns the lane that the calling thread released when it began to exit, if threads keep their
+/// lanes and it has no other.
+pub fn former_lane() -> Option<&'static LaneState> {
+    let t = tls();
+    if t.released.get() == 0 || !APART.load(Relaxed) || !t.lane.get().is_null() {
+        return None;
+    }
+    let tid = kernel::gettid();
+    // SAFETY: lanes stay mapped; both fields are atomic.
+    let mut lanes = lane::all().iter().map(|&lane| unsafe { &*lane });
+    lanes.find(|lane| lane.in_use.load(Acquire) == 0 && lane.tid.load(Relaxed) == tid)
+}
+
 /// Gives each thread that begins from now on a lane of its own.
 pub fn keep_apart() {
     APART.store(true, Relaxed);
