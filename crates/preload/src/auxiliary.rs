@@ -279,7 +279,7 @@ macro_rules! ending {
             real! {
                 static REAL = stringify!($name), extern "C" fn(i32);
             }
-            exit::note(Some(status));
+            exit::end_at_once(status);
             call_real!(REAL, (status), ()); // does not return
             kernel::exit_group(status);
         }

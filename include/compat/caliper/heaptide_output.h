@@ -198,17 +198,55 @@ static __attribute__((unused)) char *heaptide_cali_query_(const char *query,
     return text;
 }
 
+// Returns the rank that the launcher of an MPI program has set; "" without one.
+static __attribute__((unused)) const char *heaptide_cali_rank_(void)
+{
+    static const char *const names[] = {"HEAPTIDE_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "PALS_RANKID", "ALPS_APP_PE", "JSM_NAMESPACE_RANK",
+                                        "FLUX_TASK_RANK", "SLURM_PROCID"};
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return value;
+    }
+    return "";
+}
+
+// Returns the name of a file with the rank instead of each `%mpi.rank%`. NULL if out of memory.
+static __attribute__((unused)) char *heaptide_cali_expanded_(const char *name)
+{
+    static const char pattern[] = "%mpi.rank%";
+    const size_t length = sizeof pattern - 1;
+    const char *at;
+    char *text = heaptide_cali_text_(name, "", "", ""), *end = text;
+    while (text && (at = strstr(name, pattern)) != NULL) {
+        // At most as long as the pattern.
+        end += sprintf(end, "%.*s%.10s", (int)(at - name), name, heaptide_cali_rank_());
+        name = at + length;
+    }
+    if (text)
+        memmove(end, name, strlen(name) + 1);
+    return text;
+}
+
 // Writes the result of a query to a file, or to stdout or stderr.
-static __attribute__((unused)) int heaptide_cali_write_(const char *query, const char *target,
+static __attribute__((unused)) int heaptide_cali_write_(const char *query, const char *name,
                                                         int is_appended, const char *arguments)
 {
     int done = 0, file;
-    char *format;
+    char *format, *target;
     heaptide_pause(0);
     format = heaptide_cali_query_(query, arguments);
+    target = format ? heaptide_cali_expanded_(name) : NULL;
     heaptide_resume(0);
-    if (!format)
+    if (!target) {
+        heaptide_pause(0);
+        free(format);
+        heaptide_resume(0);
         return 0;
+    }
     if (is_appended && strcmp(target, "stdout") && strcmp(target, "stderr")) {
         file = open(target, O_WRONLY | O_CREAT | O_APPEND | HEAPTIDE_CALI_CLOEXEC_, 0666);
         if (file >= 0) {
@@ -222,6 +260,7 @@ static __attribute__((unused)) int heaptide_cali_write_(const char *query, const
         fprintf(stderr, "heaptide: %s: Caliper's report could not be written\n", target);
     heaptide_pause(0);
     free(format);
+    free(target);
     heaptide_resume(0);
     return done;
 }

@@ -134,9 +134,13 @@ fn linked_with_the_recorder() {
         let report = fs::read_to_string(place.join("report.txt")).expect("a report");
         assert_eq!(report.matches("nodelist ").count(), runs, "{report}");
     }
-    let recorder = [("CALI_RECORDER_FILENAME", "a.cali"), ("CALI_RECORDER_DIRECTORY", beside)];
+    let recorder = [
+        ("CALI_RECORDER_FILENAME", "a-%mpi.rank%.cali"),
+        ("CALI_RECORDER_DIRECTORY", beside),
+        ("PMI_RANK", "3"),
+    ];
     assert_eq!(start("alloc,sysalloc,trace,recorder", &recorder), "cycles 10\n");
-    let again = query(BY_LABEL, &place.join("a.cali"), &place);
+    let again = query(BY_LABEL, &place.join("a-3.cali"), &place);
     assert!(answers(&again, BY_LABEL), "{again}");
     let files = fs::read_dir(&place).expect("the directory").flatten();
     let mut recordings = files.map(|file| file.path()).filter(|path| path.is_dir());

@@ -376,6 +376,24 @@ fn malloc_profiler_is_preloaded_by_its_name() {
     assert!(off.starts_with("1 0 128\n") && !off.contains("large"), "{off}");
 }
 
+/// Each process prints its dump, like MallocProfiler, also below a program that is recorded itself,
+/// and nothing is left of their recordings.
+#[test]
+fn malloc_profiler_dumps_of_each_process() {
+    let place = scratch("compat-malloc-profiler-each");
+    let program = build("malloc_profiler_names", &place, &[]);
+    let library = heaptide_library(&place).with_file_name("compat/mallocProfiler.so");
+    let mut command = preloaded(Path::new("/usr/bin/env"), &[&library], &place);
+    let twice = format!("{0} && {0}; exit 3", program.display());
+    let outcome = run(command.args(["sh", "-c", &twice]), &place);
+    assert_eq!((outcome.status, &*outcome.stderr), (3, ""), "{}", outcome.stdout);
+    let dumped = outcome.stdout.matches(";main;large $3$3000$3000$3000\n").count();
+    assert_eq!(dumped, 2, "{}", outcome.stdout);
+    let left = fs::read_dir(&place).expect("the directory").flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".heaptide"));
+    assert_eq!(left.count(), 0);
+}
+
 /// Preloaded as mallocProfiler.so, the recorder knows the highest live bytes of each stack and
 /// thread.
 #[test]

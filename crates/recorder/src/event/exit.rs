@@ -49,6 +49,15 @@ fn end(status: Option<i32>) {
     }
 }
 
+/// Handles an end without exit handlers, after which nothing is written.
+pub fn end_at_once(status: i32) {
+    note(Some(status));
+    let p = process();
+    if is_own(p) && confined::may_call() {
+        directory::remove_temporary(p);
+    }
+}
+
 /// Notes that the image is about to execute another program. Returns whether that was noted; it is
 /// not in a child that borrows the memory of its parent (vfork).
 pub fn note_exec() -> bool {

@@ -77,8 +77,9 @@ pub fn write_at_exit(p: &Process) {
     let is_summary = options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed);
     let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
     for request in Request::each(options.report.bytes()).flatten() {
-        // One file cannot hold the reports of all processes.
-        if is_root || request.is_of_each_process() {
+        // One file cannot hold the reports of all processes. Those of the replaced library, which
+        // each process prints, go to a stream.
+        if is_root || options.is_report_of_replaced || request.is_of_each_process() {
             own_stack::call(|| {
                 let (mut pid, mut target) = (Text::<DIGITS_MAX>::new(), Text::<PATH_MAX>::new());
                 pid.push_number(p.pid.load(Relaxed) as u64);
