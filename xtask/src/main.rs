@@ -57,7 +57,7 @@ usage: cargo xtask COMMAND
   test --list-groups
                    lists the groups of the second tier
   tidy             the rules for sources, texts, commits and libheaptide.so
-  suite [--tests-only|--compile-only]
+  suite [--tests-only|--compile-only|--coverage-only]
                    measures time per test and compile time per crate; writes benches/suite.md
   sanitizers       runs the test programs with UndefinedBehaviorSanitizer
   musl             the tests of the readers' crates, built for musl

@@ -1,6 +1,8 @@
-//! `cargo xtask suite`: measures the time of tests and of compilers, and writes `benches/suite.md`.
+//! `cargo xtask suite`: measures the time of tests and of compilers, and the coverage by tests, and
+//! writes `benches/suite.md`.
 
 mod compile;
+mod coverage;
 mod page;
 mod processor_time;
 
@@ -26,19 +28,21 @@ const PAGE: &str = "benches/suite.md";
 /// are counted on the page.
 pub fn suite(root: &Path, options: &[String]) -> Result<(), String> {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let (has_tests, has_compile) = match options[..] {
-        [] => (true, true),
-        ["--tests-only"] => (true, false),
-        ["--compile-only"] => (false, true),
+    let [has_tests, has_compile, has_coverage] = match options[..] {
+        [] => [true, true, false],
+        ["--tests-only"] => [true, false, false],
+        ["--compile-only"] => [false, true, false],
+        ["--coverage-only"] => [false, false, true],
         _ => {
             return Err(format!(
-                "suite: `{}`: expected nothing, `--tests-only` or `--compile-only`",
+                "suite: `{}`: expected nothing, `--tests-only`, `--compile-only` or \
+                 `--coverage-only`",
                 options.join(" ")
             ));
         }
     };
     let runner = Runner::new(root);
-    if has_tests {
+    if has_tests || has_coverage {
         runner.require_selection("suite")?;
         needs::all_here(root)?;
     }
@@ -55,6 +59,11 @@ pub fn suite(root: &Path, options: &[String]) -> Result<(), String> {
     if has_tests {
         let section = measure_tests(&runner, &measurement)?;
         page = page::replaced(&page, page::TESTS, &section);
+        std::fs::write(&path, &page).map_err(failed)?;
+    }
+    if has_coverage {
+        let section = page::coverage(&measurement, &coverage::measure(&runner)?);
+        page = page::replaced(&page, page::COVERAGE, &section);
         std::fs::write(&path, &page).map_err(failed)?;
     }
     println!("\nwrote {PAGE}");

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::compile::Build;
+use super::coverage::{Coverage, Lines};
 use crate::tiers;
 
 /// The headings of the sections that the command writes.
 pub const TESTS: &str = "## Tests";
 pub const COMPILE: &str = "## Compile time";
+pub const COVERAGE: &str = "## Coverage";
 
 /// The beginning of a page that does not exist.
 const START: &str = "# Time of the test suite\n";
@@ -195,6 +197,35 @@ fn crates(builds: &[Build]) -> Vec<&str> {
     sums.into_iter().map(|(name, _)| name).collect()
 }
 
+/// Returns the section on coverage.
+pub fn coverage(measurement: &Measurement<'_>, coverage: &Coverage) -> String {
+    let Measurement { commit, machine } = measurement;
+    let share = |lines: Lines| match lines.all {
+        0 => String::new(),
+        all => format!("{:.1}", 100.0 * lines.covered as f64 / all as f64),
+    };
+    let mut text = format!(
+        "{COVERAGE}\n\nMeasured at {commit} on {machine}, in percent of lines.\n\n\
+         `cargo xtask suite --coverage-only` writes this section: it compiles the tests with \
+         counters, and runs the fast tier, then the second tier without the SQL engine. The \
+         recorder within recorded programs is compiled without counters, so of its crates only \
+         their own tests count.\n\n\
+         | crate | lines | fast tier | both tiers |\n|---|--:|--:|--:|\n"
+    );
+    let mut sums = [Lines::default(); 2];
+    for (name, both) in &coverage.both {
+        let fast = coverage.fast.get(name).copied().unwrap_or_default();
+        for (sum, lines) in sums.iter_mut().zip([fast, *both]) {
+            sum.all += lines.all;
+            sum.covered += lines.covered;
+        }
+        let _ = writeln!(text, "| `{name}` | {} | {} | {} |", both.all, share(fast), share(*both));
+    }
+    let [fast, both] = sums;
+    let _ = writeln!(text, "| all | {} | {} | {} |", both.all, share(fast), share(both));
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::compile::Crates;
@@ -262,5 +293,17 @@ mod tests {
                      | `a` | 1.0 |  |\n| dependencies | 4.2 (2 crates) | 4.2 (2 crates) |\n";
         assert!(text.ends_with(table), "{text}");
         assert!(text.contains("one: 7 s; two: 7 s."), "{text}");
+    }
+
+    #[test]
+    fn coverage_has_a_row_for_each_crate_and_the_sum() {
+        let lines = |all, covered| Lines { all, covered };
+        let of = |a, b| [("a".to_owned(), a), ("b".to_owned(), b)].into();
+        let fast = of(lines(8, 4), lines(2, 1));
+        let both = of(lines(8, 6), lines(2, 1));
+        let text = coverage(&MEASUREMENT, &Coverage { fast, both });
+        let table = "| `a` | 8 | 50.0 | 75.0 |\n| `b` | 2 | 50.0 | 50.0 |\n\
+                     | all | 10 | 50.0 | 70.0 |\n";
+        assert!(text.ends_with(table), "{text}");
     }
 }
