@@ -46,7 +46,7 @@ pub fn measure(runner: &Runner<'_>) -> Result<Coverage, String> {
 /// Runs the selected tests, and returns what they and earlier ones covered.
 fn run_tests(root: &Path, expression: &str) -> Result<Crates, String> {
     let mut tests = llvm_cov(root);
-    tests.args(["nextest", "--no-report", "--no-clean", "--no-fail-fast", "--workspace"]);
+    tests.args(["nextest", "--no-report", "--no-fail-fast", "--workspace"]);
     tests.args(["--exclude", tiers::SQL, "-E", expression]);
     if let Err(error) = run(&mut tests) {
         // Without counters, the report fails.
