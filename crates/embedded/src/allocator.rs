@@ -9,11 +9,9 @@ use alloc::alloc::{GlobalAlloc, Layout};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use heaptide_format::{Call, EMBEDDED_NOTE};
-use heaptide_recorder::event::dispatch;
-use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside, here};
-use heaptide_recorder::event::monitors;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
+use heaptide_recorder::event::step;
 
 /// An allocator that forwards every call to another one, and records it if the program was started
 /// for recording (`heaptide run PROGRAM`, or with `HEAPTIDE_OUTPUT` or `HEAPTIDE_MODE`).
@@ -231,7 +229,7 @@ unsafe extern "C" fn allocate_body<const ZEROED: bool>(
     }
     let block = call();
     if block.is_null() {
-        dispatch::failed(&mut inside);
+        step::on_failed_alloc(&mut inside);
     } else {
         if ZEROED {
             inside.lane().count_call(Call::Calloc);
@@ -239,12 +237,7 @@ unsafe extern "C" fn allocate_body<const ZEROED: bool>(
         let usable = usable_of(size);
         keep_size(&mut inside, block, usable);
         note_usable(&inside, usable);
-        let requested = size as u64;
-        match fast_path::allocated::<Embedded>(inside.lane(), block, requested) {
-            Done::Counted => {}
-            Done::NotifyMonitors => monitors::allocated(inside.lane(), block, requested, usable),
-            _ => dispatch::allocated(&mut inside, block, requested, usable),
-        }
+        step::on_alloc::<Embedded>(&mut inside, block, size as u64);
     }
     block
 }
@@ -266,11 +259,11 @@ unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Addr
     let moving = Moving::begin(&mut inside, r.block, had);
     let block = call();
     if block.is_null() {
-        dispatch::reallocation_failed(&mut inside, moving);
+        step::on_failed_realloc(&mut inside, moving);
     } else {
         let usable = usable_of(r.size);
         keep_size(&mut inside, block, usable);
-        dispatch::reallocated(&mut inside, moving, block, r.size as u64, usable);
+        step::on_realloc(&mut inside, moving, block, r.size as u64, usable);
     }
     block
 }
@@ -279,13 +272,8 @@ unsafe extern "C" fn reallocate_body(r: &Reallocation, sp: u64, bp: u64) -> Addr
 fn released(block: Address, size: usize) {
     let usable = usable_of(size);
     let Some(mut inside) = Inside::enter::<Embedded>(here()) else {
-        return record::freed_nested(block, || usable);
+        return record::count_nested_free(block, || usable);
     };
     note_usable(&inside, usable);
-    let lane = inside.lane();
-    match fast_path::freed::<Embedded>(lane, block) {
-        Done::Counted => {}
-        Done::NotifyMonitors => monitors::freed(lane, block, usable),
-        _ => dispatch::freed(&mut inside, block, usable),
-    }
+    step::on_free::<Embedded>(&mut inside, block, || Some(usable));
 }

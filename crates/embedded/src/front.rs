@@ -36,6 +36,11 @@ impl Front for Embedded {
     }
 
     #[inline(always)]
+    fn usable_of_new(_: Address, _: u64) -> u64 {
+        tls().usable.get()
+    }
+
+    #[inline(always)]
     fn usable_at_hand(_: Address) -> Option<u64> {
         Some(tls().usable.get())
     }

@@ -5,12 +5,9 @@ use crate::Preload;
 use crate::allocator::{Address, NULL, is_no_block, usable, usable_new};
 use crate::next_symbol::{call_real, real};
 use heaptide_format::Call;
-use heaptide_recorder::event::dispatch;
-use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
-use heaptide_recorder::event::monitors;
 use heaptide_recorder::event::record::{self, Moving};
-use heaptide_recorder::event::trace;
+use heaptide_recorder::event::step;
 use heaptide_recorder::sys::tls::tls;
 
 real! {
@@ -61,26 +58,11 @@ pub fn record_allocation(inside: &mut Inside, block: Address, requested: u64) {
         if is_retry(inside.entry()) {
             inside.lane().gate.take_call();
         } else {
-            dispatch::failed(inside);
+            step::on_failed_alloc(inside);
         }
         return;
     }
-    inside.lane().renew_limits();
-    match fast_path::allocated::<Preload>(inside.lane(), block, requested) {
-        Done::Counted => {}
-        Done::NotifyMonitors => {
-            monitors::notify_allocated::<Preload>(inside.lane(), block, requested)
-        }
-        Done::WantsStack(seen) => record::allocated_here::<Preload>(inside, block, requested, seen),
-        Done::NotTaken => allocated(inside, block, requested),
-    }
-}
-
-#[inline(never)]
-pub fn allocated(inside: &mut Inside, block: Address, requested: u64) {
-    let usable = usable_new(block, requested);
-    // The requested size overflowed, but the allocator returned a block.
-    dispatch::allocated(inside, block, requested.min(usable), usable);
+    step::on_alloc::<Preload>(inside, block, requested);
 }
 
 /// A reallocation: enter, remove the old block, call, record.
@@ -95,17 +77,11 @@ pub fn reallocate(old: Address, size: usize, entry: Entry, call: impl Fn() -> Ad
     let moving = Moving::begin(&mut inside, old, usable(old));
     let block = call();
     if !block.is_null() {
-        dispatch::reallocated(
-            &mut inside,
-            moving,
-            block,
-            size as u64,
-            usable_new(block, size as u64),
-        );
+        step::on_realloc(&mut inside, moving, block, size as u64, usable_new(block, size as u64));
     } else if size == 0 {
-        dispatch::reallocation_freed(&mut inside, moving);
+        step::on_realloc_to_nothing(&mut inside, moving);
     } else {
-        dispatch::reallocation_failed(&mut inside, moving);
+        step::on_failed_realloc(&mut inside, moving);
     }
     block
 }
@@ -128,7 +104,7 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     }
     match Inside::enter::<Preload>(entry) {
         Some(inside) => release_inside(inside, block),
-        None => record::freed_nested(block, || usable(block)),
+        None => record::count_nested_free(block, || usable(block)),
     }
     call();
 }
@@ -136,17 +112,7 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
 /// Records that a block is about to be freed.
 #[inline(always)]
 pub fn release_inside(mut inside: Inside, block: Address) {
-    inside.lane().renew_limits();
-    match fast_path::freed::<Preload>(inside.lane(), block) {
-        Done::Counted => {}
-        Done::NotifyMonitors => monitors::notify_freed::<Preload>(inside.lane(), block),
-        // The allocator is about to abort the program.
-        _ if is_no_block(block) => {}
-        _ => {
-            trace::capture_free(&mut inside);
-            dispatch::freed(&mut inside, block, usable(block));
-        }
-    }
+    step::on_free::<Preload>(&mut inside, block, || (!is_no_block(block)).then(|| usable(block)));
 }
 
 /// Allocates a block of this alignment with posix_memalign.

@@ -11,11 +11,11 @@ use crate::statistics::Statistics;
 use crate::{arch, inlined};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Call;
-use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
+use heaptide_recorder::event::step;
 use heaptide_recorder::store::shadow::take_word;
 
 /// The arguments and effect of a function.
@@ -581,12 +581,12 @@ pub fn take_size(block: Address) -> Option<u64> {
 fn record_new(inside: &mut Inside, function: &Function, block: Address, request: (usize, u32)) {
     inside.lane().gate.note_call(function.kind);
     if block.is_null() {
-        return dispatch::failed(inside);
+        return step::on_failed_alloc(inside);
     }
     inside.lane().count_call(function.kind);
     let usable = function.usable(block, request);
     keep_size(block, usable);
-    dispatch::allocated(inside, block, (request.0 as u64).min(usable), usable);
+    step::on_alloc_of_size(inside, block, (request.0 as u64).min(usable), usable);
 }
 
 extern "C" fn allocate(&[a, b, c, ..]: &Registers, sp: u64, bp: u64, function: &Function) -> usize {
@@ -681,12 +681,12 @@ fn change(
     if !block.is_null() {
         let usable = function.usable(block, request);
         keep_size(block, usable);
-        dispatch::reallocated(&mut inside, moving, block, request.0 as u64, usable);
+        step::on_realloc(&mut inside, moving, block, request.0 as u64, usable);
     } else if request.0 == 0 {
-        dispatch::reallocation_freed(&mut inside, moving);
+        step::on_realloc_to_nothing(&mut inside, moving);
     } else {
         keep_size(old, had);
-        dispatch::reallocation_failed(&mut inside, moving);
+        step::on_failed_realloc(&mut inside, moving);
     }
     result
 }
@@ -720,8 +720,8 @@ extern "C" fn free(
             inlined::note();
         }
         match Inside::enter::<Preload>(entry) {
-            Some(mut inside) => dispatch::freed(&mut inside, block, usable),
-            None => record::freed_nested(block, || usable),
+            Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
+            None => record::count_nested_free(block, || usable),
         }
     }
     function.call(a, b, c);
@@ -761,7 +761,7 @@ fn resize(block: Address, size: usize, entry: Entry, call: impl FnOnce() -> usiz
     let after = call();
     if let Some(before) = before.filter(|&before| before != after as u64) {
         keep_size(block, after as u64);
-        dispatch::resized(&mut inside, block, size as u64, before, after as u64);
+        step::on_resize(&mut inside, block, size as u64, before, after as u64);
     }
     after
 }

@@ -33,6 +33,11 @@ impl Front for Preload {
     }
 
     #[inline(always)]
+    fn usable_of_new(block: *mut u8, requested: u64) -> u64 {
+        allocator::usable_new(block, requested)
+    }
+
+    #[inline(always)]
     fn usable_at_hand(block: *mut u8) -> Option<u64> {
         allocator::usable_unmapped(block)
     }

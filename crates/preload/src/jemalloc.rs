@@ -5,8 +5,8 @@ use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC, usable};
 use crate::calls::{aligned, allocate, reallocate, release};
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
-use heaptide_recorder::event::dispatch;
 use heaptide_recorder::event::inside::{Entry, Inside, here};
+use heaptide_recorder::event::step;
 
 /// jemalloc's flags: the logarithm of the alignment in the low bits, then "zeroed".
 const MALLOCX_LG_ALIGN: usize = 63;
@@ -75,7 +75,7 @@ pub extern "C" fn xallocx(block: Address, size: usize, extra: usize, flags: i32)
     let before = usable(block);
     let after = call();
     if after as u64 != before {
-        dispatch::resized(&mut inside, block, size as u64, before, usable(block));
+        step::on_resize(&mut inside, block, size as u64, before, usable(block));
     }
     after
 }

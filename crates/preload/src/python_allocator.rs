@@ -12,11 +12,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_format::{Call, Loss};
-use heaptide_recorder::event::fast_path::{self, Done};
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
-use heaptide_recorder::event::{dispatch, marks, monitors, trace};
+use heaptide_recorder::event::{marks, step};
 use heaptide_recorder::sys::{confined, kernel};
 
 /// An allocator as CPython stores it (`PyMemAllocatorEx`): a context and four functions.
@@ -279,21 +278,10 @@ fn requested(bytes: usize) -> u64 {
 #[inline(always)]
 fn allocated(inside: &mut Inside, block: Address, bytes: u64) {
     if block.is_null() {
-        return dispatch::failed(inside);
+        return step::on_failed_alloc(inside);
     }
     keep_size_in(inside.lane(), block, bytes);
-    match fast_path::allocated_of_size(inside.lane(), block, bytes, bytes) {
-        Done::Counted => {}
-        Done::WantsStack(seen) => record::allocated_of_size(inside, block, (bytes, bytes), seen),
-        Done::NotifyMonitors => monitors::allocated(inside.lane(), block, bytes, bytes),
-        Done::NotTaken => allocated_slowly(inside, block, bytes),
-    }
-}
-
-#[inline(never)]
-fn allocated_slowly(inside: &mut Inside, block: Address, bytes: u64) {
-    inside.lane().renew_limits();
-    dispatch::allocated(inside, block, bytes, bytes);
+    step::on_alloc_of_size(inside, block, bytes, bytes);
 }
 
 extern "C" fn realloc_body(
@@ -331,11 +319,11 @@ extern "C" fn realloc_body(
     let block = call();
     if block.is_null() {
         keep_size(old, had);
-        dispatch::reallocation_failed(&mut inside, moving);
+        step::on_failed_realloc(&mut inside, moving);
     } else {
         let bytes = requested(bytes);
         keep_size(block, bytes);
-        dispatch::reallocated(&mut inside, moving, block, bytes, bytes);
+        step::on_realloc(&mut inside, moving, block, bytes, bytes);
     }
     block
 }
@@ -373,11 +361,7 @@ extern "C" fn free_body(context: Address, block: Address, sp: u64, bp: u64) {
     let Some(bytes) = take_size_in(inside.lane(), block) else {
         return free_unknown(inside, below, block);
     };
-    match fast_path::freed_of_size(inside.lane(), block, bytes) {
-        Done::Counted => {}
-        Done::NotifyMonitors => monitors::freed(inside.lane(), block, bytes),
-        Done::NotTaken | Done::WantsStack(_) => freed_slowly(&mut inside, block, bytes),
-    }
+    step::on_free_of_size(&mut inside, block, bytes);
     // Still inside: pymalloc frees blocks of more than 512 bytes with free.
     (below.free)(below.context, block);
 }
@@ -394,16 +378,9 @@ fn free_unknown(inside: Inside, below: &Allocator, block: Address) {
 #[inline(never)]
 fn free_nested(below: &Allocator, block: Address) {
     if let Some(bytes) = take_size(block) {
-        record::freed_nested(block, || bytes);
+        record::count_nested_free(block, || bytes);
     }
     (below.free)(below.context, block);
-}
-
-#[inline(never)]
-fn freed_slowly(inside: &mut Inside, block: Address, bytes: u64) {
-    inside.lane().renew_limits();
-    trace::capture_free(inside);
-    dispatch::freed(inside, block, bytes);
 }
 
 /// Returns a function with an address.

@@ -11,8 +11,8 @@ use heaptide_format::Mode;
 use heaptide_recorder::event::fast_path::{self, is_unobserved};
 use heaptide_recorder::event::inside::Inside;
 use heaptide_recorder::event::lane::LaneState;
+use heaptide_recorder::event::sampling;
 use heaptide_recorder::event::stacks::Same;
-use heaptide_recorder::event::{record, sampling};
 use heaptide_recorder::sys::front::Route;
 
 const COUNTERS: u32 = Mode::Counters as u32;
@@ -45,11 +45,11 @@ fn state<'a>(lane: *mut u8) -> &'a mut LaneState {
 }
 
 extern "C" fn after_counters(block: Address, requested: usize, lane: *mut u8) -> Address {
-    after(block, requested, lane, fast_path::allocated_in_counters::<Preload>)
+    after(block, requested, lane, fast_path::try_alloc_in_counters::<Preload>)
 }
 
 extern "C" fn after_scopes(block: Address, requested: usize, lane: *mut u8) -> Address {
-    after(block, requested, lane, fast_path::allocated_in_scopes::<Preload>)
+    after(block, requested, lane, fast_path::try_alloc_in_scope::<Preload>)
 }
 
 /// Continues after an allocation, which `count` counts unless it returns false.
@@ -73,7 +73,7 @@ extern "C" fn after_stacks(block: Address, requested: usize, lane: *mut u8) -> A
     if block.is_null() || !is_unobserved(state) {
         return after_any(block, requested, lane);
     }
-    match fast_path::allocated_in_stacks::<Preload>(state, block, requested as u64) {
+    match fast_path::try_alloc_in_last_stack::<Preload>(state, block, requested as u64) {
         Ok(()) => {
             state.gate.leave();
             block
@@ -84,7 +84,7 @@ extern "C" fn after_stacks(block: Address, requested: usize, lane: *mut u8) -> A
 
 #[inline(never)]
 fn after_other_stack(block: Address, requested: usize, lane: *mut u8, seen: Same) -> Address {
-    record::allocated_in_stack::<Preload>(&mut entered(lane), block, requested as u64, seen);
+    fast_path::alloc_in_stack_inline::<Preload>(&mut entered(lane), block, requested as u64, seen);
     black_box(block)
 }
 
@@ -120,20 +120,20 @@ fn free_real(block: Address) {
 }
 
 extern "C" fn free_counters(block: Address, lane: *mut u8, sp: u64, bp: u64) {
-    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+    free_counted(block, lane, sp, bp, fast_path::try_free_in_counters::<Preload>)
 }
 
 extern "C" fn free_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     if sampling::may_be_sampled(state(lane), block) {
         return free_near_sampled(block, lane, sp, bp);
     }
-    free_counted(block, lane, sp, bp, fast_path::freed_in_counters::<Preload>)
+    free_counted(block, lane, sp, bp, fast_path::try_free_in_counters::<Preload>)
 }
 
 /// The same of a block that may be sampled. By a jump: a call would have others save registers.
 #[inline(never)]
 extern "C" fn free_near_sampled(block: Address, lane: *mut u8, sp: u64, bp: u64) {
-    free_counted(block, lane, sp, bp, fast_path::freed_in_sampled::<Preload>)
+    free_counted(block, lane, sp, bp, fast_path::try_free_in_sampled::<Preload>)
 }
 
 /// Frees a block where the lane alone counts, and `count` counts it or returns false.
@@ -173,7 +173,7 @@ extern "C" fn free_of_site(block: Address, lane: *mut u8, sp: u64, bp: u64) {
     }
     let state = state(lane);
     state.gate.enter(sp, bp);
-    if is_unobserved(state) && fast_path::freed_in_site::<Preload>(state, block) {
+    if is_unobserved(state) && fast_path::try_free_in_site::<Preload>(state, block) {
         state.gate.leave();
         return free_real(block);
     }

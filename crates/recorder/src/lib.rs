@@ -9,10 +9,11 @@
 //! Allocations arrive through a front ([`sys::front`]): `heaptide-preload` hooks functions of the C
 //! library, `heaptide-embedded` wraps the allocator of a Rust program.
 //!
-//! The path from the entry of an allocation to its counters: the front → `event::lane` →
-//! `event::fast_path` or `event::record` → `event::stacks` → `store::sites`, `store::shadow`,
-//! `event::peak`. `store::profile` holds the memory of all records, `event::process` the state that
-//! all threads share.
+//! The path from the entry of an allocation to its counters: the front → `event::step`, with a
+//! function for each kind of event → `event::fast_path`, or `event::slow_path` and `event::record`
+//! → `event::stacks` → `store::sites`, `store::shadow`, `event::peak`. No module calls an earlier
+//! one. `store::profile` holds the memory of all records, `event::process` the state that all
+//! threads share.
 
 #![no_std]
 #![allow(

@@ -215,7 +215,7 @@ fn outside(
     let parent = list.holding(address);
     let number = list.add(Region { parent, ..region(what, address, bytes, site) });
     if number != 0 {
-        sites::allocated(site.record(), declared, bytes, lane.header.epoch.get(), false);
+        sites::add_alloc(site.record(), declared, bytes, lane.header.epoch.get(), false);
         regions().foreign.store(true, Relaxed);
         if let Some(by) = by {
             by.trace(lane);
@@ -416,7 +416,7 @@ fn place_pool_block(
     if list.add(of_pool) == 0 {
         return SiteId::NONE;
     }
-    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), false);
+    sites::add_alloc(site.record(), requested, usable, lane.header.epoch.get(), false);
     if parent != 0 {
         lend(list.at(parent).site, usable as i64);
     }

@@ -2,15 +2,15 @@
 //! and no sample due, in processes that only monitors observe, with trusted block headers.
 //!
 //! Each function first checks these conditions and changes nothing if one does not hold; then
-//! [`crate::event::dispatch`] handles the event. Because nothing is called, few registers are
+//! [`crate::event::step`] handles the event. Because nothing is called, few registers are
 //! needed, which saves half of the cost of counting. Each counter is written by one instruction.
 //! Conditions that are equal for all events of a thread, its mode and whether it may take the fast
 //! path, are evaluated once for each lane ([`crate::sys::front::Route`]).
 
-use crate::event::inside::Entry;
+use crate::event::inside::{Entry, Inside};
 use crate::event::lane::LaneState;
-use crate::event::sampling;
 use crate::event::stacks::{self, Same};
+use crate::event::{record, sampling};
 use crate::store::control_words;
 use crate::store::ids::SiteId;
 use crate::store::sites::{own_epoch, own_word};
@@ -59,15 +59,15 @@ fn observers(lane: &LaneState) -> (bool, bool) {
 
 /// Counts an allocation.
 #[inline(always)]
-pub fn allocated<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
+pub fn try_alloc<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> Done {
     let (is_common, monitored) = observers(lane);
     if !is_common {
         return Done::NotTaken;
     }
     let is_counted = match lane.quick {
-        COUNTERS | SAMPLED => allocated_in_counters::<F>(lane, block, requested),
-        SCOPES => allocated_in_scopes::<F>(lane, block, requested),
-        STACKS if !monitored => match allocated_in_stacks::<F>(lane, block, requested) {
+        COUNTERS | SAMPLED => try_alloc_in_counters::<F>(lane, block, requested),
+        SCOPES => try_alloc_in_scope::<F>(lane, block, requested),
+        STACKS if !monitored => match try_alloc_in_last_stack::<F>(lane, block, requested) {
             Ok(()) => true,
             Err(seen) => return Done::WantsStack(seen),
         },
@@ -87,7 +87,7 @@ fn common_allocation<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> 
 /// Counts an allocation in modes counters and sampled. Returns false, and does nothing, if it is
 /// for the slow path, as a sampled one is.
 #[inline(always)]
-pub fn allocated_in_counters<F: Front>(
+pub fn try_alloc_in_counters<F: Front>(
     lane: &mut LaneState,
     block: *mut u8,
     requested: u64,
@@ -111,16 +111,16 @@ fn count_in_counters(lane: &mut LaneState, block: *mut u8, requested: u64, usabl
 
 /// Counts an allocation in mode scopes likewise.
 #[inline(always)]
-pub fn allocated_in_scopes<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
+pub fn try_alloc_in_scope<F: Front>(lane: &mut LaneState, block: *mut u8, requested: u64) -> bool {
     let (id, site) = (lane.place.here, lane.place.here_record);
     // Without a site here, the record is the head of the file, whose epoch is not current.
-    allocated_at::<F>(lane, (id, site), block, requested)
+    try_alloc_at::<F>(lane, (id, site), block, requested)
 }
 
 /// Counts an allocation in mode stacks likewise, if its stack is the last one. Otherwise returns
 /// what was found about the stack.
 #[inline(always)]
-pub fn allocated_in_stacks<F: Front>(
+pub fn try_alloc_in_last_stack<F: Front>(
     lane: &mut LaneState,
     block: *mut u8,
     requested: u64,
@@ -130,7 +130,7 @@ pub fn allocated_in_stacks<F: Front>(
     let place = &lane.place;
     let id = place.last_site;
     if seen != Same::Node(place.last_node.number())
-        || !allocated_at::<F>(lane, (id, id.record()), block, requested)
+        || !try_alloc_at::<F>(lane, (id, id.record()), block, requested)
     {
         return Err(seen);
     }
@@ -139,7 +139,7 @@ pub fn allocated_in_stacks<F: Front>(
 
 /// Counts an allocation at a site likewise.
 #[inline(always)]
-pub fn allocated_at<F: Front>(
+pub fn try_alloc_at<F: Front>(
     lane: &mut LaneState,
     site: (SiteId, &Site),
     block: *mut u8,
@@ -176,6 +176,28 @@ fn count_at(
     true
 }
 
+/// Counts an allocation whose stack is not the last one, if nothing but the stack is missing for
+/// the fast path. `seen` is the result of [`stacks::same`].
+#[inline(never)]
+pub fn alloc_in_stack<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
+    alloc_in_stack_inline::<F>(inside, block, requested, seen);
+}
+
+/// Does the same inline, for the caller that counts most allocations.
+#[inline(always)]
+pub fn alloc_in_stack_inline<F: Front>(
+    inside: &mut Inside,
+    block: *mut u8,
+    requested: u64,
+    seen: Same,
+) {
+    let site = record::site_of_stack(inside, block, requested, seen);
+    let lane = inside.lane();
+    if !try_alloc_at::<F>(lane, (site, site.record()), block, requested) {
+        record::count_alloc_at(lane, site, block, requested, F::usable(block));
+    }
+}
+
 /// Returns whether nothing is due after a block of this size is counted.
 #[inline(always)]
 fn may_allocate(lane: &LaneState, usable: u64) -> bool {
@@ -185,7 +207,7 @@ fn may_allocate(lane: &LaneState, usable: u64) -> bool {
 /// Counts an allocation of a block whose usable bytes are known, and which may not be a block of
 /// the process's allocator.
 #[inline(always)]
-pub fn allocated_of_size(
+pub fn try_alloc_of_size(
     lane: &mut LaneState,
     block: *mut u8,
     requested: u64,
@@ -217,17 +239,19 @@ pub fn allocated_of_size(
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
 }
 
-/// Counts an allocation of such a block at a site. Returns false, and does nothing, if it is for
-/// the slow path.
-#[inline(always)]
-pub fn allocated_of_size_at(
-    lane: &mut LaneState,
-    site: (SiteId, &Site),
+/// Counts an allocation of such a block whose stack is not the last one, likewise.
+#[inline(never)]
+pub fn alloc_of_size_in_stack(
+    inside: &mut Inside,
     block: *mut u8,
-    requested: u64,
-    usable: u64,
-) -> bool {
-    may_allocate(lane, usable) && count_at(lane, site, block, requested, usable)
+    (requested, usable): (u64, u64),
+    seen: Same,
+) {
+    let site = record::site_of_stack(inside, block, requested, seen);
+    let (lane, at) = (inside.lane(), (site, site.record()));
+    if !may_allocate(lane, usable) || !count_at(lane, at, block, requested, usable) {
+        record::count_alloc_at(lane, site, block, requested, usable);
+    }
 }
 
 /// Adds an allocation to the lane's counters. The bytes that limits refer to come last.
@@ -241,13 +265,13 @@ fn count(record: &Lane, requested: u64, usable: u64) {
 
 /// Counts a free.
 #[inline(always)]
-pub fn freed<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
+pub fn try_free<F: Front>(lane: &mut LaneState, block: *mut u8) -> Done {
     let (is_common, monitored) = observers(lane);
     let is_counted = is_common
         && match lane.quick {
-            COUNTERS => freed_in_counters::<F>(lane, block),
-            SAMPLED => freed_in_sampled::<F>(lane, block),
-            SCOPES | STACKS => freed_in_site::<F>(lane, block),
+            COUNTERS => try_free_in_counters::<F>(lane, block),
+            SAMPLED => try_free_in_sampled::<F>(lane, block),
+            SCOPES | STACKS => try_free_in_site::<F>(lane, block),
             _ => false,
         };
     if is_counted { Done::counted(monitored) } else { Done::NotTaken }
@@ -266,7 +290,7 @@ fn common_free<F: Front>(lane: &LaneState, block: *mut u8) -> Option<u64> {
 /// Each change is one instruction and none depends on another, so a signal handler may interrupt it
 /// anywhere: the thread need not be marked as inside the recorder.
 #[inline(always)]
-pub fn freed_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+pub fn try_free_in_counters<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
@@ -287,13 +311,13 @@ fn count_free_in_counters(lane: &mut LaneState, block: *mut u8, usable: u64) {
 
 /// Counts a free in mode sampled likewise, if the block certainly is not sampled.
 #[inline(always)]
-pub fn freed_in_sampled<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
-    !sampling::is_sampled_block(lane, block) && freed_in_counters::<F>(lane, block)
+pub fn try_free_in_sampled<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+    !sampling::is_sampled_block(lane, block) && try_free_in_counters::<F>(lane, block)
 }
 
 /// Counts a free in modes with sites likewise.
 #[inline(always)]
-pub fn freed_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
+pub fn try_free_in_site<F: Front>(lane: &mut LaneState, block: *mut u8) -> bool {
     let Some(usable) = common_free::<F>(lane, block) else {
         return false;
     };
@@ -334,7 +358,7 @@ fn count_free_in_site(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool
 /// Counts a free of a block whose usable bytes are known, and which may not be a block of the
 /// process's allocator.
 #[inline(always)]
-pub fn freed_of_size(lane: &mut LaneState, block: *mut u8, usable: u64) -> Done {
+pub fn try_free_of_size(lane: &mut LaneState, block: *mut u8, usable: u64) -> Done {
     let (is_common, monitored) = observers(lane);
     let may_free = lane.live.may_free(lane.live.freed().wrapping_add(usable));
     if !is_common || !may_free || usable >= MAYBE_UNMAPPED {

@@ -423,7 +423,7 @@ impl Mappings {
         let header = p.header();
         let rose = self.rise(p, header, bytes);
         let record = site.record();
-        sites::allocated(record, requested, bytes, header.mapped_epoch.get(), rose);
+        sites::add_alloc(record, requested, bytes, header.mapped_epoch.get(), rose);
         record.reallocations.add(re as u64);
         self.records.change(p, site, bytes, 1);
         match self.records.lane(caller.lane, LANES_MAX) {

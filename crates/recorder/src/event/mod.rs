@@ -2,7 +2,6 @@
 
 pub mod account_ranges;
 pub mod accounts;
-pub mod dispatch;
 pub mod exit;
 pub mod fast_path;
 pub mod gate;
@@ -30,6 +29,7 @@ pub mod stacks;
 pub mod stacks_apart;
 pub mod start;
 pub mod stats;
+pub mod step;
 pub mod tag_report;
 pub mod tag_text;
 pub mod tag_tree;

@@ -7,7 +7,6 @@
 
 use crate::event::lane::{self, LaneState};
 use crate::store::control_words;
-use crate::sys::front::Front;
 use crate::sys::locked::{Held, Lock};
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
@@ -186,18 +185,6 @@ pub fn is_calling(lane: &LaneState) -> bool {
     lane.calling.load(Relaxed) & 1 != 0
 }
 
-/// Notifies monitors of a new block whose header holds its size.
-#[inline(never)]
-pub fn notify_allocated<F: Front>(lane: &LaneState, block: *mut u8, requested: u64) {
-    allocated(lane, block, requested, F::usable(block));
-}
-
-/// Notifies monitors that a block whose header holds its size is about to be freed.
-#[inline(never)]
-pub fn notify_freed<F: Front>(lane: &LaneState, block: *mut u8) {
-    freed(lane, block, F::usable(block));
-}
-
 /// Announces that a block may be moved. Another thread that gets its memory does not notify
 /// monitors before this one has notified them that the block is gone. So monitors can rely on
 /// addresses.
@@ -232,7 +219,7 @@ fn wait_for_move(lane: &LaneState, block: *mut u8) {
 
 /// Notifies monitors that a block was allocated.
 #[inline(always)]
-pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) {
+pub fn notify_alloc(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) {
     if WATCH.get().moving.load(Acquire) != 0 {
         wait_for_move(lane, block);
     }
@@ -245,7 +232,7 @@ pub fn allocated(lane: &LaneState, block: *mut u8, requested: u64, usable: u64) 
 
 /// Notifies monitors that a block is about to be freed.
 #[inline(always)]
-pub fn freed(lane: &LaneState, block: *mut u8, usable: u64) {
+pub fn notify_free(lane: &LaneState, block: *mut u8, usable: u64) {
     each(lane, |monitor| {
         if let Some(freed) = monitor.freed {
             freed(monitor.context, block, usable as usize);

@@ -5,7 +5,7 @@ use crate::event::lane::{LaneState, NOBODY};
 use crate::event::process::process;
 use crate::event::stacks::{self, OTHER_STACKS, Same};
 use crate::event::{
-    fast_path, monitors, python_codes, python_interpreter, regions, sampling, timeline, trace,
+    monitors, python_codes, python_interpreter, regions, sampling, timeline, trace,
 };
 use crate::store::ids::{NodeId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
@@ -13,7 +13,7 @@ use crate::store::sampled_sites::By;
 use crate::store::shadow;
 use crate::store::shared::LABELLED;
 use crate::store::sites::{self, Dimensions};
-use crate::sys::front::{Front, MAYBE_UNMAPPED};
+use crate::sys::front::MAYBE_UNMAPPED;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 use heaptide_format::{CONTROL_FEWER, CONTROL_THRESHOLD, Call, Gap, Loss, Mode, size_class};
@@ -21,21 +21,27 @@ use heaptide_trace::Record;
 
 /// Counts an allocation.
 #[inline(always)]
-pub fn record_allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+pub fn count_alloc(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
     if lane.mode == Mode::Stacks as u32 {
-        record_with_stack(inside, block, requested, usable);
+        count_alloc_in_stack(inside, block, requested, usable);
     } else if lane.mode == Mode::Scopes as u32 {
         let site = site_of_scope(lane);
-        allocated_at(lane, site, block, requested, usable);
+        count_alloc_at(lane, site, block, requested, usable);
     } else {
-        record_by_lane(inside, block, Call::Malloc, requested, usable);
+        count_alloc_in_lane(inside, block, Call::Malloc, requested, usable);
     }
 }
 
 /// Counts an allocation likewise where the lane alone counts all blocks.
 #[inline(always)]
-fn record_by_lane(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
+fn count_alloc_in_lane(
+    inside: &mut Inside,
+    block: *mut u8,
+    call: Call,
+    requested: u64,
+    usable: u64,
+) {
     let entry = inside.entry();
     let lane = inside.lane();
     let rose = lane.grow(usable as i64);
@@ -76,57 +82,26 @@ fn sample(
 }
 
 /// Counts an allocation where a threshold, sizes or calls may determine its site.
-pub fn record_chosen(inside: &mut Inside, block: *mut u8, call: Call, requested: u64, usable: u64) {
+pub fn count_alloc_by_request(
+    inside: &mut Inside,
+    block: *mut u8,
+    call: Call,
+    requested: u64,
+    usable: u64,
+) {
     let entry = inside.entry();
     let lane = inside.lane();
     if lane.is_counted_by_lane() {
-        return record_by_lane(inside, block, call, requested, usable);
+        return count_alloc_in_lane(inside, block, call, requested, usable);
     }
     note_block(block, requested);
     let site = site_of_request(lane, entry, call, requested);
-    allocated_at(lane, site, block, requested, usable);
-}
-
-/// Counts an allocation on the fast path that needs its stack, with an allocator whose headers are
-/// trusted. `seen` is the result of [`stacks::same`] for the stack.
-#[inline(never)]
-pub fn allocated_here<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) {
-    allocated_in_stack::<F>(inside, block, requested, seen);
-}
-
-/// Does the same inline, for the caller that counts most allocations.
-#[inline(always)]
-pub fn allocated_in_stack<F: Front>(
-    inside: &mut Inside,
-    block: *mut u8,
-    requested: u64,
-    seen: Same,
-) {
-    let site = site_of_stack(inside, block, requested, seen);
-    let lane = inside.lane();
-    if !fast_path::allocated_at::<F>(lane, (site, site.record()), block, requested) {
-        allocated_at(lane, site, block, requested, F::usable(block));
-    }
-}
-
-/// Does the same for a block of this size, which may not be one of the process's allocator.
-#[inline(never)]
-pub fn allocated_of_size(
-    inside: &mut Inside,
-    block: *mut u8,
-    (requested, usable): (u64, u64),
-    seen: Same,
-) {
-    let site = site_of_stack(inside, block, requested, seen);
-    let (lane, at) = (inside.lane(), (site, site.record()));
-    if !fast_path::allocated_of_size_at(lane, at, block, requested, usable) {
-        allocated_at(lane, site, block, requested, usable);
-    }
+    count_alloc_at(lane, site, block, requested, usable);
 }
 
 /// Returns the site of a new block's stack, of which `seen` is known.
 #[inline(always)]
-fn site_of_stack(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) -> SiteId {
+pub fn site_of_stack(inside: &mut Inside, block: *mut u8, requested: u64, seen: Same) -> SiteId {
     let at = inside.entry().registers();
     let lane = inside.lane();
     let node = match seen {
@@ -147,16 +122,23 @@ pub fn note_block(block: *mut u8, requested: u64) {
 }
 
 #[inline(always)]
-fn record_with_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+fn count_alloc_in_stack(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let entry = inside.entry();
     let lane = inside.lane();
     note_block(block, requested);
     let site = site_here(lane, entry);
-    allocated_at(lane, site, block, requested, usable);
+    count_alloc_at(lane, site, block, requested, usable);
 }
 
+/// Counts an allocation at a site.
 #[inline(always)]
-fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u64, usable: u64) {
+pub fn count_alloc_at(
+    lane: &mut LaneState,
+    site: SiteId,
+    block: *mut u8,
+    requested: u64,
+    usable: u64,
+) {
     let p = process();
     match lane.leaves.find(&p.shadow, block) {
         Some(word) => word.set(site.number()),
@@ -164,12 +146,12 @@ fn allocated_at(lane: &mut LaneState, site: SiteId, block: *mut u8, requested: u
         None => return p.lost(Loss::NoShadow),
     }
     let rose = lane.grow(usable as i64);
-    sites::allocated(site.record(), requested, usable, lane.header.epoch.get(), rose);
+    sites::add_alloc(site.record(), requested, usable, lane.header.epoch.get(), rose);
     lane.last_block = block;
     count(lane, requested, usable);
     sample_if_due(lane);
     if lane.is_traced() {
-        trace::allocated(lane, block, (site, requested, usable), false);
+        trace::write_alloc(lane, block, (site, requested, usable), false);
     }
 }
 
@@ -305,7 +287,7 @@ fn count_plainly(lane: &mut LaneState, requested: u64) {
 
 /// Counts a free. Returns false if the block was not known.
 #[inline(always)]
-pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
+pub fn count_free(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
     let temporary = lane.last_block == block;
     if temporary {
         lane.last_block = core::ptr::null_mut();
@@ -323,11 +305,11 @@ pub fn record_freed(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
             return false;
         }
         if lane.is_traced() {
-            trace::freed(lane, block, site, usable);
+            trace::write_free(lane, block, site, usable);
         }
         charge_free(lane, block, site, usable, temporary);
     }
-    count_free(lane, usable);
+    add_free(lane, usable);
     // A thread that has only freed is below any limit of allocated bytes.
     if lane.live.is_sample_due(lane.allocated()) {
         timeline::sample(lane);
@@ -415,15 +397,15 @@ fn charge_site(
     }
     let epoch = lane.header.epoch.get();
     if owner & !LABELLED == lane.index() {
-        sites::freed(site.record(), usable, epoch, temporary, rose);
+        sites::add_free(site.record(), usable, epoch, temporary, rose);
     } else {
-        sites::freed_remotely(site.record(), 1, usable, epoch);
+        sites::add_remote_free(site.record(), 1, usable, epoch);
     }
 }
 
-/// Counts a free in the current scope, or in the lane alone if that counts all blocks.
+/// Adds a free to the current scope, or to the lane alone if that counts all blocks.
 #[inline(always)]
-fn count_free(lane: &mut LaneState, usable: u64) {
+fn add_free(lane: &mut LaneState, usable: u64) {
     lane.record.freed_classes[size_class(usable)].add(1);
     lane.live.count_free(usable);
     if !lane.live.may_free(lane.live.freed()) {
@@ -447,7 +429,7 @@ fn unmatched(lane: &LaneState) {
 /// thread, which does not access the lane.
 #[cold]
 #[inline(never)]
-pub fn freed_nested(block: *mut u8, usable: impl Fn() -> u64) {
+pub fn count_nested_free(block: *mut u8, usable: impl Fn() -> u64) {
     let site = take_nested(block);
     if !site.is_none() {
         charge_nested(block, site, usable());
@@ -470,7 +452,7 @@ fn take_nested(block: *mut u8) -> SiteId {
 fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     let p = process();
     let header = p.header();
-    trace::freed_nested(p, block, site, usable);
+    trace::write_nested_free(p, block, site, usable);
     if site.is_labelled() {
         regions::block_ended(block, site, NOBODY);
     }
@@ -480,13 +462,13 @@ fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     p.nested_frees.fetch_add(1, Relaxed);
     p.nested_bytes.fetch_add(usable, Relaxed);
     header.published_live.fetch_sub(usable as i64, Relaxed);
-    sites::freed_remotely(site.record(), 1, usable, header.epoch.get());
+    sites::add_remote_free(site.record(), 1, usable, header.epoch.get());
 }
 
 /// Counts a request that failed, in counters of their own.
 #[cold]
 #[inline(never)]
-pub fn record_failed(inside: &mut Inside, call: Call) {
+pub fn count_failure(inside: &mut Inside, call: Call) {
     let entry = inside.entry();
     let lane = inside.lane();
     lane.record.failed.add(1);
@@ -522,7 +504,7 @@ impl Moving {
         };
         if !site.is_none() && inside.lane().is_traced() {
             trace::capture_free(inside);
-            trace::moving(inside.lane(), block, site, usable);
+            trace::write_move(inside.lane(), block, site, usable);
         }
         Moving { block, usable, site }
     }
@@ -536,7 +518,7 @@ impl Moving {
         let entry = inside.entry();
         let lane = inside.lane();
         if lane.is_counted_by_lane() {
-            return self.record_by_lane(inside, block, requested, usable);
+            return self.record_in_lane(inside, block, requested, usable);
         }
         let p = process();
         let site = site_of_request(lane, entry, Call::Realloc, requested);
@@ -552,16 +534,16 @@ impl Moving {
         }
         lane.record.reallocations.add(1);
         let epoch = lane.header.epoch.get();
-        sites::allocated(site.record(), requested, usable, epoch, rose);
+        sites::add_alloc(site.record(), requested, usable, epoch, rose);
         site.record().reallocations.add(1);
         lane.last_block = core::ptr::null_mut();
         count(lane, requested, usable);
         if lane.is_traced() {
-            trace::allocated(lane, block, (site, requested, usable), true);
+            trace::write_alloc(lane, block, (site, requested, usable), true);
         }
         if in_place {
             lane.count_moved(self.usable);
-            count_free(lane, self.usable);
+            add_free(lane, self.usable);
         } else {
             self.charge_old(lane);
         }
@@ -569,7 +551,7 @@ impl Moving {
     }
 
     /// Does the same where the lane alone counts all blocks.
-    fn record_by_lane(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+    fn record_in_lane(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
         let entry = inside.entry();
         let lane = inside.lane();
         let is_in_place = block == self.block;
@@ -588,7 +570,7 @@ impl Moving {
         }
         if is_in_place {
             lane.count_moved(self.usable);
-            count_free(lane, self.usable);
+            add_free(lane, self.usable);
         } else {
             self.charge_old(lane);
         }
@@ -629,7 +611,7 @@ impl Moving {
             charge_free(lane, self.block, self.site, self.usable, false);
         }
         lane.count_moved(self.usable);
-        count_free(lane, self.usable);
+        add_free(lane, self.usable);
     }
 }
 
@@ -665,7 +647,7 @@ impl MovingNested {
 /// Records that a block was resized in place by a call that has no stack of its own. It counts as a
 /// reallocation at the block's site, or, if that belongs to another lane, at this lane's site
 /// without a stack. Returns false if the block is not known.
-pub fn record_resized(
+pub fn count_resize(
     lane: &mut LaneState,
     block: *mut u8,
     requested: u64,
@@ -673,7 +655,7 @@ pub fn record_resized(
     after: u64,
 ) -> bool {
     if lane.is_counted_by_lane() {
-        resized_by_lane(lane, block, requested, before, after);
+        count_resize_in_lane(lane, block, requested, before, after);
         return true;
     }
     let p = process();
@@ -687,16 +669,16 @@ pub fn record_resized(
     let now = site_of_resized(lane, site, requested);
     p.shadow.put(block, now.number());
     charge_site(lane, block, site, before, false, rose);
-    sites::allocated(now.record(), requested, after, lane.header.epoch.get(), rose);
+    sites::add_alloc(now.record(), requested, after, lane.header.epoch.get(), rose);
     now.record().reallocations.add(1);
     lane.last_block = core::ptr::null_mut();
     if lane.is_traced() {
-        trace::moving(lane, block, site, before);
-        trace::allocated(lane, block, (now, requested, after), true);
+        trace::write_move(lane, block, site, before);
+        trace::write_alloc(lane, block, (now, requested, after), true);
     }
     count(lane, requested, after);
     lane.count_moved(before);
-    count_free(lane, before);
+    add_free(lane, before);
     sample_if_due(lane);
     true
 }
@@ -709,7 +691,13 @@ fn site_of_resized(lane: &mut LaneState, site: SiteId, requested: u64) -> SiteId
 }
 
 /// Does the same where the lane alone counts all blocks.
-fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before: u64, after: u64) {
+fn count_resize_in_lane(
+    lane: &mut LaneState,
+    block: *mut u8,
+    requested: u64,
+    before: u64,
+    after: u64,
+) {
     let site = sampling::take(lane, block);
     let change = after as i64 - before as i64;
     let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
@@ -723,6 +711,6 @@ fn resized_by_lane(lane: &mut LaneState, block: *mut u8, requested: u64, before:
         sampling::note_reallocated(now, after);
     }
     lane.count_moved(before);
-    count_free(lane, before);
+    add_free(lane, before);
     sample_if_due(lane);
 }

@@ -26,9 +26,9 @@ pub fn move_out(site: SiteId, bytes: u64, me: u32) {
         let by = if site.owner() == me { By::Own } else { By::Other };
         sampling::charge(site, bytes, by, false);
     } else if site.owner() == me {
-        sites::freed(site.record(), bytes, epoch(), false, false);
+        sites::add_free(site.record(), bytes, epoch(), false, false);
     } else {
-        sites::freed_remotely(site.record(), 1, bytes, epoch());
+        sites::add_remote_free(site.record(), 1, bytes, epoch());
     }
 }
 
@@ -38,7 +38,7 @@ pub fn take_back(site: SiteId, bytes: u64) {
         let weight = sampling::weight(bytes);
         return sampled_sites::take_back(site.sampled_record(), weight, epoch());
     }
-    sites::freed_remotely(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
+    sites::add_remote_free(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
 }
 
 /// Adds a block to a site of this lane, since it got a name.
@@ -46,7 +46,7 @@ pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
     if is_sampled() {
         return move_sampled_in(site, declared, usable);
     }
-    sites::allocated(site.record(), declared, usable, lane.header.epoch.get(), false);
+    sites::add_alloc(site.record(), declared, usable, lane.header.epoch.get(), false);
     if let Some(key) = site.key() {
         key.moved_blocks.add(1);
         key.moved_bytes.add(usable);
@@ -56,7 +56,7 @@ pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
 
 fn move_sampled_in(site: SiteId, declared: u64, usable: u64) {
     let weight = sampling::weight(usable);
-    sampled_sites::allocated(site.sampled_record(), weight, declared, epoch(), false);
+    sampled_sites::add_alloc(site.sampled_record(), weight, declared, epoch(), false);
     if let Some(key) = site.key() {
         key.moved_blocks.add(weight.blocks);
         key.moved_bytes.add(weight.bytes);
@@ -70,5 +70,5 @@ pub fn lend(site: SiteId, bytes: i64) {
     if let Some(key) = site.key() {
         key.lent_bytes.fetch_add(bytes as u64, Relaxed);
     }
-    sites::freed_remotely(site.record(), 0, bytes as u64, epoch());
+    sites::add_remote_free(site.record(), 0, bytes as u64, epoch());
 }

@@ -94,19 +94,19 @@ pub fn note(
         return process().lost(Loss::NoShadow);
     }
     let epoch = lane.header.epoch.get();
-    sampled_sites::allocated(site.sampled_record(), weight(usable), requested, epoch, rose);
+    sampled_sites::add_alloc(site.sampled_record(), weight(usable), requested, epoch, rose);
 }
 
 /// Counts that a reallocation returned a sampled block.
 pub fn note_reallocated(site: SiteId, usable: u64) {
-    sampled_sites::reallocated(site.sampled_record(), weight(usable));
+    sampled_sites::add_realloc(site.sampled_record(), weight(usable));
 }
 
 /// Charges the free of a sampled block to its site. `rose`: the change that the free is part of
 /// made a new peak.
 pub fn charge(site: SiteId, usable: u64, by: By, rose: bool) {
     let epoch = process().header().epoch.get();
-    sampled_sites::freed(site.sampled_record(), weight(usable), by, epoch, rose);
+    sampled_sites::add_free(site.sampled_record(), weight(usable), by, epoch, rose);
 }
 
 /// Stores a block again after it was taken.

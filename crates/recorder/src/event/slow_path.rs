@@ -21,33 +21,35 @@ fn attend_request(lane: &mut LaneState) {
     }
 }
 
+/// Records a new block.
 #[inline(never)]
-pub fn allocated(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+pub fn alloc_observed(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
     let call = lane.gate.take_call();
     attend_request(lane);
     if lane.is_off() {
         return record::note_block(block, requested);
     }
-    record::record_chosen(inside, block, call, requested, usable);
+    record::count_alloc_by_request(inside, block, call, requested, usable);
     let lane = inside.lane();
     if lane.is_measured() {
-        thread_measure::allocated(requested, usable);
+        thread_measure::add_alloc(requested, usable);
     }
     if lane.has_monitors() {
-        monitors::allocated(lane, block, requested, usable);
+        monitors::notify_alloc(lane, block, requested, usable);
     }
 }
 
+/// Records that a block is about to be freed.
 #[inline(never)]
-pub fn freed(inside: &mut Inside, block: *mut u8, usable: u64) {
+pub fn free_observed(inside: &mut Inside, block: *mut u8, usable: u64) {
     let lane = inside.lane();
     attend_request(lane);
     // Blocks allocated while off were not recorded; where that is unknown, nothing is counted.
     if lane.is_off() && is_unseen(lane, block, usable) {
         return;
     }
-    if record::record_freed(lane, block, usable) {
+    if record::count_free(lane, block, usable) {
         notify_freed(lane, block, usable);
     }
 }
@@ -65,26 +67,26 @@ fn is_unseen(lane: &LaneState, block: *mut u8, usable: u64) -> bool {
 
 fn notify_freed(lane: &LaneState, block: *mut u8, usable: u64) {
     if lane.is_measured() {
-        thread_measure::freed(usable);
+        thread_measure::add_free(usable);
     }
     if lane.has_monitors() {
-        monitors::freed(lane, block, usable);
+        monitors::notify_free(lane, block, usable);
     }
 }
 
 /// Returns whether the failure is to be counted.
-pub fn failed(lane: &mut LaneState) -> bool {
+pub fn failure_observed(lane: &mut LaneState) -> bool {
     attend_request(lane);
     let on = !lane.is_off();
     if on && lane.is_measured() {
-        thread_measure::failed();
+        thread_measure::add_failure();
     }
     on
 }
 
 /// Records a reallocation that only freed the old block.
 #[inline(never)]
-pub fn released(inside: &mut Inside, moving: Moving) {
+pub fn realloc_to_nothing_observed(inside: &mut Inside, moving: Moving) {
     let lane = inside.lane();
     attend_request(lane);
     let (block, usable, known) = (moving.block, moving.usable, moving.is_known(lane));
@@ -99,8 +101,9 @@ pub fn released(inside: &mut Inside, moving: Moving) {
     monitors::end_move(lane);
 }
 
+/// Records a reallocation that succeeded.
 #[inline(never)]
-pub fn reallocated(
+pub fn realloc_observed(
     inside: &mut Inside,
     moving: Moving,
     block: *mut u8,
@@ -108,7 +111,7 @@ pub fn reallocated(
     usable: u64,
 ) {
     if inside.lane().is_off() {
-        return released(inside, moving);
+        return realloc_to_nothing_observed(inside, moving);
     }
     let lane = inside.lane();
     attend_request(lane);
@@ -117,7 +120,7 @@ pub fn reallocated(
     moving.record(inside, block, requested, usable);
     let lane = inside.lane();
     if lane.is_measured() {
-        thread_measure::reallocated(
+        thread_measure::add_realloc(
             block == old && known,
             if known { before } else { 0 },
             requested,
@@ -140,17 +143,18 @@ fn notify_reallocated(
     usable: u64,
 ) {
     if known && old == block {
-        monitors::freed(lane, old, before);
+        monitors::notify_free(lane, old, before);
     }
-    monitors::allocated(lane, block, requested, usable);
+    monitors::notify_alloc(lane, block, requested, usable);
     if known && old != block {
-        monitors::freed(lane, old, before);
+        monitors::notify_free(lane, old, before);
     }
 }
 
-pub fn resized(lane: &LaneState, block: *mut u8, before: u64, requested: u64, after: u64) {
+/// Records a resize in place that was counted already.
+pub fn resize_observed(lane: &LaneState, block: *mut u8, before: u64, requested: u64, after: u64) {
     if lane.is_measured() {
-        thread_measure::reallocated(true, before, requested, after);
+        thread_measure::add_realloc(true, before, requested, after);
     }
     if lane.has_monitors() {
         notify_reallocated(lane, (block, before, true), block, requested, after);

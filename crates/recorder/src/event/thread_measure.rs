@@ -102,7 +102,7 @@ fn innermost() -> Option<&'static mut Figures> {
     Some(&mut measures.stack[top].figures)
 }
 
-pub fn allocated(requested: u64, usable: u64) {
+pub fn add_alloc(requested: u64, usable: u64) {
     if let Some(f) = innermost() {
         f.allocations += 1;
         f.requested_bytes += requested;
@@ -114,7 +114,7 @@ pub fn allocated(requested: u64, usable: u64) {
     }
 }
 
-pub fn freed(usable: u64) {
+pub fn add_free(usable: u64) {
     if let Some(f) = innermost() {
         f.frees += 1;
         f.freed_bytes += usable;
@@ -124,20 +124,20 @@ pub fn freed(usable: u64) {
 }
 
 /// Counts a reallocation. In place it is one event, so the state in between makes no peak.
-pub fn reallocated(in_place: bool, before: u64, requested: u64, usable: u64) {
+pub fn add_realloc(in_place: bool, before: u64, requested: u64, usable: u64) {
     if in_place {
-        freed(before);
+        add_free(before);
     }
-    allocated(requested, usable);
+    add_alloc(requested, usable);
     if !in_place && before > 0 {
-        freed(before);
+        add_free(before);
     }
     if let Some(f) = innermost() {
         f.reallocations += 1;
     }
 }
 
-pub fn failed() {
+pub fn add_failure() {
     if let Some(f) = innermost() {
         f.failed += 1;
     }

@@ -62,7 +62,7 @@ pub fn scope_changed(lane: &mut LaneState) {
 
 /// Records an allocation.
 #[inline(never)]
-pub fn allocated(
+pub fn write_alloc(
     lane: &mut LaneState,
     block: *const u8,
     (site, requested, usable): (SiteId, u64, u64),
@@ -80,7 +80,7 @@ pub fn allocated(
 
 /// Records that a block of this site and size is about to be freed.
 #[inline(never)]
-pub fn freed(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
+pub fn write_free(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
     if ENDS.load(Relaxed) {
         return ended(lane, block, (site, usable), false);
@@ -90,7 +90,7 @@ pub fn freed(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) 
 
 /// Records that a block is about to be reallocated.
 #[inline(never)]
-pub fn moving(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
+pub fn write_move(lane: &mut LaneState, block: *const u8, site: SiteId, usable: u64) {
     write_position(lane);
     if ENDS.load(Relaxed) {
         return ended(lane, block, (site, usable), true);
@@ -106,7 +106,7 @@ fn ended(lane: &mut LaneState, block: *const u8, (site, usable): (SiteId, u64), 
 
 /// Records that a block was freed inside the recorder.
 #[cold]
-pub fn freed_nested(p: &Process, block: *const u8, site: SiteId, usable: u64) {
+pub fn write_nested_free(p: &Process, block: *const u8, site: SiteId, usable: u64) {
     let (address, site) = (block as u64, site.number());
     let record = if ENDS.load(Relaxed) {
         Record::Ended { address, site, usable, moving: false }

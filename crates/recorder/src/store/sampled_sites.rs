@@ -19,7 +19,7 @@ pub enum By {
 }
 
 /// Counts a sampled block. `rose`: it made a new peak, and is part of that peak.
-pub fn allocated(site: &SampledSite, weight: Weight, requested: u64, epoch: u32, rose: bool) {
+pub fn add_alloc(site: &SampledSite, weight: Weight, requested: u64, epoch: u32, rose: bool) {
     if !rose {
         keep(site, epoch);
     }
@@ -31,12 +31,12 @@ pub fn allocated(site: &SampledSite, weight: Weight, requested: u64, epoch: u32,
 }
 
 /// Counts that a reallocation returned a block that was counted.
-pub fn reallocated(site: &SampledSite, weight: Weight) {
+pub fn add_realloc(site: &SampledSite, weight: Weight) {
     add(&site.reallocations, weight.blocks);
 }
 
 /// Counts the free of a sampled block.
-pub fn freed(site: &SampledSite, weight: Weight, by: By, epoch: u32, rose: bool) {
+pub fn add_free(site: &SampledSite, weight: Weight, by: By, epoch: u32, rose: bool) {
     if !rose {
         keep(site, epoch);
     }
@@ -95,10 +95,10 @@ mod tests {
         let sizes = [24, 1000, 40_000, 3 << 20];
         let weights = sizes.map(|size| Weight::of(size, 64 << 10));
         for weight in weights {
-            allocated(&site, weight, 20, 1, true);
+            add_alloc(&site, weight, 20, 1, true);
         }
         for (weight, by) in weights.into_iter().zip([By::Own, By::OwnAtOnce, By::Other, By::Own]) {
-            freed(&site, weight, by, 1, true);
+            add_free(&site, weight, by, 1, true);
         }
         assert_eq!((site.sampled.get(), site.sampled_freed.get()), (4, 4));
         assert_eq!(site.blocks.get(), site.freed_blocks.get());
@@ -113,14 +113,14 @@ mod tests {
     fn the_first_change_after_a_peak_keeps_what_was_live_then() {
         let site = site();
         let weight = Weight::of(100, 1000);
-        allocated(&site, weight, 90, 1, true);
-        allocated(&site, weight, 90, 1, true);
-        freed(&site, weight, By::Other, 2, false);
+        add_alloc(&site, weight, 90, 1, true);
+        add_alloc(&site, weight, 90, 1, true);
+        add_free(&site, weight, By::Other, 2, false);
         let two = [2, 2 * weight.blocks, 2 * weight.bytes];
         assert_eq!((at_peak(&site), site.epoch.get()), (two, 2));
-        freed(&site, weight, By::Own, 2, false);
+        add_free(&site, weight, By::Own, 2, false);
         assert_eq!(at_peak(&site), two, "once a peak");
-        allocated(&site, weight, 90, 3, false);
+        add_alloc(&site, weight, 90, 3, false);
         assert_eq!(at_peak(&site), [0; 3], "nothing was live at the third");
     }
 }

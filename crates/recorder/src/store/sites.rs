@@ -267,7 +267,7 @@ pub fn own_epoch(site: &Site) -> u32 {
 /// Counts an allocation by the site's lane, on its thread. `rose`: it made a new peak, and is part
 /// of that peak.
 #[inline(always)]
-pub fn allocated(site: &Site, requested: u64, usable: u64, epoch: u32, rose: bool) {
+pub fn add_alloc(site: &Site, requested: u64, usable: u64, epoch: u32, rose: bool) {
     if !rose && site.epoch.get() != epoch {
         keep(site, epoch);
     }
@@ -290,7 +290,7 @@ fn keep(site: &Site, epoch: u32) {
 
 /// Counts a free by the site's lane, on its thread.
 #[inline(always)]
-pub fn freed(site: &Site, usable: u64, epoch: u32, temporary: bool, rose: bool) {
+pub fn add_free(site: &Site, usable: u64, epoch: u32, temporary: bool, rose: bool) {
     if !rose && site.epoch.get() != epoch {
         keep(site, epoch);
     }
@@ -311,7 +311,7 @@ pub fn unmapped(site: &Site, gone: u64, bytes: u64, epoch: u32, rose: bool) {
 
 /// Counts frees by another thread. Both numbers are negative when a removal is reverted.
 #[inline(never)]
-pub fn freed_remotely(site: &Site, blocks: u64, usable: u64, epoch: u32) {
+pub fn add_remote_free(site: &Site, blocks: u64, usable: u64, epoch: u32) {
     let seen = site.remote_epoch.get();
     if seen != epoch && site.remote_epoch.compare_exchange(seen, epoch, AcqRel, Relaxed).is_ok() {
         site.remote_peak_frees.set(site.remote_frees.get());
@@ -338,9 +338,9 @@ mod tests {
     #[test]
     fn each_counter_has_its_part_of_an_event() {
         let site = site();
-        allocated(&site, 100, 112, 1, true);
-        allocated(&site, 40, 48, 1, true);
-        freed(&site, 112, 1, true, false);
+        add_alloc(&site, 100, 112, 1, true);
+        add_alloc(&site, 40, 48, 1, true);
+        add_free(&site, 112, 1, true, false);
         assert_eq!([site.allocations.get(), site.frees.get(), site.temporary.get()], [2, 1, 1]);
         assert_eq!([site.requested_bytes.get(), site.usable_bytes.get()], [140, 160]);
         assert_eq!([site.freed_bytes.get(), site.largest_bytes.get()], [112, 100]);
@@ -349,35 +349,35 @@ mod tests {
     #[test]
     fn the_first_change_after_a_peak_keeps_what_was_live_then() {
         let site = site();
-        allocated(&site, 10, 16, 0, true);
-        allocated(&site, 10, 16, 0, true);
+        add_alloc(&site, 10, 16, 0, true);
+        add_alloc(&site, 10, 16, 0, true);
         // Another site made the peak of this epoch.
-        freed(&site, 16, 1, false, false);
+        add_free(&site, 16, 1, false, false);
         assert_eq!((at_peak(&site), site.epoch.get()), ((2, 32), 1));
-        freed(&site, 16, 1, false, false);
+        add_free(&site, 16, 1, false, false);
         assert_eq!(at_peak(&site), (2, 32), "once a peak");
-        allocated(&site, 10, 16, 2, false);
+        add_alloc(&site, 10, 16, 2, false);
         assert_eq!(at_peak(&site), (0, 0), "nothing was live at the second");
     }
 
     #[test]
     fn what_makes_a_peak_belongs_to_it() {
         let site = site();
-        allocated(&site, 10, 16, 7, true);
+        add_alloc(&site, 10, 16, 7, true);
         assert_eq!((at_peak(&site), site.epoch.get()), ((0, 0), 0));
-        freed(&site, 16, 7, false, false);
+        add_free(&site, 16, 7, false, false);
         assert_eq!(at_peak(&site), (1, 16));
     }
 
     #[test]
     fn other_threads_have_a_half_of_their_own() {
         let site = site();
-        freed_remotely(&site, 1, 16, 3);
-        freed_remotely(&site, 1, 16, 3);
+        add_remote_free(&site, 1, 16, 3);
+        add_remote_free(&site, 1, 16, 3);
         assert_eq!((site.remote_peak_frees.get(), site.remote_peak_freed_bytes.get()), (0, 0));
-        freed_remotely(&site, 1, 16, 4);
+        add_remote_free(&site, 1, 16, 4);
         assert_eq!((site.remote_peak_frees.get(), site.remote_peak_freed_bytes.get()), (2, 32));
-        freed_remotely(&site, 1u64.wrapping_neg(), 16u64.wrapping_neg(), 4);
+        add_remote_free(&site, 1u64.wrapping_neg(), 16u64.wrapping_neg(), 4);
         assert_eq!((site.remote_frees.get(), site.remote_freed_bytes.get()), (2, 32));
         assert_eq!((site.frees.get(), site.epoch.get()), (0, 0), "the owner's is as it was");
     }

@@ -17,6 +17,9 @@ pub trait Front: 'static {
     /// Returns the usable bytes of a live block.
     fn usable(block: *mut u8) -> u64;
 
+    /// Returns the usable bytes of a new block that was requested with this many bytes.
+    fn usable_of_new(block: *mut u8, requested: u64) -> u64;
+
     /// Returns the usable bytes of the block that the thread has just allocated or is about to
     /// free, if that takes no call. Requires [`sizes_are_at_hand`].
     fn usable_at_hand(block: *mut u8) -> Option<u64>;
